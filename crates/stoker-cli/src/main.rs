@@ -1,0 +1,2 @@
+//! The `stoker` command.
+fn main() {}
