@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The words of Stoker as types: identifiers, stream specifications, cursors, slices and error kinds.
+//!
+//! Everything here is plain data. Values are parsed at the border, so that a [`TableName`] or a [`Digest`] that exists is
+//! valid. Nothing in this crate knows about async code or I/O.
+//!
+//! ```text
+//! StreamSpec ──digest──► stream id ──┐
+//!                                    ├─► Cursor (stream id, epoch, position) ──► StreamState (what a checkpoint keeps)
+//! Slice (rank, batching, origin) ────┘
+//! ```
+
+mod batching;
+mod cursor;
+mod digest;
+mod error;
+mod kind;
+mod name;
+mod order_options;
+mod param;
+mod slice;
+mod snapshot;
+mod spec;
+mod state;
+mod tensor;
+
+pub use batching::{BatchSize, Batching, LastBatch, Topology};
+pub use cursor::Cursor;
+pub use digest::{Digest, DigestBuilder};
+pub use error::{Error, Result};
+pub use kind::ErrorKind;
+pub use name::{TableName, TagName};
+pub use order_options::{ORDER_VERSION, OrderOptions, ShuffleMode};
+pub use param::ParamValue;
+pub use slice::Slice;
+pub use snapshot::{Snapshot, SnapshotRef};
+pub use spec::{SPEC_VERSION, StreamSpec};
+pub use state::{BatchLogEntry, STATE_VERSION, StreamState};
+pub use tensor::{
+    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY, HEAVY_ROW_BYTES,
+    KIND_ENCODED_IMAGE, KIND_KEY, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,
+};
+
+#[cfg(test)]
+mod tests;

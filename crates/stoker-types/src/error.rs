@@ -1,0 +1,56 @@
+//! Errors of parsing and validating the types of this crate.
+
+use crate::ErrorKind;
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A value that is not valid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name has forbidden characters or length.
+    #[error("{what} {value:?} is not valid: {reason}")]
+    InvalidName {
+        /// Which kind of name: `table name`, `tag`.
+        what: &'static str,
+        /// The name as given, cut to 128 characters.
+        value: String,
+        /// The rule that it breaks.
+        reason: &'static str,
+    },
+    /// A number or option is outside its range.
+    #[error("{what} is not valid: {reason}")]
+    InvalidValue {
+        /// Which option.
+        what: &'static str,
+        /// Why, with the value and the limit.
+        reason: String,
+    },
+    /// A state or specification cannot be read.
+    #[error("cannot read {what}: {reason}")]
+    Malformed {
+        /// Which document.
+        what: &'static str,
+        /// What is wrong with it, and where.
+        reason: String,
+    },
+    /// A state belongs to another stream.
+    #[error("the state belongs to another stream: {}", differences.join("; "))]
+    StateMismatch {
+        /// One line for each field that differs: `seed: state has 7, stream has 8`.
+        differences: Vec<String>,
+    },
+}
+
+impl Error {
+    /// What a caller should do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::InvalidName { .. } | Error::InvalidValue { .. } | Error::Malformed { .. } => {
+                ErrorKind::InvalidRequest
+            }
+            Error::StateMismatch { .. } => ErrorKind::StateMismatch,
+        }
+    }
+}

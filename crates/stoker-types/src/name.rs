@@ -1,0 +1,95 @@
+//! Names of tables and tags.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The longest table or tag name, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+
+/// The name of a table: 1 to 128 of `A-Z a-z 0-9 _ - .`, beginning with a letter, a digit or `_`.
+///
+/// A name can therefore never leave its lake: there is no separator, no `..` at the start and no escape.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TableName(String);
+
+/// The name of a tag; the same rules as for [`TableName`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TagName(String);
+
+fn check(what: &'static str, value: &str) -> Result<()> {
+    let fail = |reason| {
+        Err(Error::InvalidName { what, value: value.chars().take(NAME_BYTES_MAX).collect(), reason })
+    };
+    let Some(first) = value.bytes().next() else { return fail("it is empty") };
+    if value.len() > NAME_BYTES_MAX {
+        return fail("it is longer than 128 bytes");
+    }
+    if !(first.is_ascii_alphanumeric() || first == b'_') {
+        return fail("it must begin with a letter, a digit or an underscore");
+    }
+    if !value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.')) {
+        return fail("only letters, digits, '_', '-' and '.' may occur");
+    }
+    if value.contains("..") || value.ends_with(".lance") {
+        return fail("it must not contain '..' or end with '.lance'");
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($type:ident, $what:literal) => {
+        impl $type {
+            /// Parses a name.
+            ///
+            /// # Errors
+            /// [`Error::InvalidName`] with the rule that the name breaks.
+            pub fn try_new(value: impl Into<String>) -> Result<Self> {
+                let value = value.into();
+                check($what, &value)?;
+                Ok(Self(value))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(value: &str) -> Result<Self> {
+                Self::try_new(value)
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = Error;
+
+            fn try_from(value: String) -> Result<Self> {
+                Self::try_new(value)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0
+            }
+        }
+    };
+}
+
+name!(TableName, "table name");
+name!(TagName, "tag");

@@ -1,0 +1,73 @@
+//! The options that, with seed and epoch, determine the order of a row set.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The version of the order's definition (`docs/order.md`). A change of any formula is a new version.
+pub const ORDER_VERSION: u32 = 1;
+
+/// The most lanes a stream may have.
+const NUM_LANES_MAX: u32 = 65_536;
+
+/// How an epoch visits the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShuffleMode {
+    /// Blocks in random order, rows permuted inside windows of many blocks; sequential reads.
+    Block,
+    /// A uniform permutation; random reads.
+    Full,
+    /// The order of the row set itself.
+    Sequential,
+}
+
+impl ShuffleMode {
+    /// The name in specifications and options.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ShuffleMode::Block => "block",
+            ShuffleMode::Full => "full",
+            ShuffleMode::Sequential => "sequential",
+        }
+    }
+}
+
+/// Order options, frozen in a stream's specification: counts of rows, never bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderOptions {
+    /// The order's definition, [`ORDER_VERSION`].
+    pub version: u32,
+    /// The way of shuffling.
+    pub mode: ShuffleMode,
+    /// How many lanes the order is dealt to; 1 to 65,536.
+    pub num_lanes: u32,
+    /// Neighbouring rows per block; at least 1.
+    pub rows_per_block: u64,
+    /// Rows per window of *one* lane; at least 1.
+    pub rows_per_window: u64,
+}
+
+impl OrderOptions {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] naming the option, its value and its range.
+    pub fn validate(&self) -> Result<()> {
+        let fail = |what, reason| Err(Error::InvalidValue { what, reason });
+        if self.version != ORDER_VERSION {
+            return fail("order version", format!("this build knows {ORDER_VERSION}, the stream has {}", self.version));
+        }
+        if self.num_lanes == 0 || self.num_lanes > NUM_LANES_MAX {
+            return fail("num_lanes", format!("{} is not between 1 and {NUM_LANES_MAX}", self.num_lanes));
+        }
+        if self.rows_per_block == 0 {
+            return fail("rows_per_block", "it must be at least 1".into());
+        }
+        if self.rows_per_window == 0 {
+            return fail("rows_per_window", "it must be at least 1".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What a checkpoint keeps of a stream.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Cursor, Digest, Error, Result, Snapshot, StreamSpec};
+
+/// The version of the state document.
+pub const STATE_VERSION: u32 = 1;
+
+/// Characters of the query that a state repeats for people.
+const QUERY_CHARS_MAX: usize = 120;
+
+/// From which position on which global batch size was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchLogEntry {
+    /// The first position.
+    pub position: u64,
+    /// Rows per global batch from there on.
+    pub global_batch: u64,
+}
+
+/// The state of a stream: the same on all ranks, JSON, and under 1 KiB unless the specification travels with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamState {
+    /// [`STATE_VERSION`].
+    pub version: u32,
+    /// The stream id: the digest of the specification.
+    pub stream_id: Digest,
+    /// The digest of query and parameters.
+    pub query: Digest,
+    /// The start of the query's text, for people.
+    pub query_text: String,
+    /// The first pinned snapshots, at most four; the specification has all.
+    pub snapshots: Vec<Snapshot>,
+    /// The seed.
+    pub seed: u64,
+    /// The epoch, from zero.
+    pub epoch: u64,
+    /// The next position.
+    pub position: u64,
+    /// The latest entries of this epoch's batch size log, at most eight.
+    pub log: Vec<BatchLogEntry>,
+    /// The whole specification, only when the lake cannot keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<StreamSpec>,
+}
+
+impl StreamState {
+    /// The state of `spec` at a position. `embed_spec` when the specification could not be stored in the lake.
+    pub fn new(spec: &StreamSpec, epoch: u64, position: u64, log: &[BatchLogEntry], embed_spec: bool) -> Self {
+        Self {
+            version: STATE_VERSION,
+            stream_id: spec.stream_id(),
+            query: spec.query_digest(),
+            query_text: spec.sql.chars().take(QUERY_CHARS_MAX).collect(),
+            snapshots: spec.snapshots.iter().take(4).cloned().collect(),
+            seed: spec.seed,
+            epoch,
+            position,
+            log: log[log.len().saturating_sub(8)..].to_vec(),
+            spec: embed_spec.then(|| spec.clone()),
+        }
+    }
+
+    /// The cursor in it.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { stream_id: self.stream_id, epoch: self.epoch, position: self.position }
+    }
+
+    /// The state as JSON text.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads a state.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for text that is not a state, or one of another version.
+    pub fn from_json(json: &str) -> Result<Self> {
+        let state: StreamState = serde_json::from_str(json)
+            .map_err(|source| Error::Malformed { what: "stream state", reason: source.to_string() })?;
+        if state.version != STATE_VERSION {
+            return Err(Error::Malformed {
+                what: "stream state",
+                reason: format!("its version is {}, this build knows {STATE_VERSION}", state.version),
+            });
+        }
+        if state.spec.as_ref().is_some_and(|spec| spec.stream_id() != state.stream_id) {
+            return Err(Error::Malformed {
+                what: "stream state",
+                reason: "the specification in it does not have the digest that the state names".into(),
+            });
+        }
+        Ok(state)
+    }
+
+    /// Checks that this state belongs to the stream of `spec`.
+    ///
+    /// # Errors
+    /// [`Error::StateMismatch`] with one line for each difference.
+    pub fn check(&self, spec: &StreamSpec) -> Result<()> {
+        if self.stream_id == spec.stream_id() && self.position <= spec.num_rows {
+            return Ok(());
+        }
+        let mut differences = match &self.spec {
+            Some(mine) => mine.differences(spec),
+            None => self.brief_differences(spec),
+        };
+        if self.position > spec.num_rows {
+            differences.push(format!("position {} lies beyond the {} rows of the stream", self.position, spec.num_rows));
+        }
+        if differences.is_empty() {
+            let ids = (self.stream_id.short(), spec.stream_id().short());
+            differences.push(format!("row set or order options: the state has stream id {}, the stream {}", ids.0, ids.1));
+        }
+        Err(Error::StateMismatch { differences })
+    }
+
+    fn brief_differences(&self, spec: &StreamSpec) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.query != spec.query_digest() {
+            lines.push(format!("query: the state has {:?}, the stream has {:?}", self.query_text, spec.sql));
+        }
+        let theirs: Vec<_> = spec.snapshots.iter().take(4).cloned().collect();
+        if self.snapshots != theirs {
+            lines.push(format!("snapshots: the state has {:?}, the stream has {:?}", names(&self.snapshots), names(&theirs)));
+        }
+        if self.seed != spec.seed {
+            lines.push(format!("seed: the state has {}, the stream has {}", self.seed, spec.seed));
+        }
+        lines
+    }
+}
+
+fn names(snapshots: &[Snapshot]) -> Vec<String> {
+    snapshots.iter().map(|snapshot| snapshot.to_string()).collect()
+}
