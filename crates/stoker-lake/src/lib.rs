@@ -1,1 +1,43 @@
-//! Placeholder.
+//! Lakes: versioned Lance tables and small immutable objects under one root URI.
+//!
+//! This is the only crate that names Lance or an object store. What others get from it:
+//!
+//! ```text
+//! Lake ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
+//!   │                               ├────take──► rows by address
+//!   │                               └────dense_column──► page table + RangeReader (bytes of heavy columns)
+//!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
+//!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
+//! ```
+
+mod commit;
+mod dense;
+mod describe;
+mod error;
+mod index;
+mod lake;
+mod objects;
+mod range_reader;
+mod scan;
+mod storage_options;
+mod table;
+mod take;
+mod versions;
+mod write;
+
+pub use commit::CommitMode;
+pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};
+pub use describe::ColumnLayout;
+pub use error::{Error, Result};
+pub use index::{IndexInfo, IndexKind};
+pub use lake::Lake;
+pub use objects::{Objects, PutOutcome};
+pub use range_reader::RangeReader;
+pub use scan::{Metric, Nearest, ROW_ADDR, ScanRequest};
+pub use storage_options::StorageOptions;
+pub use table::{FragmentInfo, Table};
+pub use versions::VersionInfo;
+pub use write::{FragmentDraft, TableWriter, WriteOptions};
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,9 @@ use crate::{Cursor, Digest, Error, Result, Snapshot, StreamSpec};
 /// The version of the state document.
 pub const STATE_VERSION: u32 = 1;
 
+/// A state is smaller than this, in bytes, unless the specification travels with it.
+const STATE_BYTES_MAX: usize = 1024;
+
 /// Characters of the query that a state repeats for people.
 const QUERY_CHARS_MAX: usize = 120;
 
@@ -49,7 +52,7 @@ pub struct StreamState {
 impl StreamState {
     /// The state of `spec` at a position. `embed_spec` when the specification could not be stored in the lake.
     pub fn new(spec: &StreamSpec, epoch: u64, position: u64, log: &[BatchLogEntry], embed_spec: bool) -> Self {
-        Self {
+        let mut state = Self {
             version: STATE_VERSION,
             stream_id: spec.stream_id(),
             query: spec.query_digest(),
@@ -59,7 +62,21 @@ impl StreamState {
             epoch,
             position,
             log: log[log.len().saturating_sub(8)..].to_vec(),
-            spec: embed_spec.then(|| spec.clone()),
+            spec: None,
+        };
+        state.trim();
+        state.spec = embed_spec.then(|| spec.clone());
+        state
+    }
+
+    /// Drops what is there for people only until the state fits.
+    fn trim(&mut self) {
+        while self.to_json().len() >= STATE_BYTES_MAX {
+            if self.log.len() > 1 {
+                self.log.remove(0);
+            } else if self.snapshots.pop().is_none() && self.query_text.pop().is_none() {
+                return;
+            }
         }
     }
 
@@ -122,7 +139,7 @@ impl StreamState {
         if self.query != spec.query_digest() {
             lines.push(format!("query: the state has {:?}, the stream has {:?}", self.query_text, spec.sql));
         }
-        let theirs: Vec<_> = spec.snapshots.iter().take(4).cloned().collect();
+        let theirs: Vec<_> = spec.snapshots.iter().take(self.snapshots.len()).cloned().collect();
         if self.snapshots != theirs {
             lines.push(format!("snapshots: the state has {:?}, the stream has {:?}", names(&self.snapshots), names(&theirs)));
         }

@@ -1,0 +1,219 @@
+//! Dense columns: heavy columns whose pages are plain row-major bytes, so that they can be read without a decoder.
+//!
+//! A page of a non-null FixedSizeList of numbers is stored by Lance 2.1 and 2.2 as `num_rows × row_bytes` bytes without
+//! control words or compression. [`Table::dense_column`] proves that for every page of every fragment and hands out the page
+//! table; anything else is reported as not dense, with the reason, and read through Lance's decoder.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use lance::dataset::fragment::FileFragment;
+use lance_encoding::decoder::{PageEncoding, PageInfo};
+use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
+use lance_file::reader::CachedFileMetadata;
+use lance_io::scheduler::{ScanScheduler, SchedulerConfig};
+use lance_table::format::DataFile;
+use parking_lot::Mutex;
+use stoker_types::fixed_row_bytes;
+
+use crate::{Error, RangeReader, Result, Table};
+
+/// Page tables kept per lake.
+const CACHE_ENTRIES_MAX: usize = 256;
+
+/// Whether a column can be read as plain bytes.
+#[derive(Clone, Debug)]
+pub enum DenseProbe {
+    /// Every page of every fragment is plain bytes.
+    Dense(Arc<DenseColumn>),
+    /// Some page is not; read it through [`Table::take`] or a scan.
+    NotDense {
+        /// Which fragment, and what is in the way.
+        reason: String,
+    },
+}
+
+/// The page table of a dense column.
+#[derive(Debug)]
+pub struct DenseColumn {
+    /// Bytes per row.
+    pub row_bytes: usize,
+    /// The column's type: FixedSizeList of a primitive.
+    pub data_type: DataType,
+    files: BTreeMap<u32, DenseFile>,
+}
+
+/// A dense column's part in one fragment.
+#[derive(Debug)]
+pub struct DenseFile {
+    /// Reads the data file.
+    pub reader: RangeReader,
+    /// The runs of neighbouring rows, ascending.
+    pub runs: Box<[Run]>,
+    /// Rows in the fragment, deleted ones included.
+    pub num_rows: u64,
+    row_bytes: u64,
+}
+
+/// Neighbouring rows that are neighbours in the file too: a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first row, counted from the start of the fragment.
+    pub first_row: u64,
+    /// Where its bytes begin in the file.
+    pub offset: u64,
+}
+
+impl DenseColumn {
+    /// The column's part in a fragment.
+    pub fn file(&self, fragment_id: u32) -> Option<&DenseFile> {
+        self.files.get(&fragment_id)
+    }
+}
+
+impl DenseFile {
+    /// The byte offset of a row, and how many rows from it on lie in one piece. `None` beyond the last row.
+    pub fn locate(&self, row: u64) -> Option<(u64, u64)> {
+        if row >= self.num_rows {
+            return None;
+        }
+        let index = self.runs.partition_point(|run| run.first_row <= row) - 1;
+        let run = self.runs[index];
+        let end = self.runs.get(index + 1).map_or(self.num_rows, |next| next.first_row);
+        Some((run.offset + (row - run.first_row) * self.row_bytes, end - row))
+    }
+}
+
+type Key = (String, u64, String);
+
+/// Probes by table, version and column.
+#[derive(Default)]
+pub(crate) struct DenseCache(Mutex<HashMap<Key, DenseProbe>>);
+
+impl Table {
+    /// Finds out whether a column is dense, and where its bytes lie. Reads one footer per fragment, once.
+    ///
+    /// # Errors
+    /// An unknown column; `DataCorrupt` when a file is missing or shorter than the manifest says; storage errors.
+    pub async fn dense_column(&self, column: &str) -> Result<DenseProbe> {
+        let key = (self.name().to_string(), self.version(), column.to_string());
+        if let Some(probe) = self.lake().inner.dense.0.lock().get(&key) {
+            return Ok(probe.clone());
+        }
+        let probe = self.probe(column).await?;
+        let mut cache = self.lake().inner.dense.0.lock();
+        if cache.len() >= CACHE_ENTRIES_MAX {
+            cache.clear();
+        }
+        cache.insert(key, probe.clone());
+        Ok(probe)
+    }
+
+    async fn probe(&self, column: &str) -> Result<DenseProbe> {
+        self.check_columns([&column.to_string()])?;
+        let schema = self.schema();
+        let field = schema.field_with_name(column).map_err(|source| Error::storage("reading a schema", source))?;
+        let not_dense = |reason: &str| Ok(DenseProbe::NotDense { reason: reason.to_string() });
+        let DataType::FixedSizeList(item, _) = field.data_type() else {
+            return not_dense("its values are not fixed-size lists");
+        };
+        let Some(row_bytes) = fixed_row_bytes(field.data_type()).filter(|_| item.data_type().is_primitive()) else {
+            return not_dense("its elements are not numbers");
+        };
+        let mut files = BTreeMap::new();
+        for fragment in self.dataset().get_fragments() {
+            let (data_file, metadata, index) = match self.column_file(&fragment, column).await? {
+                Ok(found) => found,
+                Err(reason) => return Ok(DenseProbe::NotDense { reason: format!("fragment {}: {reason}", fragment.id()) }),
+            };
+            let runs = match runs(&metadata.column_infos[index].page_infos, row_bytes as u64) {
+                Ok(runs) => runs,
+                Err(reason) => return Ok(DenseProbe::NotDense { reason: format!("fragment {}: {reason}", fragment.id()) }),
+            };
+            let reader = self.range_reader(&data_file, metadata.file_size_bytes).await?;
+            let file = DenseFile { reader, runs, num_rows: metadata.num_rows, row_bytes: row_bytes as u64 };
+            files.insert(fragment.id() as u32, file);
+        }
+        let data_type = field.data_type().clone();
+        Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes, data_type, files })))
+    }
+
+    /// The data file that holds a column in a fragment, its metadata, and the column's index in it.
+    pub(crate) async fn column_file(
+        &self,
+        fragment: &FileFragment,
+        column: &str,
+    ) -> Result<Result<(DataFile, Arc<CachedFileMetadata>, usize), &'static str>> {
+        let Some(field) = self.dataset().schema().field(column) else { return Ok(Err("the column is not in its schema")) };
+        if !fragment.metadata().overlays.is_empty() {
+            return Ok(Err("it has overlays"));
+        }
+        let Some(file) = fragment.data_file_for_field(field.id as u32) else { return Ok(Err("no file holds the column")) };
+        if file.base_id.is_some() {
+            return Ok(Err("its file lies under another base path"));
+        }
+        if (file.file_major_version, file.file_minor_version) < (2, 1) {
+            return Ok(Err("its file is older than version 2.1"));
+        }
+        let place = file.fields.iter().position(|id| *id == field.id);
+        let index = place.and_then(|place| file.column_indices.get(place)).and_then(|index| usize::try_from(*index).ok());
+        let Some(index) = index else { return Ok(Err("the column has no page table of its own")) };
+        let attempted = || format!("reading the footer of {} in table {}", file.path, self.snapshot());
+        let store = self.lake().inner.store.clone();
+        let path = self.dataset().data_dir().join(file.path.as_str());
+        let scheduler = ScanScheduler::new(store.clone(), SchedulerConfig::max_bandwidth(&store));
+        let opened = scheduler.open_file(&path, &file.file_size_bytes).await;
+        let opened = opened.map_err(|source| crate::take::decode_error(attempted(), source))?;
+        let metadata = fragment.get_file_metadata(&opened).await;
+        let metadata = metadata.map_err(|source| crate::take::decode_error(attempted(), source))?;
+        if index >= metadata.column_infos.len() {
+            return Ok(Err("its file has fewer columns than the manifest says"));
+        }
+        Ok(Ok((file.clone(), metadata, index)))
+    }
+
+    async fn range_reader(&self, file: &DataFile, actual_size: u64) -> Result<RangeReader> {
+        let path = self.dataset().data_dir().join(file.path.as_str());
+        let size = file.file_size_bytes.get().map_or(actual_size, |size| size.get());
+        let place = format!("data file {} of table {}", file.path, self.snapshot());
+        RangeReader::open(self.lake().inner.store.clone(), path, place, size).await
+    }
+}
+
+/// The runs of a column's pages, or what is in the way of reading them as plain bytes.
+fn runs(pages: &[PageInfo], row_bytes: u64) -> Result<Box<[Run]>, &'static str> {
+    let mut runs = Vec::with_capacity(pages.len());
+    let mut row = 0u64;
+    for page in pages {
+        let offset = dense_page(page, row_bytes)?;
+        runs.push(Run { first_row: row, offset });
+        row += page.num_rows;
+    }
+    Ok(runs.into())
+}
+
+/// The offset of a page that is plain bytes.
+pub(crate) fn dense_page(page: &PageInfo, row_bytes: u64) -> Result<u64, &'static str> {
+    let PageEncoding::Structural(layout) = &page.encoding else { return Err("a page has an older or unstable encoding") };
+    let Some(Layout::FullZipLayout(zip)) = &layout.layout else { return Err("a page is not laid out row by row") };
+    if zip.bits_rep != 0 || zip.bits_def != 0 {
+        return Err("a page holds nulls, so that every row has a control word");
+    }
+    if !zip.value_compression.as_ref().is_some_and(is_plain) {
+        return Err("a page is compressed or has nulls inside its values");
+    }
+    let Some((offset, length)) = page.buffer_offsets_and_sizes.first().copied() else { return Err("a page has no buffer") };
+    if Some(length) != page.num_rows.checked_mul(row_bytes) {
+        return Err("a page's size is not its rows times their bytes");
+    }
+    Ok(offset)
+}
+
+fn is_plain(encoding: &CompressiveEncoding) -> bool {
+    match &encoding.compression {
+        Some(Compression::Flat(flat)) => flat.data.is_none(),
+        Some(Compression::FixedSizeList(list)) => !list.has_validity && list.values.as_deref().is_some_and(is_plain),
+        _ => false,
+    }
+}

@@ -1,0 +1,161 @@
+//! Errors of lakes and tables.
+
+use std::error::Error as StdError;
+
+use stoker_types::ErrorKind;
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong in a lake.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URI of a lake cannot be used.
+    #[error("cannot open a lake at {uri:?}: {reason}")]
+    InvalidUri {
+        /// The URI, without credentials.
+        uri: String,
+        /// What is wrong and what would be right.
+        reason: String,
+    },
+    /// A table, version, tag or row does not exist.
+    #[error("{what} does not exist{hint}")]
+    NotFound {
+        /// What was looked for, and where.
+        what: String,
+        /// What exists instead, beginning with `; ` or empty.
+        hint: String,
+    },
+    /// A table exists that should be created.
+    #[error("table {table} already exists in {lake}; append to it, overwrite it or choose another name")]
+    TableExists {
+        /// The table.
+        table: String,
+        /// The lake.
+        lake: String,
+    },
+    /// Data does not fit the table.
+    #[error("cannot write to table {table}: {reason}")]
+    InvalidData {
+        /// The table.
+        table: String,
+        /// Which column, which row, expected and found.
+        reason: String,
+    },
+    /// A request names something that the table does not have, or asks for something impossible.
+    #[error("{attempted}: {reason}")]
+    InvalidRequest {
+        /// What was attempted, on which table.
+        attempted: String,
+        /// Why it cannot be done.
+        reason: String,
+    },
+    /// Stored bytes are damaged.
+    #[error("{attempted}: the data is damaged: {reason}")]
+    DataCorrupt {
+        /// What was attempted, on which table or file.
+        attempted: String,
+        /// What was found.
+        reason: String,
+    },
+    /// Storage failed.
+    #[error("{attempted}: {}", first_line(source))]
+    Storage {
+        /// What was attempted, on which URI.
+        attempted: String,
+        /// The kind that follows from the cause.
+        kind: ErrorKind,
+        /// The cause.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+}
+
+impl Error {
+    /// What a caller should do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::InvalidUri { .. } | Error::InvalidData { .. } | Error::InvalidRequest { .. } => {
+                ErrorKind::InvalidRequest
+            }
+            Error::NotFound { .. } => ErrorKind::NotFound,
+            Error::TableExists { .. } => ErrorKind::AlreadyExists,
+            Error::DataCorrupt { .. } => ErrorKind::DataCorrupt,
+            Error::Storage { kind, .. } => *kind,
+        }
+    }
+
+    /// An error of the storage layer, classified by its cause.
+    pub(crate) fn storage(attempted: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let (attempted, source) = (attempted.into(), source.into());
+        match classify(source.as_ref()) {
+            ErrorKind::DataCorrupt => Error::DataCorrupt { attempted, reason: first_line(&source) },
+            kind => Error::Storage { attempted, kind, source },
+        }
+    }
+}
+
+/// The first line of a message, without Lance's source locations and at most 400 characters.
+fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
+    let text = source.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.split(", /").next().unwrap_or(line).split(", library/").next().unwrap_or(line);
+    line.chars().take(400).collect()
+}
+
+/// Follows the chain of causes to the kind of error.
+fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
+    let mut current = Some(source);
+    let mut kind = ErrorKind::Internal;
+    while let Some(error) = current {
+        if let Some(error) = error.downcast_ref::<object_store::Error>() {
+            return match error {
+                object_store::Error::NotFound { .. } => ErrorKind::NotFound,
+                object_store::Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+                object_store::Error::PermissionDenied { .. } => ErrorKind::PermissionDenied,
+                object_store::Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
+                object_store::Error::InvalidPath { .. } | object_store::Error::NotSupported { .. } => {
+                    ErrorKind::InvalidRequest
+                }
+                _ => ErrorKind::Unavailable,
+            };
+        }
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            kind = match error.kind() {
+                std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                    ErrorKind::PermissionDenied
+                }
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::ResourceExhausted,
+                std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData => ErrorKind::DataCorrupt,
+                _ => ErrorKind::Unavailable,
+            };
+            if error.get_ref().is_none() {
+                return kind;
+            }
+        }
+        if let Some(error) = error.downcast_ref::<lance_core::Error>() {
+            kind = match error {
+                lance_core::Error::NotFound { .. }
+                | lance_core::Error::DatasetNotFound { .. }
+                | lance_core::Error::VersionNotFound { .. }
+                | lance_core::Error::RefNotFound { .. } => return ErrorKind::NotFound,
+                lance_core::Error::DatasetAlreadyExists { .. } => return ErrorKind::AlreadyExists,
+                lance_core::Error::CorruptFile { .. } => return ErrorKind::DataCorrupt,
+                lance_core::Error::InvalidInput { .. }
+                | lance_core::Error::SchemaMismatch { .. }
+                | lance_core::Error::Schema { .. }
+                | lance_core::Error::FieldNotFound { .. }
+                | lance_core::Error::InvalidRef { .. } => ErrorKind::InvalidRequest,
+                lance_core::Error::CommitConflict { .. }
+                | lance_core::Error::RetryableCommitConflict { .. }
+                | lance_core::Error::TooMuchWriteContention { .. }
+                | lance_core::Error::Timeout { .. } => ErrorKind::Unavailable,
+                lance_core::Error::IO { .. } => ErrorKind::Unavailable,
+                _ => kind,
+            };
+        }
+        current = error.source();
+    }
+    kind
+}

@@ -1,0 +1,90 @@
+//! Indexes of a table.
+
+use lance::index::DatasetIndexExt;
+use lance::index::vector::VectorIndexParams;
+use lance_index::IndexType;
+use lance_index::scalar::{InvertedIndexParams, ScalarIndexParams};
+use lance_linalg::distance::MetricType;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result, Table};
+
+/// A kind of index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// Inverted file with exact vectors, for `num_partitions` partitions.
+    IvfFlat {
+        /// Partitions of the vector space.
+        num_partitions: usize,
+    },
+    /// Inverted file with product quantisation at 8 bits.
+    IvfPq {
+        /// Partitions of the vector space.
+        num_partitions: usize,
+        /// Sub-vectors; must divide the dimension.
+        num_sub_vectors: usize,
+    },
+    /// Sorted scalar values.
+    BTree,
+    /// A bitmap for each scalar value.
+    Bitmap,
+    /// Words of a text column.
+    Inverted,
+}
+
+/// An index that exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexInfo {
+    /// Its name.
+    pub name: String,
+    /// The indexed columns.
+    pub columns: Vec<String>,
+}
+
+impl Table {
+    /// Builds an index over the newest version and commits it; returns the new version.
+    ///
+    /// # Errors
+    /// An unknown column, a column of an unfit type, storage errors.
+    pub async fn create_index(&self, column: &str, kind: IndexKind) -> Result<u64> {
+        self.check_columns([&column.to_string()])?;
+        let mut dataset = self.dataset().as_ref().clone();
+        let metric = MetricType::L2;
+        let built = match kind {
+            IndexKind::IvfFlat { num_partitions } => {
+                let params = VectorIndexParams::ivf_flat(num_partitions, metric);
+                dataset.create_index(&[column], IndexType::Vector, None, &params, true).await
+            }
+            IndexKind::IvfPq { num_partitions, num_sub_vectors } => {
+                let params = VectorIndexParams::ivf_pq(num_partitions, 8, num_sub_vectors, metric, 50);
+                dataset.create_index(&[column], IndexType::Vector, None, &params, true).await
+            }
+            IndexKind::BTree => {
+                dataset.create_index(&[column], IndexType::BTree, None, &ScalarIndexParams::default(), true).await
+            }
+            IndexKind::Bitmap => {
+                dataset.create_index(&[column], IndexType::Bitmap, None, &ScalarIndexParams::default(), true).await
+            }
+            IndexKind::Inverted => {
+                dataset.create_index(&[column], IndexType::Inverted, None, &InvertedIndexParams::default(), true).await
+            }
+        };
+        built.map_err(|source| Error::storage(format!("indexing column {column} of {}", self.snapshot()), source))?;
+        Ok(dataset.manifest().version)
+    }
+
+    /// The indexes of this snapshot.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn indexes(&self) -> Result<Vec<IndexInfo>> {
+        let indexes = self.dataset().load_indices().await;
+        let indexes = indexes.map_err(|source| Error::storage(format!("listing indexes of {}", self.snapshot()), source))?;
+        let column = |id: &i32| self.dataset().schema().field_by_id(*id).map(|field| field.name.clone());
+        let info = |index: &lance_table::format::IndexMetadata| IndexInfo {
+            name: index.name.clone(),
+            columns: index.fields.iter().filter_map(column).collect(),
+        };
+        Ok(indexes.iter().map(info).collect())
+    }
+}

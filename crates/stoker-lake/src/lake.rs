@@ -1,0 +1,201 @@
+//! A lake: a root URI that holds tables.
+
+use std::sync::Arc;
+
+use lance::dataset::builder::DatasetBuilder;
+use lance::session::Session;
+use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
+use object_store::path::Path;
+use stoker_types::{ErrorKind, SnapshotRef, TableName, TagName};
+
+use crate::dense::DenseCache;
+use crate::{Error, Objects, Result, StorageOptions, Table};
+
+/// Schemes whose stores create objects atomically, which commits rely on.
+const SCHEMES: [&str; 5] = ["file", "s3", "gs", "az", "memory"];
+
+/// Bytes of index cache per lake.
+const INDEX_CACHE_BYTES: usize = 256 << 20;
+/// Bytes of metadata cache per lake: manifests, footers and page tables.
+const METADATA_CACHE_BYTES: usize = 256 << 20;
+
+/// A root URI that holds tables; cheap to clone.
+#[derive(Clone)]
+pub struct Lake {
+    pub(crate) inner: Arc<LakeInner>,
+}
+
+pub(crate) struct LakeInner {
+    pub uri: String,
+    pub params: ObjectStoreParams,
+    pub session: Arc<Session>,
+    pub store: Arc<ObjectStore>,
+    pub base: Path,
+    pub dense: DenseCache,
+    /// The endpoint, for messages.
+    pub place: String,
+}
+
+impl std::fmt::Debug for Lake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Lake").field(&self.inner.uri).finish()
+    }
+}
+
+impl Lake {
+    /// Opens a lake: a local path, `file://`, `s3://`, `gs://`, `az://` or `memory://`. Nothing is read or created yet.
+    ///
+    /// A `memory://` lake lives as long as its `Lake` values.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUri`] for other schemes, and for URIs or options that the store refuses.
+    pub async fn open(uri: &str, options: &StorageOptions) -> Result<Lake> {
+        let uri = normalise(uri)?;
+        let accessor = StorageOptionsAccessor::with_static_options(options.resolved());
+        let params =
+            ObjectStoreParams { storage_options_accessor: Some(Arc::new(accessor)), ..ObjectStoreParams::default() };
+        let registry = Arc::new(ObjectStoreRegistry::default());
+        let (store, base) = ObjectStore::from_uri_and_params(registry.clone(), &uri, &params)
+            .await
+            .map_err(|source| Error::InvalidUri { uri: uri.clone(), reason: source.to_string() })?;
+        let session = Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, registry));
+        let place = match options.get("aws_endpoint") {
+            Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {endpoint}"),
+            _ => uri.clone(),
+        };
+        let inner = LakeInner { uri, params, session, store, base, dense: DenseCache::default(), place };
+        Ok(Lake { inner: Arc::new(inner) })
+    }
+
+    /// The root URI.
+    pub fn uri(&self) -> &str {
+        &self.inner.uri
+    }
+
+    /// The names of all tables, sorted.
+    ///
+    /// # Errors
+    /// Storage errors that name the lake and its endpoint.
+    pub async fn tables(&self) -> Result<Vec<TableName>> {
+        let entries = match self.inner.store.read_dir(self.inner.base.clone()).await {
+            Ok(entries) => entries,
+            Err(source) => match Error::storage(format!("listing the tables of {}", self.inner.place), source) {
+                error if error.kind() == ErrorKind::NotFound => Vec::new(),
+                error => return Err(error),
+            },
+        };
+        let names = entries.iter().filter_map(|entry| entry.trim_end_matches('/').strip_suffix(".lance"));
+        let mut names: Vec<_> = names.filter_map(|name| TableName::try_new(name).ok()).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Pins a table at a version.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] naming table, version or tag, with what exists; storage errors.
+    pub async fn table(&self, name: &TableName, at: &SnapshotRef) -> Result<Table> {
+        let Some(newest) = self.try_latest(name).await? else {
+            let names = self.tables().await?;
+            let list = names.iter().take(20).map(TableName::as_str).collect::<Vec<_>>().join(", ");
+            let hint =
+                if list.is_empty() { "; the lake has no tables".to_string() } else { format!("; tables: {list}") };
+            return Err(Error::NotFound { what: format!("table {name} in {}", self.inner.uri), hint });
+        };
+        match at {
+            SnapshotRef::Latest => Ok(newest),
+            SnapshotRef::Version(version) => self.at_version(&newest, *version, at).await,
+            SnapshotRef::Tag(tag) => {
+                let tags = newest.tags().await?;
+                let found = TagName::try_new(tag.as_str()).ok().and_then(|tag| tags.get(tag.as_str()).copied());
+                let Some(version) = found else {
+                    let list = tags.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                    let hint =
+                        if list.is_empty() { "; the table has no tags".to_string() } else { format!("; tags: {list}") };
+                    return Err(Error::NotFound { what: format!("tag '{tag}' of table {name}"), hint });
+                };
+                self.at_version(&newest, version, at).await
+            }
+        }
+    }
+
+    /// The immutable objects that Stoker keeps beside the tables.
+    pub fn objects(&self) -> Objects {
+        Objects::new(self.inner.clone())
+    }
+
+    pub(crate) fn table_uri(&self, name: &TableName) -> String {
+        format!("{}/{name}.lance", self.inner.uri.trim_end_matches('/'))
+    }
+
+    pub(crate) fn table_path(&self, name: &TableName) -> Path {
+        self.inner.base.clone().join(format!("{name}.lance"))
+    }
+
+    /// The newest version, or `None` when there is no such table.
+    pub(crate) async fn try_latest(&self, name: &TableName) -> Result<Option<Table>> {
+        let loaded = DatasetBuilder::from_uri(self.table_uri(name))
+            .with_session(self.inner.session.clone())
+            .with_store_params(self.inner.params.clone())
+            .load()
+            .await;
+        match loaded {
+            Ok(dataset) => Ok(Some(Table::new(self.clone(), name.clone(), dataset))),
+            Err(source) => {
+                match Error::storage(format!("opening table {name} in {}", self.inner.place), source) {
+                    error if error.kind() == ErrorKind::NotFound => Ok(None),
+                    error => Err(error),
+                }
+            }
+        }
+    }
+
+    async fn at_version(&self, newest: &Table, version: u64, at: &SnapshotRef) -> Result<Table> {
+        if version == newest.version() {
+            return Ok(newest.clone());
+        }
+        match newest.dataset().checkout_version(version).await {
+            Ok(dataset) => Ok(Table::new(self.clone(), newest.name().clone(), dataset)),
+            Err(source) => {
+                let attempted = format!("opening {at} of table {}", newest.name());
+                match Error::storage(attempted, source) {
+                    error if error.kind() == ErrorKind::NotFound => Err(Error::NotFound {
+                        what: format!("{at} of table {}", newest.name()),
+                        hint: format!("; the newest version is {}", newest.version()),
+                    }),
+                    error => Err(error),
+                }
+            }
+        }
+    }
+}
+
+/// Checks the scheme and makes local paths absolute.
+fn normalise(uri: &str) -> Result<String> {
+    let fail = |reason: String| Err(Error::InvalidUri { uri: without_userinfo(uri), reason });
+    if uri.is_empty() {
+        return fail("it is empty".into());
+    }
+    let path = match uri.split_once("://") {
+        None => uri,
+        Some(("file", path)) => path,
+        Some((scheme, _)) if SCHEMES.contains(&scheme) => return Ok(uri.trim_end_matches('/').to_string()),
+        Some((scheme, _)) => {
+            return fail(format!("scheme '{scheme}' is not supported; use a local path, {}", SCHEMES.join("://, ") + "://"));
+        }
+    };
+    let absolute = std::path::absolute(path)
+        .map_err(|source| Error::InvalidUri { uri: uri.to_string(), reason: source.to_string() })?;
+    match absolute.to_str() {
+        Some(path) => Ok(path.trim_end_matches('/').to_string()),
+        None => fail("the path is not UTF-8".into()),
+    }
+}
+
+fn without_userinfo(uri: &str) -> String {
+    match (uri.find("://"), uri.find('@')) {
+        (Some(start), Some(at)) if start < at => format!("{}://…{}", &uri[..start], &uri[at..]),
+        _ => uri.to_string(),
+    }
+}

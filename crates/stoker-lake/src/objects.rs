@@ -1,0 +1,148 @@
+//! Small immutable objects beside the tables.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use stoker_types::ErrorKind;
+
+use crate::lake::LakeInner;
+use crate::{Error, Result};
+
+/// The folder in the lake.
+const FOLDER: &str = "_stoker";
+
+/// Objects under `<lake>/_stoker/`: specifications, row sets, ingest journals.
+#[derive(Clone)]
+pub struct Objects {
+    lake: Arc<LakeInner>,
+}
+
+/// What an atomic create found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// The object was created.
+    Created,
+    /// An object of that name existed and was left as it is.
+    Exists,
+}
+
+impl Objects {
+    pub(crate) fn new(lake: Arc<LakeInner>) -> Self {
+        Self { lake }
+    }
+
+    /// Creates an object unless it exists; atomic against other writers.
+    ///
+    /// # Errors
+    /// Storage errors; kind `PermissionDenied` when the lake cannot be written.
+    pub async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
+        match self.lake.store.put_if_absent(&self.path(path), PutPayload::from(bytes)).await {
+            Ok(()) => Ok(PutOutcome::Created),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(PutOutcome::Exists)
+            }
+            Err(source) => Err(self.error("writing", path, source)),
+        }
+    }
+
+    /// Creates or replaces an object.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn put(&self, path: &str, bytes: Bytes) -> Result<()> {
+        let put = self.lake.store.inner.put(&self.path(path), PutPayload::from(bytes)).await;
+        put.map(|_| ()).map_err(|source| self.error("writing", path, source))
+    }
+
+    /// The bytes of an object, or `None` when there is none.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn get(&self, path: &str) -> Result<Option<Bytes>> {
+        let got = async { self.lake.store.inner.get(&self.path(path)).await?.bytes().await };
+        match got.await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(self.error("reading", path, source)),
+        }
+    }
+
+    /// A range of an object's bytes.
+    ///
+    /// # Errors
+    /// Storage errors; `DataCorrupt` when the object is shorter.
+    pub async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+        let length = range.end - range.start;
+        let bytes = self.lake.store.inner.get_range(&self.path(path), range).await;
+        let bytes = bytes.map_err(|source| self.error("reading", path, source))?;
+        if bytes.len() as u64 != length {
+            let attempted = format!("reading {} of {}", self.path(path), self.lake.place);
+            let reason = format!("{length} bytes were expected, {} are there", bytes.len());
+            return Err(Error::DataCorrupt { attempted, reason });
+        }
+        Ok(bytes)
+    }
+
+    /// The paths of all objects under a prefix folder, sorted.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        let root = self.path("");
+        let objects = self.lake.store.inner.list(Some(&self.path(prefix))).map_ok(|meta| meta.location);
+        let paths: Vec<Path> = match objects.try_collect().await {
+            Ok(paths) => paths,
+            Err(object_store::Error::NotFound { .. }) => Vec::new(),
+            Err(source) => return Err(self.error("listing", prefix, source)),
+        };
+        let relative = |path: &Path| path.as_ref().strip_prefix(root.as_ref()).map(|p| p.trim_start_matches('/').to_string());
+        let mut names: Vec<String> = paths.iter().filter_map(relative).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Deletes an object; one that does not exist is fine.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn delete(&self, path: &str) -> Result<()> {
+        match self.lake.store.inner.delete(&self.path(path)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(self.error("deleting", path, source)),
+        }
+    }
+
+    fn path(&self, path: &str) -> Path {
+        let mut full = self.lake.base.clone().join(FOLDER);
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            full = full.join(part);
+        }
+        full
+    }
+
+    fn error(&self, verb: &str, path: &str, source: object_store::Error) -> Error {
+        let error = Error::storage(format!("{verb} {FOLDER}/{path} in {}", self.lake.place), source);
+        match error {
+            Error::Storage { attempted, kind: ErrorKind::Unavailable, source } if is_read_only(source.as_ref()) => {
+                Error::Storage { attempted, kind: ErrorKind::PermissionDenied, source }
+            }
+            error => error,
+        }
+    }
+}
+
+/// Local stores wrap the operating system's refusal in a generic error.
+fn is_read_only(source: &(dyn std::error::Error + 'static)) -> bool {
+    let mut current = Some(source);
+    while let Some(error) = current {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return matches!(io.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem);
+        }
+        current = error.source();
+    }
+    false
+}

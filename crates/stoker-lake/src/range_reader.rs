@@ -1,0 +1,124 @@
+//! Byte ranges of one immutable file.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use lance_io::object_store::ObjectStore;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange};
+
+use crate::{Error, Result};
+
+/// Reads byte ranges of one immutable file; cheap to clone.
+#[derive(Clone)]
+pub struct RangeReader {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<ObjectStore>,
+    path: Path,
+    place: String,
+    size: u64,
+    local: Option<Arc<File>>,
+}
+
+impl std::fmt::Debug for RangeReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RangeReader").field(&self.inner.place).finish()
+    }
+}
+
+impl RangeReader {
+    /// Opens a file whose size is known from the manifest.
+    ///
+    /// # Errors
+    /// `DataCorrupt` when a local file has another size; storage errors.
+    pub(crate) async fn open(store: Arc<ObjectStore>, path: Path, place: String, size: u64) -> Result<Self> {
+        let local = if store.is_local() { Some(open_local(&path, &place, size)?) } else { None };
+        Ok(Self { inner: Arc::new(Inner { store, path, place, size, local }) })
+    }
+
+    /// The open file, when the lake is local: for positioned reads into the caller's memory.
+    pub fn local(&self) -> Option<&Arc<File>> {
+        self.inner.local.as_ref()
+    }
+
+    /// Table and path, for messages.
+    pub fn place(&self) -> &str {
+        &self.inner.place
+    }
+
+    /// The file's size in bytes.
+    pub fn size(&self) -> u64 {
+        self.inner.size
+    }
+
+    /// The bytes of a range, collected.
+    ///
+    /// # Errors
+    /// Storage errors; `DataCorrupt` when the file ends earlier.
+    pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut body = self.read_stream(range.clone()).await?;
+        while let Some(chunk) = body.next().await {
+            bytes.extend_from_slice(&chunk?);
+        }
+        if bytes.len() as u64 != range.end - range.start {
+            return Err(self.too_short(range, bytes.len() as u64));
+        }
+        Ok(bytes.into())
+    }
+
+    /// The bytes of a range as they arrive. The caller counts them: see [`RangeReader::too_short`].
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn read_stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let attempted = format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place);
+        if range.end > self.inner.size {
+            return Err(Error::DataCorrupt { attempted, reason: format!("the file has {} bytes", self.inner.size) });
+        }
+        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let got = self.inner.store.inner.get_opts(&self.inner.path, options).await;
+        let got = got.map_err(|source| Error::storage(attempted.clone(), source))?;
+        Ok(got.into_stream().map_err(move |source| Error::storage(attempted.clone(), source)).boxed())
+    }
+
+    /// The error for a range that ended early.
+    pub fn too_short(&self, range: Range<u64>, found: u64) -> Error {
+        Error::DataCorrupt {
+            attempted: format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place),
+            reason: format!("only {found} bytes came; the file should have {}", self.inner.size),
+        }
+    }
+
+    /// The error for a positioned read that failed.
+    pub fn read_failed(&self, range: Range<u64>, source: std::io::Error) -> Error {
+        Error::storage(format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place), source)
+    }
+}
+
+fn open_local(path: &Path, place: &str, size: u64) -> Result<Arc<File>> {
+    let attempted = || format!("opening {place}");
+    let local = std::path::PathBuf::from(format!("/{}", path.as_ref()));
+    let file = File::open(&local).map_err(|source| missing(attempted(), source))?;
+    let found = file.metadata().map_err(|source| Error::storage(attempted(), source))?.len();
+    if found != size {
+        let reason = format!("the manifest says {size} bytes, the file has {found}");
+        return Err(Error::DataCorrupt { attempted: attempted(), reason });
+    }
+    Ok(Arc::new(file))
+}
+
+/// A data file that the manifest names and that is not there is damage, not a wrong name.
+fn missing(attempted: String, source: std::io::Error) -> Error {
+    if source.kind() == std::io::ErrorKind::NotFound {
+        return Error::DataCorrupt { attempted, reason: "the file is missing".into() };
+    }
+    Error::storage(attempted, source)
+}

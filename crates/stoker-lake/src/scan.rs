@@ -1,0 +1,131 @@
+//! Scans and searches of a table through Lance.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use lance::dataset::scanner::Scanner;
+use lance_linalg::distance::MetricType;
+
+use crate::{Error, Result, Table};
+
+/// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.
+pub const ROW_ADDR: &str = "_rowaddr";
+
+/// Bytes that a scan may hold in read-ahead.
+const IO_BUFFER_BYTES: u64 = 256 << 20;
+
+/// What to scan.
+#[derive(Clone, Debug, Default)]
+pub struct ScanRequest {
+    /// The columns, in order.
+    pub columns: Vec<String>,
+    /// Only rows for which this is true.
+    pub filter: Option<Expr>,
+    /// At most so many rows.
+    pub limit: Option<u64>,
+    /// Whether to append the column [`ROW_ADDR`].
+    pub with_row_addr: bool,
+    /// Only these fragments.
+    pub fragments: Option<Vec<u32>>,
+    /// Only the nearest rows that pass the filter; appends the column `_distance`, before the row address.
+    pub nearest: Option<Nearest>,
+    /// Rows per record batch; at least 1. Always explicit: Lance's default is thousands of rows of any width.
+    pub batch_size: usize,
+}
+
+/// A nearest-neighbour search.
+#[derive(Clone, Debug)]
+pub struct Nearest {
+    /// The vector column.
+    pub column: String,
+    /// The query: a float array of the column's dimension.
+    pub query: ArrayRef,
+    /// How many rows.
+    pub k: usize,
+    /// The distance.
+    pub metric: Metric,
+    /// Whether an index may answer; otherwise the search is exact.
+    pub use_index: bool,
+    /// Partitions of an index to search.
+    pub nprobes: Option<usize>,
+    /// How many times `k` candidates of an index to re-rank exactly.
+    pub refine: Option<u32>,
+}
+
+/// A distance between vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Squared Euclidean distance.
+    L2,
+    /// One minus the cosine of the angle.
+    Cosine,
+    /// One minus the dot product.
+    Dot,
+}
+
+impl Table {
+    /// A physical plan for a scan, with one partition.
+    ///
+    /// # Errors
+    /// Unknown columns, a filter that Lance cannot evaluate, storage errors.
+    pub async fn scan_plan(&self, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
+        let scanner = self.scanner(request)?;
+        scanner.create_plan().await.map_err(|source| Error::storage(self.scanning(), source))
+    }
+
+    /// The record batches of a scan.
+    ///
+    /// # Errors
+    /// As for [`Table::scan_plan`].
+    pub async fn scan(&self, request: &ScanRequest) -> Result<SendableRecordBatchStream> {
+        let scanner = self.scanner(request)?;
+        let stream = scanner.try_into_stream().await.map_err(|source| Error::storage(self.scanning(), source))?;
+        Ok(SendableRecordBatchStream::from(stream))
+    }
+
+    fn scanning(&self) -> String {
+        format!("scanning table {}", self.snapshot())
+    }
+
+    fn scanner(&self, request: &ScanRequest) -> Result<Scanner> {
+        self.check_columns(&request.columns)?;
+        let fail = |source| Error::storage(self.scanning(), source);
+        let mut scanner = self.dataset().scan();
+        let mut columns = request.columns.clone();
+        if request.nearest.is_some() {
+            columns.push("_distance".into());
+        }
+        scanner.project(&columns).map_err(fail)?;
+        scanner.batch_size(request.batch_size.max(1)).io_buffer_size(IO_BUFFER_BYTES);
+        if let Some(filter) = &request.filter {
+            scanner.filter_expr(filter.clone());
+        }
+        if let Some(ids) = &request.fragments {
+            let wanted = |fragment: &&lance_table::format::Fragment| ids.contains(&(fragment.id as u32));
+            scanner.with_fragments(self.dataset().fragments().iter().filter(wanted).cloned().collect());
+        }
+        if let Some(nearest) = &request.nearest {
+            scanner.prefilter(true);
+            scanner.nearest(&nearest.column, nearest.query.as_ref(), nearest.k).map_err(fail)?;
+            scanner.distance_metric(match nearest.metric {
+                Metric::L2 => MetricType::L2,
+                Metric::Cosine => MetricType::Cosine,
+                Metric::Dot => MetricType::Dot,
+            });
+            scanner.use_index(nearest.use_index);
+            nearest.nprobes.map(|nprobes| scanner.nprobes(nprobes));
+            nearest.refine.map(|refine| scanner.refine(refine));
+        }
+        if let Some(limit) = request.limit {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            scanner.limit(Some(limit), None).map_err(fail)?;
+        }
+        if request.with_row_addr {
+            scanner.with_row_address();
+        }
+        Ok(scanner)
+    }
+}

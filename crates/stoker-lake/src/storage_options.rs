@@ -1,0 +1,73 @@
+//! Options of object stores.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// Environment variables that become options when the option is not given.
+const FROM_ENV: [(&str, &str); 8] = [
+    ("AWS_ENDPOINT_URL", "aws_endpoint"),
+    ("AWS_ENDPOINT", "aws_endpoint"),
+    ("AWS_REGION", "aws_region"),
+    ("AWS_DEFAULT_REGION", "aws_region"),
+    ("AWS_ACCESS_KEY_ID", "aws_access_key_id"),
+    ("AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
+    ("AWS_SESSION_TOKEN", "aws_session_token"),
+    ("AWS_ALLOW_HTTP", "allow_http"),
+];
+
+/// Key-value options of an object store, for example `aws_endpoint`, `aws_region`, `aws_access_key_id`, `timeout`.
+///
+/// Values never appear in debug output: some are credentials.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StorageOptions(BTreeMap<String, String>);
+
+impl StorageOptions {
+    /// Options from pairs; keys are lower-cased.
+    pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(pairs.into_iter().map(|(key, value)| (key.to_lowercase(), value)).collect())
+    }
+
+    /// These options, completed from the environment: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and the like.
+    #[must_use]
+    pub fn with_env(mut self) -> Self {
+        for (variable, key) in FROM_ENV {
+            if let Ok(value) = std::env::var(variable) {
+                self.0.entry(key.to_string()).or_insert(value);
+            }
+        }
+        self
+    }
+
+    /// An option's value.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// All options with Stoker's defaults: requests time out after 5 s and are retried three times within 20 s; an
+    /// `http://` endpoint is allowed because it was named.
+    pub(crate) fn resolved(&self) -> HashMap<String, String> {
+        let mut options: HashMap<_, _> = self.0.clone().into_iter().collect();
+        if self.get("aws_endpoint").is_some_and(|endpoint| endpoint.starts_with("http://")) {
+            options.entry("allow_http".into()).or_insert_with(|| "true".into());
+        }
+        if self.get("aws_endpoint").is_some() {
+            options.entry("aws_region".into()).or_insert_with(|| "us-east-1".into());
+        }
+        for (key, value) in [
+            ("timeout", "5s"),
+            ("connect_timeout", "2s"),
+            ("client_max_retries", "3"),
+            ("client_retry_timeout", "20"),
+            ("download_retry_count", "2"),
+        ] {
+            options.entry(key.into()).or_insert_with(|| value.into());
+        }
+        options
+    }
+}
+
+impl fmt::Debug for StorageOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

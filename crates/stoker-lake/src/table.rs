@@ -1,0 +1,105 @@
+//! A table at a pinned snapshot.
+
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use lance::Dataset;
+use stoker_types::{Snapshot, TableName};
+
+use crate::{Error, Lake, Result};
+
+/// One immutable snapshot of a table; cheap to clone.
+#[derive(Clone)]
+pub struct Table {
+    lake: Lake,
+    name: TableName,
+    dataset: Arc<Dataset>,
+    schema: SchemaRef,
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Table").field(&self.snapshot().to_string()).finish()
+    }
+}
+
+/// A horizontal part of a table, from the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentInfo {
+    /// The fragment's id: the upper half of its row addresses.
+    pub id: u32,
+    /// Rows in its files.
+    pub physical_rows: u64,
+    /// Rows that were not deleted.
+    pub num_rows: u64,
+}
+
+impl Table {
+    pub(crate) fn new(lake: Lake, name: TableName, dataset: Dataset) -> Self {
+        let schema = Arc::new(Schema::from(dataset.schema()));
+        Self { lake, name, dataset: Arc::new(dataset), schema }
+    }
+
+    /// The table's name.
+    pub fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// The pinned version.
+    pub fn version(&self) -> u64 {
+        self.dataset.manifest().version
+    }
+
+    /// Name and version.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { table: self.name.clone(), version: self.version() }
+    }
+
+    /// The Arrow schema with all field metadata.
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// The table's URI, which any Lance reader can open.
+    pub fn uri(&self) -> String {
+        self.lake.table_uri(&self.name)
+    }
+
+    /// The lake that holds it.
+    pub fn lake(&self) -> &Lake {
+        &self.lake
+    }
+
+    /// Rows that were not deleted, from the manifest.
+    pub fn num_rows(&self) -> u64 {
+        self.fragments().iter().map(|fragment| fragment.num_rows).sum()
+    }
+
+    /// The fragments in order of their ids.
+    pub fn fragments(&self) -> Vec<FragmentInfo> {
+        let info = |fragment: &lance_table::format::Fragment| {
+            let physical = fragment.physical_rows.unwrap_or(0) as u64;
+            let deleted = fragment.deletion_file.as_ref().and_then(|file| file.num_deleted_rows).unwrap_or(0) as u64;
+            FragmentInfo { id: fragment.id as u32, physical_rows: physical, num_rows: physical - deleted }
+        };
+        self.dataset.fragments().iter().map(info).collect()
+    }
+
+    pub(crate) fn dataset(&self) -> &Arc<Dataset> {
+        &self.dataset
+    }
+
+    /// Checks that columns exist.
+    pub(crate) fn check_columns<'a>(&self, columns: impl IntoIterator<Item = &'a String>) -> Result<()> {
+        for column in columns {
+            if self.schema.column_with_name(column).is_none() {
+                let names = self.schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+                return Err(Error::InvalidRequest {
+                    attempted: format!("reading table {}", self.snapshot()),
+                    reason: format!("it has no column {column:?}; columns: {}", names.join(", ")),
+                });
+            }
+        }
+        Ok(())
+    }
+}

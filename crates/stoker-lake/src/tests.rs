@@ -1,0 +1,1 @@
+//! Tests of lakes and tables.
