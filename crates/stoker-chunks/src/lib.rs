@@ -1,1 +1,28 @@
-//! Placeholder.
+//! The chunk scan: bytes of heavy columns for given row addresses, in few large reads, straight into their places.
+//!
+//! ```text
+//! (row address, slot) … ──sort, coalesce──► ranges ──positioned reads / GETs──► slots of batches
+//! ```
+//!
+//! [`Slots`] is the memory of one column of one batch: every row has a slot that is claimed once and filled from anywhere, so
+//! that a shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots.
+
+mod chunk_scan;
+mod coalesce;
+mod error;
+mod local;
+mod pool;
+mod remote;
+mod retry;
+mod slots;
+mod stats;
+
+pub use chunk_scan::{ChunkScan, ChunkScanOptions, to_array};
+pub use error::{Error, Result};
+pub use pool::BufferPool;
+pub use retry::{RetryPolicy, with_retries};
+pub use slots::{SlotMut, Slots};
+pub use stats::{IoStats, IoTotals};
+
+#[cfg(test)]
+mod tests;

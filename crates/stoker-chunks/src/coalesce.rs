@@ -1,0 +1,87 @@
+//! From rows to reads.
+
+use stoker_lake::DenseColumn;
+
+use crate::{Error, Result, SlotMut};
+
+/// How rows become reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Unwanted bytes between two rows that are read along rather than splitting the read.
+    pub gap_bytes_max: u64,
+    /// Bytes of one read at most, unless a single row is larger.
+    pub read_bytes_max: u64,
+}
+
+/// One contiguous range of one file, and where its rows go.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub fragment: u32,
+    pub offset: u64,
+    pub length: u64,
+    /// Ascending, not overlapping.
+    pub pieces: Vec<Piece>,
+}
+
+/// One row of a read.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// Where the row begins, counted from the start of the read.
+    pub at: u64,
+    pub slot: SlotMut,
+    /// More slots that want the same row.
+    pub copies: Vec<SlotMut>,
+}
+
+impl Read {
+    /// Bytes of wanted rows.
+    pub fn used_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.slot.len() as u64).sum()
+    }
+
+    /// Copies rows that several slots want, and declares everything filled.
+    pub fn finish(self) {
+        for piece in self.pieces {
+            for mut copy in piece.copies {
+                copy.copy_from_slice(&piece.slot);
+                copy.fill();
+            }
+            piece.slot.fill();
+        }
+    }
+}
+
+/// Sorts rows by address and merges neighbours.
+pub(crate) fn coalesce(
+    name: &str,
+    column: &DenseColumn,
+    mut rows: Vec<(u64, SlotMut)>,
+    limits: Limits,
+) -> Result<Vec<Read>> {
+    rows.sort_by_key(|(address, _)| *address);
+    let row_bytes = column.row_bytes as u64;
+    let mut reads: Vec<Read> = Vec::new();
+    let mut last = None;
+    for (address, slot) in rows {
+        if last == Some(address)
+            && let Some(piece) = reads.last_mut().and_then(|read| read.pieces.last_mut())
+        {
+            piece.copies.push(slot);
+            continue;
+        }
+        last = Some(address);
+        let fragment = (address >> 32) as u32;
+        let located = column.file(fragment).and_then(|file| file.locate(address & 0xFFFF_FFFF));
+        let Some((offset, _)) = located else { return Err(Error::UnknownRow { address, column: name.to_string() }) };
+        if let Some(read) = reads.last_mut().filter(|read| read.fragment == fragment && offset >= read.offset + read.length) {
+            let gap = offset - (read.offset + read.length);
+            if gap <= limits.gap_bytes_max && read.length + gap + row_bytes <= limits.read_bytes_max {
+                read.pieces.push(Piece { at: offset - read.offset, slot, copies: Vec::new() });
+                read.length += gap + row_bytes;
+                continue;
+            }
+        }
+        reads.push(Read { fragment, offset, length: row_bytes, pieces: vec![Piece { at: 0, slot, copies: Vec::new() }] });
+    }
+    Ok(reads)
+}

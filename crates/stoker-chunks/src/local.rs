@@ -1,0 +1,70 @@
+//! Reads of local files: the kernel scatters a range over the slots of its rows.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+
+use crate::coalesce::Read;
+
+/// Slices per system call; Linux takes 1,024.
+const SLICES_MAX: usize = 1_000;
+
+/// Reads a range of a file into the slots of its rows, with one system call for up to 1,000 pieces. Returns the calls made.
+pub(crate) fn read_local(file: &File, read: &mut Read, scratch: &mut Vec<u8>) -> io::Result<u64> {
+    let gap_max = gaps(read).max().unwrap_or(0);
+    scratch.resize(scratch.len().max(gap_max), 0);
+    let mut calls = 0;
+    let mut first = 0;
+    while first < read.pieces.len() {
+        let last = read.pieces.len().min(first + SLICES_MAX / 2);
+        calls += read_pieces(file, read, first..last, scratch)?;
+        first = last;
+    }
+    Ok(calls)
+}
+
+/// Bytes between neighbouring rows of a read.
+fn gaps(read: &Read) -> impl Iterator<Item = usize> + '_ {
+    read.pieces.windows(2).map(|pair| (pair[1].at - pair[0].at) as usize - pair[0].slot.len())
+}
+
+fn read_pieces(file: &File, read: &mut Read, range: std::ops::Range<usize>, scratch: &mut [u8]) -> io::Result<u64> {
+    let start = read.offset + read.pieces[range.start].at;
+    // Unwanted bytes of all gaps land in the same scratch memory; slices must not overlap, so each gap takes a part of its own.
+    let widths: Vec<usize> = gaps(read).skip(range.start).take(range.len().saturating_sub(1)).collect();
+    let mut own;
+    let total: usize = widths.iter().sum();
+    let mut spare: &mut [u8] = if total <= scratch.len() {
+        scratch
+    } else {
+        own = vec![0; total];
+        &mut own
+    };
+    let mut slices = Vec::with_capacity(2 * range.len());
+    for (index, piece) in read.pieces[range.clone()].iter_mut().enumerate() {
+        slices.push(IoSliceMut::new(&mut piece.slot));
+        if let Some(width) = widths.get(index).copied().filter(|width| *width > 0) {
+            let (gap, rest) = spare.split_at_mut(width);
+            spare = rest;
+            slices.push(IoSliceMut::new(gap));
+        }
+    }
+    read_all(file, &mut slices, start)
+}
+
+/// Fills all slices from the file, however the kernel cuts the reads.
+fn read_all(file: &File, mut slices: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<u64> {
+    let mut calls = 0;
+    while !slices.is_empty() {
+        match rustix::io::preadv(file, slices, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                calls += 1;
+                offset += read as u64;
+                IoSliceMut::advance_slices(&mut slices, read);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(calls)
+}
