@@ -1,1 +1,48 @@
-//! The native module of the Python package.
+//! The native half of the Python package `stoker`: lakes, queries and sample streams behind a small, typed surface.
+//!
+//! ```text
+//! Connection ──sql──────────► QueryResult ──next──► ArrowArray (C data interface)
+//!     │      ──write────────► a new table version (local lakes)
+//!     └──────plan_stream────► StreamHandle ──open──► SampleStream ──next──► Batch (C data interface)
+//! ```
+//!
+//! Every method that waits releases the interpreter lock and answers Ctrl-C within 100 ms ([`runtime`]). Objects survive
+//! `fork`: what belongs to the parent process is left alone and opened again in the child ([`fork`]). Bytes cross by the
+//! Arrow C data interface, never copied ([`arrow_export`], [`arrow_import`]). Documentation for users is in the Python
+//! package, whose modules wrap each class here.
+
+mod arrow_export;
+mod arrow_import;
+mod batch;
+mod connection;
+mod exceptions;
+mod fit;
+mod fork;
+mod params;
+mod query_result;
+mod runtime;
+mod sample_stream;
+mod slice_request;
+mod stream_handle;
+mod table_info;
+mod write;
+
+use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The extension module `stoker._native`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<arrow_export::ArrowArray>()?;
+    module.add_class::<arrow_export::ArrowSchema>()?;
+    module.add_class::<batch::Batch>()?;
+    module.add_class::<connection::Connection>()?;
+    module.add_class::<query_result::QueryResult>()?;
+    module.add_class::<sample_stream::SampleStream>()?;
+    module.add_class::<stream_handle::StreamHandle>()?;
+    module.add_class::<table_info::TableInfo>()?;
+    Ok(())
+}

@@ -1,2 +1,100 @@
 //! The `stoker` command.
-fn main() {}
+//!
+//! One file for each subcommand. Results go to standard output; progress, warnings and errors to standard error.
+
+mod allocator;
+mod bench;
+mod connect;
+mod describe;
+mod ingest;
+mod process;
+mod serve;
+mod sql;
+mod stream;
+mod tables;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::connect::LakeArgs;
+
+/// Query and stream training data from Lance tables on object storage.
+#[derive(Parser)]
+#[command(name = "stoker", version, about)]
+struct Cli {
+    #[command(flatten)]
+    lake: LakeArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write files into a table
+    Ingest(ingest::IngestArgs),
+    /// Run a SELECT
+    Sql(sql::SqlArgs),
+    /// Drain a stream and report its rates
+    Stream(stream::StreamArgs),
+    /// Serve a lake over Arrow Flight
+    Serve(serve::ServeArgs),
+    /// List tables
+    Tables,
+    /// Show how the columns of a table are stored
+    Describe(describe::DescribeArgs),
+    /// List the versions of a table
+    Versions(tables::TableArgs),
+    /// Give a version of a table a tag
+    Tag(tables::TagArgs),
+    /// Build an index over a column
+    Index(tables::IndexArgs),
+    /// Measure rates beside their ceilings
+    Bench(bench::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("STOKER_LOG").unwrap_or_else(|_| EnvFilter::new("warn,stoker_flight=info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.into()),
+    };
+    let done = runtime.block_on(run(cli));
+    // Reads under way need not be waited for.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<()> {
+    let lake = cli.lake;
+    match cli.command {
+        Command::Ingest(args) => ingest::run(args, lake.local("ingest")?, lake.storage()?).await,
+        Command::Sql(args) => sql::run(args, &lake).await,
+        Command::Stream(args) => stream::run(args, &lake).await,
+        Command::Serve(args) => serve::run(args, lake.local("serve")?, lake.storage()?).await,
+        Command::Tables => tables::list(&lake).await,
+        Command::Describe(args) => describe::run(args, &lake).await,
+        Command::Versions(args) => tables::versions(args, &lake).await,
+        Command::Tag(args) => tables::tag(args, &lake).await,
+        Command::Index(args) => tables::index(args, &lake).await,
+        Command::Bench(args) => bench::run(args).await,
+    }
+}
+
+/// Prints an error with its causes, each once.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    eprintln!("error: {text}");
+    ExitCode::FAILURE
+}

@@ -1,1 +1,35 @@
-//! Placeholder.
+//! Writes folders of images and Parquet files into tables of a lake.
+//!
+//! Both ways work in deterministic units of about 256 MiB of source. A unit's fragments are written, then noted in a
+//! journal in the lake; when all units are there, one atomic commit makes them visible. A job that was stopped or killed
+//! goes on after the last finished unit, and readers never see a part of it.
+//!
+//! ```text
+//! sources ──list──► units ──decode, convert──► TableWriter ──drafts──► journal  _stoker/ingest/<job>/<unit>.json
+//!                                                                         │
+//!                                           all units there: one commit ◄─┘──► marker  _stoker/ingest/done/<source>.json
+//! ```
+//!
+//! - [`ingest_imagefolder`]: one folder per class, optionally below one folder per split.
+//! - [`ingest_parquet`]: Parquet files, with columns declared as tensors, vectors or encoded images.
+
+mod error;
+mod imagefolder;
+mod job;
+mod journal;
+mod options;
+mod parquet_files;
+mod progress;
+mod report;
+mod tensor_spec;
+
+pub use error::{Error, Result};
+pub use imagefolder::ingest_imagefolder;
+pub use options::{Channels, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions};
+pub use parquet_files::ingest_parquet;
+pub use progress::{NoProgress, Progress};
+pub use report::{IngestReport, Skipped};
+pub use tensor_spec::{Element, TensorSpec, VectorSpec};
+
+#[cfg(test)]
+mod tests;

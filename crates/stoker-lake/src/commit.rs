@@ -1,24 +1,28 @@
 //! Atomic commits of written fragments.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use futures::{StreamExt, TryStreamExt, stream};
 use lance::Dataset;
 use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
-use lance_table::transaction::{Operation, TransactionBuilder};
+use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_types::{ErrorKind, TableName};
 
-use crate::write::{FragmentDraft, check_schema};
+use crate::write::{FragmentDraft, check_schema, with_media_uncompressed};
 use crate::{Error, Lake, Result, Table};
 
 /// The transaction property that holds an idempotency key.
 const KEY_PROPERTY: &str = "stoker.idempotency_key";
 
 /// How many of the newest transactions are searched for an idempotency key.
-const TRANSACTIONS_SEARCHED: usize = 100;
+const TRANSACTIONS_SEARCHED: u64 = 100;
+
+/// Transactions that are read at the same time.
+const TRANSACTIONS_IN_FLIGHT: usize = 8;
 
 /// What a commit does with rows that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,8 @@ pub enum CommitMode {
 impl Lake {
     /// Makes written fragments visible in one atomic step: readers see all of them or none. Returns the new version.
     ///
-    /// With an idempotency key, a commit of the same key among the newest 100 is found again instead of repeated.
+    /// With an idempotency key, a commit of the same key among the newest 100 is found again instead of repeated. One key must
+    /// not be committed by two processes at the same time; one process may repeat a call whose outcome it does not know.
     ///
     /// # Errors
     /// [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that does not fit, storage errors. The
@@ -49,37 +54,80 @@ impl Lake {
         fragments: Vec<FragmentDraft>,
         idempotency_key: Option<&str>,
     ) -> Result<u64> {
-        let existing = self.try_latest(name).await?;
-        if let (Some(table), Some(key)) = (&existing, idempotency_key)
-            && let Some(version) = committed(table, key).await?
-        {
-            return Ok(version);
+        let _committing = self.inner.committing.lock().await;
+        loop {
+            let existing = self.try_latest(name).await?;
+            if let (Some(table), Some(key)) = (&existing, idempotency_key)
+                && let Some(version) = committed(table, key).await?
+            {
+                return Ok(version);
+            }
+            let operation = self.operation(name, schema, mode, &fragments, existing.as_ref())?;
+            let result = self.execute(name, existing.as_ref(), operation, idempotency_key).await;
+            match result {
+                Ok(dataset) => return self.acknowledge(name, dataset, &fragments).await,
+                Err(error) => match self.try_latest(name).await? {
+                    // The answer was lost, the commit was not.
+                    Some(newest) if holds(&newest, &fragments) => return Ok(newest.version()),
+                    // Somebody else created the table meanwhile: this commit did not happen.
+                    Some(_) if existing.is_none() => continue,
+                    _ => return Err(error),
+                },
+            }
         }
-        let fragments: Vec<_> = fragments.into_iter().map(FragmentDraft::into_fragment).collect();
-        let (read_version, operation) = match (mode, &existing) {
+    }
+
+    fn operation(
+        &self,
+        name: &TableName,
+        schema: &SchemaRef,
+        mode: CommitMode,
+        drafts: &[FragmentDraft],
+        existing: Option<&Table>,
+    ) -> Result<Operation> {
+        let fragments = drafts.iter().cloned().map(FragmentDraft::into_fragment).collect();
+        let fits = |schema: &Schema| {
+            if drafts.iter().all(|draft| draft.fits(schema)) {
+                return Ok(());
+            }
+            let reason = "the fragments were written for another schema of the table; write them again".into();
+            Err(Error::InvalidData { table: name.to_string(), reason })
+        };
+        match (mode, existing) {
             (CommitMode::Create, Some(_)) => {
-                return Err(Error::TableExists { table: name.to_string(), lake: self.uri().to_string() });
+                Err(Error::TableExists { table: name.to_string(), lake: self.uri().to_string() })
             }
             (CommitMode::Append, None) => {
                 let what = format!("table {name} in {}", self.uri());
-                return Err(Error::NotFound { what, hint: "; create it first".into() });
+                Err(Error::NotFound { what, hint: "; create it first".into() })
             }
             (CommitMode::Append | CommitMode::CreateOrAppend, Some(table)) => {
                 check_schema(name, &table.schema(), schema)?;
-                (table.version(), Operation::Append { fragments })
+                fits(table.dataset().schema())?;
+                Ok(Operation::Append { fragments })
             }
-            (CommitMode::Create | CommitMode::CreateOrAppend | CommitMode::Overwrite, existing) => {
-                let schema = Schema::try_from(schema.as_ref()).map_err(|source| Error::storage("reading a schema", source))?;
-                let operation =
-                    Operation::Overwrite { fragments, schema, config_upsert_values: None, initial_bases: None };
-                (existing.as_ref().map_or(0, Table::version), operation)
+            (CommitMode::Create | CommitMode::CreateOrAppend | CommitMode::Overwrite, _) => {
+                let schema = Schema::try_from(with_media_uncompressed(schema).as_ref());
+                let schema = schema.map_err(|source| Error::storage(format!("creating table {name}"), source))?;
+                fits(&schema)?;
+                Ok(Operation::Overwrite { fragments, schema, config_upsert_values: None, initial_bases: None })
             }
-        };
-        let strict = existing.is_none();
-        let properties = idempotency_key.map(|key| Arc::new(HashMap::from([(KEY_PROPERTY.to_string(), key.to_string())])));
-        let transaction = TransactionBuilder::new(read_version, operation).transaction_properties(properties).build();
+        }
+    }
+
+    async fn execute(
+        &self,
+        name: &TableName,
+        existing: Option<&Table>,
+        operation: Operation,
+        key: Option<&str>,
+    ) -> Result<Dataset> {
+        let properties = key.map(|key| Arc::new(HashMap::from([(KEY_PROPERTY.to_string(), key.to_string())])));
+        let transaction = TransactionBuilder::new(existing.map_or(0, Table::version), operation)
+            .transaction_properties(properties)
+            .build();
         let uri = self.table_uri(name);
-        let destination = match &existing {
+        let destination = match existing {
             Some(table) => WriteDestination::Dataset(table.dataset().clone()),
             None => WriteDestination::Uri(&uri),
         };
@@ -87,29 +135,33 @@ impl Lake {
             .with_store_params(self.inner.params.clone())
             .with_session(self.inner.session.clone())
             .with_storage_format(LanceFileVersion::V2_2);
-        if strict {
+        if existing.is_none() {
             // Without retries a table that appears meanwhile is a conflict, not something to overwrite.
             commit = commit.with_max_retries(0);
         }
-        match commit.execute(transaction).await {
-            Ok(dataset) => self.acknowledge(name, dataset).await,
-            Err(source) => {
-                let error = Error::storage(format!("committing to table {name} in {}", self.inner.place), source);
-                if strict && mode == CommitMode::Create && self.try_latest(name).await?.is_some() {
-                    return Err(Error::TableExists { table: name.to_string(), lake: self.uri().to_string() });
-                }
-                Err(error)
-            }
-        }
+        let committed = commit.execute(transaction).await;
+        committed.map_err(|source| Error::storage(format!("committing to table {name} in {}", self.inner.place), source))
     }
 
-    /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when it can be read.
-    async fn acknowledge(&self, name: &TableName, dataset: Dataset) -> Result<u64> {
+    /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when the newest version
+    /// holds its files, or when every version from it to the newest exists, so that no cleanup came between.
+    async fn acknowledge(&self, name: &TableName, dataset: Dataset, drafts: &[FragmentDraft]) -> Result<u64> {
         let version = dataset.manifest().version;
-        let newest = self.try_latest(name).await?.map(|table| table.version());
-        if newest.is_some_and(|newest| newest >= version) {
-            return Ok(version);
+        let newest = self.try_latest(name).await?;
+        if let Some(newest) = &newest
+            && newest.version() >= version
+        {
+            if holds(newest, drafts) {
+                return Ok(version);
+            }
+            let refs = newest.dataset().version_refs().await;
+            let refs = refs.map_err(|source| Error::storage(format!("listing the versions of table {name}"), source))?;
+            let later = refs.iter().filter(|found| found.version >= version).count() as u64;
+            if later > newest.version() - version {
+                return Ok(version);
+            }
         }
+        let newest = newest.map(|table| table.version());
         Err(Error::Storage {
             attempted: format!("committing version {version} of table {name}"),
             kind: ErrorKind::Unavailable,
@@ -118,14 +170,38 @@ impl Lake {
     }
 }
 
-/// The version that was committed under a key.
+/// Whether a table version names files of these drafts.
+fn holds(table: &Table, drafts: &[FragmentDraft]) -> bool {
+    let files: HashSet<String> = drafts.iter().flat_map(FragmentDraft::files).collect();
+    table.dataset().fragments().iter().flat_map(|fragment| &fragment.files).any(|file| files.contains(&file.path))
+}
+
+/// The newest version that was committed under a key.
 async fn committed(table: &Table, key: &str) -> Result<Option<u64>> {
-    let transactions = table.dataset().get_transactions(TRANSACTIONS_SEARCHED).await;
-    let transactions = transactions
-        .map_err(|source| Error::storage(format!("reading the transactions of {}", table.snapshot()), source))?;
-    let found = transactions.iter().position(|transaction| {
-        let properties = transaction.as_ref().and_then(|transaction| transaction.transaction_properties.as_ref());
-        properties.and_then(|properties| properties.get(KEY_PROPERTY)).is_some_and(|found| found == key)
-    });
-    Ok(found.map(|back| table.version().saturating_sub(back as u64)))
+    let newest = table.version();
+    let oldest = newest.saturating_sub(TRANSACTIONS_SEARCHED).max(1);
+    let mut transactions = stream::iter((oldest..=newest).rev())
+        .map(|version| async move { Ok((version, transaction(table, version).await?)) })
+        .buffered(TRANSACTIONS_IN_FLIGHT);
+    while let Some((version, found)) = transactions.try_next().await? {
+        let properties = found.as_ref().and_then(|found| found.transaction_properties.as_ref());
+        if properties.and_then(|properties| properties.get(KEY_PROPERTY)).is_some_and(|found| found == key) {
+            return Ok(Some(version));
+        }
+    }
+    Ok(None)
+}
+
+/// The transaction that made a version; `None` for versions that were cleaned up.
+async fn transaction(table: &Table, version: u64) -> Result<Option<Transaction>> {
+    match table.dataset().read_transaction_by_version(version).await {
+        Ok(transaction) => Ok(transaction),
+        Err(source) => {
+            let attempted = format!("reading the transaction of version {version} of table {}", table.name());
+            match Error::storage(attempted, source) {
+                error if error.kind() == ErrorKind::NotFound => Ok(None),
+                error => Err(error),
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow_schema::DataType;
+use futures::{StreamExt, TryStreamExt, stream};
 use lance::dataset::fragment::FileFragment;
 use lance_encoding::decoder::{PageEncoding, PageInfo};
 use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
@@ -21,6 +22,9 @@ use crate::{Error, RangeReader, Result, Table};
 
 /// Page tables kept per lake.
 const CACHE_ENTRIES_MAX: usize = 256;
+
+/// Footers that are read at the same time.
+pub(crate) const FOOTERS_IN_FLIGHT: usize = 16;
 
 /// Whether a column can be read as plain bytes.
 #[derive(Clone, Debug)]
@@ -121,31 +125,65 @@ impl Table {
         let Some(row_bytes) = fixed_row_bytes(field.data_type()).filter(|_| item.data_type().is_primitive()) else {
             return not_dense("its elements are not numbers");
         };
+        let scheduler = self.footer_scheduler();
+        let mut probes = stream::iter(self.dataset().get_fragments())
+            .map(|fragment| {
+                let scheduler = scheduler.clone();
+                async move { Ok((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes as u64).await?)) }
+            })
+            .buffered(FOOTERS_IN_FLIGHT);
         let mut files = BTreeMap::new();
-        for fragment in self.dataset().get_fragments() {
-            let (data_file, metadata, index) = match self.column_file(&fragment, column).await? {
-                Ok(found) => found,
-                Err(reason) => return Ok(DenseProbe::NotDense { reason: format!("fragment {}: {reason}", fragment.id()) }),
+        while let Some((id, probe)) = probes.try_next().await? {
+            match probe {
+                Ok(file) => files.insert(id as u32, file),
+                Err(reason) => return Ok(DenseProbe::NotDense { reason: format!("fragment {id}: {reason}") }),
             };
-            let runs = match runs(&metadata.column_infos[index].page_infos, row_bytes as u64) {
-                Ok(runs) => runs,
-                Err(reason) => return Ok(DenseProbe::NotDense { reason: format!("fragment {}: {reason}", fragment.id()) }),
-            };
-            let reader = self.range_reader(&data_file, metadata.file_size_bytes).await?;
-            let file = DenseFile { reader, runs, num_rows: metadata.num_rows, row_bytes: row_bytes as u64 };
-            files.insert(fragment.id() as u32, file);
         }
         let data_type = field.data_type().clone();
         Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes, data_type, files })))
     }
 
+    async fn dense_file(
+        &self,
+        scheduler: &Arc<ScanScheduler>,
+        fragment: &FileFragment,
+        column: &str,
+        row_bytes: u64,
+    ) -> Result<Result<DenseFile, &'static str>> {
+        let (data_file, metadata, index) = match self.column_file(scheduler, fragment, column).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let num_rows = metadata.num_rows;
+        if fragment.metadata().physical_rows.is_some_and(|rows| rows as u64 != num_rows) {
+            let attempted = format!("reading the footer of {} in table {}", data_file.path, self.snapshot());
+            let rows = fragment.metadata().physical_rows.unwrap_or_default();
+            return Err(Error::DataCorrupt { attempted, reason: format!("{rows} rows were expected, not {num_rows}") });
+        }
+        let runs = match runs(&metadata.column_infos[index].page_infos, num_rows, row_bytes) {
+            Ok(runs) => runs,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let reader = self.range_reader(&data_file, metadata.file_size_bytes).await?;
+        Ok(Ok(DenseFile { reader, runs, num_rows, row_bytes }))
+    }
+
+    /// What reads footers; one for many files.
+    pub(crate) fn footer_scheduler(&self) -> Arc<ScanScheduler> {
+        let store = self.lake().inner.store.clone();
+        let config = SchedulerConfig::max_bandwidth(&store);
+        ScanScheduler::new(store, config)
+    }
+
     /// The data file that holds a column in a fragment, its metadata, and the column's index in it.
     pub(crate) async fn column_file(
         &self,
+        scheduler: &Arc<ScanScheduler>,
         fragment: &FileFragment,
         column: &str,
     ) -> Result<Result<(DataFile, Arc<CachedFileMetadata>, usize), &'static str>> {
-        let Some(field) = self.dataset().schema().field(column) else { return Ok(Err("the column is not in its schema")) };
+        let field = self.dataset().schema().fields.iter().find(|field| field.name == column);
+        let Some(field) = field else { return Ok(Err("the column is not in its schema")) };
         if !fragment.metadata().overlays.is_empty() {
             return Ok(Err("it has overlays"));
         }
@@ -160,13 +198,19 @@ impl Table {
         let index = place.and_then(|place| file.column_indices.get(place)).and_then(|index| usize::try_from(*index).ok());
         let Some(index) = index else { return Ok(Err("the column has no page table of its own")) };
         let attempted = || format!("reading the footer of {} in table {}", file.path, self.snapshot());
-        let store = self.lake().inner.store.clone();
         let path = self.dataset().data_dir().join(file.path.as_str());
-        let scheduler = ScanScheduler::new(store.clone(), SchedulerConfig::max_bandwidth(&store));
         let opened = scheduler.open_file(&path, &file.file_size_bytes).await;
         let opened = opened.map_err(|source| crate::take::decode_error(attempted(), source))?;
         let metadata = fragment.get_file_metadata(&opened).await;
-        let metadata = metadata.map_err(|source| crate::take::decode_error(attempted(), source))?;
+        let metadata = match metadata {
+            Ok(metadata) => metadata,
+            Err(source) => {
+                // A truncated file fails in many ways: its size says it plainly.
+                let size = file.file_size_bytes.get().map_or(0, |size| size.get());
+                self.range_reader(file, size).await?.check_stored_size().await?;
+                return Err(crate::take::decode_error(attempted(), source));
+            }
+        };
         if index >= metadata.column_infos.len() {
             return Ok(Err("its file has fewer columns than the manifest says"));
         }
@@ -182,13 +226,16 @@ impl Table {
 }
 
 /// The runs of a column's pages, or what is in the way of reading them as plain bytes.
-fn runs(pages: &[PageInfo], row_bytes: u64) -> Result<Box<[Run]>, &'static str> {
+fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[Run]>, &'static str> {
     let mut runs = Vec::with_capacity(pages.len());
     let mut row = 0u64;
     for page in pages {
         let offset = dense_page(page, row_bytes)?;
         runs.push(Run { first_row: row, offset });
         row += page.num_rows;
+    }
+    if row != num_rows {
+        return Err("its pages do not cover its rows");
     }
     Ok(runs.into())
 }

@@ -1,11 +1,12 @@
 //! How the columns of a table are stored.
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lance_encoding::decoder::PageEncoding;
 use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
 use serde::{Deserialize, Serialize};
 use stoker_types::{DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, fixed_row_bytes, is_encoded_image, is_heavy};
 
-use crate::dense::dense_page;
+use crate::dense::{FOOTERS_IN_FLIGHT, dense_page};
 use crate::{Result, Table};
 
 /// How one column is stored.
@@ -69,8 +70,15 @@ impl Table {
 
     async fn add_pages(&self, name: &str, row_bytes: u64, column: &mut ColumnLayout) -> Result<()> {
         let mut encodings: Vec<String> = Vec::new();
-        for fragment in self.dataset().get_fragments() {
-            let (metadata, index) = match self.column_file(&fragment, name).await? {
+        let scheduler = self.footer_scheduler();
+        let mut files = stream::iter(self.dataset().get_fragments())
+            .map(|fragment| {
+                let scheduler = scheduler.clone();
+                async move { self.column_file(&scheduler, &fragment, name).await }
+            })
+            .buffered(FOOTERS_IN_FLIGHT);
+        while let Some(file) = files.try_next().await? {
+            let (metadata, index) = match file {
                 Ok((_, metadata, index)) => (metadata, index),
                 Err(reason) => {
                     column.dense = false;

@@ -35,6 +35,16 @@ pub enum Error {
         /// The lake.
         lake: String,
     },
+    /// A tag exists that should be created.
+    #[error("tag '{tag}' of table {table} already exists and names version {version}; delete it first")]
+    TagExists {
+        /// The table.
+        table: String,
+        /// The tag.
+        tag: String,
+        /// The version that it names.
+        version: u64,
+    },
     /// Data does not fit the table.
     #[error("cannot write to table {table}: {reason}")]
     InvalidData {
@@ -79,7 +89,7 @@ impl Error {
                 ErrorKind::InvalidRequest
             }
             Error::NotFound { .. } => ErrorKind::NotFound,
-            Error::TableExists { .. } => ErrorKind::AlreadyExists,
+            Error::TableExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
             Error::DataCorrupt { .. } => ErrorKind::DataCorrupt,
             Error::Storage { kind, .. } => *kind,
         }
@@ -95,12 +105,21 @@ impl Error {
     }
 }
 
-/// The first line of a message, without Lance's source locations and at most 400 characters.
-fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
+/// The first line of a message, without Lance's source locations, without the query parts of URLs, where some stores carry
+/// signatures, and at most 400 characters.
+pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
     let text = source.to_string();
     let line = text.lines().next().unwrap_or_default();
     let line = line.split(", /").next().unwrap_or(line).split(", library/").next().unwrap_or(line);
-    line.chars().take(400).collect()
+    let words: Vec<&str> = line.split(' ').map(without_query).collect();
+    words.join(" ").chars().take(400).collect()
+}
+
+fn without_query(word: &str) -> &str {
+    match word.find("://") {
+        Some(scheme) => word[scheme..].find('?').map_or(word, |query| &word[..scheme + query]),
+        None => word,
+    }
 }
 
 /// Follows the chain of causes to the kind of error.
@@ -117,7 +136,7 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 object_store::Error::InvalidPath { .. } | object_store::Error::NotSupported { .. } => {
                     ErrorKind::InvalidRequest
                 }
-                _ => ErrorKind::Unavailable,
+                error => refused_by_system(error).unwrap_or(ErrorKind::Unavailable),
             };
         }
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
@@ -146,7 +165,9 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 | lance_core::Error::SchemaMismatch { .. }
                 | lance_core::Error::Schema { .. }
                 | lance_core::Error::FieldNotFound { .. }
+                | lance_core::Error::NotSupported { .. }
                 | lance_core::Error::InvalidRef { .. } => ErrorKind::InvalidRequest,
+                lance_core::Error::RefConflict { .. } => return ErrorKind::AlreadyExists,
                 lance_core::Error::CommitConflict { .. }
                 | lance_core::Error::RetryableCommitConflict { .. }
                 | lance_core::Error::TooMuchWriteContention { .. }
@@ -158,4 +179,24 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
         current = error.source();
     }
     kind
+}
+
+/// Local stores wrap the operating system's refusal in a generic error.
+fn refused_by_system(source: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    let mut current = source.source();
+    while let Some(error) = current {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return match io.kind() {
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                    Some(ErrorKind::PermissionDenied)
+                }
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    Some(ErrorKind::ResourceExhausted)
+                }
+                _ => None,
+            };
+        }
+        current = error.source();
+    }
+    None
 }

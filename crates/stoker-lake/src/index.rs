@@ -1,6 +1,8 @@
 //! Indexes of a table.
 
-use lance::index::DatasetIndexExt;
+use std::sync::Arc;
+
+use lance::index::{DatasetIndexExt, IndexDescription};
 use lance::index::vector::VectorIndexParams;
 use lance_index::IndexType;
 use lance_index::scalar::{InvertedIndexParams, ScalarIndexParams};
@@ -39,6 +41,9 @@ pub struct IndexInfo {
     pub name: String,
     /// The indexed columns.
     pub columns: Vec<String>,
+    /// Lance's name for its kind: `IVF_PQ`, `BTree`, `Inverted`, ….
+    #[serde(default)]
+    pub kind: String,
 }
 
 impl Table {
@@ -78,12 +83,13 @@ impl Table {
     /// # Errors
     /// Storage errors.
     pub async fn indexes(&self) -> Result<Vec<IndexInfo>> {
-        let indexes = self.dataset().load_indices().await;
+        let indexes = self.dataset().describe_indices(None).await;
         let indexes = indexes.map_err(|source| Error::storage(format!("listing indexes of {}", self.snapshot()), source))?;
-        let column = |id: &i32| self.dataset().schema().field_by_id(*id).map(|field| field.name.clone());
-        let info = |index: &lance_table::format::IndexMetadata| IndexInfo {
-            name: index.name.clone(),
-            columns: index.fields.iter().filter_map(column).collect(),
+        let column = |id: &u32| self.dataset().schema().field_by_id(*id as i32).map(|field| field.name.clone());
+        let info = |index: &Arc<dyn IndexDescription>| IndexInfo {
+            name: index.name().to_string(),
+            columns: index.field_ids().iter().filter_map(column).collect(),
+            kind: index.index_type().to_string(),
         };
         Ok(indexes.iter().map(info).collect())
     }

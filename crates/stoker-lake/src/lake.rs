@@ -9,6 +9,7 @@ use object_store::path::Path;
 use stoker_types::{ErrorKind, SnapshotRef, TableName, TagName};
 
 use crate::dense::DenseCache;
+use crate::error::first_line;
 use crate::{Error, Objects, Result, StorageOptions, Table};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
@@ -32,6 +33,8 @@ pub(crate) struct LakeInner {
     pub store: Arc<ObjectStore>,
     pub base: Path,
     pub dense: DenseCache,
+    /// Held while a commit of this process looks for its idempotency key and commits.
+    pub committing: tokio::sync::Mutex<()>,
     /// The endpoint, for messages.
     pub place: String,
 }
@@ -57,13 +60,19 @@ impl Lake {
         let registry = Arc::new(ObjectStoreRegistry::default());
         let (store, base) = ObjectStore::from_uri_and_params(registry.clone(), &uri, &params)
             .await
-            .map_err(|source| Error::InvalidUri { uri: uri.clone(), reason: source.to_string() })?;
+            .map_err(|source| match Error::storage(format!("opening a lake at {uri}"), source) {
+                Error::Storage { kind: ErrorKind::InvalidRequest | ErrorKind::Internal, source, .. } => {
+                    Error::InvalidUri { uri: uri.clone(), reason: first_line(&source) }
+                }
+                error => error,
+            })?;
         let session = Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, registry));
         let place = match options.get("aws_endpoint") {
             Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {endpoint}"),
             _ => uri.clone(),
         };
-        let inner = LakeInner { uri, params, session, store, base, dense: DenseCache::default(), place };
+        let (dense, committing) = (DenseCache::default(), tokio::sync::Mutex::default());
+        let inner = LakeInner { uri, params, session, store, base, dense, committing, place };
         Ok(Lake { inner: Arc::new(inner) })
     }
 
@@ -160,10 +169,10 @@ impl Lake {
             Err(source) => {
                 let attempted = format!("opening {at} of table {}", newest.name());
                 match Error::storage(attempted, source) {
-                    error if error.kind() == ErrorKind::NotFound => Err(Error::NotFound {
-                        what: format!("{at} of table {}", newest.name()),
-                        hint: format!("; the newest version is {}", newest.version()),
-                    }),
+                    error if error.kind() == ErrorKind::NotFound => {
+                        let hint = nearest_versions(newest, version).await?;
+                        Err(Error::NotFound { what: format!("{at} of table {}", newest.name()), hint })
+                    }
                     error => Err(error),
                 }
             }
@@ -179,8 +188,21 @@ fn normalise(uri: &str) -> Result<String> {
     }
     let path = match uri.split_once("://") {
         None => uri,
-        Some(("file", path)) => path,
-        Some((scheme, _)) if SCHEMES.contains(&scheme) => return Ok(uri.trim_end_matches('/').to_string()),
+        Some(("file", _)) => {
+            let url = url::Url::parse(uri).ok().and_then(|url| url.to_file_path().ok());
+            match url.as_deref().and_then(std::path::Path::to_str) {
+                Some(path) => return Ok(without_trailing_slash(path)),
+                None => return fail("it is not the URL of a local path".into()),
+            }
+        }
+        Some((scheme, rest)) if SCHEMES.contains(&scheme) => {
+            let rest = rest.trim_end_matches('/');
+            return match (scheme, rest) {
+                ("memory", "") => Ok("memory://lake".into()),
+                (_, "") => fail("the bucket is missing".into()),
+                _ => Ok(format!("{scheme}://{rest}")),
+            };
+        }
         Some((scheme, _)) => {
             return fail(format!("scheme '{scheme}' is not supported; use a local path, {}", SCHEMES.join("://, ") + "://"));
         }
@@ -188,7 +210,7 @@ fn normalise(uri: &str) -> Result<String> {
     let absolute = std::path::absolute(path)
         .map_err(|source| Error::InvalidUri { uri: uri.to_string(), reason: source.to_string() })?;
     match absolute.to_str() {
-        Some(path) => Ok(path.trim_end_matches('/').to_string()),
+        Some(path) => Ok(without_trailing_slash(path)),
         None => fail("the path is not UTF-8".into()),
     }
 }
@@ -198,4 +220,21 @@ fn without_userinfo(uri: &str) -> String {
         (Some(start), Some(at)) if start < at => format!("{}://…{}", &uri[..start], &uri[at..]),
         _ => uri.to_string(),
     }
+}
+
+fn without_trailing_slash(path: &str) -> String {
+    let trimmed = path.trim_end_matches('/');
+    if trimmed.is_empty() { "/".into() } else { trimmed.into() }
+}
+
+/// The ten versions nearest to one that does not exist.
+async fn nearest_versions(newest: &Table, version: u64) -> Result<String> {
+    let refs = newest.dataset().version_refs().await;
+    let refs = refs.map_err(|source| Error::storage(format!("listing the versions of table {}", newest.name()), source))?;
+    let mut versions: Vec<u64> = refs.iter().map(|found| found.version).collect();
+    versions.sort_by_key(|found| found.abs_diff(version));
+    versions.truncate(10);
+    versions.sort_unstable();
+    let list = versions.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    Ok(format!("; nearest versions: {list}"))
 }

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
-use stoker_types::ErrorKind;
 
 use crate::lake::LakeInner;
 use crate::{Error, Result};
@@ -76,7 +75,10 @@ impl Objects {
     /// # Errors
     /// Storage errors; `DataCorrupt` when the object is shorter.
     pub async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
-        let length = range.end - range.start;
+        let length = range.end.saturating_sub(range.start);
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
         let bytes = self.lake.store.inner.get_range(&self.path(path), range).await;
         let bytes = bytes.map_err(|source| self.error("reading", path, source))?;
         if bytes.len() as u64 != length {
@@ -125,24 +127,6 @@ impl Objects {
     }
 
     fn error(&self, verb: &str, path: &str, source: object_store::Error) -> Error {
-        let error = Error::storage(format!("{verb} {FOLDER}/{path} in {}", self.lake.place), source);
-        match error {
-            Error::Storage { attempted, kind: ErrorKind::Unavailable, source } if is_read_only(source.as_ref()) => {
-                Error::Storage { attempted, kind: ErrorKind::PermissionDenied, source }
-            }
-            error => error,
-        }
+        Error::storage(format!("{verb} {FOLDER}/{path} in {}", self.lake.place), source)
     }
-}
-
-/// Local stores wrap the operating system's refusal in a generic error.
-fn is_read_only(source: &(dyn std::error::Error + 'static)) -> bool {
-    let mut current = Some(source);
-    while let Some(error) = current {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return matches!(io.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem);
-        }
-        current = error.source();
-    }
-    false
 }

@@ -9,7 +9,8 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use lance_io::object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange};
+use object_store::{GetOptions, GetRange, ObjectStoreExt};
+use stoker_types::ErrorKind;
 
 use crate::{Error, Result};
 
@@ -63,7 +64,7 @@ impl RangeReader {
     /// # Errors
     /// Storage errors; `DataCorrupt` when the file ends earlier.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut bytes = Vec::with_capacity(range.end.saturating_sub(range.start) as usize);
         let mut body = self.read_stream(range.clone()).await?;
         while let Some(chunk) = body.next().await {
             bytes.extend_from_slice(&chunk?);
@@ -83,23 +84,64 @@ impl RangeReader {
         if range.end > self.inner.size {
             return Err(Error::DataCorrupt { attempted, reason: format!("the file has {} bytes", self.inner.size) });
         }
+        if range.is_empty() {
+            return Ok(futures::stream::empty().boxed());
+        }
         let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
-        let got = self.inner.store.inner.get_opts(&self.inner.path, options).await;
-        let got = got.map_err(|source| Error::storage(attempted.clone(), source))?;
+        let got = match self.inner.store.inner.get_opts(&self.inner.path, options).await {
+            Ok(got) => got,
+            Err(source) => return Err(self.request_failed(attempted, source).await),
+        };
+        self.check_size(&attempted, got.meta.size)?;
         Ok(got.into_stream().map_err(move |source| Error::storage(attempted.clone(), source)).boxed())
     }
 
-    /// The error for a range that ended early.
+    /// The error for a range that ended early: damage of a local file, a broken connection of a remote one.
     pub fn too_short(&self, range: Range<u64>, found: u64) -> Error {
-        Error::DataCorrupt {
-            attempted: format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place),
-            reason: format!("only {found} bytes came; the file should have {}", self.inner.size),
+        let attempted = format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place);
+        let reason = format!("only {found} bytes came; the file should have {}", self.inner.size);
+        if self.inner.local.is_some() {
+            return Error::DataCorrupt { attempted, reason };
         }
+        Error::Storage { attempted, kind: ErrorKind::Unavailable, source: reason.into() }
     }
 
     /// The error for a positioned read that failed.
     pub fn read_failed(&self, range: Range<u64>, source: std::io::Error) -> Error {
         Error::storage(format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place), source)
+    }
+}
+
+impl RangeReader {
+    /// A range beyond the end of a truncated file fails in ways that differ between stores: the size tells.
+    async fn request_failed(&self, attempted: String, source: object_store::Error) -> Error {
+        if matches!(source, object_store::Error::NotFound { .. }) {
+            return Error::DataCorrupt { attempted, reason: "the file is missing".into() };
+        }
+        if matches!(source, object_store::Error::Generic { .. })
+            && let Ok(meta) = self.inner.store.inner.head(&self.inner.path).await
+            && let Err(error) = self.check_size(&attempted, meta.size)
+        {
+            return error;
+        }
+        Error::storage(attempted, source)
+    }
+
+    /// Compares the size that storage reports with the manifest's.
+    pub(crate) async fn check_stored_size(&self) -> Result<()> {
+        let attempted = format!("reading {}", self.inner.place);
+        match self.inner.store.inner.head(&self.inner.path).await {
+            Ok(meta) => self.check_size(&attempted, meta.size),
+            Err(source) => Err(self.request_failed(attempted, source).await),
+        }
+    }
+
+    fn check_size(&self, attempted: &str, found: u64) -> Result<()> {
+        if found == self.inner.size {
+            return Ok(());
+        }
+        let reason = format!("the manifest says {} bytes, the file has {found}", self.inner.size);
+        Err(Error::DataCorrupt { attempted: attempted.to_string(), reason })
     }
 }
 

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use lance::dataset::scanner::Scanner;
 use lance_linalg::distance::MetricType;
 
@@ -14,8 +18,14 @@ use crate::{Error, Result, Table};
 /// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.
 pub const ROW_ADDR: &str = "_rowaddr";
 
+/// The name of the column with distances to a query.
+const DISTANCE: &str = "_distance";
+
 /// Bytes that a scan may hold in read-ahead.
 const IO_BUFFER_BYTES: u64 = 256 << 20;
+
+/// Rows per record batch when a request does not say.
+const BATCH_ROWS: usize = 1024;
 
 /// What to scan.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +42,8 @@ pub struct ScanRequest {
     pub fragments: Option<Vec<u32>>,
     /// Only the nearest rows that pass the filter; appends the column `_distance`, before the row address.
     pub nearest: Option<Nearest>,
-    /// Rows per record batch; at least 1. Always explicit: Lance's default is thousands of rows of any width.
+    /// Rows per record batch; 0 means 1,024. Always explicit: Lance's default is thousands of rows of any width.
+    /// (`LANCE_DEFAULT_BATCH_SIZE` in the environment would win over it: never set that.)
     pub batch_size: usize,
 }
 
@@ -72,8 +83,12 @@ impl Table {
     /// # Errors
     /// Unknown columns, a filter that Lance cannot evaluate, storage errors.
     pub async fn scan_plan(&self, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-        let scanner = self.scanner(request)?;
-        scanner.create_plan().await.map_err(|source| Error::storage(self.scanning(), source))
+        let plan = self.scanner(request)?.create_plan().await.map_err(|source| Error::storage(self.scanning(), source))?;
+        let plan: Arc<dyn ExecutionPlan> = match plan.output_partitioning().partition_count() {
+            1 => plan,
+            _ => Arc::new(CoalescePartitionsExec::new(plan)),
+        };
+        self.with_columns(plan, request)
     }
 
     /// The record batches of a scan.
@@ -81,9 +96,26 @@ impl Table {
     /// # Errors
     /// As for [`Table::scan_plan`].
     pub async fn scan(&self, request: &ScanRequest) -> Result<SendableRecordBatchStream> {
-        let scanner = self.scanner(request)?;
-        let stream = scanner.try_into_stream().await.map_err(|source| Error::storage(self.scanning(), source))?;
-        Ok(SendableRecordBatchStream::from(stream))
+        let plan = self.scan_plan(request).await?;
+        plan.execute(0, Arc::new(TaskContext::default())).map_err(|source| Error::storage(self.scanning(), source))
+    }
+
+    /// Exactly the columns of the request, in its order: Lance adds and moves some.
+    fn with_columns(&self, plan: Arc<dyn ExecutionPlan>, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
+        let distance = request.nearest.as_ref().map(|_| DISTANCE);
+        let addr = request.with_row_addr.then_some(ROW_ADDR);
+        let names: Vec<&str> = request.columns.iter().map(String::as_str).chain(distance).chain(addr).collect();
+        let schema = plan.schema();
+        if schema.fields().iter().map(|field| field.name().as_str()).eq(names.iter().copied()) {
+            return Ok(plan);
+        }
+        let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::with_capacity(names.len());
+        for name in names {
+            let index = schema.index_of(name).map_err(|source| Error::storage(self.scanning(), source))?;
+            columns.push((Arc::new(Column::new(name, index)), name.to_string()));
+        }
+        let projection = ProjectionExec::try_new(columns, plan);
+        Ok(Arc::new(projection.map_err(|source| Error::storage(self.scanning(), source))?))
     }
 
     fn scanning(&self) -> String {
@@ -94,12 +126,13 @@ impl Table {
         self.check_columns(&request.columns)?;
         let fail = |source| Error::storage(self.scanning(), source);
         let mut scanner = self.dataset().scan();
+        let batch_size = if request.batch_size == 0 { BATCH_ROWS } else { request.batch_size };
         let mut columns = request.columns.clone();
         if request.nearest.is_some() {
-            columns.push("_distance".into());
+            columns.push(DISTANCE.into());
         }
         scanner.project(&columns).map_err(fail)?;
-        scanner.batch_size(request.batch_size.max(1)).io_buffer_size(IO_BUFFER_BYTES);
+        scanner.batch_size(batch_size).io_buffer_size(IO_BUFFER_BYTES);
         if let Some(filter) = &request.filter {
             scanner.filter_expr(filter.clone());
         }
@@ -123,7 +156,8 @@ impl Table {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             scanner.limit(Some(limit), None).map_err(fail)?;
         }
-        if request.with_row_addr {
+        if request.with_row_addr || columns.is_empty() {
+            // Lance refuses scans without any column: rows are counted by their addresses.
             scanner.with_row_address();
         }
         Ok(scanner)

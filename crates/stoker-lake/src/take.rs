@@ -1,55 +1,113 @@
 //! Rows by address.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, UInt64Array};
+use arrow_array::{RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_schema::Schema as ArrowSchema;
 use arrow_select::take::take_record_batch;
 use lance::dataset::TakeBuilder;
+use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
 
+use crate::error::first_line;
 use crate::{Error, Result, Table};
 
 impl Table {
     /// The rows at these addresses, in this order; duplicates are allowed.
     ///
-    /// Output: one column for each name in `columns`, one row for each address.
+    /// Output: one column for each name in `columns`, in this order, one row for each address.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an address without a row; `DataCorrupt` naming the table when a file cannot be decoded.
+    /// [`Error::NotFound`] for an address without a row; `DataCorrupt` naming table and columns when a file cannot be decoded.
     pub async fn take(&self, columns: &[String], row_addrs: &[u64]) -> Result<RecordBatch> {
         self.check_columns(columns)?;
-        let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));
-        let projected = self.dataset().schema().project(columns).map_err(|e| Error::storage(attempted(), e))?;
-        if row_addrs.is_empty() {
-            return Ok(RecordBatch::new_empty(Arc::new(arrow_schema::Schema::from(&projected))));
-        }
         let mut sorted = row_addrs.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
-        let plan = ProjectionPlan::from_schema(self.dataset().clone(), &projected)
-            .map_err(|source| Error::storage(attempted(), source))?;
-        let take = TakeBuilder::try_new_from_addresses(self.dataset().clone(), sorted.clone(), Arc::new(plan));
-        let taken = async { take?.execute().await }.await.map_err(|source| decode_error(attempted(), source))?;
+        self.check_addresses(&sorted)?;
+        let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));
+        let arrow = |source| Error::storage(attempted(), source);
+        let taken = self.take_sorted(columns, sorted.clone()).await.map_err(|source| decode_error(attempted(), source))?;
         if taken.num_rows() != sorted.len() {
-            let what = format!("{} of {} rows of {}", sorted.len() - taken.num_rows(), sorted.len(), self.snapshot());
-            return Err(Error::NotFound { what, hint: "; they were deleted or the addresses are wrong".into() });
+            return Err(self.deleted(&sorted).await?);
         }
+        // Lance returns the columns in the order of the schema.
+        let places: Vec<usize> =
+            columns.iter().map(|column| taken.schema().index_of(column)).collect::<Result<_, _>>().map_err(arrow)?;
+        let taken = taken.project(&places).map_err(arrow)?;
         if sorted == row_addrs {
             return Ok(taken);
         }
-        let places = row_addrs.iter().map(|addr| sorted.binary_search(addr).unwrap_or_default() as u64);
+        let places = row_addrs.iter().map(|addr| sorted.partition_point(|found| found < addr) as u64);
         let places = UInt64Array::from_iter_values(places);
-        take_record_batch(&taken, &places).map_err(|source| Error::storage(attempted(), source))
+        if columns.is_empty() {
+            return without_columns(row_addrs.len()).map_err(arrow);
+        }
+        take_record_batch(&taken, &places).map_err(arrow)
     }
+
+    async fn take_sorted(&self, columns: &[String], sorted: Vec<u64>) -> lance_core::Result<RecordBatch> {
+        let schema = self.dataset().schema();
+        let wanted = schema.fields.iter().filter(|field| columns.contains(&field.name)).cloned().collect();
+        let projected = Schema { fields: wanted, metadata: schema.metadata.clone() };
+        if columns.is_empty() {
+            return Ok(without_columns(sorted.len())?);
+        }
+        if sorted.is_empty() {
+            return Ok(RecordBatch::new_empty(Arc::new(ArrowSchema::from(&projected))));
+        }
+        let plan = ProjectionPlan::from_schema(self.dataset().clone(), &projected)?;
+        TakeBuilder::try_new_from_addresses(self.dataset().clone(), sorted, Arc::new(plan))?.execute().await
+    }
+
+    /// Addresses of fragments or offsets that the snapshot does not have.
+    fn check_addresses(&self, sorted: &[u64]) -> Result<()> {
+        let rows: HashMap<u64, u64> =
+            self.fragments().iter().map(|fragment| (u64::from(fragment.id), fragment.physical_rows)).collect();
+        for addr in sorted {
+            let hint = match rows.get(&(addr >> 32)) {
+                None => "; there is no such fragment".to_string(),
+                Some(rows) if addr & 0xffff_ffff >= *rows => format!("; the fragment has {rows} rows"),
+                Some(_) => continue,
+            };
+            return Err(Error::NotFound { what: self.row_name(*addr), hint });
+        }
+        Ok(())
+    }
+
+    /// The error that names the first deleted row of these.
+    async fn deleted(&self, sorted: &[u64]) -> Result<Error> {
+        let attempted = || format!("reading the deletions of {}", self.snapshot());
+        for fragment in self.dataset().get_fragments() {
+            let deletions = fragment.get_deletion_vector().await;
+            let Some(deletions) = deletions.map_err(|source| Error::storage(attempted(), source))? else { continue };
+            let in_fragment = |addr: &&u64| (**addr >> 32) as usize == fragment.id();
+            if let Some(addr) = sorted.iter().filter(in_fragment).find(|addr| deletions.contains(**addr as u32)) {
+                return Ok(Error::NotFound { what: self.row_name(*addr), hint: "; it was deleted".into() });
+            }
+        }
+        let attempted = format!("reading {} rows of {}", sorted.len(), self.snapshot());
+        Ok(Error::DataCorrupt { attempted, reason: "its files hold fewer rows than the manifest says".into() })
+    }
+
+    fn row_name(&self, addr: u64) -> String {
+        let (fragment, offset) = (addr >> 32, addr & 0xffff_ffff);
+        format!("row {addr} (fragment {fragment}, offset {offset}) of {}", self.snapshot())
+    }
+}
+
+fn without_columns(num_rows: usize) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+    RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), Vec::new(), &options)
 }
 
 /// Lance reports damaged pages as invalid input or as an I/O error about ranges: with valid arguments the data is at fault.
 pub(crate) fn decode_error(attempted: String, source: lance_core::Error) -> Error {
+    use stoker_types::ErrorKind::{Internal, InvalidRequest, NotFound};
     match Error::storage(attempted, source) {
-        Error::Storage { attempted, kind, source }
-            if matches!(kind, stoker_types::ErrorKind::InvalidRequest | stoker_types::ErrorKind::Internal) =>
-        {
-            Error::DataCorrupt { attempted, reason: source.to_string().lines().next().unwrap_or_default().into() }
+        Error::Storage { attempted, kind: InvalidRequest | Internal | NotFound, source } => {
+            Error::DataCorrupt { attempted, reason: first_line(&source) }
         }
         error => error,
     }

@@ -51,10 +51,8 @@ impl Table {
     /// An invalid or existing tag; storage errors.
     pub async fn create_tag(&self, tag: &TagName) -> Result<()> {
         if let Some(version) = self.tags().await?.get(tag.as_str()) {
-            return Err(Error::InvalidRequest {
-                attempted: format!("tagging {} as '{tag}'", self.snapshot()),
-                reason: format!("the tag exists and names version {version}; delete it first"),
-            });
+            let (table, tag) = (self.name().to_string(), tag.to_string());
+            return Err(Error::TagExists { table, tag, version: *version });
         }
         let created = self.dataset().tags().create(tag.as_str(), self.version()).await;
         created.map_err(|source| Error::storage(format!("tagging {} as '{tag}'", self.snapshot()), source))

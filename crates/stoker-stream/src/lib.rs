@@ -1,1 +1,32 @@
-//! Placeholder.
+//! The pipeline from a pinned sample query to batches.
+//!
+//! ```text
+//! StreamPlan (query, row set, order options) ──open(slice)──► BatchStream ──next──► Batch
+//!
+//! positions of a unit ─order─► ordinals ─row set─► addresses ─chunk scan─► slots of the batches that want the rows
+//!        (planner task, bounded by the memory budget)                       (up to two units at once)
+//! ```
+//!
+//! A *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside windows, else a
+//! part that fits the budget. Rows go straight from storage into their place in their batch.
+
+mod batch;
+mod batch_builder;
+mod batch_stream;
+mod error;
+mod light;
+mod options;
+mod plan;
+mod planner;
+mod stats;
+mod unit;
+
+pub use batch::Batch;
+pub use batch_stream::BatchStream;
+pub use error::{Error, Result};
+pub use options::{ReadOptions, StreamOptions};
+pub use plan::StreamPlan;
+pub use stats::StreamStats;
+
+#[cfg(test)]
+mod tests;

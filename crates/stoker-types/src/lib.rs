@@ -31,7 +31,7 @@ pub use kind::ErrorKind;
 pub use name::{TableName, TagName};
 pub use order_options::{ORDER_VERSION, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
-pub use slice::Slice;
+pub use slice::{Share, Slice};
 pub use snapshot::{Snapshot, SnapshotRef};
 pub use spec::{SPEC_VERSION, StreamSpec};
 pub use state::{BatchLogEntry, STATE_VERSION, StreamState};

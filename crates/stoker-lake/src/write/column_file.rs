@@ -1,8 +1,10 @@
 //! One data file of a fragment.
 
 use std::num::NonZero;
+use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
 use lance_file::versions::{create_writer, v2_2};
@@ -10,6 +12,7 @@ use lance_file::writer::{FileWriter, FileWriterOptions};
 use lance_table::format::DataFile;
 use object_store::path::Path;
 
+use super::page_buffer::{PageBuffer, compact};
 use crate::lake::LakeInner;
 use crate::{Error, Result};
 
@@ -20,41 +23,57 @@ const LIGHT_PAGE_BYTES: u64 = 1 << 20;
 pub(super) struct ColumnFile {
     name: String,
     schema: Schema,
+    batch_schema: SchemaRef,
     /// The columns' places in incoming batches.
-    pub columns: Vec<usize>,
+    columns: Vec<usize>,
+    /// Gathers the one column of a heavy file; `None` for light columns, which Lance gathers.
+    pages: Option<PageBuffer>,
     writer: FileWriter,
 }
 
 impl ColumnFile {
+    /// Creates a file for these columns; `page_bytes` makes it the file of one heavy column.
     pub async fn create(
         lake: &LakeInner,
         table: &Path,
         schema: Schema,
         columns: Vec<usize>,
-        heavy: bool,
+        page_bytes: Option<usize>,
     ) -> Result<Self> {
         let name = format!("{}.lance", uuid::Uuid::new_v4());
         let path = table.clone().join("data").join(name.as_str());
         let attempted = || format!("creating data file {name} in {}", lake.place);
         let output = lake.store.create(&path).await.map_err(|source| Error::storage(attempted(), source))?;
-        // A heavy batch passes the threshold at once, so that it becomes exactly one page.
-        let page_bytes = if heavy { 1 } else { LIGHT_PAGE_BYTES };
+        // A heavy page passes the threshold at once, so that what the page buffer hands over is exactly one page.
+        let cache_bytes = if page_bytes.is_some() { 1 } else { LIGHT_PAGE_BYTES };
         let options = FileWriterOptions {
-            data_cache_bytes: Some(page_bytes * columns.len() as u64),
+            data_cache_bytes: Some(cache_bytes * columns.len() as u64),
+            keep_original_array: Some(true),
             ..FileWriterOptions::default()
         };
         let writer = create_writer(LanceFileVersion::V2_2.resolve(), output, schema.clone(), options);
         let writer = writer.map_err(|source| Error::storage(attempted(), source))?;
-        Ok(Self { name, schema, columns, writer })
+        let batch_schema = Arc::new(ArrowSchema::from(&schema));
+        Ok(Self { name, schema, batch_schema, columns, pages: page_bytes.map(PageBuffer::new), writer })
     }
 
+    /// Adds this file's columns of a batch.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let written = self.writer.write_batch(batch).await;
-        written.map_err(|source| Error::storage(format!("writing data file {}", self.name), source))
+        let Some(pages) = &mut self.pages else {
+            let columns = self.columns.iter().map(|column| compact(batch.column(*column))).collect();
+            return self.write_columns(columns).await;
+        };
+        for page in pages.push(batch.column(self.columns[0]))? {
+            self.write_columns(vec![page]).await?;
+        }
+        Ok(())
     }
 
     /// Closes the file. Returns its manifest entry and its size in bytes.
     pub async fn finish(mut self) -> Result<(DataFile, u64)> {
+        if let Some(page) = self.pages.as_mut().map(PageBuffer::flush).transpose()?.flatten() {
+            self.write_columns(vec![page]).await?;
+        }
         let summary = self.writer.finish().await;
         let summary = summary.map_err(|source| Error::storage(format!("closing data file {}", self.name), source))?;
         let (fields, column_indices) = v2_2::data_file_columns(&self.schema);
@@ -66,16 +85,11 @@ impl ColumnFile {
     pub async fn abort(mut self) {
         self.writer.abort().await;
     }
-}
 
-/// Copies rows of a batch into arrays of their own: the writer's page is then exactly these rows.
-pub(super) fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
-    let copy = |column: &arrow_array::ArrayRef| {
-        let data = column.to_data();
-        let mut copy = arrow_data::transform::MutableArrayData::new(vec![&data], false, column.len());
-        copy.extend(0, 0, column.len());
-        arrow_array::make_array(copy.freeze())
-    };
-    let columns = batch.columns().iter().map(copy).collect();
-    RecordBatch::try_new(batch.schema(), columns).map_err(|source| Error::storage("copying rows", source))
+    async fn write_columns(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
+        let attempted = || format!("writing data file {}", self.name);
+        let batch = RecordBatch::try_new(self.batch_schema.clone(), columns);
+        let batch = batch.map_err(|source| Error::storage(attempted(), source))?;
+        self.writer.write_batch(&batch).await.map_err(|source| Error::storage(attempted(), source))
+    }
 }

@@ -1,5 +1,6 @@
 //! Fragments that are written and not yet committed.
 
+use lance_core::datatypes::Schema;
 use lance_table::format::Fragment;
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct FragmentDraft {
     fragment: Fragment,
     bytes: u64,
+    /// Which column each field id of the files means.
+    fields: Vec<(i32, String)>,
 }
 
 impl FragmentDraft {
-    pub(crate) fn new(fragment: Fragment, bytes: u64) -> Self {
-        Self { fragment, bytes }
+    pub(crate) fn new(fragment: Fragment, bytes: u64, schema: &Schema) -> Self {
+        Self { fragment, bytes, fields: field_names(schema) }
     }
 
     /// Rows in it.
@@ -30,7 +33,20 @@ impl FragmentDraft {
         self.fragment.files.iter().map(|file| file.path.clone()).collect()
     }
 
+    /// Whether its files number the columns as the schema does: otherwise a commit would mix columns up.
+    pub(crate) fn fits(&self, schema: &Schema) -> bool {
+        self.fields == field_names(schema)
+    }
+
     pub(crate) fn into_fragment(self) -> Fragment {
         self.fragment
     }
+}
+
+/// The id and path of each field, by id.
+fn field_names(schema: &Schema) -> Vec<(i32, String)> {
+    let name = |id: i32| schema.field_path(id).unwrap_or_default();
+    let mut fields: Vec<_> = schema.fields_pre_order().map(|field| (field.id, name(field.id))).collect();
+    fields.sort_unstable();
+    fields
 }

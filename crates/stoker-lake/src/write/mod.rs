@@ -1,10 +1,15 @@
 //! Writing fragments: heavy columns in data files of their own, in pages just under 8 MiB.
 
 mod column_file;
+mod conform;
 mod draft;
+mod page_buffer;
 mod schema;
 mod table_writer;
 
 pub use draft::FragmentDraft;
-pub(crate) use schema::check_schema;
+pub(crate) use schema::{check_schema, with_media_uncompressed};
 pub use table_writer::{TableWriter, WriteOptions};
+
+#[cfg(test)]
+mod tests;

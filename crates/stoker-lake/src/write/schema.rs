@@ -1,11 +1,17 @@
-//! Whether rows fit a table.
+//! Whether rows fit a table, and the schema of new tables.
 
-use arrow_schema::{Field, Schema};
-use stoker_types::{DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, KIND_KEY, TableName};
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema, SchemaRef};
+use stoker_types::{DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, KIND_KEY, TableName, is_encoded_image};
 
 use crate::{Error, Result};
 
-/// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns in the same order.
+/// Field metadata key of Lance that chooses a compression.
+pub(super) const COMPRESSION_KEY: &str = "lance-encoding:compression";
+
+/// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any
+/// order.
 pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema) -> Result<()> {
     let fail = |reason| Err(Error::InvalidData { table: table.to_string(), reason });
     for field in expected.fields() {
@@ -34,4 +40,18 @@ fn describe(field: &Field) -> String {
     let extension = field.metadata().get(EXTENSION_METADATA_KEY).map(|text| format!(" {text}")).unwrap_or_default();
     let null = if field.is_nullable() { "nullable " } else { "non-null " };
     format!("{null}{}{extension}", field.data_type())
+}
+
+/// The schema with `none` as the compression of encoded images, which Lance would compress once more otherwise.
+pub(crate) fn with_media_uncompressed(schema: &Schema) -> SchemaRef {
+    let field = |field: &Arc<Field>| {
+        if !is_encoded_image(field) {
+            return field.clone();
+        }
+        let mut metadata = field.metadata().clone();
+        metadata.entry(COMPRESSION_KEY.into()).or_insert_with(|| "none".into());
+        Arc::new(field.as_ref().clone().with_metadata(metadata))
+    };
+    let fields: Vec<_> = schema.fields().iter().map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }

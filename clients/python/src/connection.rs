@@ -1,0 +1,248 @@
+//! A lake or a server, for Python.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use stoker_flight::ConnectOptions;
+use stoker_lake::{IndexKind, StorageOptions};
+use stoker_stream::StreamOptions;
+use stoker_types::{ErrorKind, ShuffleMode, SnapshotRef, StreamState, TableName};
+
+use crate::exceptions::{Raise, error};
+use crate::fork::PerProcess;
+use crate::params::params;
+use crate::query_result::QueryResult;
+use crate::runtime::wait;
+use crate::stream_handle::StreamHandle;
+use crate::table_info::TableInfo;
+use crate::write::{WriteRequest, write};
+
+/// A lake in this process, or a server. Opened on first use, and again after a `fork`.
+#[pyclass(module = "stoker._native", frozen)]
+pub(crate) struct Connection {
+    target: String,
+    options: ConnectOptions,
+    live: Mutex<Option<PerProcess<stoker_flight::Connection>>>,
+}
+
+/// The keys of the `StreamRequest` mapping in `_native.pyi`; `None` stands for the engine's default.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct StreamRequest {
+    seed: u64,
+    shuffle: String,
+    shuffle_window_bytes: Option<u64>,
+    block_bytes: Option<u64>,
+    num_lanes: Option<u32>,
+}
+
+impl Connection {
+    /// The engine's connection of this process.
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<stoker_flight::Connection> {
+        let (found, forked) = {
+            let live = self.live.lock();
+            (live.as_ref().and_then(PerProcess::get).cloned(), live.is_some())
+        };
+        if let Some(connection) = found {
+            return Ok(connection);
+        }
+        if forked && self.target.starts_with("memory://") {
+            let message = format!("{} lives in the process that opened it and is empty after a fork", self.target);
+            return Err(error(py, ErrorKind::InvalidRequest, &message));
+        }
+        let connection = wait(py, stoker_flight::connect(&self.target, &self.options))?.raise(py)?;
+        *self.live.lock() = Some(PerProcess::new(connection.clone()));
+        Ok(connection)
+    }
+
+    /// The engine of a lake in this process.
+    pub(crate) fn local(&self, py: Python<'_>, attempted: &str) -> PyResult<stoker_lake::Lake> {
+        match self.live(py)? {
+            stoker_flight::Connection::Local(engine) => Ok(engine.lake().clone()),
+            stoker_flight::Connection::Remote(_) => {
+                let message = format!("{attempted} needs a connection to the lake itself, not to a server");
+                Err(error(py, ErrorKind::InvalidRequest, &message))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Connection {
+    #[new]
+    #[pyo3(signature = (
+        target, *, token=None, tls_ca=None, storage_options=None, retry_budget_secs=None, num_endpoints=None
+    ))]
+    fn new(
+        target: String,
+        token: Option<String>,
+        tls_ca: Option<PathBuf>,
+        storage_options: Option<BTreeMap<String, String>>,
+        retry_budget_secs: Option<u64>,
+        num_endpoints: Option<u32>,
+    ) -> Self {
+        let defaults = ConnectOptions::default();
+        let options = ConnectOptions {
+            token,
+            tls_ca,
+            storage_options: StorageOptions::new(storage_options.unwrap_or_default()),
+            retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
+            num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),
+        };
+        Self { target, options, live: Mutex::new(None) }
+    }
+
+    /// Opens the connection unless it is open.
+    fn open(&self, py: Python<'_>) -> PyResult<()> {
+        self.live(py).map(drop)
+    }
+
+    /// Whether tables can be written: true for a lake in this process.
+    fn is_local(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(matches!(self.live(py)?, stoker_flight::Connection::Local(_)))
+    }
+
+    /// Table names, sorted.
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let connection = self.live(py)?;
+        wait(py, connection.tables())?.raise(py)
+    }
+
+    /// A table at a version, a tag, or the newest version.
+    #[pyo3(signature = (name, version=None, tag=None))]
+    fn table(&self, py: Python<'_>, name: &str, version: Option<u64>, tag: Option<String>) -> PyResult<TableInfo> {
+        let (connection, at) = (self.live(py)?, snapshot_ref(py, version, tag)?);
+        let info = wait(py, connection.table(name, &at))?.raise(py)?;
+        TableInfo::try_new(py, info)
+    }
+
+    /// All versions as JSON.
+    fn versions(&self, py: Python<'_>, name: &str) -> PyResult<String> {
+        let connection = self.live(py)?;
+        let versions = wait(py, connection.versions(name))?.raise(py)?;
+        json(py, &versions)
+    }
+
+    /// How the columns are stored, as JSON.
+    fn describe(&self, py: Python<'_>, name: &str, version: u64) -> PyResult<String> {
+        let connection = self.live(py)?;
+        let layouts = wait(py, connection.describe(name, &SnapshotRef::Version(version)))?.raise(py)?;
+        json(py, &layouts)
+    }
+
+    /// Gives a version a tag.
+    fn tag(&self, py: Python<'_>, name: &str, version: u64, tag: &str) -> PyResult<()> {
+        let connection = self.live(py)?;
+        wait(py, connection.tag(name, &SnapshotRef::Version(version), tag))?.raise(py)
+    }
+
+    /// Plans a query; it runs as its batches are read.
+    fn sql(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<QueryResult> {
+        let (connection, params) = (self.live(py)?, params(&values)?);
+        let result = wait(py, connection.sql(sql, &params))?.raise(py)?;
+        Ok(QueryResult::new(result))
+    }
+
+    /// The plan of a query as text.
+    fn explain(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
+        let (connection, params) = (self.live(py)?, params(&values)?);
+        wait(py, connection.explain(sql, &params))?.raise(py)
+    }
+
+    /// Evaluates a sample query and pins its rows and their order.
+    fn plan_stream(
+        slf: Bound<'_, Self>,
+        sql: &str,
+        values: Vec<Bound<'_, PyAny>>,
+        request: StreamRequest,
+    ) -> PyResult<StreamHandle> {
+        let py = slf.py();
+        let (connection, params, options) = (slf.get().live(py)?, params(&values)?, request.to_options(py)?);
+        let handle = wait(py, connection.plan_stream(sql, &params, &options))?.raise(py)?;
+        Ok(StreamHandle::new(slf.unbind(), handle))
+    }
+
+    /// The stream that a state belongs to.
+    fn load_stream(slf: Bound<'_, Self>, state: &str) -> PyResult<StreamHandle> {
+        let py = slf.py();
+        let connection = slf.get().live(py)?;
+        let state = StreamState::from_json(state).raise(py)?;
+        let handle = wait(py, connection.load_stream(&state))?.raise(py)?;
+        Ok(StreamHandle::new(slf.unbind(), handle))
+    }
+
+    /// Writes the record batches of an Arrow stream in one commit; returns the new version.
+    fn write(&self, data: &Bound<'_, PyAny>, request: WriteRequest) -> PyResult<u64> {
+        let lake = self.local(data.py(), "writing a table")?;
+        write(&lake, data, &request)
+    }
+
+    /// Builds an index over the newest version; returns the new version.
+    #[pyo3(signature = (name, column, kind, num_partitions=None, num_sub_vectors=None))]
+    fn create_index(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        column: &str,
+        kind: &str,
+        num_partitions: Option<usize>,
+        num_sub_vectors: Option<usize>,
+    ) -> PyResult<u64> {
+        let lake = self.local(py, "building an index")?;
+        let name = TableName::try_new(name).raise(py)?;
+        let table = wait(py, lake.table(&name, &SnapshotRef::Latest))?.raise(py)?;
+        // Lance's guide: one partition for about 4,096 rows.
+        let num_partitions = num_partitions.unwrap_or_else(|| (table.num_rows() / 4096).clamp(1, 65_536) as usize);
+        let kind = match kind {
+            "ivf_flat" => IndexKind::IvfFlat { num_partitions },
+            "ivf_pq" => IndexKind::IvfPq { num_partitions, num_sub_vectors: num_sub_vectors.unwrap_or(16) },
+            "btree" => IndexKind::BTree,
+            "bitmap" => IndexKind::Bitmap,
+            "inverted" => IndexKind::Inverted,
+            other => {
+                let kinds = "ivf_flat, ivf_pq, btree, bitmap, inverted";
+                let message = format!("index kind {other:?} is unknown; kinds: {kinds}");
+                return Err(error(py, ErrorKind::InvalidRequest, &message));
+            }
+        };
+        wait(py, table.create_index(column, kind))?.raise(py)
+    }
+}
+
+impl StreamRequest {
+    fn to_options(&self, py: Python<'_>) -> PyResult<StreamOptions> {
+        let shuffle = match self.shuffle.as_str() {
+            "block" => ShuffleMode::Block,
+            "full" => ShuffleMode::Full,
+            "sequential" => ShuffleMode::Sequential,
+            other => {
+                let message = format!("shuffle is {other:?}; it must be \"block\", \"full\" or False");
+                return Err(error(py, ErrorKind::InvalidRequest, &message));
+            }
+        };
+        let defaults = StreamOptions::default();
+        Ok(StreamOptions {
+            seed: self.seed,
+            shuffle,
+            shuffle_window_bytes: self.shuffle_window_bytes.unwrap_or(defaults.shuffle_window_bytes),
+            block_bytes: self.block_bytes.unwrap_or(defaults.block_bytes),
+            num_lanes: self.num_lanes.unwrap_or(defaults.num_lanes),
+        })
+    }
+}
+
+fn snapshot_ref(py: Python<'_>, version: Option<u64>, tag: Option<String>) -> PyResult<SnapshotRef> {
+    match (version, tag) {
+        (None, None) => Ok(SnapshotRef::Latest),
+        (Some(version), None) => Ok(SnapshotRef::Version(version)),
+        (None, Some(tag)) => Ok(SnapshotRef::Tag(tag)),
+        (Some(_), Some(_)) => Err(error(py, ErrorKind::InvalidRequest, &"give either a version or a tag")),
+    }
+}
+
+fn json(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|source| error(py, ErrorKind::Internal, &source))
+}

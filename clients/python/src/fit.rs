@@ -1,0 +1,71 @@
+//! Fits Arrow data from Python to the schema of a table.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, TensorType, is_heavy};
+
+/// The schema to write incoming columns with.
+///
+/// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. Columns that an
+/// existing table has with the same type take over its field, so that data which merely could have nulls fits a non-null
+/// column as long as it has none.
+pub(crate) fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> SchemaRef {
+    let field = |field: &FieldRef| {
+        let canonical = canonical(field);
+        match existing.and_then(|schema| schema.field_with_name(field.name()).ok()) {
+            Some(theirs) if agrees(theirs, &canonical) => Arc::new(theirs.clone()),
+            _ => Arc::new(canonical),
+        }
+    };
+    Arc::new(Schema::new(incoming.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// The batch with the types of `target`; no values are copied. Nulls in the rows are left to the writer to refuse.
+pub(crate) fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, ArrowError> {
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (field, column) in target.fields().iter().zip(batch.columns()) {
+        fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
+        columns.push(fit_column(field, column)?);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+}
+
+fn canonical(field: &Field) -> Field {
+    let Some(tensor) = TensorType::of(field) else { return field.clone() };
+    let DataType::FixedSizeList(_, length) = field.data_type() else { return field.clone() };
+    let item = Field::new("item", tensor.element, false);
+    let is_tensor = field.metadata().contains_key(EXTENSION_NAME_KEY) || is_heavy(field);
+    let nullable = field.is_nullable() && !is_tensor;
+    Field::new(field.name(), DataType::FixedSizeList(Arc::new(item), *length), nullable)
+        .with_metadata(field.metadata().clone())
+}
+
+/// Whether a table's field has the type of the incoming one, whose extension type, if it names one, is the same.
+fn agrees(theirs: &Field, incoming: &Field) -> bool {
+    let same = |key: &str| incoming.metadata().get(key).is_none_or(|value| theirs.metadata().get(key) == Some(value));
+    theirs.data_type().equals_datatype(incoming.data_type())
+        && same(EXTENSION_NAME_KEY)
+        && same(EXTENSION_METADATA_KEY)
+}
+
+fn fit_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let (DataType::FixedSizeList(item, length), DataType::FixedSizeList(..)) = (field.data_type(), column.data_type())
+    else {
+        return Ok(column.clone());
+    };
+    let list = column.as_fixed_size_list();
+    let values = list.values();
+    if list.value_length() != *length || values.data_type() != item.data_type() {
+        return Ok(column.clone());
+    }
+    if !item.is_nullable() && values.null_count() > 0 {
+        let message = format!("column {} has nulls inside its tensors or vectors", field.name());
+        return Err(ArrowError::InvalidArgumentError(message));
+    }
+    let fitted = FixedSizeListArray::try_new(item.clone(), *length, values.clone(), list.nulls().cloned())?;
+    Ok(Arc::new(fitted))
+}

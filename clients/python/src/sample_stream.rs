@@ -1,0 +1,78 @@
+//! An open stream of training batches, for Python.
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stoker_stream::StreamStats;
+use stoker_types::ErrorKind;
+
+use crate::batch::Batch;
+use crate::exceptions::{Raise, error};
+use crate::fork::PerProcess;
+use crate::runtime::{runtime, wait};
+
+/// Batches of one rank and one epoch, fetched ahead by native threads.
+///
+/// The stream is closed by its end, by an error, by Ctrl-C, by `close` and when it is dropped.
+#[pyclass(module = "stoker._native", frozen)]
+pub(crate) struct SampleStream {
+    stream: Mutex<PerProcess<stoker_flight::SampleStream>>,
+    stats: Mutex<StreamStats>,
+}
+
+impl SampleStream {
+    /// Wraps a stream that was opened.
+    pub(crate) fn new(stream: stoker_flight::SampleStream) -> Self {
+        let stats = stream.stats();
+        Self { stream: Mutex::new(PerProcess::new(stream)), stats: Mutex::new(stats) }
+    }
+}
+
+#[pymethods]
+impl SampleStream {
+    /// The next batch, or `None` at the end of the epoch.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let taken = self.stream.lock().take();
+        let Some(mut stream) = taken else {
+            let message = "the stream is closed, in use by another thread, or was opened before a fork";
+            return Err(error(py, ErrorKind::InvalidRequest, &message));
+        };
+        let outcome = wait(py, stream.next())?;
+        *self.stats.lock() = stream.stats();
+        let Some(batch) = outcome.raise(py)? else { return Ok(None) };
+        *self.stream.lock() = PerProcess::new(stream);
+        Batch::try_new(py, batch).map(Some)
+    }
+
+    /// The counters: rows, batches and requests as numbers, `bytes` and `bytes_read` in bytes, times in nanoseconds.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if let Some(stream) = self.stream.lock().get() {
+            *self.stats.lock() = stream.stats();
+        }
+        let stats = *self.stats.lock();
+        let counters = PyDict::new(py);
+        counters.set_item("rows", stats.rows)?;
+        counters.set_item("batches", stats.batches)?;
+        counters.set_item("bytes", stats.bytes)?;
+        counters.set_item("bytes_read", stats.bytes_read)?;
+        counters.set_item("requests", stats.requests)?;
+        counters.set_item("retries", stats.retries)?;
+        counters.set_item("wait_nanos", stats.wait_nanos)?;
+        counters.set_item("first_batch_nanos", stats.first_batch_nanos)?;
+        Ok(counters)
+    }
+
+    /// Cancels what is under way and frees the buffers. Closing twice is fine.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let taken = self.stream.lock().take();
+        if let Some(stream) = taken {
+            *self.stats.lock() = stream.stats();
+            let runtime = runtime(py)?;
+            py.detach(|| {
+                let _context = runtime.enter();
+                drop(stream);
+            });
+        }
+        Ok(())
+    }
+}

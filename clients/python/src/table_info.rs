@@ -1,0 +1,40 @@
+//! A table at a pinned version, for Python.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+
+use crate::arrow_export::ArrowSchema;
+
+/// What a table is at one version.
+#[pyclass(module = "stoker._native", frozen)]
+pub(crate) struct TableInfo {
+    /// The table's name.
+    #[pyo3(get)]
+    name: String,
+    /// The pinned version.
+    #[pyo3(get)]
+    version: u64,
+    /// Rows that were not deleted.
+    #[pyo3(get)]
+    num_rows: u64,
+    /// The Arrow schema.
+    #[pyo3(get)]
+    schema: Py<ArrowSchema>,
+    /// All tags of the table and the versions that they name.
+    #[pyo3(get)]
+    tags: BTreeMap<String, u64>,
+}
+
+impl TableInfo {
+    /// Wraps what the connection tells.
+    pub(crate) fn try_new(py: Python<'_>, info: stoker_flight::TableInfo) -> PyResult<Self> {
+        Ok(Self {
+            name: info.name,
+            version: info.version,
+            num_rows: info.num_rows,
+            schema: Py::new(py, ArrowSchema(info.schema))?,
+            tags: info.tags,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+"""Stoker keeps GPUs fed straight from the lake.
+
+One SQL statement defines a training set over tables on object storage; Stoker pins it to a snapshot and streams it,
+shuffled and sharded, to every rank of a training job. The engine runs in this process, or behind a server, with the
+same results.
+
+Example:
+    >>> import numpy as np
+    >>> import stoker
+    >>> lake = stoker.connect("memory://")
+    >>> images = np.arange(6 * 64, dtype=np.uint8).reshape(6, 1, 8, 8)
+    >>> table = lake.create_table("digits", {"image": images, "label": [0, 1, 2, 0, 1, 2]})
+    >>> query = lake.sql("SELECT image, label FROM digits WHERE label < $1", params=[2])
+    >>> for batch in query.stream(batch_size=2, seed=7):
+    ...     assert batch["image"].shape == (2, 1, 8, 8)
+"""
+
+import os as _os
+
+# Lance keeps two cores free for I/O and warns on machines that have no more; it reads this once.
+if (_os.cpu_count() or 1) <= 3:
+    _os.environ.setdefault("LANCE_CPU_THREADS", "2")
+
+from stoker._batch import Batch, Cursor
+from stoker._columns import tensor_shape
+from stoker._errors import (
+    AlreadyExistsError,
+    CancelledError,
+    DataCorruptError,
+    ExpiredError,
+    InternalError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    StateMismatchError,
+    StokerError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from stoker._lake import ColumnLayout, Lake, Table, VersionInfo, connect
+from stoker._native import __version__
+from stoker._query import Query
+from stoker._stream import Stream, StreamStats
+
+__all__ = [
+    "AlreadyExistsError",
+    "Batch",
+    "CancelledError",
+    "ColumnLayout",
+    "Cursor",
+    "DataCorruptError",
+    "ExpiredError",
+    "InternalError",
+    "InvalidRequestError",
+    "Lake",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "Query",
+    "ResourceExhaustedError",
+    "StateMismatchError",
+    "StokerError",
+    "Stream",
+    "StreamStats",
+    "Table",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "VersionInfo",
+    "__version__",
+    "connect",
+    "tensor_shape",
+]

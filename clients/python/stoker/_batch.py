@@ -1,0 +1,115 @@
+"""Training batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stoker import _native
+from stoker._columns import numpy_column
+
+__all__ = ["Batch", "Cursor"]
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A place in a stream: all that is needed to continue anywhere.
+
+    Attributes:
+        stream_id: The stream: 64 hexadecimal digits.
+        epoch: The epoch, from zero.
+        position: The next position of the epoch's order that was not delivered, over all ranks.
+    """
+
+    stream_id: str
+    epoch: int
+    position: int
+
+
+class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
+    """One rank's rows of one global batch: a mapping of column names to NumPy arrays.
+
+    Tensors have the shape ``(rows, *tensor_shape)``, vectors ``(rows, size)``, scalars ``(rows,)``. Numbers are
+    read-only views of the Arrow memory, which lives as long as a view does. Timestamps are ``datetime64`` in the
+    column's unit; text and binary values are objects.
+
+    Example:
+        >>> stream = lake.sql("SELECT image, label FROM digits").stream(batch_size=4)
+        >>> batch = next(iter(stream))
+        >>> batch["image"].shape, batch["image"].dtype
+        ((4, 1, 8, 8), dtype('uint8'))
+        >>> batch.num_rows, batch.num_valid, batch.cursor.position
+        (4, 4, 4)
+    """
+
+    __slots__ = ("_columns", "_data", "_native", "_stream_id")
+
+    def __init__(self, native: _native.Batch, stream_id: str) -> None:
+        self._native = native
+        self._stream_id = stream_id
+        self._data: pa.RecordBatch = pa.record_batch(native)
+        self._columns: dict[str, np.ndarray[Any, Any]] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        if name not in self._columns:
+            index = self._data.schema.get_field_index(name)
+            if index < 0:
+                raise KeyError(name)
+            self._columns[name] = numpy_column(self._data.schema.field(index), self._data.column(index))
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data.schema.names)
+
+    def __len__(self) -> int:
+        return self._data.num_columns
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Returns the rows as a record batch, without copying."""
+        return self._data
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        return self._native.__arrow_c_array__(requested_schema)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows, padding included."""
+        return self._native.num_rows
+
+    @property
+    def num_valid(self) -> int:
+        """Rows that are not padding; they come first."""
+        return self._native.num_valid
+
+    @property
+    def valid(self) -> np.ndarray[Any, Any]:
+        """A bool array of shape ``(rows,)``: False for padding, which repeats rows of the same global batch."""
+        return np.arange(self.num_rows) < self.num_valid
+
+    @property
+    def step(self) -> int:
+        """The number of the global batch, from zero where the epoch or the last resume began."""
+        return self._native.step
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where a resume after this batch begins."""
+        return Cursor(self._stream_id, self._native.epoch, self._native.position)
+
+    @property
+    def row_ids(self) -> np.ndarray[Any, Any]:
+        """The row addresses (fragment id times 2^32 plus row) in the table at its snapshot, for provenance.
+
+        A uint64 array of shape ``(rows,)``, or ``(rows, tables)`` for queries that take rows from several tables, with
+        2^64 - 1 where a table does not supply a row.
+        """
+        addresses = [pa.array(addrs).to_numpy() for addrs in self._native.row_addrs()]
+        return addresses[0] if len(addresses) == 1 else np.stack(addresses, axis=1)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self._data.schema)
+        return f"Batch(step={self.step}, rows={self.num_rows}, valid={self.num_valid}, {columns})"

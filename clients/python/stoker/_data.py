@@ -1,0 +1,142 @@
+"""Python data becomes Arrow record batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stoker._errors import InvalidRequestError
+
+__all__ = ["BFLOAT16_METADATA", "ENCODED_IMAGE_METADATA", "arrow_stream"]
+
+#: Field metadata of bfloat16 elements, which are stored as uint16.
+BFLOAT16_METADATA = {b"stoker.dtype": b"bfloat16"}
+#: Field metadata of columns with JPEG, PNG or WebP files.
+ENCODED_IMAGE_METADATA = {b"stoker.kind": b"encoded_image"}
+
+
+def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
+    """Returns an object with ``__arrow_c_stream__`` for a table-like value.
+
+    Args:
+        data: A mapping of column names to arrays, a pandas DataFrame (without its index), or anything that exports an
+            Arrow stream: a ``pyarrow.Table``, ``RecordBatchReader``, a polars DataFrame, ….
+        encoded_images: Binary columns to mark as holding JPEG, PNG or WebP files.
+
+    Raises:
+        InvalidRequestError: The value is none of these, or columns differ in length.
+    """
+    stream = _stream(data)
+    if not encoded_images and not _has_views(stream):
+        return stream
+    reader = pa.RecordBatchReader.from_stream(stream)
+    return reader.cast(_writable_schema(reader.schema, encoded_images))
+
+
+def _stream(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return _table(data)
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if hasattr(data, "__arrow_c_stream__"):
+        return data
+    raise InvalidRequestError(
+        f"cannot write a {type(data).__qualname__}; "
+        "use a dict of arrays, a pandas DataFrame, or an Arrow table or reader"
+    )
+
+
+def _has_views(stream: Any) -> bool:
+    """Whether there are string views, which Lance cannot store; readers and tables alone tell without being read."""
+    schema = getattr(stream, "schema", None)
+    if not isinstance(schema, pa.Schema):
+        return True
+    return any(pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type) for field in schema)
+
+
+def _writable_schema(schema: pa.Schema, encoded_images: Sequence[str]) -> pa.Schema:
+    missing = [name for name in encoded_images if name not in schema.names]
+    if missing:
+        raise InvalidRequestError(f"encoded_images names {missing}, which are not among the columns {schema.names}")
+    return pa.schema([_writable_field(field, field.name in encoded_images) for field in schema])
+
+
+def _writable_field(field: pa.Field, encoded_image: bool) -> pa.Field:
+    if encoded_image:
+        metadata = {**(field.metadata or {}), **ENCODED_IMAGE_METADATA}
+        return field.with_type(pa.large_binary()).with_metadata(metadata)
+    if pa.types.is_string_view(field.type):
+        return field.with_type(pa.large_string())
+    if pa.types.is_binary_view(field.type):
+        return field.with_type(pa.large_binary())
+    return field
+
+
+def _table(columns: Mapping[str, Any]) -> pa.Table:
+    if not columns:
+        raise InvalidRequestError("there are no columns to write")
+    pairs = [_column(name, values) for name, values in columns.items()]
+    lengths = {field.name: len(array) for field, array in pairs}
+    if len(set(lengths.values())) > 1:
+        raise InvalidRequestError(f"columns differ in length: {lengths}")
+    return pa.Table.from_arrays([array for _, array in pairs], schema=pa.schema([field for field, _ in pairs]))
+
+
+def _column(name: str, values: Any) -> tuple[pa.Field, pa.Array | pa.ChunkedArray]:
+    """A field and an array; n-dimensional arrays become tensors, two-dimensional ones of floats vectors."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return pa.field(name, values.type, nullable=values.null_count > 0), values
+    metadata: dict[bytes, bytes] = {}
+    if type(values).__module__.partition(".")[0] == "torch":
+        values, metadata = _from_torch(values)
+    if isinstance(values, np.ndarray) and values.dtype.name == "bfloat16":
+        values, metadata = values.view(np.uint16), dict(BFLOAT16_METADATA)
+    if not isinstance(values, np.ndarray) or values.ndim == 1:
+        return _flat_column(name, values, metadata)
+    return _tensor_column(name, values, metadata)
+
+
+def _from_torch(tensor: Any) -> tuple[np.ndarray, dict[bytes, bytes]]:
+    import torch
+
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(np.uint16), dict(BFLOAT16_METADATA)
+    return tensor.numpy(), {}
+
+
+def _flat_column(name: str, values: Any, metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError) as failed:
+        raise InvalidRequestError(f"column {name}: {failed}") from failed
+    if pa.types.is_binary(array.type):
+        array = array.cast(pa.large_binary())
+    return pa.field(name, array.type, nullable=array.null_count > 0, metadata=metadata or None), array
+
+
+def _tensor_column(name: str, values: np.ndarray, metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
+    if values.ndim == 0:
+        raise InvalidRequestError(f"column {name} is a single value; it needs one value per row")
+    if values.dtype.kind not in "iuf":
+        raise InvalidRequestError(
+            f"column {name} has {values.ndim} dimensions of {values.dtype}; tensors have integers or floats"
+        )
+    shape = values.shape[1:]
+    size = int(np.prod(shape))
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    element = pa.field("item", flat.type, nullable=False)
+    array = pa.FixedSizeListArray.from_arrays(flat, type=pa.list_(element, size))
+    if len(shape) > 1 or values.dtype.kind != "f" or metadata:
+        metadata = {
+            **metadata,
+            b"ARROW:extension:name": b"arrow.fixed_shape_tensor",
+            b"ARROW:extension:metadata": json.dumps({"shape": list(shape)}).encode(),
+        }
+    return pa.field(name, array.type, nullable=False, metadata=metadata or None), array

@@ -1,0 +1,87 @@
+"""Copies batches of tensors to a device, one batch ahead of the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import torch
+
+__all__ = ["DeviceCopier"]
+
+_Tag = TypeVar("_Tag")
+
+
+class DeviceCopier:
+    """Copies tensors to one device.
+
+    For CUDA, a tensor goes through pinned host memory, which is reused, on a stream of its own: while the training loop
+    works on one batch, the next one is under way. The device memory of two batches and as much pinned memory is needed.
+    For other devices, tensors are copied one batch ahead without any of that.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._slots: tuple[_Slot, _Slot] = (_Slot(), _Slot())
+
+    def copied(self, batches: Iterable[tuple[_Tag, dict[str, Any]]]) -> Iterator[tuple[_Tag, dict[str, Any]]]:
+        """Yields each batch on the device, in order; what is no tensor stays as it is."""
+        ahead: tuple[_Tag, dict[str, Any], torch.cuda.Event | None] | None = None
+        for number, (tag, batch) in enumerate(batches):
+            started = (tag, *self._start(batch, self._slots[number % 2]))
+            if ahead is not None:
+                yield ahead[0], self._finish(ahead[1], ahead[2])
+            ahead = started
+        if ahead is not None:
+            yield ahead[0], self._finish(ahead[1], ahead[2])
+
+    def _start(self, batch: dict[str, Any], slot: _Slot) -> tuple[dict[str, Any], torch.cuda.Event | None]:
+        if self._side is None:
+            return {name: self._moved(value) for name, value in batch.items()}, None
+        slot.wait()
+        with torch.cuda.stream(self._side):
+            moved = {name: self._staged(name, value, slot) for name, value in batch.items()}
+            slot.event = torch.cuda.Event()
+            slot.event.record(self._side)
+        return moved, slot.event
+
+    def _moved(self, value: Any) -> Any:
+        return value.to(self._device) if isinstance(value, torch.Tensor) else value
+
+    def _staged(self, name: str, value: Any, slot: _Slot) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return slot.pinned(name, value).to(self._device, non_blocking=True)
+
+    def _finish(self, batch: dict[str, Any], event: torch.cuda.Event | None) -> dict[str, Any]:
+        """Makes the current stream wait for the copy, and keeps the allocator from reusing the memory too early."""
+        if event is not None:
+            current = torch.cuda.current_stream(self._device)
+            current.wait_event(event)
+            for value in batch.values():
+                if isinstance(value, torch.Tensor):
+                    value.record_stream(current)
+        return batch
+
+
+class _Slot:
+    """Pinned host memory of one batch under way, reused by the batch after next."""
+
+    def __init__(self) -> None:
+        self.event: torch.cuda.Event | None = None
+        self._memory: dict[str, torch.Tensor] = {}
+
+    def wait(self) -> None:
+        """Blocks until the last copy out of this slot is done."""
+        if self.event is not None:
+            self.event.synchronize()
+
+    def pinned(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """Returns a pinned copy of a tensor."""
+        memory = self._memory.get(name)
+        if memory is None or memory.dtype != value.dtype or memory.numel() < value.numel():
+            memory = torch.empty(value.numel(), dtype=value.dtype, pin_memory=True)
+            self._memory[name] = memory
+        staged = memory[: value.numel()].view(value.shape)
+        return staged.copy_(value)

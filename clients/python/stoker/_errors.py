@@ -1,0 +1,104 @@
+"""Exceptions: one class for each kind of error, under one base class.
+
+The engine reports the same kinds in this process and through a server.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadyExistsError",
+    "CancelledError",
+    "DataCorruptError",
+    "ExpiredError",
+    "InternalError",
+    "InvalidRequestError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "StateMismatchError",
+    "StokerError",
+    "UnauthenticatedError",
+    "UnavailableError",
+]
+
+
+class StokerError(Exception):
+    """Base class of all errors that Stoker raises.
+
+    Attributes:
+        kind: The stable name of the kind, for example ``"not_found"``.
+    """
+
+    kind: str = "internal"
+
+
+class InvalidRequestError(StokerError, ValueError):
+    """The request can never succeed as it is: malformed SQL, an unknown column, a bad option. Fix the request."""
+
+    kind = "invalid_request"
+
+
+class NotFoundError(StokerError, LookupError):
+    """A named thing does not exist: a table, version, tag or file. Fix the name."""
+
+    kind = "not_found"
+
+
+class AlreadyExistsError(StokerError):
+    """Something would be created that exists. Choose another name or mode."""
+
+    kind = "already_exists"
+
+
+class UnauthenticatedError(StokerError, PermissionError):
+    """Credentials or a signature are missing or wrong. Provide valid ones."""
+
+    kind = "unauthenticated"
+
+
+class PermissionDeniedError(StokerError, PermissionError):
+    """The credentials are valid and do not allow this. Ask for access."""
+
+    kind = "permission_denied"
+
+
+class ExpiredError(StokerError):
+    """A ticket is too old. Ask for a new one with the cursor."""
+
+    kind = "expired"
+
+
+class StateMismatchError(StokerError, ValueError):
+    """A state belongs to other data or other order options; the message has the differences. Use the matching one."""
+
+    kind = "state_mismatch"
+
+
+class DataCorruptError(StokerError):
+    """Stored bytes are damaged. Restore them; retrying does not help."""
+
+    kind = "data_corrupt"
+
+
+class UnavailableError(StokerError, ConnectionError):
+    """Storage or a server cannot be reached now. Retry later."""
+
+    kind = "unavailable"
+
+
+class ResourceExhaustedError(StokerError):
+    """A configured limit was reached. Lower the demand or raise the limit."""
+
+    kind = "resource_exhausted"
+
+
+class CancelledError(StokerError):
+    """The work was stopped on request."""
+
+    kind = "cancelled"
+
+
+class InternalError(StokerError):
+    """A bug in Stoker. Please report it."""
+
+    kind = "internal"

@@ -1,0 +1,334 @@
+"""Lakes and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from stoker import _native
+from stoker._data import arrow_stream
+from stoker._query import Query
+
+__all__ = ["ColumnLayout", "Lake", "Table", "VersionInfo", "connect"]
+
+IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
+
+
+def connect(
+    target: str,
+    *,
+    token: str | None = None,
+    tls_ca: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    retry_budget_secs: int | None = None,
+    num_endpoints: int | None = None,
+) -> Lake:
+    """Opens a lake, with the engine in this process or behind a server.
+
+    Args:
+        target: A local path, ``s3://``, ``gs://``, ``az://`` or ``memory://`` for a lake in this process;
+            ``grpc://host:port`` or ``grpc+tls://host:port``, with several comma-separated hosts if there are replicas,
+            for a server.
+        token: The server's bearer token.
+        tls_ca: The path of a PEM file with the certificate authority of a ``grpc+tls`` server. Default: the system's.
+        storage_options: Options of the object store, for example ``aws_endpoint``, ``aws_region``,
+            ``aws_access_key_id``, ``aws_secret_access_key``. What is missing comes from the usual environment
+            variables.
+        retry_budget_secs: Seconds for which a stream looks for a lost server before it fails. Default: 120.
+        num_endpoints: Connections over which a server sends one stream. Default: 1.
+
+    Raises:
+        InvalidRequestError: The target has an unsupported scheme, or an option is malformed.
+        UnavailableError: The server cannot be reached.
+
+    Example:
+        >>> lake = stoker.connect("memory://")
+        >>> lake.tables()
+        []
+    """
+    options = {
+        "token": token,
+        "tls_ca": tls_ca,
+        "storage_options": dict(storage_options) if storage_options is not None else None,
+        "retry_budget_secs": retry_budget_secs,
+        "num_endpoints": num_endpoints,
+    }
+    lake = Lake(target, options)
+    lake._native.open()
+    return lake
+
+
+class Lake:
+    """A lake of tables. Made by :func:`connect`.
+
+    May be pickled, which takes its options (the token too) along, and may be used after ``fork``.
+    """
+
+    def __init__(self, target: str, options: Mapping[str, Any]) -> None:
+        self._target = target
+        self._options = dict(options)
+        self._native = _native.Connection(target, **self._options)
+
+    @property
+    def target(self) -> str:
+        """What :func:`connect` was given."""
+        return self._target
+
+    def tables(self) -> list[str]:
+        """Returns the names of all tables, sorted.
+
+        Example:
+            >>> lake.tables()
+            ['digits']
+        """
+        return self._native.tables()
+
+    def table(self, name: str, *, version: int | None = None, tag: str | None = None) -> Table:
+        """Returns a table at a version, at a tag, or at its newest version.
+
+        Raises:
+            NotFoundError: The table, version or tag does not exist; the message lists what does.
+            InvalidRequestError: The name is malformed, or both version and tag are given.
+
+        Example:
+            >>> lake.table("digits").num_rows
+            20
+        """
+        return Table(self, self._native.table(name, version, tag))
+
+    def sql(self, sql: str, params: Sequence[Any] | None = None) -> Query:
+        """Plans a ``SELECT`` and returns it as a :class:`Query`.
+
+        Args:
+            sql: DataFusion's SQL with ``table AT (VERSION => 3)``, ``AT (TAG => 'v1')`` and
+                ``vector_search(table, column, query, k => 10)``.
+            params: The values of ``$1``, ``$2``, …: None, bool, int, float, str, or a sequence of numbers as a vector.
+
+        Raises:
+            InvalidRequestError: Malformed SQL, an unknown column, a statement that is not one ``SELECT``, missing
+                parameters.
+            NotFoundError: A table, version or tag does not exist.
+
+        Example:
+            >>> lake.sql("SELECT count(*) AS n FROM digits WHERE label = $1", params=[3]).to_arrow().to_pylist()
+            [{'n': 2}]
+        """
+        query = Query(self, sql, params or [])
+        query._run().close()
+        return query
+
+    def create_table(
+        self,
+        name: str,
+        data: Any,
+        *,
+        mode: Literal["create", "create_or_append", "overwrite"] = "create",
+        encoded_images: Sequence[str] = (),
+        rows_per_fragment: int | None = None,
+    ) -> Table:
+        """Writes a table in one atomic commit; needs a connection to the lake itself.
+
+        Args:
+            name: Letters, digits, ``_``, ``-`` and ``.``.
+            data: A dict of columns, a pandas DataFrame, or anything that exports an Arrow stream, which is read with
+                bounded memory. In a dict, arrays of two dimensions of floats become vectors (``FixedSizeList``), other
+                arrays of two and more dimensions tensors (``arrow.fixed_shape_tensor``), with the first dimension
+                counting rows.
+            mode: What to do when the table exists: ``"create"`` fails, the others add rows or replace them.
+            encoded_images: Binary columns that hold JPEG, PNG or WebP files.
+            rows_per_fragment: Rows per data file at most. Default: 1,048,576.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            AlreadyExistsError: The table exists.
+            InvalidRequestError: The data does not fit; the message names the column, and the row where there is one.
+
+        Example:
+            >>> import numpy as np
+            >>> table = lake.create_table("blank", {"image": np.zeros((3, 1, 8, 8), np.uint8), "label": [0, 1, 2]})
+            >>> table.num_rows, str(table.schema.field("label").type)
+            (3, 'int64')
+        """
+        stream = arrow_stream(data, encoded_images)
+        self._native.write(stream, {"table": name, "mode": mode, "rows_per_fragment_max": rows_per_fragment})
+        return self.table(name)
+
+    def __reduce__(self) -> tuple[type[Lake], tuple[str, dict[str, Any]]]:
+        return Lake, (self._target, self._options)
+
+    def __repr__(self) -> str:
+        return f"Lake({self._target!r})"
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """A version of a table.
+
+    Attributes:
+        version: The version number.
+        timestamp: When it was committed, in UTC.
+        tags: The tags that name it.
+    """
+
+    version: int
+    timestamp: datetime
+    tags: list[str]
+
+
+@dataclass(frozen=True)
+class ColumnLayout:
+    """How a column is stored.
+
+    Attributes:
+        name: The column.
+        data_type: Its Arrow type.
+        kind: What it holds: tensor, vector, encoded image, text, scalar, ….
+        heavy: Whether it is fetched by chunk scan and never read while filtering.
+        bytes_per_row: Bytes per row; for variable width, the average on disk.
+        num_chunks: Chunks over all fragments.
+        chunk_bytes_max: Bytes of the largest chunk.
+        bytes: Bytes on disk.
+        dense: Whether every chunk is plain row-major bytes, which are read without decoding.
+        why_not_dense: Why it is not dense.
+        compression: The encodings found.
+    """
+
+    name: str
+    data_type: str
+    kind: str
+    heavy: bool
+    bytes_per_row: int | None
+    num_chunks: int
+    chunk_bytes_max: int
+    bytes: int
+    dense: bool
+    why_not_dense: str | None
+    compression: str
+
+
+class Table:
+    """One immutable version of a table. Made by :meth:`Lake.table`.
+
+    Example:
+        >>> table = lake.table("digits")
+        >>> table.name, table.num_rows, table.schema.names
+        ('digits', 20, ['image', 'label', 'name'])
+    """
+
+    def __init__(self, lake: Lake, info: _native.TableInfo) -> None:
+        self._lake = lake
+        self._info = info
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._info.name
+
+    @property
+    def version(self) -> int:
+        """The version that this object stands for."""
+        return self._info.version
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were not deleted."""
+        return self._info.num_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema with all field metadata."""
+        return pa.schema(self._info.schema)
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """The table's tags and the versions that they name, as of when this object was made."""
+        return dict(self._info.tags)
+
+    def versions(self) -> list[VersionInfo]:
+        """Returns all versions that still exist, oldest first."""
+        versions = json.loads(self._lake._native.versions(self.name))
+        return [
+            VersionInfo(
+                item["version"], datetime.fromtimestamp(item["timestamp_millis"] / 1000, timezone.utc), item["tags"]
+            )
+            for item in versions
+        ]
+
+    def tag(self, name: str) -> None:
+        """Gives this version a tag, which protects it from cleanup.
+
+        Raises:
+            AlreadyExistsError: The tag exists.
+            InvalidRequestError: The name is malformed.
+        """
+        self._lake._native.tag(self.name, self.version, name)
+
+    def describe(self) -> list[ColumnLayout]:
+        """Returns how each column is stored."""
+        known = {field.name for field in fields(ColumnLayout)}
+        layouts = json.loads(self._lake._native.describe(self.name, self.version))
+        return [ColumnLayout(**{key: value for key, value in layout.items() if key in known}) for layout in layouts]
+
+    def append(self, data: Any, *, rows_per_fragment: int | None = None) -> Table:
+        """Adds rows to the newest version in one atomic commit; this object keeps its version.
+
+        Args:
+            data: As for :meth:`Lake.create_table`, with the table's columns in any order.
+            rows_per_fragment: Rows per data file at most.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The data does not fit the table; the message names the column.
+        """
+        images = [field.name for field in self.schema if (field.metadata or {}).get(b"stoker.kind") == b"encoded_image"]
+        stream = arrow_stream(data, images)
+        request: _native.WriteRequest = {
+            "table": self.name,
+            "mode": "append",
+            "rows_per_fragment_max": rows_per_fragment,
+        }
+        self._lake._native.write(stream, request)
+        return self._lake.table(self.name)
+
+    def create_index(
+        self, column: str, *, kind: IndexKind, num_partitions: int | None = None, num_sub_vectors: int | None = None
+    ) -> Table:
+        """Builds an index over the newest version of a column, replacing one that exists.
+
+        Args:
+            column: A vector column for ``ivf_flat`` and ``ivf_pq``, a text column for ``inverted``, else a scalar
+                column.
+            kind: The kind of index.
+            num_partitions: Partitions of the vector space. Default: one per 4,096 rows.
+            num_sub_vectors: Parts of a vector for ``ivf_pq``; must divide its size. Default: 16.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The column does not exist, or its type does not fit.
+        """
+        self._lake._native.create_index(self.name, column, kind, num_partitions, num_sub_vectors)
+        return self._lake.table(self.name)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, version={self.version}, rows={self.num_rows})"
+
+    def __reduce__(self) -> tuple[Any, tuple[Lake, str, int]]:
+        return _reopened, (self._lake, self.name, self.version)
+
+
+def _reopened(lake: Lake, name: str, version: int) -> Table:
+    return lake.table(name, version=version)

@@ -1,0 +1,100 @@
+"""Temporary lakes, and a real server."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stoker
+
+NUM_ROWS = 101
+SHAPE = (3, 8, 6)
+
+
+def make_columns(num_rows: int, start: int = 0) -> dict[str, object]:
+    """Columns whose values tell the row's id."""
+    ids = np.arange(start, start + num_rows, dtype=np.int64)
+    size = int(np.prod(SHAPE))
+    image = ((ids[:, None] * 7 + np.arange(size)) % 251).astype(np.uint8).reshape(num_rows, *SHAPE)
+    return {
+        "id": ids,
+        "image": image,
+        "label": (ids % 10).astype(np.int32),
+        "name": [f"row {i}" for i in ids],
+        "emb": np.stack([ids, ids**2 % 97, np.ones_like(ids), -ids], axis=1).astype(np.float32),
+    }
+
+
+def expected_image(row: int) -> np.ndarray:
+    """The image of the row with this id."""
+    size = int(np.prod(SHAPE))
+    return ((row * 7 + np.arange(size)) % 251).astype(np.uint8).reshape(SHAPE)
+
+
+@pytest.fixture(autouse=True)
+def no_ranks_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests choose rank and world size themselves."""
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+
+
+@pytest.fixture(scope="session")
+def lake_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake with the table `samples` in two versions; the first has the tag `v1` and 60 rows."""
+    path = str(tmp_path_factory.mktemp("lake"))
+    lake = stoker.connect(path)
+    table = lake.create_table("samples", make_columns(60), rows_per_fragment=32)
+    table.tag("v1")
+    table.append(make_columns(NUM_ROWS - 60, start=60))
+    return path
+
+
+@pytest.fixture
+def lake(lake_path: str) -> stoker.Lake:
+    """The lake in this process."""
+    return stoker.connect(lake_path)
+
+
+class Server:
+    """A `stoker serve` process on a port of its own choice."""
+
+    def __init__(self, lake_path: str) -> None:
+        binary = os.environ["STOKER_BIN"]
+        assert Path(binary).exists(), f"STOKER_BIN names {binary}, which does not exist"
+        command = [binary, "serve", "--lake", lake_path, "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.url = f"grpc://127.0.0.1:{self._port()}"
+
+    def _port(self) -> int:
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            found = re.search(r"127\.0\.0\.1:(\d+)", line)
+            if found and found[1] != "0":
+                return int(found[1])
+        raise AssertionError("the server did not tell its address:\n" + "".join(lines))
+
+    def stop(self) -> int:
+        """Asks the server to stop; returns its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def server(lake_path: str) -> Iterator[Server]:
+    """A server over the lake; `cargo xtask test` sets STOKER_BIN."""
+    if "STOKER_BIN" not in os.environ:
+        pytest.fail("set STOKER_BIN to the stoker binary, as `cargo xtask test` does")
+    running = Server(lake_path)
+    yield running
+    running.stop()

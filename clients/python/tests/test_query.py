@@ -1,0 +1,123 @@
+"""Queries as tables, their plans, and bad ones."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import NUM_ROWS, expected_image
+
+import stoker
+
+
+def test_results(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT id, label FROM samples WHERE label = $1 AND id < $2 ORDER BY id", params=[3, 40])
+    assert query.schema.names == ["id", "label"]
+    assert query.to_arrow()["id"].to_pylist() == [3, 13, 23, 33]
+    assert query.to_pandas()["id"].tolist() == [3, 13, 23, 33]
+    assert query.to_reader().read_all().num_rows == 4
+    assert pa.table(query).num_rows == 4
+    assert "samples" in query.explain()
+    assert "label = $1" in repr(query)
+
+
+def test_tensors_in_tables_and_frames(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT id, image FROM samples ORDER BY id LIMIT 3")
+    assert stoker.tensor_shape(query.schema.field("image")) == (3, 8, 6)
+    frame = query.to_pandas()
+    assert list(frame.columns) == ["id", "image"]
+    np.testing.assert_array_equal(frame["image"][2], expected_image(2))
+
+
+def test_polars(lake: stoker.Lake) -> None:
+    pytest.importorskip("polars")
+    assert lake.sql("SELECT id FROM samples ORDER BY id LIMIT 3").to_polars()["id"].to_list() == [0, 1, 2]
+
+
+def test_snapshots_in_sql(lake: stoker.Lake) -> None:
+    counts = [
+        lake.sql(f"SELECT count(*) AS n FROM samples{at}").to_arrow()["n"][0].as_py()
+        for at in ("", " AT (TAG => 'v1')", f" AT (VERSION => {lake.table('samples', tag='v1').version})")
+    ]
+    assert counts == [NUM_ROWS, 60, 60]
+
+
+def test_vector_search_with_a_predicate(lake: stoker.Lake) -> None:
+    sql = "SELECT id, image FROM vector_search(samples, emb, $1, k => 5) WHERE label = 3"
+    query = lake.sql(sql, params=[np.array([50, 0, 1, -50], np.float32)])
+    rows = np.arange(NUM_ROWS)
+    emb = np.stack([rows, rows**2 % 97, np.ones_like(rows), -rows], axis=1).astype(np.float32)
+    distances = ((emb - np.array([50, 0, 1, -50])) ** 2).sum(axis=1)
+    candidates = rows[rows % 10 == 3]
+    nearest = set(candidates[np.argsort(distances[candidates])][:5].tolist())
+    assert set(query.to_arrow()["id"].to_pylist()) == nearest
+    streamed = {}
+    for batch in query.stream(batch_size=2, last_batch="uneven"):
+        streamed |= dict(zip(batch["id"].tolist(), batch["image"], strict=True))
+    assert set(streamed) == nearest
+    for row, image in streamed.items():
+        np.testing.assert_array_equal(image, expected_image(row))
+
+
+def test_parameters_of_every_type(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT $1 AS i, $2 AS f, $3 AS t, $4 AS b", params=[np.int32(3), np.float32(0.5), "x", True])
+    assert query.to_arrow().to_pylist() == [{"i": 3, "f": 0.5, "t": "x", "b": True}]
+    with pytest.raises(stoker.InvalidRequestError, match=r"parameter \$2"):
+        lake.sql("SELECT $1, $2", params=[1, object()])
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "message"),
+    [
+        ("SELECT * FROM nothing", stoker.NotFoundError, "nothing"),
+        ("SELECT nope FROM samples", stoker.InvalidRequestError, "nope"),
+        ("SELEC id FROM samples", stoker.InvalidRequestError, "SELEC"),
+        ("SELECT id FROM samples AT (TAG => 'v9')", stoker.NotFoundError, "v9"),
+        ("SELECT id FROM samples AT (VERSION => 99)", stoker.NotFoundError, "99"),
+        ("DROP TABLE samples", stoker.InvalidRequestError, ""),
+        ("SELECT id FROM samples WHERE id = $1", stoker.InvalidRequestError, r"\$1"),
+    ],
+)
+def test_bad_queries(lake: stoker.Lake, sql: str, error: type[stoker.StokerError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        lake.sql(sql)
+
+
+def test_missing_things(lake: stoker.Lake) -> None:
+    with pytest.raises(stoker.NotFoundError, match="nothing") as raised:
+        lake.table("nothing")
+    assert isinstance(raised.value, LookupError)
+    assert raised.value.kind == "not_found"
+    with pytest.raises(stoker.NotFoundError, match="v9"):
+        lake.table("samples", tag="v9")
+    with pytest.raises(stoker.InvalidRequestError, match="either a version or a tag"):
+        lake.table("samples", tag="v1", version=1)
+
+
+def test_bad_targets(tmp_path: Path) -> None:
+    with pytest.raises(stoker.InvalidRequestError, match="ftp"):
+        stoker.connect("ftp://host/lake")
+    with pytest.raises(stoker.StokerError, match=r"127\.0\.0\.1"):
+        stoker.connect("grpc://127.0.0.1:1", retry_budget_secs=0)
+
+
+def test_not_a_sample_query(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT label, count(*) FROM samples GROUP BY label")
+    with pytest.raises(stoker.InvalidRequestError):
+        query.stream(batch_size=4)
+
+
+def test_html(lake: stoker.Lake) -> None:
+    html = lake.sql("SELECT id, image, '<b>' AS markup FROM samples ORDER BY id;")._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert html.count("<tr>") == 1 + 8
+    assert "data:image/png" in html
+
+
+def test_lakes_pickle(lake: stoker.Lake) -> None:
+    copy = pickle.loads(pickle.dumps(lake))
+    assert copy.tables() == lake.tables()
+    assert pickle.loads(pickle.dumps(lake.table("samples", tag="v1"))).num_rows == 60

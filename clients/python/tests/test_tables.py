@@ -1,0 +1,166 @@
+"""Tables: creating, appending, versions, tags, layouts, and what other readers see."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from conftest import NUM_ROWS, SHAPE, expected_image, make_columns
+
+import stoker
+
+
+def test_tables_and_schema(lake: stoker.Lake) -> None:
+    assert lake.tables() == ["samples"]
+    table = lake.table("samples")
+    assert (table.name, table.num_rows, len(table)) == ("samples", NUM_ROWS, NUM_ROWS)
+    assert table.schema.names == ["id", "image", "label", "name", "emb"]
+    assert stoker.tensor_shape(table.schema.field("image")) == SHAPE
+    assert stoker.tensor_shape(table.schema.field("emb")) == (4,)
+    assert stoker.tensor_shape(table.schema.field("id")) == ()
+
+
+def test_versions_and_tags(lake: stoker.Lake) -> None:
+    newest = lake.table("samples")
+    versions = newest.versions()
+    assert [version.version for version in versions] == sorted(version.version for version in versions)
+    assert versions[-1].version == newest.version
+    assert abs((datetime.now(timezone.utc) - versions[0].timestamp).total_seconds()) < 3600
+    tagged = lake.table("samples", tag="v1")
+    assert tagged.num_rows == 60
+    assert newest.tags == {"v1": tagged.version}
+    assert lake.table("samples", version=tagged.version).num_rows == 60
+    with pytest.raises(stoker.AlreadyExistsError, match="v1"):
+        newest.tag("v1")
+
+
+def test_tensors_are_dense(lake: stoker.Lake) -> None:
+    layouts = {layout.name: layout for layout in lake.table("samples").describe()}
+    assert list(layouts) == ["id", "image", "label", "name", "emb"]
+    assert layouts["image"].bytes_per_row == np.prod(SHAPE)
+    assert layouts["image"].dense, layouts["image"].why_not_dense
+
+
+def test_heavy_tensors_are_dense(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (40, 3, 64, 64), dtype=np.uint8)
+    table = stoker.connect(str(tmp_path)).create_table("heavy", {"image": images, "label": np.arange(40)})
+    image, label = table.describe()
+    assert (image.heavy, image.dense, image.bytes_per_row) == (True, True, 3 * 64 * 64)
+    assert not label.heavy
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8"])
+def test_every_number_type_comes_back(tmp_path: Path, dtype: str) -> None:
+    values = np.arange(24).astype(dtype)
+    lake = stoker.connect(str(tmp_path))
+    lake.create_table("t", {"scalar": values, "tensor": values.repeat(8).reshape(24, 2, 2, 2)})
+    batch = next(iter(lake.sql("SELECT * FROM t").stream(batch_size=24, shuffle=False)))
+    assert batch["scalar"].dtype == batch["tensor"].dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(batch["scalar"], values)
+    np.testing.assert_array_equal(batch["tensor"], values.repeat(8).reshape(24, 2, 2, 2))
+
+
+def test_pandas_arrow_and_readers(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", None]})
+    assert lake.create_table("pandas", frame).num_rows == 3
+    table = pa.table({"a": pa.array([1, 2]), "when": pa.array([0, 1], pa.timestamp("us"))})
+    lake.create_table("arrow", table)
+    lake.create_table("reader", pa.RecordBatchReader.from_batches(table.schema, iter(table.to_batches())))
+    assert lake.sql("SELECT * FROM reader ORDER BY a").to_arrow().to_pylist() == table.to_pylist()
+    assert lake.tables() == ["arrow", "pandas", "reader"]
+    assert lake.sql("SELECT b FROM pandas ORDER BY a").to_pandas()["b"].tolist()[:2] == ["x", "y"]
+
+
+def test_an_error_in_a_reader_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    schema = pa.schema([("a", pa.int64())])
+
+    def batches() -> object:
+        yield pa.record_batch({"a": [1]}, schema=schema)
+        raise RuntimeError("the disk is on fire")
+
+    with pytest.raises(stoker.StokerError, match="on fire"):
+        lake.create_table("t", pa.RecordBatchReader.from_batches(schema, batches()))
+    assert lake.tables() == []
+
+
+def test_append_matches_columns_by_name_and_refuses_others(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    table = lake.create_table("t", make_columns(5))
+    columns = make_columns(3, start=5)
+    appended = table.append(dict(reversed(columns.items())))
+    assert (table.num_rows, appended.num_rows) == (5, 8)
+    # Tensors of pyarrow have nullable elements by default; without nulls they fit all the same.
+    flat = pa.array(np.asarray(columns["image"]).reshape(-1))
+    storage = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(SHAPE)))
+    tensor = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.uint8(), SHAPE), storage)
+    others = {name: pa.array(columns[name]) for name in ("id", "label", "name")}
+    emb = pa.FixedSizeListArray.from_arrays(pa.array(np.asarray(columns["emb"]).reshape(-1)), 4)
+    assert appended.append(pa.table({**others, "image": tensor, "emb": emb})).num_rows == 11
+    with pytest.raises(stoker.InvalidRequestError, match="label"):
+        table.append({name: values for name, values in columns.items() if name != "label"})
+    with pytest.raises(stoker.InvalidRequestError, match="image"):
+        table.append({**columns, "image": np.zeros((3, 3, 6, 8), np.uint8)})
+    with pytest.raises(stoker.InvalidRequestError, match="id"):
+        table.append({**columns, "id": ["a", "b", "c"]})
+
+
+def test_bad_data_is_refused_with_the_column(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    cases: list[tuple[object, str]] = [
+        ({}, "no columns"),
+        ({"a": [1, 2], "b": [1]}, "differ in length"),
+        ({"a": np.zeros((2, 2), dtype=bool)}, "column a"),
+        ({"a": [1, "x"]}, "column a"),
+        (17, "cannot write a int"),
+    ]
+    for data, message in cases:
+        with pytest.raises(stoker.InvalidRequestError, match=message):
+            lake.create_table("t", data)
+    with pytest.raises(stoker.InvalidRequestError, match="table name"):
+        lake.create_table("../t", {"a": [1]})
+    lake.create_table("t", {"a": [1]})
+    with pytest.raises(stoker.AlreadyExistsError, match="table t already exists"):
+        lake.create_table("t", {"a": [1]})
+    assert lake.create_table("t", {"a": [2, 3]}, mode="overwrite").num_rows == 2
+
+
+def test_encoded_images(tmp_path: Path) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    buffer = io.BytesIO()
+    image_module.fromarray(np.zeros((4, 4), np.uint8)).save(buffer, "PNG")
+    lake = stoker.connect(str(tmp_path))
+    files = [buffer.getvalue()] * 3
+    table = lake.create_table("t", {"image": files, "label": [0, 1, 2]}, encoded_images=["image"])
+    assert table.schema.field("image").metadata[b"stoker.kind"] == b"encoded_image"
+    batch = next(iter(lake.sql("SELECT image FROM t").stream(batch_size=3)))
+    assert batch["image"].tolist() == files
+    assert 'img src="data:image/png' in lake.sql("SELECT * FROM t")._repr_html_()
+    assert table.append({"image": files, "label": [0, 1, 2]}).num_rows == 6
+
+
+def test_pylance_reads_the_table_and_agrees(lake_path: str) -> None:
+    lance = pytest.importorskip("lance")
+    dataset = lance.dataset(f"{lake_path}/samples.lance")
+    rows = dataset.to_table(columns=["id", "image", "name"]).sort_by("id")
+    assert rows["id"].to_pylist() == list(range(NUM_ROWS))
+    images = rows["image"].combine_chunks()
+    storage = images.storage if isinstance(images, pa.ExtensionArray) else images
+    for row in (0, 59, 60, NUM_ROWS - 1):
+        np.testing.assert_array_equal(np.asarray(storage[row].as_py(), np.uint8).reshape(SHAPE), expected_image(row))
+    assert rows["name"].to_pylist()[7] == "row 7"
+    assert lance.dataset(f"{lake_path}/samples.lance", version="v1").count_rows() == 60
+
+
+def test_a_table_of_pylance_streams(tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    lance.write_dataset(pa.table({"id": range(50), "text": [str(i) for i in range(50)]}), f"{tmp_path}/theirs.lance")
+    stream = stoker.connect(str(tmp_path)).sql("SELECT id, text FROM theirs").stream(batch_size=8, seed=3)
+    rows = [(int(i), t) for batch in stream for i, t in zip(batch["id"][batch.valid], batch["text"], strict=False)]
+    assert sorted(rows) == [(i, str(i)) for i in range(50)]

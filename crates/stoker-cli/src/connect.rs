@@ -1,0 +1,90 @@
+//! Which lake or server a command speaks to.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use stoker_flight::{ConnectOptions, Connection, connect};
+use stoker_lake::StorageOptions;
+use stoker_types::{ParamValue, SnapshotRef};
+
+/// Which lake or server a command speaks to.
+#[derive(Debug, Args)]
+pub struct LakeArgs {
+    /// The lake: a local path, s3://, gs://, az:// or file://
+    #[arg(long, global = true, env = "STOKER_LAKE")]
+    lake: Option<String>,
+    /// A server in place of a lake: grpc://host:port or grpc+tls://host:port; several hosts, separated by commas
+    #[arg(long, global = true, env = "STOKER_SERVER", conflicts_with = "lake")]
+    server: Option<String>,
+    /// The bearer token for the server
+    #[arg(long, global = true, env = "STOKER_CLIENT_TOKEN", hide_env_values = true)]
+    server_token: Option<String>,
+    /// A PEM file with the server's certificate authority
+    #[arg(long, global = true, env = "STOKER_TLS_CA")]
+    tls_ca: Option<std::path::PathBuf>,
+    /// An option of the object store, such as aws_endpoint=http://127.0.0.1:9000; may be repeated
+    #[arg(long = "storage-option", global = true, value_name = "KEY=VALUE")]
+    storage_options: Vec<String>,
+}
+
+impl LakeArgs {
+    /// The lake's URI, for commands that work on the lake itself.
+    pub fn local(&self, command: &str) -> anyhow::Result<&str> {
+        match (&self.lake, &self.server) {
+            (Some(lake), _) => Ok(lake),
+            (None, Some(_)) => bail!("`stoker {command}` works on a lake, not through a server: give --lake"),
+            (None, None) => bail!("no lake is given: use --lake URI or set STOKER_LAKE"),
+        }
+    }
+
+    /// The object store's options, completed from the environment.
+    pub fn storage(&self) -> anyhow::Result<StorageOptions> {
+        let mut pairs = Vec::new();
+        for option in &self.storage_options {
+            let pair = option.split_once('=').with_context(|| format!("--storage-option {option:?} is not KEY=VALUE"))?;
+            pairs.push((pair.0.to_string(), pair.1.to_string()));
+        }
+        Ok(StorageOptions::new(pairs).with_env())
+    }
+
+    /// Connects to the server or opens the lake.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        let Some(target) = self.server.as_ref().or(self.lake.as_ref()) else {
+            bail!("no lake is given: use --lake URI or --server URL, or set STOKER_LAKE or STOKER_SERVER");
+        };
+        let options = ConnectOptions {
+            token: self.server_token.clone(),
+            tls_ca: self.tls_ca.clone(),
+            storage_options: self.storage()?,
+            ..ConnectOptions::default()
+        };
+        Ok(connect(target, &options).await?)
+    }
+}
+
+/// Which snapshot of a table.
+#[derive(Debug, Args)]
+pub struct AtArgs {
+    /// A version by number; the newest by default
+    #[arg(long, conflicts_with = "tag")]
+    version: Option<u64>,
+    /// The version that a tag points to
+    #[arg(long)]
+    tag: Option<String>,
+}
+
+impl AtArgs {
+    /// The snapshot asked for.
+    pub fn snapshot(&self) -> SnapshotRef {
+        match (&self.version, &self.tag) {
+            (Some(version), _) => SnapshotRef::Version(*version),
+            (None, Some(tag)) => SnapshotRef::Tag(tag.clone()),
+            (None, None) => SnapshotRef::Latest,
+        }
+    }
+}
+
+/// Parameters from their JSON texts; what is not JSON is a string.
+pub fn parse_params(texts: &[String]) -> Vec<ParamValue> {
+    let parse = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| ParamValue::Text(text.clone()));
+    texts.iter().map(parse).collect()
+}

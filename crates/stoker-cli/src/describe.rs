@@ -1,0 +1,65 @@
+//! `stoker describe`.
+
+use std::io::Write;
+
+use clap::Args;
+
+use crate::connect::{AtArgs, LakeArgs};
+
+/// Show how the columns of a table are stored.
+#[derive(Debug, Args)]
+pub struct DescribeArgs {
+    /// The table
+    table: String,
+    #[command(flatten)]
+    at: AtArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the columns' layouts.
+pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let connection = lake.connect().await?;
+    let info = connection.table(&args.table, &args.at.snapshot()).await?;
+    let at = stoker_types::SnapshotRef::Version(info.version);
+    let columns = connection.describe(&args.table, &at).await?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let answer = serde_json::json!({
+            "table": info.name, "version": info.version, "num_rows": info.num_rows, "tags": info.tags, "columns": columns,
+        });
+        writeln!(out, "{answer:#}")?;
+        return Ok(());
+    }
+    writeln!(out, "{} version {}, {} rows", info.name, info.version, info.num_rows)?;
+    let head = ["column", "kind", "bytes/row", "chunks", "chunk size", "dense", "compression"];
+    let mut rows = vec![head.map(String::from)];
+    for column in columns {
+        let dense = match (column.dense, column.heavy, column.why_not_dense) {
+            (true, ..) => "yes".to_string(),
+            (false, false, _) => "light".to_string(),
+            (false, true, why) => format!("no: {}", why.unwrap_or_default()),
+        };
+        rows.push([
+            column.name,
+            column.kind,
+            column.bytes_per_row.map_or("?".into(), |bytes| bytes.to_string()),
+            column.num_chunks.to_string(),
+            mebibytes(column.chunk_bytes_max),
+            dense,
+            column.compression,
+        ]);
+    }
+    let width = |index: usize| rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn mebibytes(bytes: u64) -> String {
+    if bytes < 1 << 20 { format!("{:.1} KiB", bytes as f64 / 1024.0) } else { format!("{:.2} MiB", bytes as f64 / 1048576.0) }
+}

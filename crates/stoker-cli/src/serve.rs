@@ -1,0 +1,92 @@
+//! `stoker serve`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve};
+use stoker_lake::{Lake, StorageOptions};
+use stoker_sql::{Engine, EngineOptions};
+
+/// Serve a lake over Arrow Flight. Flags win over `STOKER_*` variables, which win over the configuration file.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8815]
+    #[arg(long, env = "STOKER_LISTEN")]
+    listen: Option<String>,
+    /// A TOML file with settings
+    #[arg(long, env = "STOKER_CONFIG")]
+    config: Option<PathBuf>,
+    /// A bearer token that every request must carry
+    #[arg(long, env = "STOKER_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// PEM file with the certificate chain
+    #[arg(long, env = "STOKER_TLS_CERT", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the private key
+    #[arg(long, env = "STOKER_TLS_KEY", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The secret that signs tickets, equal on all replicas, as ID:SECRET or SECRET
+    #[arg(long, env = "STOKER_TICKET_KEY", hide_env_values = true)]
+    ticket_key: Option<String>,
+    /// Seconds that tickets are valid [default: 3600]
+    #[arg(long, env = "STOKER_TICKET_TTL_SECS")]
+    ticket_ttl_secs: Option<u64>,
+    /// Seconds that running streams get when the server stops [default: 10]
+    #[arg(long, env = "STOKER_GRACE_SECS")]
+    grace_secs: Option<u64>,
+    /// Streams at once [default: 256]
+    #[arg(long, env = "STOKER_STREAMS_MAX")]
+    streams_max: Option<usize>,
+}
+
+impl ServeArgs {
+    fn into_config(self) -> anyhow::Result<ServerConfig> {
+        let mut config = match &self.config {
+            None => ServerConfig::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+                toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))?
+            }
+        };
+        config.listen = self.listen.unwrap_or(config.listen);
+        config.token = self.token.or(config.token);
+        if let (Some(cert), Some(key)) = (self.tls_cert, self.tls_key) {
+            config.tls = Some(TlsFiles { cert, key });
+        }
+        if let Some(key) = self.ticket_key {
+            let (id, secret) = key.split_once(':').unwrap_or(("default", key.as_str()));
+            config.ticket_keys.insert(0, TicketKey { id: id.to_string(), secret: secret.to_string() });
+        }
+        config.ticket_ttl_secs = self.ticket_ttl_secs.unwrap_or(config.ticket_ttl_secs);
+        config.grace_secs = self.grace_secs.unwrap_or(config.grace_secs);
+        config.streams_max = self.streams_max.unwrap_or(config.streams_max);
+        Ok(config)
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub async fn run(args: ServeArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
+    let config = args.into_config()?;
+    let scheme = if config.tls.is_some() { "grpc+tls" } else { "grpc" };
+    let lake = Lake::open(lake, &storage).await?;
+    // A lake that cannot be reached is better refused now than at the first request.
+    let tables = lake.tables().await?;
+    tracing::info!(lake = lake.uri(), tables = tables.len(), "serving");
+    let engine = Engine::new(lake, EngineOptions::default());
+    let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let stopped = async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    let ready = |address| {
+        let mut out = std::io::stdout();
+        // Whoever started the server may have closed its end; the server works all the same.
+        writeln!(out, "listening on {scheme}://{address}").and_then(|()| out.flush()).ok();
+    };
+    serve(engine, config, ready, stopped).await?;
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! `stoker stream`.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stoker_stream::{ReadOptions, StreamOptions, StreamStats};
+use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamState, Topology};
+
+use crate::connect::{LakeArgs, parse_params};
+use crate::process::process_use;
+
+/// Drain a rank's share of a stream as a training job would, and report the rates.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    /// The sample query; $1, $2, … stand for --param values
+    query: String,
+    /// A parameter as JSON, in order
+    #[arg(long = "param", short = 'p', value_name = "JSON")]
+    params: Vec<String>,
+    /// Rows per batch and rank
+    #[arg(long, default_value_t = 256, conflicts_with = "global_batch_size")]
+    batch_size: u64,
+    /// Rows per batch over all ranks
+    #[arg(long)]
+    global_batch_size: Option<u64>,
+    /// The seed of the order
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The epoch, from zero
+    #[arg(long, default_value_t = 0)]
+    epoch: u64,
+    /// This rank
+    #[arg(long, default_value_t = 0)]
+    rank: u32,
+    /// Ranks in all
+    #[arg(long, default_value_t = 1)]
+    world_size: u32,
+    /// How rows are shuffled
+    #[arg(long, value_enum, default_value = "block")]
+    shuffle: Shuffle,
+    /// What happens to the last batch when it is not full
+    #[arg(long, value_enum, default_value = "pad")]
+    last_batch: Last,
+    /// MiB of batches that are read ahead
+    #[arg(long, default_value_t = 1024)]
+    memory_budget_mib: u64,
+    /// Stop after so many batches
+    #[arg(long)]
+    max_batches: Option<u64>,
+    /// Continue at a state, as JSON
+    #[arg(long)]
+    state: Option<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How rows are shuffled.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Shuffle {
+    /// Blocks in random order, rows mixed in windows of many blocks
+    Block,
+    /// A uniform permutation; random reads
+    Full,
+    /// Not at all
+    None,
+}
+
+impl From<Shuffle> for ShuffleMode {
+    fn from(shuffle: Shuffle) -> ShuffleMode {
+        match shuffle {
+            Shuffle::Block => ShuffleMode::Block,
+            Shuffle::Full => ShuffleMode::Full,
+            Shuffle::None => ShuffleMode::Sequential,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Last {
+    Pad,
+    Drop,
+    Uneven,
+}
+
+/// Drains the stream and prints the report.
+pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let connection = lake.connect().await?;
+    let options = StreamOptions { seed: args.seed, shuffle: args.shuffle.into(), ..StreamOptions::default() };
+    let planning = Instant::now();
+    let handle = connection.plan_stream(&args.query, &parse_params(&args.params), &options).await?;
+    let planned = planning.elapsed();
+    let last = match args.last_batch {
+        Last::Pad => LastBatch::Pad,
+        Last::Drop => LastBatch::Drop,
+        Last::Uneven => LastBatch::Uneven,
+    };
+    let size = args.global_batch_size.map_or(BatchSize::PerRank(args.batch_size), BatchSize::Global);
+    let topology = Topology::try_new(args.rank, args.world_size)?;
+    let mut slice = Slice::new(topology, Batching { size, last }, args.epoch);
+    if let Some(json) = &args.state {
+        let state = StreamState::from_json(json)?;
+        state.check(handle.spec())?;
+        (slice.epoch, slice.origin) = (state.epoch, state.position);
+    }
+    let read = ReadOptions { memory_budget_bytes: args.memory_budget_mib << 20, ..ReadOptions::default() };
+    let steps = slice.num_steps(handle.num_rows()).min(args.max_batches.unwrap_or(u64::MAX));
+    let bar = progress(steps, args.json);
+    let started = Instant::now();
+    let mut stream = handle.open(&slice, &read).await?;
+    let mut batches = 0;
+    let mut state = handle.state(slice.epoch, slice.origin, &[]);
+    while batches < steps {
+        let Some(batch) = stream.next().await? else { break };
+        batches += 1;
+        state = handle.state(batch.cursor.epoch, batch.cursor.position, &[]);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let report = report(&handle.spec().stream_id().to_string(), handle.num_rows(), steps, planned, started.elapsed(), stream.stats());
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let mut report = report;
+        report["state"] = serde_json::from_str(&state.to_json())?;
+        writeln!(out, "{report}")?;
+        return Ok(());
+    }
+    for (key, value) in report.as_object().into_iter().flatten() {
+        writeln!(out, "{key:<24} {value}")?;
+    }
+    writeln!(out, "{:<24} {}", "state", state.to_json())?;
+    Ok(())
+}
+
+fn progress(steps: u64, hidden: bool) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    if hidden || !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style = "{bar:30} {pos}/{len} batches  {per_sec}  {eta} left";
+    bar.with_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn report(
+    stream_id: &str,
+    num_rows: u64,
+    steps: u64,
+    planned: Duration,
+    elapsed: Duration,
+    stats: StreamStats,
+) -> serde_json::Value {
+    let usage = process_use(std::process::id());
+    let secs = elapsed.as_secs_f64().max(1e-9);
+    let round = |value: f64| (value * 1000.0).round() / 1000.0;
+    serde_json::json!({
+        "stream_id": stream_id,
+        "rows_in_epoch": num_rows,
+        "steps": steps,
+        "rows": stats.rows,
+        "bytes": stats.bytes,
+        "plan_secs": round(planned.as_secs_f64()),
+        "first_batch_secs": stats.first_batch_nanos.map(|nanos| round(nanos as f64 / 1e9)),
+        "secs": round(secs),
+        "samples_per_sec": round(stats.rows as f64 / secs),
+        "megabytes_per_sec": round(stats.bytes as f64 / 1e6 / secs),
+        "wait_share": round(stats.wait_nanos as f64 / 1e9 / secs),
+        "requests": stats.requests,
+        "bytes_read": stats.bytes_read,
+        "retries": stats.retries,
+        "cpu_secs": round(usage.cpu_secs),
+        "peak_memory_bytes": usage.peak_bytes,
+    })
+}

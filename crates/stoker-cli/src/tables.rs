@@ -1,0 +1,101 @@
+//! `stoker tables`, `versions`, `tag` and `index`.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use stoker_lake::{IndexKind, Lake};
+use stoker_types::{SnapshotRef, TableName};
+
+use crate::connect::{AtArgs, LakeArgs};
+
+/// A table.
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// The table
+    table: String,
+}
+
+/// A table, a version and its new tag.
+#[derive(Debug, Args)]
+pub struct TagArgs {
+    /// The table
+    table: String,
+    /// The new tag
+    name: String,
+    #[command(flatten)]
+    at: AtArgs,
+}
+
+/// An index to build.
+#[derive(Debug, Args)]
+pub struct IndexArgs {
+    /// The table
+    table: String,
+    /// The column
+    column: String,
+    /// The kind of index
+    #[arg(long, value_enum)]
+    kind: Kind,
+    /// Partitions of a vector index
+    #[arg(long, default_value_t = 16)]
+    partitions: usize,
+    /// Sub-vectors of a product-quantised index; must divide the dimension
+    #[arg(long, default_value_t = 16)]
+    sub_vectors: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    IvfFlat,
+    IvfPq,
+    Btree,
+    Bitmap,
+    Inverted,
+}
+
+/// Prints all tables with version and rows.
+pub async fn list(lake: &LakeArgs) -> anyhow::Result<()> {
+    let connection = lake.connect().await?;
+    let mut out = std::io::stdout().lock();
+    for name in connection.tables().await? {
+        let info = connection.table(&name, &SnapshotRef::Latest).await?;
+        writeln!(out, "{name}\tversion {}\t{} rows", info.version, info.num_rows)?;
+    }
+    Ok(())
+}
+
+/// Prints the versions of a table.
+pub async fn versions(args: TableArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for version in lake.connect().await?.versions(&args.table).await? {
+        let secs = version.timestamp_millis / 1000;
+        writeln!(out, "version {}\t{secs} s since 1970 UTC\t{}", version.version, version.tags.join(", "))?;
+    }
+    Ok(())
+}
+
+/// Creates a tag.
+pub async fn tag(args: TagArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let connection = lake.connect().await?;
+    let at = SnapshotRef::Version(connection.table(&args.table, &args.at.snapshot()).await?.version);
+    connection.tag(&args.table, &at, &args.name).await?;
+    writeln!(std::io::stdout(), "tag '{}' names {at} of {}", args.name, args.table)?;
+    Ok(())
+}
+
+/// Builds an index.
+pub async fn index(args: IndexArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let table = TableName::try_new(args.table)?;
+    let lake = Lake::open(lake.local("index")?, &lake.storage()?).await?;
+    let table = lake.table(&table, &SnapshotRef::Latest).await?;
+    let kind = match args.kind {
+        Kind::IvfFlat => IndexKind::IvfFlat { num_partitions: args.partitions },
+        Kind::IvfPq => IndexKind::IvfPq { num_partitions: args.partitions, num_sub_vectors: args.sub_vectors },
+        Kind::Btree => IndexKind::BTree,
+        Kind::Bitmap => IndexKind::Bitmap,
+        Kind::Inverted => IndexKind::Inverted,
+    };
+    let version = table.create_index(&args.column, kind).await?;
+    writeln!(std::io::stdout(), "column {} of {} is indexed since version {version}", args.column, table.name())?;
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! From a target to a connection.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stoker_lake::{Lake, StorageOptions};
+use stoker_sql::{Engine, EngineOptions};
+
+use crate::client::{Connection, RemoteLake};
+use crate::Result;
+
+/// Options of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// A bearer token for servers.
+    pub token: Option<String>,
+    /// A PEM file with the certificate authority of servers; the system's by default.
+    pub tls_ca: Option<PathBuf>,
+    /// Options of the object store, for lakes.
+    pub storage_options: StorageOptions,
+    /// How long a stream tries to reach a server again without receiving a batch; 120 s by default.
+    pub retry_budget: Duration,
+    /// Groups of lanes that a server serves separately; 1 by default.
+    pub num_endpoints: u32,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            token: None,
+            tls_ca: None,
+            storage_options: StorageOptions::default(),
+            retry_budget: Duration::from_secs(120),
+            num_endpoints: 1,
+        }
+    }
+}
+
+/// Connects to servers (`grpc://host:port[,host:port…]` or `grpc+tls://…`), or opens a lake in this process (anything else).
+///
+/// # Errors
+/// A target that is neither; servers that cannot be reached within five seconds.
+pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connection> {
+    match target.split_once("://") {
+        Some(("grpc", hosts)) => Ok(Connection::Remote(RemoteLake::connect(hosts, false, options).await?)),
+        Some(("grpc+tls", hosts)) => Ok(Connection::Remote(RemoteLake::connect(hosts, true, options).await?)),
+        _ => {
+            let lake = Lake::open(target, &options.storage_options.clone().with_env()).await?;
+            Ok(Connection::Local(Engine::new(lake, EngineOptions::default())))
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The same questions to an engine in this process and to servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_flight::FlightInfo;
+use arrow_schema::{Schema, SchemaRef};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde::de::DeserializeOwned;
+use stoker_lake::{ColumnLayout, VersionInfo};
+use stoker_sql::Engine;
+use stoker_stream::{StreamOptions, StreamPlan};
+use stoker_types::{ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
+
+use crate::client::handle::{Place, StreamHandle};
+use crate::client::RemoteLake;
+use crate::convert::{params_to_json, query_to_proto};
+use crate::proto::{SqlRequest, StreamRequest, command::Kind, stream_request::Source};
+use crate::server::{ActionRequest, TableAnswer, schema_from_text};
+use crate::{Error, Result, decode};
+
+/// A lake, in this process or behind servers. Cheap to clone.
+#[derive(Clone)]
+pub enum Connection {
+    /// The engine in this process.
+    Local(Engine),
+    /// Servers.
+    Remote(RemoteLake),
+}
+
+/// A table's description.
+#[derive(Clone, Debug)]
+pub struct TableInfo {
+    /// Its name.
+    pub name: String,
+    /// The pinned version.
+    pub version: u64,
+    /// Rows at that version.
+    pub num_rows: u64,
+    /// The Arrow schema.
+    pub schema: SchemaRef,
+    /// Tags and their versions.
+    pub tags: BTreeMap<String, u64>,
+}
+
+/// The rows of a SQL query.
+pub struct SqlResult {
+    /// The columns.
+    pub schema: SchemaRef,
+    /// The rows as they come.
+    pub stream: BoxStream<'static, Result<RecordBatch>>,
+}
+
+impl Connection {
+    /// The names of all tables, sorted.
+    ///
+    /// # Errors
+    /// Storage errors; servers that cannot be reached.
+    pub async fn tables(&self) -> Result<Vec<String>> {
+        match self {
+            Connection::Local(engine) => Ok(engine.lake().tables().await?.into_iter().map(String::from).collect()),
+            Connection::Remote(lake) => ask(lake, "tables", ActionRequest::default()).await,
+        }
+    }
+
+    /// A table's description at a snapshot.
+    ///
+    /// # Errors
+    /// An unknown table, version or tag; storage errors.
+    pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
+        match self {
+            Connection::Local(engine) => {
+                let table = engine.lake().table(&TableName::try_new(name)?, at).await?;
+                Ok(TableInfo {
+                    name: name.to_string(),
+                    version: table.version(),
+                    num_rows: table.num_rows(),
+                    schema: table.schema(),
+                    tags: table.tags().await?,
+                })
+            }
+            Connection::Remote(lake) => {
+                let answer: TableAnswer = ask(lake, "table", about(name, at)).await?;
+                let schema = Arc::new(schema_from_text(&answer.schema)?);
+                let TableAnswer { name, version, num_rows, tags, .. } = answer;
+                Ok(TableInfo { name, version, num_rows, schema, tags })
+            }
+        }
+    }
+
+    /// A table's versions, oldest first.
+    ///
+    /// # Errors
+    /// An unknown table; storage errors.
+    pub async fn versions(&self, name: &str) -> Result<Vec<VersionInfo>> {
+        match self {
+            Connection::Local(engine) => {
+                Ok(engine.lake().table(&TableName::try_new(name)?, &SnapshotRef::Latest).await?.versions().await?)
+            }
+            Connection::Remote(lake) => ask(lake, "versions", about(name, &SnapshotRef::Latest)).await,
+        }
+    }
+
+    /// Gives a version of a table a tag.
+    ///
+    /// # Errors
+    /// An unknown table or version, a tag that exists or is not valid; storage errors.
+    pub async fn tag(&self, name: &str, at: &SnapshotRef, tag: &str) -> Result<()> {
+        match self {
+            Connection::Local(engine) => {
+                let table = engine.lake().table(&TableName::try_new(name)?, at).await?;
+                Ok(table.create_tag(&TagName::try_new(tag)?).await?)
+            }
+            Connection::Remote(lake) => {
+                let request = ActionRequest { new_tag: Some(tag.to_string()), ..about(name, at) };
+                ask::<serde_json::Value>(lake, "tag", request).await.map(|_| ())
+            }
+        }
+    }
+
+    /// How a table's columns are stored.
+    ///
+    /// # Errors
+    /// An unknown table, version or tag; damaged files; storage errors.
+    pub async fn describe(&self, name: &str, at: &SnapshotRef) -> Result<Vec<ColumnLayout>> {
+        match self {
+            Connection::Local(engine) => {
+                Ok(engine.lake().table(&TableName::try_new(name)?, at).await?.describe().await?)
+            }
+            Connection::Remote(lake) => ask(lake, "describe", about(name, at)).await,
+        }
+    }
+
+    /// Runs a SELECT at snapshots that are pinned now.
+    ///
+    /// # Errors
+    /// Malformed SQL, unknown tables and columns; storage errors, also later in the stream.
+    pub async fn sql(&self, sql: &str, params: &[ParamValue]) -> Result<SqlResult> {
+        match self {
+            Connection::Local(engine) => {
+                let query = engine.query(sql, params).await?;
+                let rows = query.execute().await?.map(|batch| Ok(batch.map_err(stoker_sql::Error::from)?));
+                Ok(SqlResult { schema: query.schema(), stream: rows.boxed() })
+            }
+            Connection::Remote(lake) => {
+                let request = SqlRequest { sql: sql.to_string(), params_json: params_to_json(params) };
+                let info = lake.get_flight_info(Kind::Sql(request)).await?;
+                let schema = schema_of(&info)?;
+                let messages = stream::iter(lake.do_get(&info).await?).flatten();
+                let rows_schema = schema.clone();
+                let rows = messages.filter_map(move |message| {
+                    let batch = message.and_then(|message| match decode::schema(&message)? {
+                        Some(_) => Ok(None),
+                        None => decode::record_batch(&message, &rows_schema).map(Some),
+                    });
+                    // Empty batches only show that the stream lives.
+                    std::future::ready(batch.map(|batch| batch.filter(|batch| batch.num_rows() > 0)).transpose())
+                });
+                Ok(SqlResult { schema, stream: rows.boxed() })
+            }
+        }
+    }
+
+    /// The plan of a query, as text.
+    ///
+    /// # Errors
+    /// As for [`Connection::sql`].
+    pub async fn explain(&self, sql: &str, params: &[ParamValue]) -> Result<String> {
+        match self {
+            Connection::Local(engine) => Ok(engine.query(sql, params).await?.explain().await?),
+            Connection::Remote(lake) => {
+                let (sql, params) = (Some(sql.to_string()), params.to_vec());
+                ask(lake, "explain", ActionRequest { sql, params, ..ActionRequest::default() }).await
+            }
+        }
+    }
+
+    /// Plans a stream: pins the sample query and makes its row set.
+    ///
+    /// # Errors
+    /// A query that is not a sample query, invalid options; storage errors.
+    pub async fn plan_stream(&self, sql: &str, params: &[ParamValue], options: &StreamOptions) -> Result<StreamHandle> {
+        match self {
+            Connection::Local(engine) => {
+                Ok(StreamHandle::local(StreamPlan::create(engine, sql, params, options).await?))
+            }
+            Connection::Remote(lake) => {
+                plan_remote(lake, Source::Query(query_to_proto(sql, params, options))).await
+            }
+        }
+    }
+
+    /// Opens the stream of a state again.
+    ///
+    /// # Errors
+    /// A stream that this lake does not know, data that changed (kind `StateMismatch`); storage errors.
+    pub async fn load_stream(&self, state: &StreamState) -> Result<StreamHandle> {
+        let handle = match (self, &state.spec) {
+            (Connection::Local(engine), Some(spec)) => StreamHandle::local(StreamPlan::load(engine, spec).await?),
+            (Connection::Local(engine), None) => {
+                StreamHandle::local(StreamPlan::load_by_id(engine, state.stream_id).await?)
+            }
+            (Connection::Remote(lake), Some(spec)) => plan_remote(lake, Source::Spec(spec.to_json())).await?,
+            (Connection::Remote(lake), None) => {
+                plan_remote(lake, Source::StreamId(state.stream_id.to_string())).await?
+            }
+        };
+        state.check(handle.spec())?;
+        Ok(handle)
+    }
+}
+
+async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<StreamHandle> {
+    // A lake that cannot be written keeps no specification: the answer to a request by specification does not tell, so
+    // that it is sent again each time.
+    let by_id = !matches!(source, Source::Spec(_));
+    let request = StreamRequest { source: Some(source), slice: None, num_endpoints: 0 };
+    let info = lake.get_flight_info(Kind::Stream(request)).await?;
+    let spec = StreamSpec::from_json(&info.app_metadata)?;
+    let schema = schema_of(&info)?;
+    let spec_stored = by_id && stored(lake, &spec).await;
+    Ok(StreamHandle { spec, schema, spec_stored, place: Place::Remote(lake.clone()) })
+}
+
+/// Whether the service finds the stream by its id alone.
+async fn stored(lake: &RemoteLake, spec: &StreamSpec) -> bool {
+    let source = Some(Source::StreamId(spec.stream_id().to_string()));
+    lake.get_flight_info(Kind::Stream(StreamRequest { source, slice: None, num_endpoints: 0 })).await.is_ok()
+}
+
+fn schema_of(info: &FlightInfo) -> Result<SchemaRef> {
+    let schema = Schema::try_from(arrow_flight::IpcMessage(info.schema.clone()));
+    Ok(Arc::new(schema.map_err(Error::internal)?))
+}
+
+fn about(name: &str, at: &SnapshotRef) -> ActionRequest {
+    let (version, tag) = match at {
+        SnapshotRef::Latest => (None, None),
+        SnapshotRef::Version(version) => (Some(*version), None),
+        SnapshotRef::Tag(tag) => (None, Some(tag.clone())),
+    };
+    ActionRequest { table: Some(name.to_string()), version, tag, ..ActionRequest::default() }
+}
+
+async fn ask<T: DeserializeOwned>(lake: &RemoteLake, action: &str, request: ActionRequest) -> Result<T> {
+    let body = serde_json::to_vec(&request).map_err(Error::internal)?;
+    let answer = lake.do_action(action, body).await?;
+    serde_json::from_slice(&answer).map_err(|source| Error::internal(format!("action {action} was answered with {source}")))
+}

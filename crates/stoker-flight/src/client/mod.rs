@@ -1,0 +1,15 @@
+//! The client's side: one interface to an engine in this process and to servers.
+
+mod batch_assembler;
+mod connect;
+mod connection;
+mod handle;
+mod remote_lake;
+mod remote_stream;
+mod sample_stream;
+
+pub use connect::{ConnectOptions, connect};
+pub use connection::{Connection, SqlResult, TableInfo};
+pub use handle::StreamHandle;
+pub use remote_lake::RemoteLake;
+pub use sample_stream::SampleStream;

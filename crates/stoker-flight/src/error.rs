@@ -1,0 +1,100 @@
+//! Errors of the service and its client.
+
+use stoker_types::ErrorKind;
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, here or on the server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The query engine failed.
+    #[error(transparent)]
+    Sql(#[from] stoker_sql::Error),
+    /// A stream failed.
+    #[error(transparent)]
+    Stream(#[from] stoker_stream::Error),
+    /// The lake failed.
+    #[error(transparent)]
+    Lake(#[from] stoker_lake::Error),
+    /// A value is not valid.
+    #[error(transparent)]
+    Types(#[from] stoker_types::Error),
+    /// The server answered with an error.
+    #[error("{message}")]
+    Remote {
+        /// The server's kind.
+        kind: ErrorKind,
+        /// The server's message.
+        message: String,
+    },
+    /// No server could be reached.
+    #[error("cannot reach {target}: {reason}")]
+    Unreachable {
+        /// The servers that were tried.
+        target: String,
+        /// The last failure.
+        reason: String,
+    },
+    /// A ticket was changed, or signed with a key that nobody has.
+    #[error("the ticket is not valid: {reason}")]
+    InvalidTicket {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A ticket that was valid.
+    #[error("the ticket is not valid any more: {reason}; ask for a new one with the cursor")]
+    ExpiredTicket {
+        /// Why.
+        reason: String,
+    },
+    /// A request that cannot be understood.
+    #[error("{reason}")]
+    InvalidRequest {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A limit of the server.
+    #[error("{reason}")]
+    ResourceExhausted {
+        /// Which limit, and what to do.
+        reason: String,
+    },
+    /// The server stops.
+    #[error("the server is stopping; reconnect")]
+    Stopping,
+    /// A bug, or a peer that does not keep the protocol.
+    #[error("internal: {reason}")]
+    Internal {
+        /// Which rule was broken.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// What a caller should do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Sql(error) => error.kind(),
+            Error::Stream(error) => error.kind(),
+            Error::Lake(error) => error.kind(),
+            Error::Types(error) => error.kind(),
+            Error::Remote { kind, .. } => *kind,
+            Error::Unreachable { .. } | Error::Stopping => ErrorKind::Unavailable,
+            Error::InvalidTicket { .. } => ErrorKind::Unauthenticated,
+            Error::ExpiredTicket { .. } => ErrorKind::Expired,
+            Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
+            Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
+            Error::Internal { .. } => ErrorKind::Internal,
+        }
+    }
+
+    pub(crate) fn invalid(reason: impl Into<String>) -> Self {
+        Error::InvalidRequest { reason: reason.into() }
+    }
+
+    pub(crate) fn internal(reason: impl ToString) -> Self {
+        Error::Internal { reason: reason.to_string() }
+    }
+}

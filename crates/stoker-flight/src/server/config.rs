@@ -1,0 +1,85 @@
+//! Settings of a server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// Settings of a server, as in its configuration file (TOML). All have defaults.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// The address to listen on; port 0 picks a free one. `127.0.0.1:8815` by default.
+    pub listen: String,
+    /// A bearer token that every request must carry; none by default.
+    pub token: Option<String>,
+    /// Certificate and key; plain text by default.
+    pub tls: Option<TlsFiles>,
+    /// Keys that sign tickets; the first signs. Random for each start by default: replicas must share keys.
+    pub ticket_keys: Vec<TicketKey>,
+    /// Seconds that tickets are valid; 3,600 by default.
+    pub ticket_ttl_secs: u64,
+    /// URIs under which clients reach this service, put into endpoints; none by default: clients stay where they are.
+    pub advertise: Vec<String>,
+    /// Bytes of a message, about; 2 MiB by default.
+    pub message_bytes: usize,
+    /// Bytes that one stream may hold in read-ahead; 512 MiB by default.
+    pub memory_budget_bytes: u64,
+    /// Streams at once; 256 by default.
+    pub streams_max: usize,
+    /// Seconds that running streams get when the server stops; 10 by default.
+    pub grace_secs: u64,
+}
+
+/// Certificate and key files, PEM.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// A key that signs tickets.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TicketKey {
+    /// Its name, which tickets carry.
+    pub id: String,
+    /// The secret, at least 16 bytes.
+    pub secret: String,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8815".into(),
+            token: None,
+            tls: None,
+            ticket_keys: Vec::new(),
+            ticket_ttl_secs: 3_600,
+            advertise: Vec::new(),
+            message_bytes: 2 << 20,
+            memory_budget_bytes: 512 << 20,
+            streams_max: 256,
+            grace_secs: 10,
+        }
+    }
+}
+
+impl ServerConfig {
+    pub(crate) fn ticket_ttl(&self) -> Duration {
+        Duration::from_secs(self.ticket_ttl_secs)
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_secs)
+    }
+}
+
+impl std::fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerConfig").field("listen", &self.listen).field("tls", &self.tls).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! `DoAction`: what notebooks ask beside queries, as JSON.
+
+use arrow_flight::{ActionType, IpcMessage, SchemaAsIpc};
+use arrow_ipc::writer::IpcWriteOptions;
+use arrow_schema::Schema;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use stoker_lake::{ColumnLayout, Table, VersionInfo};
+use stoker_types::{ParamValue, SnapshotRef, TableName, TagName};
+
+use crate::server::state::ServerState;
+use crate::{Error, Result};
+
+/// The actions and what they do.
+pub(crate) const ACTIONS: [(&str, &str); 6] = [
+    ("tables", "the names of all tables"),
+    ("table", "{table, version?, tag?}: version, rows, schema and tags of a table"),
+    ("versions", "{table}: its versions"),
+    ("tag", "{table, version?, new_tag}: gives a version a tag"),
+    ("describe", "{table, version?, tag?}: how its columns are stored"),
+    ("explain", "{sql, params?}: the plan of a query"),
+];
+
+/// The body of an action's request.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ActionRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sql: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<ParamValue>,
+}
+
+/// The answer of the action `table`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TableAnswer {
+    pub name: String,
+    pub version: u64,
+    pub num_rows: u64,
+    /// The schema as an IPC message, in base 64.
+    pub schema: String,
+    pub tags: std::collections::BTreeMap<String, u64>,
+}
+
+pub(crate) fn action_types() -> Vec<ActionType> {
+    let action = |(name, text): (&str, &str)| ActionType { r#type: name.into(), description: text.into() };
+    ACTIONS.into_iter().map(action).collect()
+}
+
+impl ServerState {
+    pub(crate) async fn do_action(&self, name: &str, body: &[u8]) -> Result<Vec<u8>> {
+        let request: ActionRequest = match body {
+            [] => ActionRequest::default(),
+            body => serde_json::from_slice(body)
+                .map_err(|source| Error::invalid(format!("the body of action {name} is not its JSON: {source}")))?,
+        };
+        let answer = match name {
+            "tables" => json!(self.engine.lake().tables().await?),
+            "table" => json!(self.table_answer(&request).await?),
+            "versions" => {
+                let versions: Vec<VersionInfo> = self.action_table(&request).await?.versions().await?;
+                json!(versions)
+            }
+            "tag" => {
+                let tag = request.new_tag.as_deref().ok_or_else(|| Error::invalid("action tag needs new_tag"))?;
+                self.action_table(&request).await?.create_tag(&TagName::try_new(tag)?).await?;
+                json!({})
+            }
+            "describe" => {
+                let columns: Vec<ColumnLayout> = self.action_table(&request).await?.describe().await?;
+                json!(columns)
+            }
+            "explain" => {
+                let sql = request.sql.as_deref().ok_or_else(|| Error::invalid("action explain needs sql"))?;
+                json!(self.engine.query(sql, &request.params).await?.explain().await?)
+            }
+            other => {
+                let names = ACTIONS.map(|(name, _)| name).join(", ");
+                return Err(Error::invalid(format!("there is no action {other:?}; actions: {names}")));
+            }
+        };
+        serde_json::to_vec(&answer).map_err(Error::internal)
+    }
+
+    async fn action_table(&self, request: &ActionRequest) -> Result<Table> {
+        let name = request.table.as_deref().ok_or_else(|| Error::invalid("the action needs a table"))?;
+        let at = match (&request.version, &request.tag) {
+            (Some(version), None) => SnapshotRef::Version(*version),
+            (None, Some(tag)) => SnapshotRef::Tag(tag.clone()),
+            (None, None) => SnapshotRef::Latest,
+            (Some(_), Some(_)) => return Err(Error::invalid("give a version or a tag, not both")),
+        };
+        Ok(self.engine.lake().table(&TableName::try_new(name)?, &at).await?)
+    }
+
+    async fn table_answer(&self, request: &ActionRequest) -> Result<TableAnswer> {
+        let table = self.action_table(request).await?;
+        Ok(TableAnswer {
+            name: table.name().to_string(),
+            version: table.version(),
+            num_rows: table.num_rows(),
+            schema: schema_to_text(&table.schema())?,
+            tags: table.tags().await?,
+        })
+    }
+}
+
+fn schema_to_text(schema: &Schema) -> Result<String> {
+    let message: IpcMessage = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into().map_err(Error::internal)?;
+    Ok(BASE64_STANDARD.encode(&message.0))
+}
+
+pub(crate) fn schema_from_text(text: &str) -> Result<Schema> {
+    let bytes = BASE64_STANDARD.decode(text).map_err(Error::internal)?;
+    Schema::try_from(IpcMessage(bytes.into())).map_err(Error::internal)
+}

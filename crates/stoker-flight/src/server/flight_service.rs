@@ -1,0 +1,93 @@
+//! The gRPC surface: each method delegates to the file that does its work.
+
+use std::sync::Arc;
+
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
+};
+use arrow_ipc::writer::IpcWriteOptions;
+use futures::stream::{self, BoxStream};
+use futures::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::Error;
+use crate::server::do_action::action_types;
+use crate::server::do_get::do_get;
+use crate::server::state::ServerState;
+
+type Stream<T> = BoxStream<'static, Result<T, Status>>;
+
+/// The service of one server.
+pub(crate) struct StokerFlightService(pub Arc<ServerState>);
+
+#[tonic::async_trait]
+impl FlightService for StokerFlightService {
+    type HandshakeStream = Stream<HandshakeResponse>;
+    type ListFlightsStream = Stream<FlightInfo>;
+    type DoGetStream = Stream<FlightData>;
+    type DoPutStream = Stream<PutResult>;
+    type DoExchangeStream = Stream<FlightData>;
+    type DoActionStream = Stream<arrow_flight::Result>;
+    type ListActionsStream = Stream<ActionType>;
+
+    async fn handshake(
+        &self,
+        _request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        Err(unsupported("handshakes; send a bearer token in the authorization header"))
+    }
+
+    async fn list_flights(&self, _request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        let infos = self.0.list_flights().await?;
+        Ok(Response::new(stream::iter(infos.into_iter().map(Ok)).boxed()))
+    }
+
+    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        Ok(Response::new(self.0.get_flight_info(request.into_inner()).await?))
+    }
+
+    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        let info = self.0.get_flight_info(request.into_inner()).await?;
+        Ok(Response::new(PollInfo { info: Some(info), flight_descriptor: None, progress: Some(1.0), expiration_time: None }))
+    }
+
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        let schema = self.0.get_schema(request.into_inner()).await?;
+        let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into().map_err(Error::internal);
+        Ok(Response::new(result?))
+    }
+
+    async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        let messages = do_get(self.0.clone(), &request.into_inner().ticket).await?;
+        Ok(Response::new(ReceiverStream::new(messages).boxed()))
+    }
+
+    async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        Err(unsupported("writing; use `stoker ingest` or the Python client on the lake itself"))
+    }
+
+    async fn do_exchange(
+        &self,
+        _request: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Err(unsupported("DoExchange; use DoGet"))
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        let action = request.into_inner();
+        let body = self.0.do_action(&action.r#type, &action.body).await?;
+        let result = arrow_flight::Result { body: body.into() };
+        Ok(Response::new(stream::iter([Ok(result)]).boxed()))
+    }
+
+    async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        Ok(Response::new(stream::iter(action_types().into_iter().map(Ok)).boxed()))
+    }
+}
+
+fn unsupported(what: &str) -> Status {
+    Status::unimplemented(format!("this server does not support {what}"))
+}

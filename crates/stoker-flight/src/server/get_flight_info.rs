@@ -1,0 +1,117 @@
+//! `GetFlightInfo` and `GetSchema`: from descriptors to schemas and tickets.
+
+use arrow_flight::flight_descriptor::DescriptorType;
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticket};
+use arrow_schema::Schema;
+use prost::Message;
+use stoker_stream::StreamPlan;
+use stoker_types::{SnapshotRef, TableName};
+
+use crate::convert::{COMMAND_VERSION, endpoint_slice, params_from_json, slice_from_proto, slice_to_proto};
+use crate::proto::{
+    Command, PinnedTable, SqlRequest, SqlTicket, StreamRequest, StreamTicket, TicketBody, command::Kind, ticket_body,
+};
+use crate::server::state::{ServerState, now_unix_secs};
+use crate::{Error, Result};
+
+/// Endpoints of one answer at most.
+const ENDPOINTS_MAX: u32 = 256;
+
+impl ServerState {
+    pub(crate) async fn get_flight_info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo> {
+        match self.parse(&descriptor)? {
+            Kind::Stream(request) => self.stream_info(descriptor, request).await,
+            Kind::Sql(request) => self.sql_info(descriptor, request).await,
+        }
+    }
+
+    pub(crate) async fn get_schema(&self, descriptor: FlightDescriptor) -> Result<Schema> {
+        let schema = match self.parse(&descriptor)? {
+            Kind::Stream(request) => self.plan(request.source).await?.schema(),
+            Kind::Sql(request) => {
+                self.engine.query(&request.sql, &params_from_json(&request.params_json)?).await?.schema()
+            }
+        };
+        Ok(schema.as_ref().clone())
+    }
+
+    /// All tables as descriptors of type PATH.
+    pub(crate) async fn list_flights(&self) -> Result<Vec<FlightInfo>> {
+        let mut infos = Vec::new();
+        for name in self.engine.lake().tables().await? {
+            let table = self.engine.lake().table(&name, &SnapshotRef::Latest).await?;
+            let descriptor = FlightDescriptor::new_path(vec![name.to_string()]);
+            let info = FlightInfo::new().try_with_schema(&table.schema()).map_err(Error::internal)?;
+            let rows = i64::try_from(table.num_rows()).unwrap_or(-1);
+            infos.push(info.with_descriptor(descriptor).with_total_records(rows).with_total_bytes(-1));
+        }
+        Ok(infos)
+    }
+
+    fn parse(&self, descriptor: &FlightDescriptor) -> Result<Kind> {
+        if descriptor.r#type() == DescriptorType::Path {
+            let [name] = descriptor.path.as_slice() else {
+                return Err(Error::invalid("a descriptor of type PATH names one table"));
+            };
+            let name = TableName::try_new(name.as_str())?;
+            return Ok(Kind::Sql(SqlRequest { sql: format!("SELECT * FROM \"{name}\""), params_json: String::new() }));
+        }
+        let command = Command::decode(descriptor.cmd.clone());
+        let command = command.map_err(|source| Error::invalid(format!("the descriptor is not a stoker.v1.Command: {source}")))?;
+        if command.version != COMMAND_VERSION {
+            let versions = (command.version, COMMAND_VERSION);
+            return Err(Error::invalid(format!("the descriptor's version is {}, this server knows {}", versions.0, versions.1)));
+        }
+        command.kind.ok_or_else(|| Error::invalid("the descriptor holds neither a stream nor a SQL request"))
+    }
+
+    async fn stream_info(&self, descriptor: FlightDescriptor, request: StreamRequest) -> Result<FlightInfo> {
+        let plan = self.plan(request.source).await?;
+        let mut info = FlightInfo::new().try_with_schema(&plan.schema()).map_err(Error::internal)?;
+        if let Some(slice) = &request.slice {
+            let slice = slice_from_proto(slice)?;
+            let num_endpoints = request.num_endpoints.max(1);
+            if num_endpoints > ENDPOINTS_MAX || slice.topology.world_size > u32::MAX / num_endpoints {
+                return Err(Error::invalid(format!("{num_endpoints} endpoints; use at most {ENDPOINTS_MAX}")));
+            }
+            for endpoint in 0..num_endpoints {
+                let slice = slice_to_proto(&endpoint_slice(&slice, endpoint, num_endpoints));
+                info = info.with_endpoint(self.endpoint(ticket_body::Kind::Stream(self.stream_ticket(&plan, slice))));
+            }
+        }
+        let rows = i64::try_from(plan.num_rows()).unwrap_or(-1);
+        let bytes = i64::try_from(plan.num_rows().saturating_mul(plan.row_bytes())).unwrap_or(-1);
+        let info = info.with_descriptor(descriptor).with_total_records(rows).with_total_bytes(bytes);
+        Ok(info.with_ordered(request.num_endpoints <= 1).with_app_metadata(plan.spec().to_json()))
+    }
+
+    fn stream_ticket(&self, plan: &StreamPlan, slice: crate::proto::Slice) -> StreamTicket {
+        let spec = if plan.spec_stored() { Vec::new() } else { plan.spec().to_json() };
+        StreamTicket { stream_id: plan.stream_id().to_string(), spec, slice: Some(slice) }
+    }
+
+    async fn sql_info(&self, descriptor: FlightDescriptor, request: SqlRequest) -> Result<FlightInfo> {
+        let query = self.engine.query(&request.sql, &params_from_json(&request.params_json)?).await?;
+        let tables = query.snapshots().iter();
+        let tables = tables.map(|s| PinnedTable { table: s.table.to_string(), version: s.version }).collect();
+        let ticket = SqlTicket { sql: request.sql, params_json: request.params_json, tables };
+        let info = FlightInfo::new().try_with_schema(&query.schema()).map_err(Error::internal)?;
+        let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(ticket_body::Kind::Sql(ticket)));
+        Ok(info.with_total_records(-1).with_total_bytes(-1).with_ordered(true))
+    }
+
+    fn endpoint(&self, kind: ticket_body::Kind) -> FlightEndpoint {
+        let now = now_unix_secs();
+        let ticket = self.signer.sign(TicketBody { kind: Some(kind), ..TicketBody::default() }, now);
+        let expires = now.saturating_add(self.signer.ttl().as_secs());
+        FlightEndpoint {
+            ticket: Some(Ticket { ticket: ticket.into() }),
+            location: self.config.advertise.iter().map(|uri| Location { uri: uri.clone() }).collect(),
+            expiration_time: Some(prost_types::Timestamp {
+                seconds: i64::try_from(expires).unwrap_or(i64::MAX),
+                nanos: 0,
+            }),
+            app_metadata: Default::default(),
+        }
+    }
+}

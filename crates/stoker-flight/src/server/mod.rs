@@ -1,0 +1,13 @@
+//! The server.
+
+mod config;
+mod do_action;
+mod do_get;
+mod flight_service;
+mod get_flight_info;
+mod serve;
+mod state;
+
+pub use config::{ServerConfig, TicketKey, TlsFiles};
+pub(crate) use do_action::{ActionRequest, TableAnswer, schema_from_text};
+pub use serve::serve;

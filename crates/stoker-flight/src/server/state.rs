@@ -1,0 +1,84 @@
+//! What the requests of a server share. Nothing in it is needed by another request: any replica can answer any.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use stoker_sql::Engine;
+use stoker_stream::StreamPlan;
+use stoker_types::{Digest, StreamSpec};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::proto::stream_request::Source;
+use crate::server::ServerConfig;
+use crate::{Error, Result, TicketSigner, convert};
+
+/// Plans kept for the next requests.
+const PLANS_MAX: usize = 64;
+
+pub(crate) struct ServerState {
+    pub engine: Engine,
+    pub config: ServerConfig,
+    pub signer: TicketSigner,
+    pub streams: Arc<Semaphore>,
+    /// Cancelled when running streams must end.
+    pub cut: CancellationToken,
+    plans: Mutex<HashMap<Digest, StreamPlan>>,
+}
+
+impl ServerState {
+    pub fn new(engine: Engine, config: ServerConfig, signer: TicketSigner) -> Self {
+        let streams = Arc::new(Semaphore::new(config.streams_max));
+        Self { engine, config, signer, streams, cut: CancellationToken::new(), plans: Mutex::default() }
+    }
+
+    /// Plans or finds the stream of a request.
+    pub async fn plan(&self, source: Option<Source>) -> Result<StreamPlan> {
+        match source {
+            Some(Source::Query(query)) => {
+                let params = convert::params_from_json(&query.params_json)?;
+                let options = convert::options_from_proto(&query)?;
+                let plan = StreamPlan::create(&self.engine, &query.sql, &params, &options).await?;
+                self.keep(&plan);
+                Ok(plan)
+            }
+            Some(Source::StreamId(id)) => self.plan_by_id(id.parse()?).await,
+            Some(Source::Spec(json)) => self.plan_by_spec(&json).await,
+            None => Err(Error::invalid("a stream request needs a query, a stream id or a specification")),
+        }
+    }
+
+    pub async fn plan_by_id(&self, id: Digest) -> Result<StreamPlan> {
+        if let Some(plan) = self.plans.lock().get(&id) {
+            return Ok(plan.clone());
+        }
+        let plan = StreamPlan::load_by_id(&self.engine, id).await?;
+        self.keep(&plan);
+        Ok(plan)
+    }
+
+    pub async fn plan_by_spec(&self, json: &[u8]) -> Result<StreamPlan> {
+        let spec = StreamSpec::from_json(json)?;
+        if let Some(plan) = self.plans.lock().get(&spec.stream_id()) {
+            return Ok(plan.clone());
+        }
+        let plan = StreamPlan::load(&self.engine, &spec).await?;
+        self.keep(&plan);
+        Ok(plan)
+    }
+
+    fn keep(&self, plan: &StreamPlan) {
+        let mut plans = self.plans.lock();
+        if plans.len() >= PLANS_MAX {
+            plans.clear();
+        }
+        plans.insert(plan.stream_id(), plan.clone());
+    }
+}
+
+/// Seconds since 1970 UTC.
+pub(crate) fn now_unix_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

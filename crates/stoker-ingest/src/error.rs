@@ -1,0 +1,131 @@
+//! Errors of ingests.
+
+use std::path::{Path, PathBuf};
+
+use stoker_types::ErrorKind;
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an ingest failed. No table has changed then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A source cannot be found or listed.
+    #[error("cannot list {}: {source}", path.display())]
+    List {
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A source holds nothing to ingest.
+    #[error("nothing to ingest in {}: {reason}", path.display())]
+    Empty {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was looked for.
+        reason: String,
+    },
+    /// A folder is not laid out as expected.
+    #[error("{} does not fit the layout: {reason}", path.display())]
+    Layout {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was expected.
+        reason: String,
+    },
+    /// A source file cannot be read or decoded.
+    #[error("cannot read {}: {reason}; repair or remove the file, or leave such files out with --on-error skip", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A readable value does not fit its column.
+    #[error("{}{}column {column}: expected {expected}, found {found}", path.display(), row.map_or(": ".into(), |row| format!(" row {row} ")))]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// The row in the file, from 0; `None` when all rows are concerned.
+        row: Option<u64>,
+        /// The column.
+        column: String,
+        /// What the column needs.
+        expected: String,
+        /// What the file has, and what can be done about it.
+        found: String,
+    },
+    /// An option cannot be used.
+    #[error("{option} is not valid: {reason}")]
+    InvalidOption {
+        /// The option as on the command line.
+        option: String,
+        /// What is wrong and what would be right.
+        reason: String,
+    },
+    /// The table to create exists.
+    #[error("table {table} already exists in {lake}; add the rows with --mode append or replace it with --mode overwrite")]
+    AlreadyExists {
+        /// The table.
+        table: String,
+        /// The lake.
+        lake: String,
+    },
+    /// [`crate::Progress::should_stop`] asked to stop.
+    #[error("stopped after {units_done} of {units} units; run the same command again to go on from there")]
+    Stopped {
+        /// Units that are finished and need not be repeated.
+        units_done: usize,
+        /// All units.
+        units: usize,
+    },
+    /// The lake refused or failed.
+    #[error(transparent)]
+    Lake(#[from] stoker_lake::Error),
+    /// A defect of this crate.
+    #[error("{attempted}: {source}")]
+    Internal {
+        /// What was attempted.
+        attempted: String,
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl Error {
+    /// What a caller should do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::List { source, .. } => match source.kind() {
+                std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+                std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+                _ => ErrorKind::Unavailable,
+            },
+            Error::Empty { .. } | Error::Layout { .. } | Error::Mismatch { .. } | Error::InvalidOption { .. } => {
+                ErrorKind::InvalidRequest
+            }
+            Error::Unreadable { .. } => ErrorKind::DataCorrupt,
+            Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+            Error::Stopped { .. } => ErrorKind::Cancelled,
+            Error::Lake(source) => source.kind(),
+            Error::Internal { .. } => ErrorKind::Internal,
+        }
+    }
+
+    pub(crate) fn list(path: &Path, source: std::io::Error) -> Self {
+        Self::List { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn option(option: &str, reason: impl Into<String>) -> Self {
+        Self::InvalidOption { option: option.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn internal(
+        attempted: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Internal { attempted: attempted.into(), source: source.into() }
+    }
+}

@@ -1,0 +1,53 @@
+//! Checks that appended classes have the labels that they have in the table.
+
+use std::collections::BTreeMap;
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use futures::TryStreamExt;
+use stoker_lake::{ScanRequest, Table};
+
+use crate::{Error, Result};
+
+/// Compares classes, whose labels are their positions, with all rows of a table.
+///
+/// # Errors
+/// [`Error::InvalidOption`] naming the first class or label that differs, and the classes to give.
+pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()> {
+    let columns = vec!["label".to_string(), "label_name".to_string()];
+    if columns.iter().any(|column| table.schema().field_with_name(column).is_err()) {
+        return Ok(()); // The writer says what is missing.
+    }
+    let mut there: BTreeMap<i64, String> = BTreeMap::new();
+    let request = ScanRequest { columns, batch_size: 8192, ..ScanRequest::default() };
+    let mut batches = table.scan(&request).await?;
+    let scanning = || format!("reading the labels of table {}", table.name());
+    while let Some(batch) = batches.try_next().await.map_err(|source| Error::internal(scanning(), source))? {
+        let (labels, names) = (batch.column(0), batch.column(1));
+        let (Some(labels), Some(names)) = (labels.as_primitive_opt::<Int64Type>(), names.as_string_opt::<i32>()) else {
+            return Ok(()); // The writer says which type is wrong.
+        };
+        for row in (0..batch.num_rows()).filter(|row| labels.is_valid(*row) && names.is_valid(*row)) {
+            if !there.contains_key(&labels.value(row)) {
+                there.insert(labels.value(row), names.value(row).to_string());
+            }
+        }
+    }
+    for (label, name) in &there {
+        let here = usize::try_from(*label).ok().and_then(|label| classes.get(label));
+        let elsewhere = classes.iter().position(|class| class == name);
+        if here.is_some_and(|here| here != name) || elsewhere.is_some_and(|index| index as i64 != *label) {
+            let found = elsewhere.map_or("absent".to_string(), |label| format!("label {label}"));
+            let known: Vec<&str> = there.values().map(String::as_str).collect();
+            let reason = format!(
+                "class {name} has label {label} in table {} and is {found} here; give the classes in the order of their \
+                 labels, beginning with those of the table: {}",
+                table.name(),
+                known.join(",")
+            );
+            return Err(Error::option("--classes", reason));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Lists the images of a folder with their classes and splits.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use stoker_types::DigestBuilder;
+use walkdir::{DirEntry, WalkDir};
+
+use crate::{Error, Result};
+
+/// Folder names that are splits when all folders of the first level have such names.
+const SPLITS: [&str; 5] = ["train", "val", "valid", "validation", "test"];
+/// The split of images that are in none.
+const NO_SPLIT: &str = "all";
+/// Endings of file names that are images, without regard to case.
+const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
+
+/// An image file.
+#[derive(Clone, Debug)]
+pub(super) struct ImageFile {
+    /// The path below the listed folder, with `/`.
+    pub relative: String,
+    /// The index of its class.
+    pub class: usize,
+    /// The index of its split.
+    pub split: usize,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// When it was modified, in nanoseconds since 1970.
+    modified_nanos: u128,
+}
+
+/// The images of a folder.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// The listed folder, absolute.
+    pub root: PathBuf,
+    /// The images, sorted by path.
+    pub files: Vec<ImageFile>,
+    /// The classes in the order of their labels.
+    pub classes: Vec<String>,
+    /// The splits, sorted.
+    pub splits: Vec<String>,
+}
+
+impl Listing {
+    /// Lists a folder. Hidden files and files with other endings are left out; links are followed.
+    pub fn read(dir: &Path, classes: Option<&[String]>) -> Result<Self> {
+        let root = dir.canonicalize().map_err(|source| Error::list(dir, source))?;
+        let entries = entries(&root)?;
+        let first_level: Vec<&str> =
+            entries.iter().filter(|entry| entry.folder && entry.parts() == 1).map(|entry| &*entry.relative).collect();
+        let has_splits = !first_level.is_empty() && first_level.iter().all(|name| SPLITS.contains(name));
+        let depth = if has_splits { 2 } else { 1 };
+
+        let named = |level: usize| {
+            let folders = entries.iter().filter(move |entry| entry.folder && entry.parts() == level);
+            folders.filter_map(move |entry| entry.relative.split('/').nth(level - 1))
+        };
+        let folders: BTreeSet<String> = named(depth).map(str::to_string).collect();
+        let classes = check_classes(&root, folders, classes)?;
+        let splits: BTreeSet<&str> = if has_splits { named(1).collect() } else { BTreeSet::from([NO_SPLIT]) };
+        let splits: Vec<String> = splits.into_iter().map(str::to_string).collect();
+
+        let index = |names: &[String]| -> HashMap<String, usize> {
+            names.iter().enumerate().map(|(index, name)| (name.clone(), index)).collect()
+        };
+        let (class_index, split_index) = (index(&classes), index(&splits));
+        let mut files = Vec::new();
+        for entry in entries.into_iter().filter(|entry| !entry.folder) {
+            let parts: Vec<&str> = entry.relative.split('/').collect();
+            let (class, split) = match (parts.len() > depth, has_splits) {
+                (true, true) => (class_index.get(parts[1]), split_index.get(parts[0])),
+                (true, false) => (class_index.get(parts[0]), Some(&0)),
+                (false, _) => (None, None),
+            };
+            let (Some(&class), Some(&split)) = (class, split) else {
+                let layout = if has_splits { "SPLIT/CLASS/" } else { "CLASS/ or SPLIT/CLASS/" };
+                let reason = format!("an image should be in {layout} below {}", dir.display());
+                return Err(Error::Layout { path: root.join(&entry.relative), reason });
+            };
+            let Entry { relative, bytes, modified_nanos, .. } = entry;
+            files.push(ImageFile { relative, class, split, bytes, modified_nanos });
+        }
+        if files.is_empty() {
+            let reason = format!("found no {} files in class folders", EXTENSIONS.join(", "));
+            return Err(Error::Empty { path: dir.to_path_buf(), reason });
+        }
+        files.sort_by(|a, b| a.relative.cmp(&b.relative));
+        Ok(Self { root, files, classes, splits })
+    }
+
+    /// The path of a file.
+    pub fn path(&self, file: &ImageFile) -> PathBuf {
+        self.root.join(&file.relative)
+    }
+
+    /// Adds all that identifies these sources: names, sizes and times of modification.
+    pub fn add_to(&self, digest: &mut DigestBuilder) {
+        digest.update(self.root.as_os_str().as_encoded_bytes());
+        for class in &self.classes {
+            digest.update(class.as_bytes());
+        }
+        for file in &self.files {
+            digest.update(file.relative.as_bytes());
+            digest.update(&file.bytes.to_le_bytes());
+            digest.update(&file.modified_nanos.to_le_bytes());
+        }
+    }
+}
+
+/// A folder or an image file.
+struct Entry {
+    relative: String,
+    folder: bool,
+    bytes: u64,
+    modified_nanos: u128,
+}
+
+impl Entry {
+    fn parts(&self) -> usize {
+        self.relative.split('/').count()
+    }
+}
+
+fn entries(root: &Path) -> Result<Vec<Entry>> {
+    let visible = |entry: &DirEntry| entry.depth() == 0 || !entry.file_name().as_encoded_bytes().starts_with(b".");
+    let mut entries = Vec::new();
+    for entry in WalkDir::new(root).min_depth(1).follow_links(true).into_iter().filter_entry(visible) {
+        let fail = |source: walkdir::Error| {
+            let path = source.path().unwrap_or(root).to_path_buf();
+            Error::List { path, source: source.into() }
+        };
+        let entry = entry.map_err(fail)?;
+        let folder = entry.file_type().is_dir();
+        if !folder && !(entry.file_type().is_file() && is_image(entry.path())) {
+            continue;
+        }
+        let relative = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
+        let Some(relative) = relative else {
+            let reason = "the name is not UTF-8".to_string();
+            return Err(Error::Layout { path: entry.path().to_path_buf(), reason });
+        };
+        let relative = relative.replace(std::path::MAIN_SEPARATOR, "/");
+        let (bytes, modified_nanos) = if folder {
+            (0, 0)
+        } else {
+            let metadata = entry.metadata().map_err(fail)?;
+            let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            (metadata.len(), modified.map_or(0, |age| age.as_nanos()))
+        };
+        entries.push(Entry { relative, folder, bytes, modified_nanos });
+    }
+    Ok(entries)
+}
+
+fn is_image(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension))
+}
+
+/// The classes in the order of their labels: those given, which must name all folders, or the folders, sorted.
+fn check_classes(root: &Path, folders: BTreeSet<String>, given: Option<&[String]>) -> Result<Vec<String>> {
+    let Some(given) = given else { return Ok(folders.into_iter().collect()) };
+    let known: BTreeSet<&str> = given.iter().map(String::as_str).collect();
+    if known.len() != given.len() {
+        return Err(Error::option("--classes", "a class is named twice"));
+    }
+    match folders.iter().find(|folder| !known.contains(folder.as_str())) {
+        None => Ok(given.to_vec()),
+        Some(folder) => {
+            let reason = format!("the folder {folder} is not among the {} given classes", given.len());
+            Err(Error::Layout { path: root.join(folder), reason })
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Ingests folders of images.
+
+mod decode;
+mod labels;
+mod listing;
+mod rows;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use stoker_lake::{Lake, TableWriter};
+use stoker_types::{DigestBuilder, TableName};
+use tokio::task::JoinHandle;
+
+use crate::job::{Job, Size, Units, Written, blocking, existing};
+use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
+use decode::{Failure, Header, Target, header};
+use labels::check_labels;
+use listing::Listing;
+use rows::{RowBuilder, Rows};
+
+/// Bytes of rows that are decoded at a time; while one such group is written, the next is decoded.
+const GROUP_BYTES: u64 = 64 << 20;
+
+/// Writes a folder of images into a table: `DIR/CLASS/*` or `DIR/SPLIT/CLASS/*`, where all folders of the first level are
+/// named `train`, `val`, `valid`, `validation` or `test`. PNG, JPEG and WebP files are found by their names, in folders of
+/// any depth below a class, and read for what they are.
+///
+/// A row per image, sorted by path; no column is nullable:
+///
+/// - `image`: fixed-shape tensor of uint8, or the bytes of the file (LargeBinary), as [`ImageFolderOptions::images`] says
+/// - `image_bytes`: the bytes of the file, when both are stored
+/// - `label`: int64, the position of the class in the sorted names of the class folders
+/// - `label_name`: the class; `path`: below `dir`, with `/`; `split`: `all` without splits
+///
+/// Orientation tags are not applied; 16-bit images are scaled to 8 bits. Dropping the future ends the ingest as a kill would:
+/// the same call continues after the last finished unit.
+///
+/// # Errors
+/// [`Error::AlreadyExists`] in [`Mode::Create`], [`Error::Layout`] and [`Error::Empty`] for folders of another kind,
+/// [`Error::Unreadable`] unless such files are skipped, [`Error::Mismatch`] for images of different sizes without
+/// [`ImageFolderOptions::size`], [`Error::Stopped`], errors of the lake. No table changes then.
+pub async fn ingest_imagefolder(
+    lake: &Lake,
+    dir: &Path,
+    table: &TableName,
+    options: &ImageFolderOptions,
+    progress: &dyn Progress,
+) -> Result<IngestReport> {
+    let builder = {
+        let (dir, options) = (dir.to_path_buf(), options.clone());
+        blocking("listing images", move || plan(&dir, &options)).await?
+    };
+    if options.mode == Mode::Append
+        && let Some(table) = existing(lake, table).await?
+    {
+        check_labels(&table, &builder.listing.classes).await?;
+    }
+    let mut digest = DigestBuilder::new("stoker ingest imagefolder 1").part(table.as_str().as_bytes());
+    let json = serde_json::to_vec(options).map_err(|source| Error::internal("describing the ingest", source))?;
+    digest.update(&json);
+    builder.listing.add_to(&mut digest);
+    let job = Job {
+        lake,
+        table,
+        schema: builder.schema(),
+        mode: options.mode,
+        on_error: options.on_error,
+        again: options.again,
+        digest: digest.finish(),
+        root: dir,
+        progress,
+    };
+    let units = units(&builder.listing, options.unit_bytes);
+    job.run(&ImageUnits { builder: Arc::new(builder), units }, Vec::new()).await
+}
+
+/// Lists the folder and decides what each image becomes.
+fn plan(dir: &Path, options: &ImageFolderOptions) -> Result<RowBuilder> {
+    let mut builder = RowBuilder {
+        listing: Listing::read(dir, options.classes.as_deref())?,
+        images: options.images,
+        target: None,
+        verify: options.verify,
+        image_bytes_max: options.image_bytes_max,
+        on_error: options.on_error,
+    };
+    if options.images == Images::Encoded {
+        return Ok(builder);
+    }
+    let first = match (options.size, options.channels) {
+        (Some(size), Channels::Rgb | Channels::Gray) => Header { size, has_color: true },
+        _ => first_header(dir, &builder, options)?,
+    };
+    let only_gray = options.channels == Channels::Auto && !first.has_color;
+    let target = Target {
+        size: options.size.unwrap_or(first.size),
+        resize: options.size.is_some(),
+        channels: if only_gray || options.channels == Channels::Gray { 1 } else { 3 },
+        only_gray,
+        layout: options.layout,
+    };
+    if target.row_bytes() as u64 > options.image_bytes_max.min(i32::MAX as u64) {
+        let reason =
+            format!("a tensor of {} bytes is over the limit of {}", target.row_bytes(), options.image_bytes_max);
+        return Err(Error::option("--size", reason));
+    }
+    builder.target = Some(target);
+    Ok(builder)
+}
+
+/// The header of the first image; of the first readable one when unreadable ones are skipped.
+fn first_header(dir: &Path, builder: &RowBuilder, options: &ImageFolderOptions) -> Result<Header> {
+    let mut first_skipped: Option<Skipped> = None;
+    for file in &builder.listing.files {
+        let bytes = std::fs::read(builder.listing.path(file)).map_err(|error| Failure::Unreadable(error.to_string()));
+        match bytes.and_then(|bytes| header(&bytes, options.image_bytes_max)) {
+            Ok(header) => return Ok(header),
+            Err(failure) => {
+                let skipped = builder.skip(file, failure)?;
+                first_skipped.get_or_insert(skipped);
+            }
+        }
+    }
+    let example = first_skipped.map(|skipped| format!("; {}: {}", skipped.path.display(), skipped.reason));
+    let reason = format!("none of the images is readable{}", example.unwrap_or_default());
+    Err(Error::Empty { path: dir.to_path_buf(), reason })
+}
+
+/// Ranges of files of about `unit_bytes` each.
+fn units(listing: &Listing, unit_bytes: u64) -> Vec<Range<usize>> {
+    ranges(0..listing.files.len(), unit_bytes, |index| listing.files[index].bytes)
+}
+
+/// Cuts a range where the sum of bytes reaches a limit.
+fn ranges(all: Range<usize>, limit: u64, bytes: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
+    let (mut ranges, mut start, mut sum) = (Vec::new(), all.start, 0);
+    for index in all.clone() {
+        sum += bytes(index);
+        if sum >= limit || index + 1 == all.end {
+            ranges.push(start..index + 1);
+            (start, sum) = (index + 1, 0);
+        }
+    }
+    ranges
+}
+
+struct ImageUnits {
+    builder: Arc<RowBuilder>,
+    units: Vec<Range<usize>>,
+}
+
+impl Units for ImageUnits {
+    fn sizes(&self) -> Vec<Size> {
+        let files = &self.builder.listing.files;
+        let size = |unit: &Range<usize>| Size {
+            files: unit.len() as u64,
+            bytes: files[unit.clone()].iter().map(|file| file.bytes).sum(),
+        };
+        self.units.iter().map(size).collect()
+    }
+
+    async fn write(&self, job: &Job<'_>, unit: usize) -> Result<Option<Written>> {
+        let mut writer = job.writer().await?;
+        match self.write_groups(job, self.units[unit].clone(), &mut writer).await {
+            Ok(Some((rows, skipped))) => Ok(Some(Written { fragments: writer.finish().await?, rows, skipped })),
+            stopped_or_failed => {
+                writer.abort().await;
+                stopped_or_failed.map(|_| None)
+            }
+        }
+    }
+}
+
+impl ImageUnits {
+    async fn write_groups(
+        &self,
+        job: &Job<'_>,
+        unit: Range<usize>,
+        writer: &mut TableWriter,
+    ) -> Result<Option<(u64, Vec<Skipped>)>> {
+        let files = &self.builder.listing.files;
+        let mut groups = ranges(unit, GROUP_BYTES, |index| self.builder.row_bytes(&files[index])).into_iter();
+        let (mut rows, mut skipped) = (0, Vec::new());
+        let mut next = groups.next().map(|group| (group.clone(), self.decode(group)));
+        while let Some((group, decoding)) = next {
+            if job.progress.should_stop() {
+                return Ok(None);
+            }
+            let decoded = decoding.await.map_err(|source| Error::internal("decoding images", source))??;
+            next = groups.next().map(|group| (group.clone(), self.decode(group)));
+            if decoded.batch.num_rows() > 0 {
+                writer.write(&decoded.batch).await?;
+            }
+            let group_rows = decoded.batch.num_rows() as u64;
+            let bytes = files[group.clone()].iter().map(|file| file.bytes).sum();
+            job.progress.advance(group.len() as u64, group_rows, bytes);
+            rows += group_rows;
+            skipped.extend(decoded.skipped);
+        }
+        Ok(Some((rows, skipped)))
+    }
+
+    fn decode(&self, group: Range<usize>) -> JoinHandle<Result<Rows>> {
+        let builder = self.builder.clone();
+        tokio::task::spawn_blocking(move || builder.rows(group))
+    }
+}

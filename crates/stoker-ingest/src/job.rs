@@ -1,0 +1,209 @@
+//! Runs the units of an ingest, resumes them, and commits.
+
+use std::future::Future;
+use std::path::Path;
+
+use arrow_schema::SchemaRef;
+use stoker_lake::{CommitMode, FragmentDraft, Lake, Table, TableWriter, WriteOptions};
+use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
+
+use crate::journal::{FinishedUnit, Journal, Marker, now_secs};
+use crate::{Error, IngestReport, Mode, OnError, Progress, Result, Skipped};
+
+/// One ingest: where the rows go and under which rules.
+pub(crate) struct Job<'a> {
+    pub lake: &'a Lake,
+    pub table: &'a TableName,
+    pub schema: SchemaRef,
+    pub mode: Mode,
+    pub on_error: OnError,
+    pub again: bool,
+    /// Digest of the sources, the options, the table and the mode.
+    pub digest: Digest,
+    /// The source as the user named it, for messages.
+    pub root: &'a Path,
+    pub progress: &'a dyn Progress,
+}
+
+/// Source files and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// What writing a unit gave.
+pub(crate) struct Written {
+    pub fragments: Vec<FragmentDraft>,
+    pub rows: u64,
+    pub skipped: Vec<Skipped>,
+}
+
+/// The deterministic units of a source.
+pub(crate) trait Units: Sync {
+    /// The size of each unit.
+    fn sizes(&self) -> Vec<Size>;
+
+    /// Writes one unit with a writer of its own, telling the job's progress. `None` when the progress asked to stop.
+    fn write(&self, job: &Job<'_>, unit: usize) -> impl Future<Output = Result<Option<Written>>> + Send;
+}
+
+impl Job<'_> {
+    /// A writer for one unit.
+    pub async fn writer(&self) -> Result<TableWriter> {
+        let for_append = self.mode == Mode::Append;
+        Ok(self.lake.writer(self.table, &self.schema, for_append, WriteOptions::default()).await?)
+    }
+
+    /// Writes the units that are not journalled and commits all.
+    ///
+    /// `skipped` was found before there were units.
+    pub async fn run(&self, units: &impl Units, mut skipped: Vec<Skipped>) -> Result<IngestReport> {
+        let sizes = units.sizes();
+        let unreadable = Size { files: skipped.len() as u64, bytes: 0 };
+        let total = sizes.iter().fold(unreadable, |sum, size| Size {
+            files: sum.files + size.files,
+            bytes: sum.bytes + size.bytes,
+        });
+        let existing = existing(self.lake, self.table).await?;
+        let (mut journal, done) = Journal::open(self.lake.objects(), &self.digest).await?;
+        if let Some(report) = self.already_ingested(existing.as_ref(), done.as_ref(), total) {
+            return Ok(report);
+        }
+        let run = DigestBuilder::new("stoker ingest run")
+            .part(self.digest.as_bytes())
+            .part(&done.as_ref().map_or(0, |done| done.runs).to_le_bytes())
+            .finish();
+        journal.use_run(&run);
+        self.check_target(existing.is_some(), &journal, sizes.len()).await?;
+
+        self.progress.total(total.files, total.bytes);
+        if unreadable.files > 0 {
+            self.progress.advance(unreadable.files, 0, 0);
+        }
+        let (mut fragments, mut rows, mut resumed_units) = (Vec::new(), 0, 0);
+        for (index, size) in sizes.iter().enumerate() {
+            let unit = match self.finished(&journal, index).await? {
+                Some(unit) => {
+                    self.progress.advance(size.files, unit.rows, size.bytes);
+                    resumed_units += 1;
+                    unit
+                }
+                None => {
+                    let begun_secs = now_secs();
+                    let written = if self.progress.should_stop() { None } else { units.write(self, index).await? };
+                    let Some(Written { fragments, rows, skipped }) = written else {
+                        return Err(Error::Stopped { units_done: index, units: sizes.len() });
+                    };
+                    let unit = FinishedUnit { fragments, rows, skipped, begun_secs };
+                    journal.put_unit(index, &unit).await?;
+                    unit
+                }
+            };
+            rows += unit.rows;
+            fragments.extend(unit.fragments);
+            skipped.extend(unit.skipped);
+        }
+        if rows == 0 {
+            journal.clear().await?;
+            let reason = format!("none of {} files gave a row", total.files);
+            return Err(Error::Empty { path: self.root.to_path_buf(), reason });
+        }
+        let version = self.commit(&journal, fragments, &run).await?;
+        let marker =
+            Marker { runs: done.map_or(0, |done| done.runs) + 1, version, rows, skipped: skipped.clone() };
+        journal.put_marker(&marker).await?;
+        journal.clear().await?;
+        let Size { files, bytes } = total;
+        Ok(IngestReport { version, rows, bytes, files, skipped, resumed_units, already_ingested: false })
+    }
+
+    /// A report when there is nothing to do: appended before, or the table still is what this job made of it.
+    fn already_ingested(&self, existing: Option<&Table>, done: Option<&Marker>, total: Size) -> Option<IngestReport> {
+        let (table, done) = (existing?, done?);
+        let there = match self.mode {
+            Mode::Create => false,
+            Mode::Append => table.version() >= done.version,
+            Mode::Overwrite => table.version() == done.version,
+        };
+        (there && !self.again).then(|| IngestReport {
+            version: done.version,
+            rows: done.rows,
+            bytes: total.bytes,
+            files: total.files,
+            skipped: done.skipped.clone(),
+            resumed_units: 0,
+            already_ingested: true,
+        })
+    }
+
+    /// Refuses a table that does not fit the mode, before any work.
+    async fn check_target(&self, exists: bool, journal: &Journal, units: usize) -> Result<()> {
+        match (self.mode, exists) {
+            (Mode::Create, true) => {
+                // All units finished: perhaps this job created the table and its answer was lost. The commit decides.
+                for index in 0..units {
+                    if self.finished(journal, index).await?.is_none() {
+                        return Err(self.table_exists());
+                    }
+                }
+                Ok(())
+            }
+            (Mode::Append, false) => match self.lake.table(self.table, &SnapshotRef::Latest).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// A unit that an earlier run finished under rules at least as strict.
+    async fn finished(&self, journal: &Journal, index: usize) -> Result<Option<FinishedUnit>> {
+        let unit = journal.unit(index).await?;
+        Ok(unit.filter(|unit| unit.is_fresh() && (self.on_error == OnError::Skip || unit.skipped.is_empty())))
+    }
+
+    async fn commit(&self, journal: &Journal, fragments: Vec<FragmentDraft>, run: &Digest) -> Result<u64> {
+        let mode = match self.mode {
+            Mode::Create => CommitMode::Create,
+            Mode::Append => CommitMode::Append,
+            Mode::Overwrite => CommitMode::Overwrite,
+        };
+        let key = run.to_string();
+        match self.lake.commit(self.table, &self.schema, mode, fragments, Some(&key)).await {
+            Ok(version) => Ok(version),
+            Err(stoker_lake::Error::TableExists { .. }) => Err(self.table_exists()),
+            Err(error) => {
+                if error.kind() == ErrorKind::InvalidRequest {
+                    // The table changed its schema meanwhile: these fragments will never fit.
+                    journal.clear().await?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn table_exists(&self) -> Error {
+        Error::AlreadyExists { table: self.table.to_string(), lake: self.lake.uri().to_string() }
+    }
+}
+
+/// The table's newest version, or `None` when it does not exist.
+pub(crate) async fn existing(lake: &Lake, table: &TableName) -> Result<Option<Table>> {
+    match lake.table(table, &SnapshotRef::Latest).await {
+        Ok(table) => Ok(Some(table)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs a closure where it may block.
+pub(crate) async fn blocking<T: Send + 'static>(
+    attempted: &str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(source) => Err(Error::internal(attempted, source)),
+    }
+}

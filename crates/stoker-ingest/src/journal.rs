@@ -1,0 +1,107 @@
+//! What is kept of a job in the lake: finished units until the commit, then one marker.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use stoker_lake::{FragmentDraft, Objects};
+use stoker_types::Digest;
+
+use crate::{Error, Result, Skipped};
+
+/// Units older than this are written again: cleaning up a lake removes files that no version names after seven days.
+const UNIT_AGE_MAX: Duration = Duration::from_secs(6 * 24 * 3600);
+
+/// A finished unit.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct FinishedUnit {
+    pub fragments: Vec<FragmentDraft>,
+    pub rows: u64,
+    pub skipped: Vec<Skipped>,
+    /// When it was begun, in seconds since 1970.
+    pub begun_secs: u64,
+}
+
+/// A finished job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Marker {
+    /// How often these sources were ingested with these options.
+    pub runs: u64,
+    /// The version that the last run committed.
+    pub version: u64,
+    pub rows: u64,
+    pub skipped: Vec<Skipped>,
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
+}
+
+impl FinishedUnit {
+    /// Whether its files can still be there.
+    pub fn is_fresh(&self) -> bool {
+        now_secs().saturating_sub(self.begun_secs) < UNIT_AGE_MAX.as_secs()
+    }
+}
+
+/// The objects of one job.
+pub(crate) struct Journal {
+    objects: Objects,
+    marker: String,
+    folder: String,
+}
+
+impl Journal {
+    /// The journal of the job with this digest, and the marker if it was finished before.
+    pub async fn open(objects: Objects, source: &Digest) -> Result<(Self, Option<Marker>)> {
+        let marker = format!("ingest/done/{source}.json");
+        let done = get(&objects, &marker).await?;
+        Ok((Self { objects, marker, folder: format!("ingest/{source}") }, done))
+    }
+
+    /// Chooses the folder of the units: one for each run of a job.
+    pub fn use_run(&mut self, run: &Digest) {
+        self.folder = format!("ingest/{run}");
+    }
+
+    pub async fn unit(&self, index: usize) -> Result<Option<FinishedUnit>> {
+        get(&self.objects, &self.unit_path(index)).await
+    }
+
+    pub async fn put_unit(&self, index: usize, unit: &FinishedUnit) -> Result<()> {
+        Ok(self.objects.put(&self.unit_path(index), to_json(unit)?.into()).await?)
+    }
+
+    pub async fn put_marker(&self, marker: &Marker) -> Result<()> {
+        Ok(self.objects.put(&self.marker, to_json(marker)?.into()).await?)
+    }
+
+    /// Forgets the units.
+    pub async fn clear(&self) -> Result<()> {
+        for path in self.objects.list(&self.folder).await? {
+            self.objects.delete(&path).await?;
+        }
+        Ok(())
+    }
+
+    fn unit_path(&self, index: usize) -> String {
+        format!("{}/{index:06}.json", self.folder)
+    }
+}
+
+fn to_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|source| Error::internal("writing the journal of an ingest", source))
+}
+
+/// An object, or `None` when there is none that can be understood: then its work is done again.
+async fn get<T: DeserializeOwned>(objects: &Objects, path: &str) -> Result<Option<T>> {
+    let Some(bytes) = objects.get(path).await? else { return Ok(None) };
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => {
+            tracing::warn!(path, %error, "a part of an ingest's journal is not readable and is written again");
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Ingests Parquet files.
+
+mod column;
+mod convert;
+mod flatten;
+mod read;
+mod schema_file;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use stoker_lake::Lake;
+use stoker_types::{DigestBuilder, TableName};
+
+use crate::job::{Job, blocking};
+use crate::{Error, IngestReport, ParquetOptions, Progress, Result};
+use column::Columns;
+use read::ParquetUnits;
+use source::Sources;
+
+/// Writes Parquet files into a table, in the order given; of folders all `.parquet`, `.parq` and `.pq` files at any depth,
+/// sorted by path.
+///
+/// The first file says which columns there are; the others must have them too, with the same types. Types change as little
+/// as possible:
+///
+/// - dictionaries, run-end encodings and views become the plain types that they stand for, and binary becomes LargeBinary
+/// - FixedSizeList columns and `arrow.fixed_shape_tensor` extensions are kept; they become non-null when they are tensors or
+///   over 1,024 bytes per row
+/// - `tensors` and `vectors` become non-null FixedSizeLists; every row is checked for nulls and for its length. bfloat16 is
+///   stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`
+/// - `images` become LargeBinary with the field metadata `stoker.kind` = `encoded_image`; they are not decoded
+///
+/// Dropping the future ends the ingest as a kill would: the same call continues after the last finished unit.
+///
+/// # Errors
+/// [`Error::AlreadyExists`] in [`crate::Mode::Create`], [`Error::InvalidOption`] for columns that do not exist,
+/// [`Error::Mismatch`] naming file, row and column of a value that does not fit, [`Error::Unreadable`] unless such files are
+/// skipped, [`Error::Stopped`], errors of the lake. No table changes then.
+pub async fn ingest_parquet(
+    lake: &Lake,
+    files: &[PathBuf],
+    table: &TableName,
+    options: &ParquetOptions,
+    progress: &dyn Progress,
+) -> Result<IngestReport> {
+    let (sources, columns, options) = {
+        let (files, options) = (files.to_vec(), options.clone());
+        blocking("listing Parquet files", move || plan(&files, options)).await?
+    };
+    let mut digest = DigestBuilder::new("stoker ingest parquet 1").part(table.as_str().as_bytes());
+    let json = serde_json::to_vec(&options).map_err(|source| Error::internal("describing the ingest", source))?;
+    digest.update(&json);
+    sources.add_to(&mut digest);
+    let job = Job {
+        lake,
+        table,
+        schema: columns.schema(),
+        mode: options.mode,
+        on_error: options.on_error,
+        again: options.again,
+        digest: digest.finish(),
+        root: files.first().map_or(Path::new(""), PathBuf::as_path),
+        progress,
+    };
+    let skipped = sources.skipped.clone();
+    job.run(&ParquetUnits::new(sources, columns, options.unit_bytes), skipped).await
+}
+
+fn plan(files: &[PathBuf], options: ParquetOptions) -> Result<(Sources, Columns, ParquetOptions)> {
+    let options = schema_file::merge(options)?;
+    let sources = Sources::open(files, options.on_error)?;
+    let columns = Columns::plan(&sources.files, &options)?;
+    Ok((sources, columns, options))
+}

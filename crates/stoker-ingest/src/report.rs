@@ -1,0 +1,33 @@
+//! What an ingest did.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What an ingest did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngestReport {
+    /// The version of the table that holds the rows.
+    pub version: u64,
+    /// Rows written, by this run or by the runs that it continued.
+    pub rows: u64,
+    /// Bytes of the source files, skipped ones included.
+    pub bytes: u64,
+    /// Source files, skipped ones included.
+    pub files: u64,
+    /// What was left out, in the order of the sources.
+    pub skipped: Vec<Skipped>,
+    /// Units that an earlier run had finished.
+    pub resumed_units: u64,
+    /// Whether nothing was done because this source is in the table already; the other numbers are those of that run.
+    pub already_ingested: bool,
+}
+
+/// A source file, or a part of one, that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The file.
+    pub path: PathBuf,
+    /// Why, and which part if not all of it.
+    pub reason: String,
+}

@@ -1,0 +1,157 @@
+//! Commits are atomic, happen once, and leave the lake alone when they fail.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema};
+use stoker_types::ErrorKind;
+
+use super::data::{TestResult, append, drafts, latest, memory_lake, rows, schema, small, table_name, test_lake};
+use crate::{CommitMode, Lake, StorageOptions, WriteOptions};
+
+/// Names of the files in a table's folder for versions.
+fn manifests(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.join("t.lance/_versions")).expect("the table has versions");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("the folder is readable").file_name().to_string_lossy().into()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn modes_create_append_and_overwrite() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    let written = async |numbers| drafts(&lake, &name, &schema, numbers, small(100, 1000)).await;
+
+    let error = lake.commit(&name, &schema, CommitMode::Append, written(0..3).await?, None).await;
+    assert_eq!(error.expect_err("there is no table").kind(), ErrorKind::NotFound);
+    assert_eq!(lake.commit(&name, &schema, CommitMode::Create, written(0..3).await?, None).await?, 1);
+    let error = lake.commit(&name, &schema, CommitMode::Create, written(0..3).await?, None).await;
+    assert_eq!(error.expect_err("the table exists").kind(), ErrorKind::AlreadyExists);
+    assert_eq!(lake.commit(&name, &schema, CommitMode::Append, written(3..5).await?, None).await?, 2);
+    assert_eq!(lake.commit(&name, &schema, CommitMode::CreateOrAppend, written(5..6).await?, None).await?, 3);
+    assert_eq!(latest(&lake, &name).await?.num_rows(), 6);
+    assert_eq!(lake.commit(&name, &schema, CommitMode::Overwrite, written(0..2).await?, None).await?, 4);
+    assert_eq!(latest(&lake, &name).await?.num_rows(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_empty_table_can_be_created() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    lake.commit(&name, &schema, CommitMode::Create, Vec::new(), None).await?;
+    let table = latest(&lake, &name).await?;
+    assert_eq!((table.num_rows(), table.schema().fields().len()), (0, 2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failed_commit_leaves_the_lake_as_it_was() -> TestResult {
+    let test = test_lake().await;
+    let (lake, name, schema) = (&test.lake, table_name("t"), schema(&[]));
+    append(lake, &name, &schema, 0..5, small(100, 1000)).await?;
+    let before = manifests(test.folder.path());
+
+    let other = Arc::new(Schema::new(vec![Field::new("id", DataType::Utf8, true)]));
+    let mut writer = lake.writer(&table_name("other"), &other, false, WriteOptions::default()).await?;
+    let text: arrow_array::ArrayRef = Arc::new(arrow_array::StringArray::from(vec!["x"]));
+    writer.write(&arrow_array::RecordBatch::try_new(other.clone(), vec![text])?).await?;
+    let drafts = writer.finish().await?;
+    for (schema, mode) in [(&other, CommitMode::Append), (&other, CommitMode::Create), (&schema, CommitMode::Append)] {
+        lake.commit(&name, schema, mode, drafts.clone(), None).await.expect_err("the rows do not fit");
+    }
+    assert_eq!(manifests(test.folder.path()), before);
+    assert_eq!(latest(lake, &name).await?.num_rows(), 5);
+    Ok(())
+}
+
+#[tokio::test]
+async fn fragments_that_number_columns_otherwise_are_refused() -> TestResult {
+    let lake = memory_lake().await;
+    let name = table_name("t");
+    let field = |name: &str| Field::new(name, DataType::Int64, false);
+    let ab = Arc::new(Schema::new(vec![field("a"), field("b")]));
+    let ba = Arc::new(Schema::new(vec![field("b"), field("a")]));
+    append(&lake, &name, &ab, 0..2, WriteOptions::default()).await?;
+    // Written without looking at the table: its first column is b.
+    let mut writer = lake.writer(&name, &ba, false, WriteOptions::default()).await?;
+    writer.write(&rows(&ba, 0, 2)).await?;
+    let drafts = writer.finish().await?;
+    let error = lake.commit(&name, &ba, CommitMode::Append, drafts, None).await.expect_err("a and b would swap");
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("written for another schema"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn concurrent_commits_all_succeed() -> TestResult {
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    // Lakes of their own, as in processes of their own; the first four race to create the table.
+    let mut commits = tokio::task::JoinSet::new();
+    for writer in 0..6usize {
+        let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+        let (name, schema) = (name.clone(), schema.clone());
+        commits.spawn(async move { append(&lake, &name, &schema, writer * 10..writer * 10 + 10, small(100, 1000)).await });
+    }
+    let mut versions = Vec::new();
+    while let Some(version) = commits.join_next().await {
+        versions.push(version??);
+    }
+    versions.sort_unstable();
+    assert_eq!(versions, [1, 2, 3, 4, 5, 6]);
+    let table = latest(&test.lake, &name).await?;
+    assert_eq!(table.num_rows(), 60);
+    let taken = table.take(&["id".to_string()], &super::data::addresses(&table)).await?;
+    use arrow_array::cast::AsArray;
+    let mut ids = taken.column(0).as_primitive::<arrow_array::types::Int64Type>().values().to_vec();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..60).collect::<Vec<i64>>());
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_one_of_concurrent_creators_wins() -> TestResult {
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    let mut commits = tokio::task::JoinSet::new();
+    for writer in 0..4usize {
+        let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+        let (name, schema) = (name.clone(), schema.clone());
+        commits.spawn(async move {
+            let drafts = drafts(&lake, &name, &schema, writer..writer + 1, small(100, 1000)).await?;
+            lake.commit(&name, &schema, CommitMode::Create, drafts, None).await
+        });
+    }
+    let mut won = 0;
+    while let Some(result) = commits.join_next().await {
+        match result? {
+            Ok(version) => won += version,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+        }
+    }
+    assert_eq!(won, 1);
+    assert_eq!(latest(&test.lake, &name).await?.num_rows(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_is_committed_once() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    for key in ["a", "b", "a", "c", "b", "a"] {
+        let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
+        let version = lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, Some(key)).await?;
+        assert_eq!(version, match key { "a" => 1, "b" => 2, _ => 3 });
+    }
+    assert_eq!(latest(&lake, &name).await?.num_rows(), 6);
+
+    // At the same time too.
+    let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
+    let commit = || lake.commit(&name, &schema, CommitMode::Append, drafts.clone(), Some("d"));
+    let (one, two, three) = tokio::join!(commit(), commit(), commit());
+    assert_eq!((one?, two?, three?), (4, 4, 4));
+    Ok(())
+}

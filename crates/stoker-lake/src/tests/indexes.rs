@@ -1,0 +1,38 @@
+//! Building and listing indexes.
+
+use stoker_types::ErrorKind;
+
+use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name};
+use super::reading::vector_table;
+use crate::IndexKind;
+
+#[tokio::test]
+async fn scalar_and_text_indexes_are_listed() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&lake, &name, &schema, 0..50, small(20, 1000)).await?;
+    for (column, kind) in [("id", IndexKind::BTree), ("name", IndexKind::Inverted)] {
+        let before = latest(&lake, &name).await?;
+        assert!(before.create_index(column, kind).await? > before.version());
+    }
+    let mut indexes = latest(&lake, &name).await?.indexes().await?;
+    indexes.sort_by(|a, b| a.columns.cmp(&b.columns));
+    let found: Vec<_> = indexes.iter().map(|index| (index.columns[0].as_str(), index.kind.as_str())).collect();
+    assert_eq!(found, [("id", "BTree"), ("name", "Inverted")]);
+    let error = latest(&lake, &name).await?.create_index("nope", IndexKind::BTree).await.expect_err("no such column");
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    Ok(())
+}
+
+#[tokio::test]
+async fn vector_indexes_are_listed() -> TestResult {
+    let lake = memory_lake().await;
+    let table = vector_table(&lake).await?;
+    let version = table.create_index("v", IndexKind::IvfFlat { num_partitions: 2 }).await?;
+    let table = latest(&lake, table.name()).await?;
+    assert_eq!(table.version(), version);
+    let indexes = table.indexes().await?;
+    assert_eq!(indexes.len(), 1, "{indexes:?}");
+    assert_eq!((indexes[0].columns.as_slice(), indexes[0].kind.as_str()), (["v".to_string()].as_slice(), "IVF_FLAT"));
+    Ok(())
+}

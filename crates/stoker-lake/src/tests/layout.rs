@@ -1,0 +1,67 @@
+//! What `describe` says about the layout that writers make.
+
+use std::collections::BTreeMap;
+
+use arrow_schema::DataType;
+
+use super::data::{TestResult, append, image_field, latest, schema, table_name, tensor, test_lake};
+use crate::{ColumnLayout, Table, WriteOptions};
+
+const PAGE_BYTES_MAX: u64 = 8 << 20;
+
+async fn layout(table: &Table) -> crate::Result<BTreeMap<String, ColumnLayout>> {
+    Ok(table.describe().await?.into_iter().map(|column| (column.name.clone(), column)).collect())
+}
+
+#[tokio::test]
+async fn heavy_pages_are_dense_and_just_under_8_mib() -> TestResult {
+    let lake = test_lake().await.lake;
+    let name = table_name("images");
+    let fields = [
+        tensor("image", DataType::UInt8, &[3, 224, 224]),
+        tensor("state", DataType::Float32, &[2048]),
+        image_field("jpeg"),
+    ];
+    let schema = schema(&fields);
+    append(&lake, &name, &schema, 0..300, WriteOptions::default()).await?;
+    let columns = layout(&latest(&lake, &name).await?).await?;
+
+    let image = &columns["image"];
+    assert!(image.dense && image.heavy && image.why_not_dense.is_none());
+    assert_eq!(image.bytes_per_row, Some(150_528));
+    // 54 rows of 150,528 bytes fit 8,257,536 bytes.
+    assert_eq!((image.num_chunks, image.chunk_bytes_max), (6, 54 * 150_528));
+    assert_eq!(image.compression, "none");
+    assert_eq!(image.kind, "tensor uint8[3, 224, 224]");
+
+    // A narrower heavy column in the same table fills its pages too.
+    let state = &columns["state"];
+    assert!(state.dense && state.heavy);
+    assert_eq!((state.num_chunks, state.chunk_bytes_max), (1, 300 * 8192));
+
+    let jpeg = &columns["jpeg"];
+    assert!(jpeg.heavy && !jpeg.dense && jpeg.why_not_dense.is_some());
+    assert_eq!((jpeg.kind.as_str(), jpeg.compression.as_str()), ("encoded image", "none"));
+    assert!(jpeg.num_chunks >= 2, "{jpeg:?}");
+
+    for column in columns.values() {
+        assert!(column.chunk_bytes_max < PAGE_BYTES_MAX, "{column:?}");
+    }
+    assert!(!columns["id"].heavy && !columns["id"].dense);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_heavy_column_has_a_file_of_its_own() -> TestResult {
+    let lake = test_lake().await.lake;
+    let name = table_name("t");
+    let fields = [tensor("a", DataType::UInt8, &[1500]), tensor("b", DataType::Int16, &[900]), image_field("c")];
+    append(&lake, &name, &schema(&fields), 0..10, WriteOptions::default()).await?;
+    let table = latest(&lake, &name).await?;
+    let fragment = &table.dataset().fragments()[0];
+    let mut columns_per_file: Vec<usize> = fragment.files.iter().map(|file| file.fields.len()).collect();
+    columns_per_file.sort_unstable();
+    assert_eq!(columns_per_file, [1, 1, 1, 2]);
+    table.dataset().validate().await?;
+    Ok(())
+}

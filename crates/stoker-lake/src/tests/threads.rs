@@ -1,0 +1,39 @@
+//! Work on a lake can move between threads.
+
+use super::data::{memory_lake, schema, table_name};
+use crate::{CommitMode, IndexKind, Lake, RangeReader, ScanRequest, Table, TableWriter, WriteOptions};
+
+fn is_send<T: Send>(_: T) {}
+
+/// Compiles only when every future is `Send`; nothing is awaited.
+fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, writer: &mut TableWriter) {
+    let (name, schema) = (table_name("t"), schema(&[]));
+    let batch = arrow_array::RecordBatch::new_empty(schema.clone());
+    let request = ScanRequest::default();
+    is_send(lake.tables());
+    is_send(lake.table(&name, &Default::default()));
+    is_send(lake.writer(&name, &schema, true, WriteOptions::default()));
+    is_send(lake.commit(&name, &schema, CommitMode::Create, Vec::new(), None));
+    is_send(writer.write(&batch));
+    is_send(table.dense_column("x"));
+    is_send(table.describe());
+    is_send(table.scan(&request));
+    is_send(table.scan_plan(&request));
+    is_send(table.take(&[], &[]));
+    is_send(table.versions());
+    is_send(table.create_index("x", IndexKind::BTree));
+    is_send(table.indexes());
+    is_send(reader.read(0..1));
+    is_send(reader.read_stream(0..1));
+    is_send(lake.objects().list("x"));
+}
+
+#[tokio::test]
+async fn values_move_between_threads() {
+    let _ = futures_are_send;
+    let lake = memory_lake().await;
+    let name = table_name("t");
+    let writer = lake.writer(&name, &schema(&[]), false, WriteOptions::default()).await.expect("a new table");
+    let finished = tokio::spawn(writer.finish()).await.expect("the task does not panic");
+    assert!(finished.expect("nothing was written").is_empty());
+}

@@ -1,0 +1,75 @@
+//! Which URIs are lakes, and what happens when their store cannot be reached.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use stoker_types::{ErrorKind, SnapshotRef};
+
+use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name, test_lake};
+use crate::{Lake, StorageOptions};
+
+#[tokio::test]
+async fn other_schemes_are_refused_with_the_supported_ones() {
+    for uri in ["http://host/lake", "file+uring:///tmp/lake", "hf://datasets/x", "s3+ddb://bucket/x", "", "s3://"] {
+        let error = Lake::open(uri, &StorageOptions::default()).await.expect_err("the scheme is not supported");
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{uri}: {error}");
+    }
+    let error = Lake::open("ftp://user:secret@host/lake", &StorageOptions::default()).await;
+    let error = error.expect_err("the scheme is not supported").to_string();
+    assert!(error.contains("scheme 'ftp' is not supported; use a local path, file://, s3://, gs://, az://"), "{error}");
+    assert!(!error.contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn a_path_and_its_url_are_the_same_lake() -> TestResult {
+    let test = test_lake().await;
+    let path = test.folder.path().join("a folder");
+    let path = path.to_str().ok_or("the path is UTF-8")?;
+    let by_path = Lake::open(&format!("{path}/"), &StorageOptions::default()).await?;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&by_path, &name, &schema, 0..3, small(10, 100)).await?;
+    let url = format!("file://{}", path.replace(' ', "%20"));
+    let by_url = Lake::open(&url, &StorageOptions::default()).await?;
+    assert_eq!((by_url.uri(), by_path.uri()), (path, path));
+    assert_eq!(latest(&by_url, &name).await?.num_rows(), 3);
+    assert_eq!(latest(&by_url, &name).await?.uri(), format!("{path}/t.lance"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_memory_lake_lives_as_long_as_its_values() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&lake, &name, &schema, 0..3, small(10, 100)).await?;
+    let copy = lake.clone();
+    drop(lake);
+    assert_eq!(copy.table(&name, &SnapshotRef::Latest).await?.num_rows(), 3);
+    assert!(memory_lake().await.tables().await?.is_empty(), "another one is another lake");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_endpoint_is_named_within_seconds() -> TestResult {
+    // A port that nobody listens on.
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let endpoint = format!("http://{address}");
+    let options = [
+        ("aws_endpoint", endpoint.as_str()),
+        ("aws_region", "us-east-1"),
+        ("aws_access_key_id", "test"),
+        ("aws_secret_access_key", "very-secret"),
+    ];
+    let options = StorageOptions::new(options.map(|(key, value)| (key.to_string(), value.to_string())));
+    assert!(!format!("{options:?}").contains("very-secret"));
+    let lake = Lake::open("s3://bucket/lake", &options).await?;
+    let started = Instant::now();
+    let error = lake.table(&table_name("t"), &SnapshotRef::Latest).await.expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let text = format!("{error}");
+    assert!(text.contains("opening table t in s3://bucket/lake") && text.contains(&endpoint), "{text}");
+    assert!(!format!("{error:?}").contains("very-secret"));
+    let error = lake.tables().await.expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Gathers the rows of one heavy column into pages.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, make_array};
+use arrow_data::transform::MutableArrayData;
+use arrow_schema::DataType;
+use arrow_select::concat::concat;
+use stoker_types::fixed_row_bytes;
+
+use crate::{Error, Result};
+
+/// Gathers the rows of one heavy column into pages of at most `page_bytes`; a wider row is a page of its own.
+///
+/// Holds less than one page, as slices of the arrays that came in; arrays over two pages are not kept alive for a rest.
+pub(super) struct PageBuffer {
+    page_bytes: usize,
+    pending: Vec<ArrayRef>,
+    pending_bytes: usize,
+}
+
+impl PageBuffer {
+    pub fn new(page_bytes: usize) -> Self {
+        Self { page_bytes, pending: Vec::new(), pending_bytes: 0 }
+    }
+
+    /// Adds rows and returns the pages that are full, each in memory of its own.
+    pub fn push(&mut self, array: &ArrayRef) -> Result<Vec<ArrayRef>> {
+        let mut pages = Vec::new();
+        let mut start = 0;
+        while start < array.len() {
+            let (rows, bytes) = rows_that_fit(array, start, self.page_bytes - self.pending_bytes);
+            if rows == 0 && !self.pending.is_empty() {
+                pages.extend(self.flush()?);
+                continue;
+            }
+            let (rows, bytes) = if rows == 0 { (1, self.page_bytes) } else { (rows, bytes) };
+            self.pending.push(array.slice(start, rows));
+            self.pending_bytes = (self.pending_bytes + bytes).min(self.page_bytes);
+            start += rows;
+        }
+        if array.get_buffer_memory_size() > 2 * self.page_bytes
+            && let Some(rest) = self.pending.last_mut()
+        {
+            *rest = compact(rest);
+        }
+        Ok(pages)
+    }
+
+    /// The rows that are left, as one page.
+    pub fn flush(&mut self) -> Result<Option<ArrayRef>> {
+        let parts = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        match parts.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some(compact(one))),
+            many => {
+                let parts: Vec<&dyn Array> = many.iter().map(|part| part.as_ref()).collect();
+                concat(&parts).map(Some).map_err(|source| Error::storage("gathering a page", source))
+            }
+        }
+    }
+}
+
+/// Copies an array into memory of its own, exactly as long as its rows.
+pub(super) fn compact(array: &ArrayRef) -> ArrayRef {
+    let data = array.to_data();
+    let mut copy = MutableArrayData::new(vec![&data], false, array.len());
+    copy.extend(0, 0, array.len());
+    make_array(copy.freeze())
+}
+
+/// How many rows from `start` on have at most `budget` bytes together, and how many bytes these are.
+fn rows_that_fit(array: &ArrayRef, start: usize, budget: usize) -> (usize, usize) {
+    let left = array.len() - start;
+    if let Some(row_bytes) = fixed_row_bytes(array.data_type()) {
+        let rows = budget.checked_div(row_bytes).unwrap_or(left).min(left);
+        return (rows, rows * row_bytes);
+    }
+    match array.data_type() {
+        DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets(), start, budget),
+        DataType::LargeBinary => by_offsets(array.as_binary::<i64>().value_offsets(), start, budget),
+        _ => {
+            // Other variable types are cut by their average.
+            let bytes = array.to_data().get_slice_memory_size().unwrap_or(0);
+            let average = bytes.div_ceil(array.len().max(1)).max(1);
+            let rows = (budget / average).min(left);
+            (rows, rows * average)
+        }
+    }
+}
+
+fn by_offsets<O: Copy + TryInto<usize>>(offsets: &[O], start: usize, budget: usize) -> (usize, usize) {
+    let at = |index: usize| offsets[index].try_into().unwrap_or(usize::MAX);
+    let first = at(start);
+    let ends = &offsets[start + 1..];
+    let rows = ends.partition_point(|end| (*end).try_into().unwrap_or(usize::MAX) - first <= budget);
+    (rows, at(start + rows) - first)
+}

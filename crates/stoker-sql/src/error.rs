@@ -1,0 +1,207 @@
+//! Errors of planning and running SQL, and how DataFusion's errors map to kinds.
+
+use arrow_schema::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use stoker_types::{Digest, ErrorKind};
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Columns whose names begin like this are internal: they are never shown to users.
+pub(crate) const INTERNAL_PREFIX: &str = "__stoker";
+
+/// A query that cannot be planned, run or turned into a row set.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The query is larger than the engine accepts.
+    #[error("the query has {actual} {what}, the limit is {limit}: split it, or pass long lists as parameters or tables")]
+    TooLarge {
+        /// What is counted: `bytes`, `expression nodes`, `levels of nesting`.
+        what: &'static str,
+        /// How many the query has.
+        actual: usize,
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// The query cannot be accepted as it is.
+    #[error("{what}: {reason}")]
+    Refused {
+        /// The part of the query.
+        what: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A table, version, tag or function in the query does not exist.
+    #[error("{what} not found: {reason}")]
+    NotFound {
+        /// What was asked for.
+        what: String,
+        /// What exists.
+        reason: String,
+    },
+    /// The query runs as plain SQL, but its rows cannot be streamed as samples.
+    #[error("not a sample query: {reason}")]
+    NotSampleQuery {
+        /// Why, in plain words.
+        reason: String,
+    },
+    /// DataFusion could not plan or run the query.
+    #[error("{message}")]
+    Query {
+        /// What a caller should do.
+        kind: ErrorKind,
+        /// What went wrong, and where.
+        message: String,
+        /// DataFusion's error.
+        source: Box<DataFusionError>,
+    },
+    /// The lake failed.
+    #[error(transparent)]
+    Lake {
+        /// The lake's error.
+        #[from]
+        source: stoker_lake::Error,
+    },
+    /// A stored row set is damaged.
+    #[error("row set object _stoker/{path} is damaged: {reason}")]
+    RowSetCorrupt {
+        /// The object's path below `_stoker/`.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The query selects other rows than the row set that was asked for.
+    #[error("the query selects row set {actual}, expected {expected}: the snapshots or the query differ")]
+    RowSetMismatch {
+        /// The digest that was asked for.
+        expected: Digest,
+        /// The digest of the rows that the query selects.
+        actual: Digest,
+    },
+    /// A row of a row set was asked for that it does not have.
+    #[error("row {ordinal} is outside the row set of {num_rows} rows, or the rows are not strictly ascending")]
+    OrdinalOutOfRange {
+        /// The row's position in the row set.
+        ordinal: u64,
+        /// The number of rows.
+        num_rows: u64,
+    },
+    /// A bug in this crate.
+    #[error("internal error: {reason}")]
+    Internal {
+        /// Which invariant failed.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// What a caller should do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::TooLarge { .. }
+            | Error::Refused { .. }
+            | Error::NotSampleQuery { .. }
+            | Error::OrdinalOutOfRange { .. } => ErrorKind::InvalidRequest,
+            Error::NotFound { .. } => ErrorKind::NotFound,
+            Error::Query { kind, .. } => *kind,
+            Error::Lake { source } => source.kind(),
+            Error::RowSetCorrupt { .. } => ErrorKind::DataCorrupt,
+            Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
+            Error::Internal { .. } => ErrorKind::Internal,
+        }
+    }
+
+    pub(crate) fn refused(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Error::Refused { what: what.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn internal(reason: impl Into<String>) -> Self {
+        Error::Internal { reason: reason.into() }
+    }
+}
+
+impl From<DataFusionError> for Error {
+    /// Keeps the kind of the error at the root: a lake error inside stays what it is.
+    fn from(source: DataFusionError) -> Self {
+        let (kind, message) = describe(&source);
+        Error::Query { kind, message, source: Box::new(source) }
+    }
+}
+
+impl From<ArrowError> for Error {
+    fn from(source: ArrowError) -> Self {
+        DataFusionError::from(source).into()
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        DataFusionError::External(Box::new(error))
+    }
+}
+
+/// The kind and the message of the error at the root of DataFusion's chain.
+fn describe(error: &DataFusionError) -> (ErrorKind, String) {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => describe(inner),
+        DataFusionError::Shared(inner) => describe(inner),
+        DataFusionError::Collection(errors) => {
+            errors.first().map_or((ErrorKind::Internal, error.to_string()), describe)
+        }
+        DataFusionError::External(inner) => describe_external(inner.as_ref()),
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::ExternalError(inner) => describe_external(inner.as_ref()),
+            ArrowError::IoError(text, _) => (ErrorKind::Unavailable, text.clone()),
+            ArrowError::MemoryError(text) => (ErrorKind::ResourceExhausted, text.clone()),
+            other => (ErrorKind::InvalidRequest, other.to_string()),
+        },
+        DataFusionError::SchemaError(inner, _) => (ErrorKind::InvalidRequest, describe_schema(inner)),
+        DataFusionError::SQL(inner, _) => (ErrorKind::InvalidRequest, format!("cannot parse the query: {inner}")),
+        DataFusionError::IoError(inner) => (ErrorKind::Unavailable, inner.to_string()),
+        DataFusionError::ResourcesExhausted(text) => (ErrorKind::ResourceExhausted, text.clone()),
+        DataFusionError::ExecutionJoin(inner) if inner.is_cancelled() => (ErrorKind::Cancelled, inner.to_string()),
+        DataFusionError::Internal(_) | DataFusionError::ExecutionJoin(_) | DataFusionError::Ffi(_) => {
+            (ErrorKind::Internal, first_line(error))
+        }
+        _ => (ErrorKind::InvalidRequest, first_line(error)),
+    }
+}
+
+/// The first link of an error chain that knows its kind decides; its text is shown.
+fn describe_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> (ErrorKind, String) {
+    let mut link: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = link {
+        if let Some(own) = current.downcast_ref::<Error>() {
+            return (own.kind(), own.to_string());
+        }
+        if let Some(lake) = current.downcast_ref::<stoker_lake::Error>() {
+            return (lake.kind(), lake.to_string());
+        }
+        if let Some(inner) = current.downcast_ref::<DataFusionError>() {
+            return describe(inner);
+        }
+        link = current.source();
+    }
+    (ErrorKind::Internal, error.to_string())
+}
+
+/// Unknown columns are answered with those that exist.
+fn describe_schema(error: &SchemaError) -> String {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let known: Vec<String> = valid_fields
+                .iter()
+                .filter(|column| !column.name.starts_with(INTERNAL_PREFIX))
+                .map(|column| column.quoted_flat_name())
+                .collect();
+            format!("unknown column {}; the columns here are: {}", field.quoted_flat_name(), known.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn first_line(error: &DataFusionError) -> String {
+    error.strip_backtrace().lines().next().unwrap_or_default().to_string()
+}

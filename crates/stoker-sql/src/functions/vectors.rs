@@ -1,0 +1,110 @@
+//! List columns as rows of `f32`.
+
+use std::borrow::Cow;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
+use datafusion::common::{Result as DfResult, exec_err};
+
+/// The number of dimensions that a vector type fixes, if it is a vector type at all.
+pub(super) enum Dimensions {
+    /// All rows have so many.
+    Fixed(usize),
+    /// Rows may differ.
+    Variable,
+    /// The type is not a list of numbers.
+    NotVector,
+}
+
+/// The dimensions of a type. `NULL` literals count as vectors of any length.
+pub(super) fn dimensions(data_type: &DataType) -> Dimensions {
+    let numeric = |item: &DataType| item.is_numeric() || item.is_null();
+    match data_type {
+        DataType::FixedSizeList(item, length) if numeric(item.data_type()) => {
+            Dimensions::Fixed(usize::try_from(*length).unwrap_or_default())
+        }
+        DataType::List(item) | DataType::LargeList(item) if numeric(item.data_type()) => Dimensions::Variable,
+        DataType::Null => Dimensions::Variable,
+        _ => Dimensions::NotVector,
+    }
+}
+
+/// The rows of a list array, converted to `f32` once per batch.
+pub(super) struct Vectors {
+    values: ArrayRef,
+    value_nulls: Option<NullBuffer>,
+    nulls: Option<NullBuffer>,
+    bounds: Bounds,
+    num_rows: usize,
+}
+
+enum Bounds {
+    Fixed(usize),
+    Offsets(Vec<usize>),
+    AllNull,
+}
+
+impl Vectors {
+    /// Views an array of a vector type; other types are an execution error.
+    pub(super) fn try_new(array: &ArrayRef) -> DfResult<Self> {
+        let num_rows = array.len();
+        let (values, bounds) = match array.data_type() {
+            DataType::FixedSizeList(_, length) => {
+                let list = array.as_fixed_size_list();
+                let length = usize::try_from(*length).unwrap_or_default();
+                // Slices keep the whole child array: cut it to the rows of this array.
+                let first = list.value_offset(0).max(0) as usize;
+                (list.values().slice(first, num_rows * length), Bounds::Fixed(length))
+            }
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                let offsets = list.offsets().iter().map(|offset| *offset as usize).collect();
+                (list.values().clone(), Bounds::Offsets(offsets))
+            }
+            DataType::LargeList(_) => {
+                let list = array.as_list::<i64>();
+                let offsets = list.offsets().iter().map(|offset| *offset as usize).collect();
+                (list.values().clone(), Bounds::Offsets(offsets))
+            }
+            DataType::Null => (arrow_array::new_empty_array(&DataType::Float32), Bounds::AllNull),
+            other => return exec_err!("a vector is needed, not {other}"),
+        };
+        let values = arrow_cast::cast(&values, &DataType::Float32)?;
+        let value_nulls = values.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        Ok(Self { values, value_nulls, nulls: array.nulls().cloned(), bounds, num_rows })
+    }
+
+    pub(super) fn num_rows(&self) -> usize {
+        self.num_rows
+    }
+
+    /// The vector of a row; `None` when it, or one of its elements, is NULL.
+    pub(super) fn row(&self, row: usize) -> Option<&[f32]> {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return None;
+        }
+        let range = match &self.bounds {
+            Bounds::Fixed(length) => row * length..(row + 1) * length,
+            Bounds::Offsets(offsets) => offsets[row]..offsets[row + 1],
+            Bounds::AllNull => return None,
+        };
+        if let Some(nulls) = &self.value_nulls
+            && nulls.slice(range.start, range.len()).null_count() > 0
+        {
+            return None;
+        }
+        Some(&self.values.as_primitive::<Float32Type>().values()[range])
+    }
+}
+
+/// Numbers as text, for error messages.
+pub(super) fn shown(dimensions: &Dimensions) -> Cow<'static, str> {
+    match dimensions {
+        Dimensions::Fixed(length) => Cow::Owned(length.to_string()),
+        Dimensions::Variable => Cow::Borrowed("any number of"),
+        Dimensions::NotVector => Cow::Borrowed("no"),
+    }
+}

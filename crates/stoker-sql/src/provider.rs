@@ -1,0 +1,18 @@
+//! Tables of a lake as DataFusion relations.
+
+mod layout;
+mod relation;
+mod scan_exec;
+
+pub(crate) mod heavy;
+
+pub(crate) use layout::{Layout, OutputColumn, rows_per_batch};
+pub(crate) use relation::{CarriedNames, Relation};
+pub(crate) use scan_exec::ScanExec;
+
+use datafusion::error::DataFusionError;
+
+/// A lake error inside DataFusion's, which [`crate::Error`] takes out again.
+pub(crate) fn lake_error(error: stoker_lake::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,133 @@
+//! Where each output column of a scan comes from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::Result as DfResult;
+use datafusion::error::DataFusionError;
+use stoker_lake::ROW_ADDR;
+use stoker_types::{fixed_row_bytes, is_heavy};
+
+use crate::search::DISTANCE;
+
+/// Heavy columns are fetched for so many bytes at a time.
+const HEAVY_BATCH_BYTES: usize = 8 << 20;
+/// What a row of a variable-width heavy column is taken to hold.
+const VARIABLE_ROW_BYTES: usize = 128 << 10;
+/// The most rows of a batch.
+const BATCH_ROWS_MAX: usize = 8192;
+
+/// The source of an output column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OutputColumn {
+    /// A light column of the table.
+    Light(String),
+    /// A heavy column of the table.
+    Heavy(String),
+    /// The row address.
+    RowAddr,
+    /// The distance of a search.
+    Distance,
+}
+
+/// The output of a scan: its schema, and the source of each of its columns.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    schema: SchemaRef,
+    columns: Vec<OutputColumn>,
+}
+
+impl OutputColumn {
+    /// The source of a table's column.
+    pub(crate) fn of(field: &Field) -> Self {
+        match is_heavy(field) {
+            true => OutputColumn::Heavy(field.name().clone()),
+            false => OutputColumn::Light(field.name().clone()),
+        }
+    }
+}
+
+/// Rows of a batch so that its heavy columns stay within 8 MiB, at least one row.
+pub(crate) fn rows_per_batch(schema: &Schema) -> usize {
+    let heavy = schema.fields().iter().filter(|field| is_heavy(field));
+    let row_bytes: usize = heavy.map(|field| heavy_row_bytes(field.data_type())).sum();
+    match row_bytes {
+        0 => BATCH_ROWS_MAX,
+        row_bytes => (HEAVY_BATCH_BYTES / row_bytes).clamp(1, BATCH_ROWS_MAX),
+    }
+}
+
+fn heavy_row_bytes(data_type: &DataType) -> usize {
+    fixed_row_bytes(data_type).unwrap_or(VARIABLE_ROW_BYTES)
+}
+
+impl Layout {
+    pub(crate) fn new(schema: SchemaRef, columns: Vec<OutputColumn>) -> Self {
+        Self { schema, columns }
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The light columns to scan, each once.
+    pub(crate) fn light_columns(&self) -> Vec<String> {
+        distinct(self.columns.iter().filter_map(|column| match column {
+            OutputColumn::Light(name) => Some(name),
+            _ => None,
+        }))
+    }
+
+    /// The heavy columns to fetch, each once.
+    pub(crate) fn heavy_columns(&self) -> Vec<String> {
+        distinct(self.columns.iter().filter_map(|column| match column {
+            OutputColumn::Heavy(name) => Some(name),
+            _ => None,
+        }))
+    }
+
+    /// Whether the scan must give row addresses: to show them, to fetch heavy columns, or to count rows.
+    pub(crate) fn needs_row_addr(&self) -> bool {
+        self.light_columns().is_empty()
+            || self.columns.iter().any(|c| matches!(c, OutputColumn::RowAddr | OutputColumn::Heavy(_)))
+    }
+
+    /// The output batch of scanned light columns and fetched heavy columns of the same rows.
+    pub(crate) fn assemble(&self, light: &RecordBatch, heavy: Option<&RecordBatch>) -> DfResult<RecordBatch> {
+        let find = |batch: Option<&RecordBatch>, name: &str| -> DfResult<ArrayRef> {
+            let column = batch.and_then(|batch| batch.column_by_name(name));
+            column.cloned().ok_or_else(|| DataFusionError::Internal(format!("a scan gave no column {name}")))
+        };
+        let columns = self.columns.iter().map(|column| match column {
+            OutputColumn::Light(name) => find(Some(light), name),
+            OutputColumn::Heavy(name) => find(heavy, name),
+            OutputColumn::RowAddr => find(Some(light), ROW_ADDR),
+            OutputColumn::Distance => find(Some(light), DISTANCE),
+        });
+        let columns: Vec<ArrayRef> = columns.collect::<DfResult<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(light.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "columns=[{}]", self.light_columns().join(", "))?;
+        match self.heavy_columns() {
+            heavy if heavy.is_empty() => Ok(()),
+            heavy => write!(f, ", heavy=[{}]", heavy.join(", ")),
+        }
+    }
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for name in names {
+        if !distinct.contains(name) {
+            distinct.push(name.clone());
+        }
+    }
+    distinct
+}

@@ -1,0 +1,176 @@
+//! A pinned table, or a search over one, as a DataFusion table provider.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNode as _;
+use datafusion::common::{Result as DfResult, Statistics};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::Expr;
+use stoker_lake::Table;
+use stoker_types::is_heavy;
+
+use super::scan_exec::statistics;
+use super::{Layout, OutputColumn, ScanExec};
+use crate::search::{DISTANCE, Search, SearchExec};
+
+/// Names of the hidden columns that a scan carries for a sample query.
+#[derive(Clone, Debug)]
+pub(crate) struct CarriedNames {
+    /// The row address, UInt64.
+    pub(crate) row_addr: String,
+    /// A second copy of the distance, for searches, Float32.
+    pub(crate) distance: String,
+}
+
+/// A relation of a query.
+///
+/// Its columns are the table's, then `_distance` for a search, then the carried ones for sample queries. Users cannot name
+/// row addresses: plain SQL has no column for them.
+#[derive(Clone)]
+pub(crate) struct Relation {
+    table: Table,
+    search: Option<Arc<Search>>,
+    schema: SchemaRef,
+    columns: Vec<OutputColumn>,
+}
+
+impl Relation {
+    pub(crate) fn new(table: Table, search: Option<Search>) -> Self {
+        let table_schema = table.schema();
+        let mut fields: Vec<FieldRef> = table_schema.fields().iter().cloned().collect();
+        let mut columns: Vec<OutputColumn> = fields.iter().map(|field| OutputColumn::of(field)).collect();
+        if search.is_some() {
+            fields.push(Arc::new(Field::new(DISTANCE, DataType::Float32, true)));
+            columns.push(OutputColumn::Distance);
+        }
+        let schema = Arc::new(Schema::new(fields));
+        Self { table, search: search.map(Arc::new), schema, columns }
+    }
+
+    /// The relation behind a provider.
+    pub(crate) fn of(provider: &Arc<dyn TableProvider>) -> Option<&Relation> {
+        (provider.as_ref() as &dyn Any).downcast_ref()
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn search(&self) -> Option<&Search> {
+        self.search.as_deref()
+    }
+
+    /// The same relation with hidden columns for a sample query.
+    pub(crate) fn with_carried(&self, names: &CarriedNames) -> Self {
+        let mut relation = self.clone();
+        let mut fields: Vec<FieldRef> = self.schema.fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new(&names.row_addr, DataType::UInt64, true)));
+        relation.columns.push(OutputColumn::RowAddr);
+        if self.search.is_some() {
+            fields.push(Arc::new(Field::new(&names.distance, DataType::Float32, true)));
+            relation.columns.push(OutputColumn::Distance);
+        }
+        relation.schema = Arc::new(Schema::new(fields));
+        relation
+    }
+
+    /// The same search over fewer rows: those for which `prefilter` holds too.
+    pub(crate) fn with_prefilter(&self, prefilter: Expr) -> Self {
+        let mut relation = self.clone();
+        relation.search = self.search.as_ref().map(|search| {
+            let mut search = search.as_ref().clone();
+            search.prefilter = Some(Arc::new(match search.prefilter.as_deref() {
+                Some(earlier) => earlier.clone().and(prefilter),
+                None => prefilter,
+            }));
+            Arc::new(search)
+        });
+        relation
+    }
+
+    /// Lance evaluates any expression over light columns. What names a heavy column stays above the scan, so that it is
+    /// read only for rows that pass the rest.
+    fn can_push(&self, filter: &Expr) -> bool {
+        let is_light = |name: &str| {
+            self.table.schema().field_with_name(name).is_ok_and(|field| !is_heavy(field))
+        };
+        let has_subquery = filter.exists(|expr| {
+            Ok(matches!(
+                expr,
+                Expr::ScalarSubquery(_)
+                    | Expr::InSubquery(_)
+                    | Expr::Exists(_)
+                    | Expr::SetComparison(_)
+                    | Expr::OuterReferenceColumn(..)
+            ))
+        });
+        self.search.is_none()
+            && matches!(has_subquery, Ok(false))
+            && !filter.is_volatile()
+            && filter.column_refs().iter().all(|column| is_light(&column.name))
+    }
+}
+
+impl fmt::Debug for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relation").field("snapshot", &self.table.snapshot()).field("search", &self.search).finish()
+    }
+}
+
+#[async_trait]
+impl TableProvider for Relation {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let layout = match projection {
+            Some(indices) => Layout::new(
+                Arc::new(self.schema.project(indices)?),
+                indices.iter().map(|index| self.columns[*index].clone()).collect(),
+            ),
+            None => Layout::new(self.schema.clone(), self.columns.clone()),
+        };
+        if let Some(search) = &self.search {
+            return Ok(Arc::new(SearchExec::new(self.table.clone(), search.as_ref().clone(), layout, limit)));
+        }
+        let target_partitions = state.config().target_partitions();
+        let filter = conjunction(filters.to_vec());
+        Ok(Arc::new(ScanExec::new(self.table.clone(), layout, filter, limit, target_partitions)))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match self.can_push(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let num_rows = usize::try_from(self.table.num_rows()).unwrap_or(usize::MAX);
+        let num_rows = match &self.search {
+            None => Precision::Exact(num_rows),
+            Some(search) => Precision::Inexact(num_rows.min(search.k)),
+        };
+        Some(statistics(&self.schema, num_rows))
+    }
+}

@@ -1,0 +1,167 @@
+//! Scans a pinned table in partitions of whole fragments.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result as DfResult, Statistics, internal_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::prelude::Expr;
+use futures::{TryStreamExt as _, stream};
+use stoker_lake::{ScanRequest, Table};
+
+use super::{Layout, heavy, lake_error};
+
+/// Rows of light columns per batch from Lance.
+const BATCH_ROWS: usize = 8192;
+/// A partition is worth starting for so many rows.
+const PARTITION_ROWS_MIN: u64 = 8192;
+
+/// The plan of a table scan; each partition reads its own fragments.
+#[derive(Debug)]
+pub(crate) struct ScanExec {
+    table: Table,
+    layout: Arc<Layout>,
+    filter: Option<Expr>,
+    limit: Option<usize>,
+    partitions: Vec<FragmentGroup>,
+    properties: Arc<PlanProperties>,
+}
+
+/// Neighbouring fragments of one partition.
+#[derive(Clone, Debug, Default)]
+struct FragmentGroup {
+    ids: Vec<u32>,
+    num_rows: u64,
+}
+
+impl ScanExec {
+    pub(crate) fn new(
+        table: Table,
+        layout: Layout,
+        filter: Option<Expr>,
+        limit: Option<usize>,
+        target_partitions: usize,
+    ) -> Self {
+        let partitions = group_fragments(&table, target_partitions);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(layout.schema().clone()),
+            Partitioning::UnknownPartitioning(partitions.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self { table, layout: Arc::new(layout), filter, limit, partitions, properties: Arc::new(properties) }
+    }
+}
+
+/// Cuts the fragments into at most `target` groups of about equally many rows, at least one group.
+fn group_fragments(table: &Table, target: usize) -> Vec<FragmentGroup> {
+    let num_rows = table.num_rows();
+    let target = (target as u64).min(num_rows.div_ceil(PARTITION_ROWS_MIN)).max(1);
+    let rows_per_group = num_rows.div_ceil(target).max(1);
+    let mut groups = vec![FragmentGroup::default()];
+    for fragment in table.fragments().into_iter().filter(|fragment| fragment.num_rows > 0) {
+        if groups.last().is_some_and(|group| group.num_rows >= rows_per_group) {
+            groups.push(FragmentGroup::default());
+        }
+        if let Some(group) = groups.last_mut() {
+            group.ids.push(fragment.id);
+            group.num_rows += fragment.num_rows;
+        }
+    }
+    groups
+}
+
+impl DisplayAs for ScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "ScanExec: table={}, {}", self.table.snapshot(), self.layout)?;
+        if let Some(filter) = &self.filter {
+            write!(f, ", filter={filter}")?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        write!(f, ", partitions={}", self.partitions.len())
+    }
+}
+
+impl ExecutionPlan for ScanExec {
+    fn name(&self) -> &str {
+        "ScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        match children.is_empty() {
+            true => Ok(self),
+            false => internal_err!("ScanExec has no children"),
+        }
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        let Some(group) = self.partitions.get(partition) else {
+            return internal_err!("ScanExec has {} partitions", self.partitions.len());
+        };
+        let schema = self.layout.schema().clone();
+        if group.ids.is_empty() {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
+        }
+        let request = ScanRequest {
+            columns: self.layout.light_columns(),
+            filter: self.filter.clone(),
+            limit: self.limit.map(|limit| limit as u64),
+            with_row_addr: self.layout.needs_row_addr(),
+            fragments: Some(group.ids.clone()),
+            nearest: None,
+            batch_size: BATCH_ROWS,
+        };
+        let (table, layout) = (self.table.clone(), self.layout.clone());
+        let batches = async move {
+            let light = table.scan(&request).await.map_err(lake_error)?;
+            Ok::<_, DataFusionError>(
+                light.and_then(move |light| {
+                    let completed = heavy::complete(table.clone(), layout.clone(), light);
+                    async move { Ok(completed) }
+                })
+                .try_flatten(),
+            )
+        };
+        let stream = stream::once(batches).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
+        let num_rows = match partition {
+            None => self.table.num_rows(),
+            Some(partition) => self.partitions.get(partition).map_or(0, |group| group.num_rows),
+        };
+        let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);
+        let precision = match (&self.filter, self.limit) {
+            (None, None) => Precision::Exact(num_rows),
+            (_, limit) => Precision::Inexact(num_rows.min(limit.unwrap_or(usize::MAX))),
+        };
+        Ok(Arc::new(statistics(self.layout.schema(), precision)))
+    }
+}
+
+/// Statistics that know the number of rows only.
+pub(crate) fn statistics(schema: &Schema, num_rows: Precision<usize>) -> Statistics {
+    Statistics::new_unknown(schema).with_num_rows(num_rows)
+}
+

@@ -1,0 +1,67 @@
+//! A planned query.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use stoker_types::Snapshot;
+
+use crate::Result;
+use crate::planning::{Planned, physical};
+
+/// A `SELECT` that is planned and pinned, and can be run any number of times.
+pub struct SqlQuery {
+    state: SessionState,
+    logical: LogicalPlan,
+    physical: Arc<dyn ExecutionPlan>,
+    snapshots: Vec<Snapshot>,
+}
+
+impl SqlQuery {
+    pub(crate) async fn try_new(planned: Planned) -> Result<Self> {
+        let (state, physical) = physical(&planned.state, &planned.plan).await?;
+        Ok(Self { state, logical: planned.plan, physical, snapshots: planned.snapshots })
+    }
+
+    /// The columns of the result.
+    pub fn schema(&self) -> SchemaRef {
+        self.physical.schema()
+    }
+
+    /// The snapshots that are read: one for each table and version that the query names, in order of first appearance.
+    pub fn snapshots(&self) -> &[Snapshot] {
+        &self.snapshots
+    }
+
+    /// Runs the query. Rows come in the order of `ORDER BY`, else in any order; dropping the stream stops the query.
+    ///
+    /// Errors in the stream are DataFusion's: [`crate::Error::from`] finds their kind.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` when the memory limit does not admit the query.
+    pub async fn execute(&self) -> Result<SendableRecordBatchStream> {
+        let physical = self.physical.clone().reset_state()?;
+        Ok(execute_stream(physical, self.state.task_ctx())?)
+    }
+
+    /// The logical and the physical plan as text.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the plan cannot be optimised.
+    pub async fn explain(&self) -> Result<String> {
+        let optimized = self.state.optimize(&self.logical)?;
+        let logical = optimized.display_indent();
+        let physical = displayable(self.physical.as_ref()).indent(false).to_string();
+        Ok(format!("logical plan\n{logical}\n\nphysical plan\n{}", physical.trim_end()))
+    }
+}
+
+impl fmt::Debug for SqlQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlQuery").field("snapshots", &self.snapshots).finish_non_exhaustive()
+    }
+}

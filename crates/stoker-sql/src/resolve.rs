@@ -1,0 +1,278 @@
+//! Rewrites a parsed query so that every relation is pinned.
+//!
+//! One walk over the AST replaces each table, with its `AT` clause, and each `vector_search(…)` by an internal table name,
+//! and notes what stood there. Then every noted table is opened at its version. The planner sees plain table names only,
+//! so that it cannot drop a version or a named argument.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, Value, ValueWithSpan,
+    VisitMut, VisitorMut, With,
+};
+use stoker_lake::{Lake, Table};
+use stoker_types::{ParamValue, Snapshot, SnapshotRef, TableName};
+
+use crate::dialect::AT_OPERATOR;
+use crate::error::INTERNAL_PREFIX;
+use crate::params::Params;
+use crate::search::SearchCall;
+use crate::{Error, Result};
+
+mod at_clause;
+
+pub(crate) use at_clause::{At, Constant};
+
+/// A relation of the query, in place of which the AST now has [`relation_name`] of its index.
+pub(crate) struct RelationRequest {
+    /// Index of the table and version in [`Requests::tables`].
+    pub(crate) table: usize,
+    /// The search over that table, for `vector_search`.
+    pub(crate) search: Option<SearchCall>,
+}
+
+/// A table and the version that is asked for.
+#[derive(Clone, PartialEq)]
+pub(crate) struct TableRequest {
+    pub(crate) name: TableName,
+    pub(crate) at: At,
+}
+
+/// What a query asks the lake for.
+#[derive(Default)]
+pub(crate) struct Requests {
+    /// Distinct tables and versions, in order of first appearance.
+    pub(crate) tables: Vec<TableRequest>,
+    /// Relations, in order of appearance.
+    pub(crate) relations: Vec<RelationRequest>,
+}
+
+/// The internal name of a relation.
+pub(crate) fn relation_name(index: usize) -> String {
+    format!("{INTERNAL_PREFIX}_relation_{index}")
+}
+
+/// Replaces relations and parameters in the query.
+pub(crate) fn rewrite(query: &mut Query, params: &[ParamValue]) -> Result<Requests> {
+    let mut rewriter =
+        Rewriter { params: Params::new(params), requests: Requests::default(), scopes: Vec::new(), withs: Vec::new() };
+    match VisitMut::visit(query, &mut rewriter) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => {
+            rewriter.params.check_all_used()?;
+            Ok(rewriter.requests)
+        }
+    }
+}
+
+/// Opens every table at its version; with `pinned`, at these snapshots, which are in the order of the requests.
+pub(crate) async fn open(lake: &Lake, requests: &[TableRequest], pinned: Option<&[Snapshot]>) -> Result<Vec<Table>> {
+    if let Some(pinned) = pinned {
+        let names = |names: Vec<&str>| names.join(", ");
+        if !pinned.iter().map(|snapshot| &snapshot.table).eq(requests.iter().map(|request| &request.name)) {
+            let given = names(pinned.iter().map(|snapshot| snapshot.table.as_str()).collect());
+            let wanted = names(requests.iter().map(|request| request.name.as_str()).collect());
+            return Err(Error::refused(
+                "the snapshots do not belong to the query",
+                format!("given are [{given}], the query reads [{wanted}]"),
+            ));
+        }
+    }
+    let mut tables = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        let at = match pinned {
+            Some(pinned) => SnapshotRef::Version(pinned[index].version),
+            None => request.at.resolve(lake, &request.name).await?,
+        };
+        tables.push(lake.table(&request.name, &at).await?);
+    }
+    Ok(tables)
+}
+
+struct Rewriter<'a> {
+    params: Params<'a>,
+    requests: Requests,
+    /// Names of common table expressions in sight, innermost query last.
+    scopes: Vec<Vec<String>>,
+    /// `WITH` clauses taken out while their query is visited.
+    withs: Vec<Option<With>>,
+}
+
+type Flow = ControlFlow<Box<Error>>;
+
+fn flow(result: Result<()>) -> Flow {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(Box::new(error)),
+    }
+}
+
+impl VisitorMut for Rewriter<'_> {
+    type Break = Box<Error>;
+
+    /// Common table expressions come into sight one after the other, each after its own query.
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.scopes.push(Vec::new());
+        let mut with = query.with.take();
+        for cte in with.iter_mut().flat_map(|with| with.cte_tables.iter_mut()) {
+            cte.query.visit(self)?;
+            let name = normalize(&cte.alias.name);
+            if name.starts_with(INTERNAL_PREFIX) {
+                return flow(Err(Error::refused(format!("name {name}"), "this prefix is reserved")));
+            }
+            if let Some(scope) = self.scopes.last_mut() {
+                scope.push(name);
+            }
+        }
+        self.withs.push(with);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.scopes.pop();
+        query.with = self.withs.pop().flatten();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        flow(self.rewrite_factor(factor))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        flow(self.rewrite_expr(expr))
+    }
+}
+
+impl Rewriter<'_> {
+    fn rewrite_expr(&mut self, expr: &mut Expr) -> Result<()> {
+        match expr {
+            Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => {
+                let name = name.clone();
+                *expr = self.params.expr(&name)?;
+                Ok(())
+            }
+            Expr::BinaryOp { op: BinaryOperator::Custom(op), right, .. } if op == AT_OPERATOR => {
+                Err(Error::refused(format!("{right}"), "AT (…) may follow a table name only"))
+            }
+            Expr::Identifier(ident) if ident.value.starts_with(INTERNAL_PREFIX) => {
+                Err(Error::refused(format!("name {ident}"), "this prefix is reserved"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn rewrite_factor(&mut self, factor: &mut TableFactor) -> Result<()> {
+        match factor {
+            TableFactor::Table {
+                name, alias, args, version, with_hints, with_ordinality, partitions, json_path, sample, index_hints,
+            } => {
+                if sample.is_some() {
+                    return Err(refuse_sample());
+                }
+                if !with_hints.is_empty()
+                    || *with_ordinality
+                    || !partitions.is_empty()
+                    || json_path.is_some()
+                    || !index_hints.is_empty()
+                {
+                    return Err(Error::refused(format!("table {name}"), "hints and modifiers are not supported"));
+                }
+                let version = version.take();
+                if let Some(args) = args.take() {
+                    if version.is_some() || args.settings.is_some() {
+                        return Err(Error::refused(
+                            format!("table function {name}"),
+                            "put AT (…) after the table inside its arguments",
+                        ));
+                    }
+                    let function = name.to_string().to_ascii_lowercase();
+                    if function != "vector_search" {
+                        return Err(Error::NotFound {
+                            what: format!("table function {function}"),
+                            reason: "the table functions are: vector_search, unnest".to_string(),
+                        });
+                    }
+                    let (table, call) = SearchCall::parse(args.args, &mut self.params)?;
+                    let table = self.table(table);
+                    return self.replace(name, alias, function, RelationRequest { table, search: Some(call) });
+                }
+                let short = single_name(name)?;
+                if self.scopes.iter().flatten().any(|cte| *cte == short) {
+                    return match version {
+                        Some(_) => Err(Error::refused(format!("{short} AT (…)"), "it is a WITH query, not a table")),
+                        None => Ok(()),
+                    };
+                }
+                let at = At::parse(version, &mut self.params)?;
+                let request = TableRequest { name: table_name(&short)?, at };
+                let table = self.table(request);
+                self.replace(name, alias, short, RelationRequest { table, search: None })
+            }
+            TableFactor::Derived { sample: Some(_), .. } => Err(refuse_sample()),
+            TableFactor::Function { name, .. } => Err(Error::refused(
+                format!("LATERAL {name}(…)"),
+                "table functions cannot depend on other tables here",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn table(&mut self, request: TableRequest) -> usize {
+        let known = self.requests.tables.iter().position(|known| *known == request);
+        known.unwrap_or_else(|| {
+            self.requests.tables.push(request);
+            self.requests.tables.len() - 1
+        })
+    }
+
+    /// Puts an internal name in place of the relation, aliased to what the user calls it.
+    fn replace(
+        &mut self,
+        name: &mut ObjectName,
+        alias: &mut Option<TableAlias>,
+        shown: String,
+        request: RelationRequest,
+    ) -> Result<()> {
+        let internal = relation_name(self.requests.relations.len());
+        self.requests.relations.push(request);
+        *name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(internal))]);
+        alias.get_or_insert_with(|| TableAlias {
+            explicit: true,
+            name: Ident::with_quote('"', shown),
+            columns: Vec::new(),
+            at: None,
+        });
+        Ok(())
+    }
+}
+
+fn refuse_sample() -> Error {
+    Error::refused("TABLESAMPLE", "it is not supported; write a predicate such as id % 10 = 0")
+}
+
+/// Unquoted names are lower case, as everywhere in this dialect.
+pub(crate) fn normalize(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// The table part of a name; catalog and schema may only be the lake's own.
+pub(crate) fn single_name(name: &ObjectName) -> Result<String> {
+    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(normalize)).collect();
+    let unknown = || Error::NotFound {
+        what: format!("table {name}"),
+        reason: "a lake has one schema, public, in one catalog, lake".to_string(),
+    };
+    match parts.as_deref() {
+        Some([table]) => Ok(table.clone()),
+        Some([schema, table]) if schema == "public" => Ok(table.clone()),
+        Some([catalog, schema, table]) if catalog == "lake" && schema == "public" => Ok(table.clone()),
+        _ => Err(unknown()),
+    }
+}
+
+pub(crate) fn table_name(name: &str) -> Result<TableName> {
+    TableName::try_new(name).map_err(|source| Error::refused(format!("table {name:?}"), source.to_string()))
+}

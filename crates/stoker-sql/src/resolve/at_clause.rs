@@ -1,0 +1,133 @@
+//! `AT (…)`: which version of a table.
+
+use arrow_cast::parse::string_to_timestamp_nanos;
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TableVersion, UnaryOperator, Value, ValueWithSpan,
+};
+use stoker_lake::Lake;
+use stoker_types::{ParamValue, SnapshotRef, TableName};
+
+use crate::params::Params;
+use crate::{Error, Result};
+
+/// The version of a table that a query asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum At {
+    /// Newest, by number or by tag.
+    Ref(SnapshotRef),
+    /// The newest version that was committed at or before this time, in milliseconds since 1970 UTC.
+    Timestamp(i64),
+}
+
+/// A literal in the AST, or the parameter in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Constant {
+    Int(i64),
+    Float(f64),
+    Text(String),
+    Bool(bool),
+}
+
+const FORMS: &str = "write AT (VERSION => 3), AT (TAG => 'v1') or AT (TIMESTAMP => '2026-01-31T12:00:00Z')";
+
+impl At {
+    /// Reads a version clause as sqlparser gives it; without one, the newest version.
+    pub(crate) fn parse(version: Option<TableVersion>, params: &mut Params) -> Result<Self> {
+        match version {
+            None => Ok(At::Ref(SnapshotRef::Latest)),
+            Some(TableVersion::Function(clause)) => Self::parse_clause(&clause, params),
+            Some(TableVersion::VersionAsOf(value)) => Self::named("version", &value, params),
+            Some(TableVersion::TimestampAsOf(value)) => Self::named("timestamp", &value, params),
+            Some(other) => Err(Error::refused(other.to_string(), FORMS)),
+        }
+    }
+
+    /// Reads the function call `AT (name => value)`.
+    pub(crate) fn parse_clause(clause: &Expr, params: &mut Params) -> Result<Self> {
+        let refuse = || Error::refused(clause.to_string(), FORMS);
+        let Expr::Function(function) = clause else { return Err(refuse()) };
+        let FunctionArguments::List(list) = &function.args else { return Err(refuse()) };
+        if !function.name.to_string().eq_ignore_ascii_case("at") {
+            return Err(refuse());
+        }
+        match list.args.as_slice() {
+            [FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. }] => {
+                Self::named(&name.value.to_ascii_lowercase(), value, params)
+            }
+            _ => Err(refuse()),
+        }
+    }
+
+    /// One `name => value` of an `AT` clause, or of the options of a search.
+    pub(crate) fn named(name: &str, value: &Expr, params: &mut Params) -> Result<Self> {
+        let constant = Constant::parse(value, params)?;
+        match (name, constant) {
+            ("version", Constant::Int(version)) if version >= 0 => {
+                Ok(At::Ref(SnapshotRef::Version(version.unsigned_abs())))
+            }
+            ("tag", Constant::Text(tag)) => Ok(At::Ref(SnapshotRef::Tag(tag))),
+            ("timestamp", Constant::Text(text)) => {
+                let nanos = string_to_timestamp_nanos(&text)
+                    .map_err(|source| Error::refused(format!("timestamp '{text}'"), source.to_string()))?;
+                Ok(At::Timestamp(nanos.div_euclid(1_000_000)))
+            }
+            _ => Err(Error::refused(format!("{name} => {value}"), FORMS)),
+        }
+    }
+
+    /// The version to open.
+    pub(crate) async fn resolve(&self, lake: &Lake, name: &TableName) -> Result<SnapshotRef> {
+        let millis = match self {
+            At::Ref(at) => return Ok(at.clone()),
+            At::Timestamp(millis) => *millis,
+        };
+        let versions = lake.table(name, &SnapshotRef::Latest).await?.versions().await?;
+        let newest = versions.iter().filter(|info| info.timestamp_millis <= millis).map(|info| info.version).max();
+        newest.map(SnapshotRef::Version).ok_or_else(|| {
+            let oldest = versions.iter().map(|info| info.timestamp_millis).min().unwrap_or_default();
+            Error::NotFound {
+                what: format!("a version of table {name} at or before {millis} ms since 1970"),
+                reason: format!("its oldest version was committed at {oldest} ms"),
+            }
+        })
+    }
+}
+
+impl Constant {
+    /// A literal, a negated number, a typed string or a scalar parameter.
+    pub(crate) fn parse(expr: &Expr, params: &mut Params) -> Result<Self> {
+        let refuse = || Error::refused(format!("{expr}"), "a literal or a parameter is needed here");
+        match expr {
+            Expr::Value(value) => Self::parse_value(value, params),
+            Expr::TypedString(typed) => Self::parse_value(&typed.value, params),
+            Expr::Nested(inner) => Self::parse(inner, params),
+            Expr::Cast { expr: inner, .. } => Self::parse(inner, params),
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } => match Self::parse(inner, params)? {
+                Constant::Int(value) => Ok(Constant::Int(-value)),
+                Constant::Float(value) => Ok(Constant::Float(-value)),
+                _ => Err(refuse()),
+            },
+            _ => Err(refuse()),
+        }
+    }
+
+    fn parse_value(value: &ValueWithSpan, params: &mut Params) -> Result<Self> {
+        let refuse = || Error::refused(format!("{value}"), "a number, a text or a boolean is needed here");
+        match &value.value {
+            Value::Number(digits, _) => match digits.parse() {
+                Ok(value) => Ok(Constant::Int(value)),
+                Err(_) => digits.parse().map(Constant::Float).map_err(|_| refuse()),
+            },
+            Value::SingleQuotedString(text) => Ok(Constant::Text(text.clone())),
+            Value::Boolean(value) => Ok(Constant::Bool(*value)),
+            Value::Placeholder(name) => match params.value(name)?.1 {
+                ParamValue::Int(value) => Ok(Constant::Int(*value)),
+                ParamValue::Float(value) => Ok(Constant::Float(*value)),
+                ParamValue::Text(text) => Ok(Constant::Text(text.clone())),
+                ParamValue::Bool(value) => Ok(Constant::Bool(*value)),
+                ParamValue::Null | ParamValue::Vector(_) => Err(refuse()),
+            },
+            _ => Err(refuse()),
+        }
+    }
+}

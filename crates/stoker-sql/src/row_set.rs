@@ -1,0 +1,135 @@
+//! Row sets: which rows a sample query selects.
+//!
+//! ```text
+//! unranked   header ── page: bitmaps of fragments, loaded whole        (at most one bit per table row, and run-length coded)
+//! ranked     header ── page ── page ── …  65,536 rows each, loaded as needed: row addresses, light columns
+//! ```
+//!
+//! The digest of a row set covers its sources (table and version), its columns and the content of its pages, in a form that
+//! does not depend on how Arrow pads or compresses. Header and pages are objects of their own in the lake
+//! (`_stoker/rowsets/<digest>` and `_stoker/rowsets/pages/<digest>`), each with a checksum, so that a damaged or lost
+//! one is found and the row set computed again.
+
+mod bitmaps;
+mod build;
+mod header;
+mod object;
+mod page;
+mod paged;
+mod store;
+
+pub(crate) use build::{compute, load_or_compute};
+
+use std::fmt;
+
+use arrow_array::ArrayRef;
+use stoker_lake::Table;
+use stoker_types::Digest;
+
+use crate::{Engine, Error, Result, SampleQuery};
+use bitmaps::Bitmaps;
+use paged::Paged;
+
+/// In [`ResolvedRows::addrs`]: this source does not supply this row.
+pub const NO_ROW: u64 = u64::MAX;
+
+/// The rows that a sample query selects, at pinned snapshots.
+pub struct RowSet {
+    digest: Digest,
+    num_rows: u64,
+    sources: Vec<Table>,
+    rows: Rows,
+    recipe: Recipe,
+}
+
+/// How to make the rows again when a stored page turns out to be damaged.
+struct Recipe {
+    engine: Engine,
+    query: SampleQuery,
+}
+
+enum Rows {
+    Unranked(Bitmaps),
+    Ranked(Paged),
+}
+
+/// Some rows of a row set, in the order in which they were asked for.
+#[derive(Clone, Debug)]
+pub struct ResolvedRows {
+    /// Row addresses, `[source][row]`; [`NO_ROW`] where a source does not supply a row.
+    pub addrs: Vec<Vec<u64>>,
+    /// The columns of the row set, each with one value for each row.
+    pub columns: Vec<ArrayRef>,
+}
+
+impl RowSet {
+    /// The digest of snapshots, columns and rows.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How many rows it has; duplicates count.
+    pub fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    /// The tables that supply rows, in the order of [`ResolvedRows::addrs`].
+    pub fn sources(&self) -> &[Table] {
+        &self.sources
+    }
+
+    /// Addresses and light columns of the rows with these positions, which must be strictly ascending.
+    ///
+    /// Without a rank, positions count rows by ascending address. Runs of neighbours cost one search each.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for positions that are out of range or not ascending; `DataCorrupt` or storage errors when a page
+    /// cannot be loaded.
+    pub async fn resolve(&self, ordinals: &[u64]) -> Result<ResolvedRows> {
+        let ascending = ordinals.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| pair[1]);
+        let outside = ordinals.last().copied().filter(|last| *last >= self.num_rows);
+        if let Some(ordinal) = ascending.or(outside) {
+            return Err(Error::OrdinalOutOfRange { ordinal, num_rows: self.num_rows });
+        }
+        match &self.rows {
+            Rows::Unranked(bitmaps) => {
+                Ok(ResolvedRows { addrs: vec![bitmaps.addresses(ordinals)?], columns: Vec::new() })
+            }
+            Rows::Ranked(paged) => match paged.resolve(ordinals).await {
+                Err(error @ Error::RowSetCorrupt { .. }) => {
+                    tracing::warn!(%error, "computing the row set again");
+                    self.restore().await?;
+                    paged.resolve(ordinals).await
+                }
+                resolved => resolved,
+            },
+        }
+    }
+
+    /// Evaluates the query again, which replaces damaged and missing pages in the lake.
+    async fn restore(&self) -> Result<()> {
+        let actual = compute(&self.recipe.engine, &self.recipe.query).await?.digest();
+        match actual == self.digest {
+            true => Ok(()),
+            false => Err(Error::RowSetMismatch { expected: self.digest, actual }),
+        }
+    }
+
+    /// Bytes that it holds in memory now, its page cache included.
+    pub fn bytes_in_memory(&self) -> usize {
+        match &self.rows {
+            Rows::Unranked(bitmaps) => bitmaps.bytes_in_memory(),
+            Rows::Ranked(paged) => paged.bytes_in_memory(),
+        }
+    }
+}
+
+impl fmt::Debug for RowSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowSet")
+            .field("digest", &self.digest)
+            .field("num_rows", &self.num_rows)
+            .field("sources", &self.sources.iter().map(Table::snapshot).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}

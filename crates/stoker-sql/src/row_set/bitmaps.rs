@@ -1,0 +1,151 @@
+//! Unranked rows: one compressed bitmap for each fragment, and how many rows come before it.
+
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+
+use crate::{Error, Result};
+
+/// Up to so many rows ahead are stepped over instead of searched for.
+const STEPS_MAX: u64 = 64;
+
+/// Row addresses as a set, in ascending order.
+pub(super) struct Bitmaps {
+    fragments: Vec<Fragment>,
+    num_rows: u64,
+}
+
+struct Fragment {
+    id: u32,
+    rows: RoaringBitmap,
+    /// Rows of all fragments before this one.
+    first: u64,
+}
+
+/// Collects addresses in any order.
+#[derive(Default)]
+pub(super) struct BitmapsBuilder {
+    fragments: BTreeMap<u32, RoaringBitmap>,
+}
+
+impl BitmapsBuilder {
+    pub(super) fn insert(&mut self, addrs: &[u64]) {
+        let mut addrs = addrs.iter().copied().peekable();
+        while let Some(addr) = addrs.peek() {
+            let id = (addr >> 32) as u32;
+            let rows = self.fragments.entry(id).or_default();
+            while let Some(addr) = addrs.next_if(|addr| (addr >> 32) as u32 == id) {
+                rows.insert(addr as u32);
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Bitmaps {
+        for rows in self.fragments.values_mut() {
+            rows.optimize();
+        }
+        Bitmaps::new(self.fragments)
+    }
+}
+
+impl Bitmaps {
+    fn new(fragments: BTreeMap<u32, RoaringBitmap>) -> Self {
+        let mut first = 0;
+        let fragments = fragments.into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(id, rows)| {
+            let fragment = Fragment { id, first, rows };
+            first += fragment.rows.len();
+            fragment
+        });
+        let fragments = fragments.collect();
+        Self { fragments, num_rows: first }
+    }
+
+    pub(super) fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    /// For each fragment: id and length as little-endian `u32`, then the bitmap in the portable Roaring format.
+    ///
+    /// Equal sets give equal bytes: which container a bitmap uses depends on its content only.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for fragment in &self.fragments {
+            let length = u32::try_from(fragment.rows.serialized_size())
+                .map_err(|_| Error::internal("the bitmap of a fragment is larger than 4 GiB"))?;
+            bytes.extend(fragment.id.to_le_bytes());
+            bytes.extend(length.to_le_bytes());
+            let written = fragment.rows.serialize_into(&mut bytes);
+            written.map_err(|source| Error::internal(format!("a bitmap as bytes: {source}")))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Reads [`Bitmaps::to_bytes`]; the reason if the bytes are not that.
+    pub(super) fn from_bytes(mut bytes: &[u8]) -> Result<Self, String> {
+        let mut fragments = BTreeMap::new();
+        while !bytes.is_empty() {
+            let (Some(id), Some(length)) = (read_u32(bytes, 0), read_u32(bytes, 4)) else {
+                return Err("it ends inside a fragment".to_string());
+            };
+            let end = 8 + length as usize;
+            let content = bytes.get(8..end).ok_or("it ends inside a bitmap")?;
+            let rows = RoaringBitmap::deserialize_from(content).map_err(|source| source.to_string())?;
+            fragments.insert(id, rows);
+            bytes = &bytes[end..];
+        }
+        Ok(Self::new(fragments))
+    }
+
+    /// The addresses at ascending positions within range.
+    pub(super) fn addresses(&self, ordinals: &[u64]) -> Result<Vec<u64>> {
+        let mut addrs = Vec::with_capacity(ordinals.len());
+        let mut ordinals = ordinals.iter().copied().peekable();
+        while let Some(ordinal) = ordinals.peek() {
+            let after = self.fragments.partition_point(|fragment| fragment.first <= *ordinal);
+            let fragment = after.checked_sub(1).and_then(|index| self.fragments.get(index));
+            let fragment = fragment.ok_or_else(|| Error::internal("a row set without fragments has rows"))?;
+            let end = fragment.first + fragment.rows.len();
+            let within = std::iter::from_fn(|| ordinals.next_if(|ordinal| *ordinal < end));
+            let num_before = addrs.len();
+            fragment.addresses(within, &mut addrs)?;
+            if addrs.len() == num_before {
+                return Err(Error::internal("a position is outside the row set"));
+            }
+        }
+        Ok(addrs)
+    }
+
+    pub(super) fn bytes_in_memory(&self) -> usize {
+        let bitmaps: usize = self.fragments.iter().map(|fragment| fragment.rows.serialized_size()).sum();
+        bitmaps + self.fragments.len() * size_of::<Fragment>()
+    }
+}
+
+impl Fragment {
+    /// Appends the addresses at these positions of the row set, which lie in this fragment.
+    fn addresses(&self, ordinals: impl Iterator<Item = u64>, addrs: &mut Vec<u64>) -> Result<()> {
+        let missing = || Error::internal("a bitmap has fewer rows than counted");
+        let mut rows = self.rows.iter();
+        // The position of the row that `rows` gives next.
+        let mut next: Option<u64> = None;
+        for ordinal in ordinals {
+            let rank = ordinal - self.first;
+            let skip = match next.and_then(|next| rank.checked_sub(next)) {
+                Some(skip) if skip <= STEPS_MAX => skip as usize,
+                _ => {
+                    let rank = u32::try_from(rank).map_err(|_| missing())?;
+                    let row = self.rows.select(rank).ok_or_else(missing)?;
+                    rows.advance_to(row);
+                    0
+                }
+            };
+            let row = rows.nth(skip).ok_or_else(missing)?;
+            addrs.push((u64::from(self.id) << 32) | u64::from(row));
+            next = Some(rank + 1);
+        }
+        Ok(())
+    }
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}

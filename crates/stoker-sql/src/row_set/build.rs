@@ -1,0 +1,226 @@
+//! Evaluates selections into row sets, and finds stored ones again.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::execute_stream;
+use futures::StreamExt as _;
+use stoker_lake::Table;
+use stoker_types::Digest;
+
+use super::bitmaps::{Bitmaps, BitmapsBuilder};
+use super::header::{Header, PageEntry};
+use super::page::{self, PAGE_ROWS};
+use super::paged::{Paged, Pages, load};
+use super::store::{Store, header_path, page_path};
+use super::{Recipe, RowSet, Rows};
+use crate::planning::{on_large_stack, physical};
+use crate::sample::Selection;
+use crate::{Engine, Error, Result, SampleQuery};
+
+/// Evaluates the query and stores its row set.
+pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowSet> {
+    let planned = query.clone();
+    let batches = on_large_stack(async move {
+        let selection = planned.selection();
+        let (state, plan) = physical(&selection.state, &selection.plan).await?;
+        Ok(execute_stream(plan, state.task_ctx())?)
+    })
+    .await?;
+    let store = Store::new(engine.lake().objects());
+    let selection = query.selection();
+    let made = match selection.ranked {
+        true => ranked(selection, batches, store).await?,
+        false => unranked(selection, batches, store).await?,
+    };
+    let recipe = Recipe { engine: engine.clone(), query: query.clone() };
+    let (sources, Made { digest, num_rows, rows }) = (selection.sources.clone(), made);
+    Ok(RowSet { digest, num_rows, sources, rows, recipe })
+}
+
+/// A row set without what all have in common.
+struct Made {
+    digest: Digest,
+    num_rows: u64,
+    rows: Rows,
+}
+
+/// The stored row set, else the computed one, which must have the same digest.
+pub(crate) async fn load_or_compute(engine: &Engine, query: &SampleQuery, expected: Digest) -> Result<RowSet> {
+    match load_stored(engine, query, expected).await {
+        Ok(Some(row_set)) => return Ok(row_set),
+        Ok(None) => tracing::info!(%expected, "the row set is not stored, computing it"),
+        Err(error @ Error::RowSetCorrupt { .. }) => tracing::warn!(%error, "computing the row set again"),
+        Err(error) => return Err(error),
+    }
+    let row_set = compute(engine, query).await?;
+    match row_set.digest() == expected {
+        true => Ok(row_set),
+        false => Err(Error::RowSetMismatch { expected, actual: row_set.digest() }),
+    }
+}
+
+async fn load_stored(engine: &Engine, query: &SampleQuery, expected: Digest) -> Result<Option<RowSet>> {
+    let store = Store::new(engine.lake().objects());
+    let path = header_path(expected);
+    let Some(content) = store.content(&path).await? else { return Ok(None) };
+    let corrupt = |reason: String| Error::RowSetCorrupt { path: path.clone(), reason };
+    let header = Header::from_bytes(&content).map_err(corrupt)?;
+    if header.digest()? != expected {
+        return Err(corrupt("it is the header of another row set".to_string()));
+    }
+    let selection = query.selection();
+    let snapshots: Vec<_> = selection.sources.iter().map(Table::snapshot).collect();
+    let num_columns = selection.plan.schema().fields().len() - snapshots.len();
+    if header.sources != snapshots || header.columns.len() != num_columns || header.ranked != selection.ranked {
+        // Digests of equal rows from other snapshots differ: the query must be evaluated to name its own.
+        return Ok(None);
+    }
+    let rows = match header.ranked {
+        false => Rows::Unranked(load_bitmaps(&store, &header).await?),
+        true => {
+            let paths = header.pages.iter().map(|entry| page_path(entry.digest)).collect();
+            if !store.all_exist(paths).await? {
+                return Ok(None);
+            }
+            let schema = selection.plan.schema().inner().clone();
+            Rows::Ranked(Paged::new(schema, snapshots.len(), Pages::stored(store, header.pages)))
+        }
+    };
+    let recipe = Recipe { engine: engine.clone(), query: query.clone() };
+    let sources = selection.sources.clone();
+    Ok(Some(RowSet { digest: expected, num_rows: header.num_rows, sources, rows, recipe }))
+}
+
+async fn load_bitmaps(store: &Store, header: &Header) -> Result<Bitmaps> {
+    let entry = header.pages.first().ok_or_else(|| Error::internal("an unranked row set has no page"))?;
+    let path = page_path(entry.digest);
+    let corrupt = |reason: &str| Error::RowSetCorrupt { path: path.clone(), reason: reason.to_string() };
+    let content = store.content(&path).await?.ok_or_else(|| corrupt("it is missing"))?;
+    if Digest::of(&content) != entry.digest {
+        return Err(corrupt("it holds other rows"));
+    }
+    let bitmaps = Bitmaps::from_bytes(&content).map_err(|reason| corrupt(&reason))?;
+    match bitmaps.num_rows() == entry.num_rows {
+        true => Ok(bitmaps),
+        false => Err(corrupt("it has another number of rows than its header says")),
+    }
+}
+
+async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream, store: Store) -> Result<Made> {
+    let schema = batches.schema();
+    let mut builder = BitmapsBuilder::default();
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        let addrs = batch.column(0).as_primitive::<UInt64Type>();
+        if addrs.null_count() > 0 {
+            return Err(Error::internal("a scan gave no row address"));
+        }
+        builder.insert(addrs.values());
+    }
+    let bitmaps = builder.finish();
+    let content = bitmaps.to_bytes()?;
+    let entry = PageEntry { digest: Digest::of(&content), num_rows: bitmaps.num_rows() };
+    let header = Header::new(false, snapshots(selection), &schema, vec![entry.clone()]);
+    let digest = header.digest()?;
+    let stored = async {
+        store.put(&page_path(entry.digest), &content).await?;
+        store.put(&header_path(digest), &header.to_bytes()?).await
+    };
+    warn_if_not_stored(digest, stored.await);
+    Ok(Made { digest, num_rows: header.num_rows, rows: Rows::Unranked(bitmaps) })
+}
+
+async fn ranked(selection: &Selection, mut batches: SendableRecordBatchStream, store: Store) -> Result<Made> {
+    let schema = batches.schema();
+    let mut writer = PageWriter { schema: schema.clone(), store, pending: Vec::new(), num_pending: 0, entries: Vec::new(), held: None };
+    while let Some(batch) = batches.next().await {
+        writer.write(batch?).await?;
+    }
+    writer.flush().await?;
+    let PageWriter { store, entries, mut held, .. } = writer;
+    let header = Header::new(true, snapshots(selection), &schema, entries.clone());
+    let digest = header.digest()?;
+    if held.is_none() {
+        let stored = store.put(&header_path(digest), &header.to_bytes()?).await;
+        if stored.is_err() {
+            held = Some(load_all(&store, &entries).await?);
+        }
+        warn_if_not_stored(digest, stored);
+    }
+    let pages = match held {
+        Some(pages) => Pages::Held(pages),
+        None => Pages::stored(store, entries),
+    };
+    let rows = Rows::Ranked(Paged::new(schema, selection.sources.len(), pages));
+    Ok(Made { digest, num_rows: header.num_rows, rows })
+}
+
+fn snapshots(selection: &Selection) -> Vec<stoker_types::Snapshot> {
+    selection.sources.iter().map(Table::snapshot).collect()
+}
+
+fn warn_if_not_stored(digest: Digest, stored: Result<()>) {
+    if let Err(error) = stored {
+        tracing::warn!(%digest, %error, "the row set could not be stored in the lake, it stays in memory");
+    }
+}
+
+async fn load_all(store: &Store, entries: &[PageEntry]) -> Result<Vec<RecordBatch>> {
+    let mut pages = Vec::with_capacity(entries.len());
+    for entry in entries {
+        pages.push(load(store, entry).await?);
+    }
+    Ok(pages)
+}
+
+/// Cuts batches into pages and stores them as they fill.
+struct PageWriter {
+    schema: SchemaRef,
+    store: Store,
+    pending: Vec<RecordBatch>,
+    num_pending: usize,
+    entries: Vec<PageEntry>,
+    /// All pages, once one could not be stored.
+    held: Option<Vec<RecordBatch>>,
+}
+
+impl PageWriter {
+    async fn write(&mut self, mut batch: RecordBatch) -> Result<()> {
+        while self.num_pending + batch.num_rows() >= PAGE_ROWS {
+            let split = PAGE_ROWS - self.num_pending;
+            self.pending.push(batch.slice(0, split));
+            batch = batch.slice(split, batch.num_rows() - split);
+            self.flush().await?;
+        }
+        if batch.num_rows() > 0 {
+            self.num_pending += batch.num_rows();
+            self.pending.push(batch);
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let page = concat_batches(&self.schema, &std::mem::take(&mut self.pending))?;
+        self.num_pending = 0;
+        let digest = page::digest(&page)?;
+        if self.held.is_none() {
+            let stored = self.store.put(&page_path(digest), &page::to_ipc(&page)?).await;
+            if stored.is_err() {
+                self.held = Some(load_all(&self.store, &self.entries).await?);
+            }
+            warn_if_not_stored(digest, stored);
+        }
+        if let Some(held) = &mut self.held {
+            held.push(page.clone());
+        }
+        self.entries.push(PageEntry { digest, num_rows: page.num_rows() as u64 });
+        Ok(())
+    }
+}

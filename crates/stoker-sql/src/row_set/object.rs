@@ -1,0 +1,29 @@
+//! Frames objects with a magic number and a checksum.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use stoker_types::Digest;
+
+const MAGIC: &[u8; 8] = b"STKRROWS";
+const DIGEST_BYTES: usize = 32;
+
+/// Magic, SHA-256 of the content, content.
+pub(super) fn frame(content: &[u8]) -> Bytes {
+    let mut framed = BytesMut::with_capacity(MAGIC.len() + DIGEST_BYTES + content.len());
+    framed.put_slice(MAGIC);
+    framed.put_slice(Digest::of(content).as_bytes());
+    framed.put_slice(content);
+    framed.freeze()
+}
+
+/// The content of a framed object, or what is wrong with it.
+pub(super) fn unframe(framed: &Bytes) -> Result<Bytes, String> {
+    let start = MAGIC.len() + DIGEST_BYTES;
+    if framed.len() < start || &framed[..MAGIC.len()] != MAGIC {
+        return Err("it does not begin like a row set object".to_string());
+    }
+    let content = framed.slice(start..);
+    match &framed[MAGIC.len()..start] == Digest::of(&content).as_bytes() {
+        true => Ok(content),
+        false => Err("its checksum does not match: it is truncated or changed".to_string()),
+    }
+}

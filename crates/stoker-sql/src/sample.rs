@@ -1,0 +1,115 @@
+//! Sample queries: from an analysed plan to what a row set must hold.
+
+mod carried;
+mod determinism;
+mod lift;
+mod origin;
+mod selection;
+
+pub(crate) use selection::Selection;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::{FieldRef, Schema, SchemaRef};
+use stoker_types::{ParamValue, Snapshot};
+
+use crate::planning::Planned;
+use crate::{Error, Result};
+
+/// A query whose output rows each carry the columns of given table rows unchanged, planned and pinned.
+#[derive(Clone)]
+pub struct SampleQuery {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    sql: String,
+    params: Vec<ParamValue>,
+    schema: SchemaRef,
+    snapshots: Vec<Snapshot>,
+    columns: Vec<SampleColumn>,
+    selection: Selection,
+}
+
+/// An output column of a sample query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleColumn {
+    /// Name, type and metadata.
+    pub field: FieldRef,
+    /// Where its values come from.
+    pub source: ColumnSource,
+}
+
+/// Where the values of an output column come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnSource {
+    /// From a table, by row address: pairs of an index into [`crate::RowSet::sources`] and a column of that table. Several
+    /// after a UNION: the one whose source supplies the row; NULL when none does, as in an outer join.
+    Table(Vec<(usize, String)>),
+    /// From the row set: an index into [`crate::ResolvedRows::columns`].
+    RowSet(usize),
+}
+
+/// Compiles an analysed plan, or says why its rows are not samples.
+pub(crate) fn compile(sql: String, params: Vec<ParamValue>, planned: Planned) -> Result<SampleQuery> {
+    determinism::check(&planned.plan)?;
+    let fields: Vec<FieldRef> = planned.plan.schema().fields().iter().cloned().collect();
+    for (index, field) in fields.iter().enumerate() {
+        if fields[..index].iter().any(|earlier| earlier.name() == field.name()) {
+            let reason = "name it with AS: a sample's columns are found by name";
+            return Err(Error::refused(format!("two output columns are called {:?}", field.name()), reason));
+        }
+    }
+    let lifted = lift::lift(planned.plan)?;
+    let (columns, selection) = selection::select(lifted, &fields, planned.state)?;
+    let schema = Arc::new(Schema::new(fields));
+    let inner = Inner { sql, params, schema, snapshots: planned.snapshots, columns, selection };
+    Ok(SampleQuery { inner: Arc::new(inner) })
+}
+
+impl SampleQuery {
+    /// The query as it was given.
+    pub fn sql(&self) -> &str {
+        &self.inner.sql
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &[ParamValue] {
+        &self.inner.params
+    }
+
+    /// The columns of a sample.
+    pub fn schema(&self) -> SchemaRef {
+        self.inner.schema.clone()
+    }
+
+    /// The snapshots that are read: one for each table and version that the query names, in order of first appearance.
+    pub fn snapshots(&self) -> &[Snapshot] {
+        &self.inner.snapshots
+    }
+
+    /// The columns of a sample, with their sources.
+    pub fn columns(&self) -> &[SampleColumn] {
+        &self.inner.columns
+    }
+
+    /// Whether the order of the rows means something: `ORDER BY`, or the distance of a search.
+    pub fn ordered(&self) -> bool {
+        self.inner.selection.ordered
+    }
+
+    pub(crate) fn selection(&self) -> &Selection {
+        &self.inner.selection
+    }
+}
+
+impl fmt::Debug for SampleQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SampleQuery")
+            .field("sql", &self.inner.sql)
+            .field("snapshots", &self.inner.snapshots)
+            .field("columns", &self.inner.columns)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! The plan that selects rows: addresses and light columns, nothing heavy.
+
+use std::sync::Arc;
+
+use arrow_schema::FieldRef;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{LogicalPlan, Projection, Sort};
+use datafusion::prelude::Expr;
+use stoker_lake::Table;
+use stoker_types::is_heavy;
+
+use super::carried::{Carried, Role, visible};
+use super::lift::LiftedQuery;
+use super::origin::Origin;
+use super::{ColumnSource, SampleColumn};
+use crate::{Error, Result};
+
+/// What is evaluated to get a row set.
+pub(crate) struct Selection {
+    pub(crate) state: SessionState,
+    /// Output: one UInt64 address for each source, then the columns of the row set. In final order when ranked.
+    pub(crate) plan: LogicalPlan,
+    /// The table of each source.
+    pub(crate) sources: Vec<Table>,
+    /// Whether positions matter: otherwise the rows are a set of addresses of one source.
+    pub(crate) ranked: bool,
+    /// Whether the order comes from the query.
+    pub(crate) ordered: bool,
+}
+
+/// Decides for each output column whether the table or the row set supplies it.
+pub(super) fn select(
+    lifted: LiftedQuery,
+    fields: &[FieldRef],
+    state: SessionState,
+) -> Result<(Vec<SampleColumn>, Selection)> {
+    let LiftedQuery { root, tables } = lifted;
+    let carried: Vec<usize> =
+        root.carried.iter().filter(|carried| carried.role == Role::RowAddr).map(|carried| carried.source).collect();
+    if carried.is_empty() {
+        return Err(not_samples(fields, &root.origins));
+    }
+    let kept = kept_sources(&carried, &root.origins);
+    let mut columns = Vec::with_capacity(fields.len());
+    let mut computed = Vec::new();
+    let shown = visible(&root.plan);
+    for ((field, origin), column) in fields.iter().zip(&root.origins).zip(&shown) {
+        let source = match origin {
+            Origin::Bare(candidates) => ColumnSource::Table(
+                candidates
+                    .iter()
+                    .filter_map(|(source, name)| Some((kept.iter().position(|k| k == source)?, name.clone())))
+                    .collect(),
+            ),
+            Origin::Other(reason) if is_heavy(field) => return Err(heavy(field, reason)),
+            Origin::Other(_) => {
+                computed.push(Expr::Column(column.clone()));
+                ColumnSource::RowSet(computed.len() - 1)
+            }
+        };
+        columns.push(SampleColumn { field: field.clone(), source });
+    }
+    let searches = root.carried.iter().any(|carried| carried.role == Role::Distance);
+    let ordered = root.sorted || searches;
+    let ranked = ordered || root.repeats || kept.len() > 1 || !computed.is_empty();
+    let mut exprs = Vec::with_capacity(kept.len() + computed.len());
+    for source in &kept {
+        let addr = Carried { role: Role::RowAddr, source: *source }.column(&root.plan);
+        exprs.push(addr.ok_or_else(|| Error::internal("a lifted plan lost a row address"))?);
+    }
+    let computed = computed.into_iter().enumerate().map(|(index, expr)| expr.alias(format!("c{index}")));
+    exprs.extend(computed);
+    let natural = root.natural_order()?;
+    let mut plan = root.plan;
+    if ranked && !root.sorted {
+        plan = LogicalPlan::Sort(Sort { expr: natural, input: Arc::new(plan), fetch: None });
+    }
+    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+    let sources = kept.iter().map(|source| tables[*source].clone()).collect();
+    Ok((columns, Selection { state, plan, sources, ranked, ordered }))
+}
+
+/// The sources that supply a column, in order; all of them when none does, so that a row can still be told.
+fn kept_sources(carried: &[usize], origins: &[Origin]) -> Vec<usize> {
+    let supplies = |source: usize| {
+        origins.iter().any(|origin| match origin {
+            Origin::Bare(candidates) => candidates.iter().any(|(candidate, _)| *candidate == source),
+            Origin::Other(_) => false,
+        })
+    };
+    let used: Vec<usize> = carried.iter().copied().filter(|source| supplies(*source)).collect();
+    if used.is_empty() { carried.to_vec() } else { used }
+}
+
+fn heavy(field: &FieldRef, reason: &str) -> Error {
+    Error::NotSampleQuery {
+        reason: format!("column {} is heavy and {reason}; select the column of a table unchanged", field.name()),
+    }
+}
+
+fn not_samples(fields: &[FieldRef], origins: &[Origin]) -> Error {
+    let first = fields.iter().zip(origins).find_map(|(field, origin)| match origin {
+        Origin::Other(reason) => Some(format!("column {} {reason}", field.name())),
+        Origin::Bare(_) => None,
+    });
+    let detail = first.map(|text| format!(" ({text})")).unwrap_or_default();
+    Error::NotSampleQuery { reason: format!("its output rows are not rows of a table{detail}") }
+}

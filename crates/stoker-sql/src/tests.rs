@@ -1,0 +1,10 @@
+//! Tests over a small lake on disk.
+
+mod at_clause;
+mod fixture;
+mod functions;
+mod guards;
+mod lift;
+mod plain_sql;
+mod row_sets;
+mod vector_search;

@@ -1,0 +1,82 @@
+//! Plain queries: pushdown, partitions, errors.
+
+use stoker_types::ErrorKind;
+
+use super::fixture::{Fixture, NUM_NEWEST, ints, rows};
+
+#[tokio::test]
+async fn results_equal_brute_force() {
+    let fixture = Fixture::new().await;
+    let batch = fixture.collect("SELECT id FROM samples WHERE split = 'test' AND label < 3 OR name IS NULL ORDER BY id").await;
+    let expected = rows(NUM_NEWEST).into_iter().filter(|row| row.split == "test" && row.label < 3 || row.name.is_none());
+    assert_eq!(ints(&batch, "id"), expected.map(|row| row.id).collect::<Vec<_>>());
+    let counted = fixture.collect("SELECT label, count(*) AS n FROM samples GROUP BY label ORDER BY label").await;
+    assert_eq!(ints(&counted, "n"), [30; 10]);
+    let joined = fixture.collect("SELECT s.id, l.title FROM samples s JOIN labels l ON s.label = l.label").await;
+    assert_eq!(joined.num_rows(), 240);
+}
+
+#[tokio::test]
+async fn heavy_columns_come_complete_and_in_small_batches() {
+    let fixture = Fixture::new().await;
+    let batch = fixture.collect("SELECT image, id FROM samples WHERE label = 7").await;
+    assert_eq!(batch.num_rows(), 30);
+    let ids = ints(&batch, "id");
+    let images = arrow_array::cast::AsArray::as_fixed_size_list(batch.column(0));
+    for (row, id) in ids.iter().enumerate() {
+        let image = images.value(row);
+        let pixels = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::UInt8Type>(&image);
+        assert!(pixels.values().iter().all(|pixel| i64::from(*pixel) == id % 256), "row {id}");
+    }
+    let above = fixture.collect("SELECT id FROM samples WHERE tensor_mean(image) = 7 AND label = 7 ORDER BY id").await;
+    assert_eq!(ints(&above, "id"), [7]);
+}
+
+#[tokio::test]
+async fn plans_push_down_and_show_partitions() {
+    let fixture = Fixture::new().await;
+    let query = fixture
+        .engine
+        .query("SELECT name FROM samples WHERE id > 5 AND tensor_mean(image) > 1 AND l2_distance(emb, [1,1,1,1]) < 9", &[])
+        .await
+        .expect("a query");
+    let plan = query.explain().await.expect("a plan");
+    let scan = plan.lines().rfind(|line| line.contains("ScanExec")).expect("a scan");
+    for part in ["samples@2", "heavy=[image]", "filter=", "l2_distance"] {
+        assert!(scan.contains(part), "{part} is not in {plan}");
+    }
+    assert!(!scan.contains("tensor_mean"), "{plan}");
+    let limited = fixture.engine.query("SELECT id FROM samples LIMIT 3", &[]).await.expect("a query");
+    assert!(limited.explain().await.expect("a plan").contains("limit=3"));
+    let explained = fixture.collect("EXPLAIN SELECT id FROM samples").await;
+    assert!(explained.num_rows() > 0);
+    let counted = fixture.engine.query("SELECT count(*) FROM samples", &[]).await.expect("a query");
+    assert!(!counted.explain().await.expect("a plan").contains("ScanExec: "), "the count comes from statistics");
+}
+
+#[tokio::test]
+async fn unknown_names_list_what_exists() {
+    let fixture = Fixture::new().await;
+    let invalid = ErrorKind::InvalidRequest;
+    fixture.refuses("SELECT nope FROM samples", &[], invalid, &["nope", "label", "image"]).await;
+    fixture.refuses("SELECT id FROM nope", &[], ErrorKind::NotFound, &["nope", "samples"]).await;
+    fixture.refuses("SELECT _rowaddr FROM samples", &[], invalid, &["_rowaddr"]).await;
+    fixture.refuses("SELECT nope(id) FROM samples", &[], invalid, &["nope"]).await;
+    fixture.refuses("SELECT id / 0 FROM samples", &[], invalid, &["zero"]).await;
+    fixture.refuses("SELECT * FROM nope(1)", &[], ErrorKind::NotFound, &["nope", "vector_search"]).await;
+}
+
+#[tokio::test]
+async fn snapshots_stay_while_the_table_grows() {
+    let fixture = Fixture::new().await;
+    let query = fixture.engine.query("SELECT count(*) AS n FROM samples a, samples b WHERE a.id = b.id", &[]).await;
+    let query = query.expect("a query");
+    assert_eq!(query.snapshots().len(), 1);
+    assert_eq!(query.schema().fields().len(), 1);
+    for _ in 0..2 {
+        let stream = query.execute().await.expect("a stream");
+        let batches: Vec<_> = futures::TryStreamExt::try_collect(stream).await.expect("rows");
+        let batches: Vec<arrow_array::RecordBatch> = batches;
+        assert_eq!(ints(&batches[0], "n"), [NUM_NEWEST]);
+    }
+}

@@ -1,0 +1,81 @@
+//! `cargo build` with this program as `RUSTC_WORKSPACE_WRAPPER`: clippy on the workspace's own crates, nothing compiled.
+//!
+//! `cargo clippy` would check every dependency once more, although the release build has them all. With a workspace
+//! wrapper, `cargo build` uses the dependencies as they are and gives only the workspace's own crates to the wrapper.
+//! Clippy's driver would then compile and link these a second time; this wrapper lets it stop after the checks, by asking
+//! for metadata instead of objects. The crates that come later find the metadata where they would look for objects.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Set to clippy's driver by `cargo xtask lint`.
+const DRIVER: &str = "STOKER_CLIPPY_DRIVER";
+
+/// Whether cargo has started this program in the place of rustc.
+pub fn is_requested() -> bool {
+    let rustc = env::args_os().nth(1).map(PathBuf::from);
+    env::var_os(DRIVER).is_some() && rustc.is_some_and(|path| path.file_stem().is_some_and(|stem| stem == "rustc"))
+}
+
+/// Makes `cargo build` check with clippy; any warning fails.
+pub fn request(command: &mut Command, driver: &Path) -> std::io::Result<()> {
+    command
+        .env(DRIVER, driver)
+        .env("RUSTC_WORKSPACE_WRAPPER", env::current_exe()?)
+        .env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+    Ok(())
+}
+
+/// Runs clippy's driver with the arguments that cargo meant for rustc.
+pub fn run() -> ExitCode {
+    let driver = env::var_os(DRIVER).unwrap_or_else(|| "clippy-driver".into());
+    let args: Vec<String> = env::args().skip(1).collect();
+    match Command::new(&driver).args(checks_only(args)).status() {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Err(error) => {
+            println!("could not start {}: {error}", driver.to_string_lossy());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The arguments with metadata in the place of objects; build scripts and questions to rustc stay as they are.
+fn checks_only(args: Vec<String>) -> Vec<String> {
+    let crate_name = args
+        .iter()
+        .position(|arg| arg == "--crate-name")
+        .and_then(|at| args.get(at + 1));
+    let is_compilation = args.iter().any(|arg| arg.starts_with("--emit="));
+    if !is_compilation || crate_name.is_some_and(|name| name.starts_with("build_script_")) {
+        return args;
+    }
+    args.into_iter()
+        .map(|arg| {
+            if arg.starts_with("--emit=") {
+                emit(&arg)
+            } else {
+                metadata_of(arg)
+            }
+        })
+        .collect()
+}
+
+fn emit(arg: &str) -> String {
+    let dep_info = if arg.contains("dep-info") { "dep-info," } else { "" };
+    format!("--emit={dep_info}metadata")
+}
+
+/// `name=…/libname-hash.rlib` becomes `….rmeta` where only that one exists.
+fn metadata_of(arg: String) -> String {
+    let Some((name, path)) = arg.split_once('=') else {
+        return arg;
+    };
+    let metadata = Path::new(path).with_extension("rmeta");
+    let is_unbuilt = path.ends_with(".rlib") && !Path::new(path).exists() && metadata.exists();
+    if is_unbuilt {
+        format!("{name}={}", metadata.display())
+    } else {
+        arg
+    }
+}

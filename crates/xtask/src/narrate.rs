@@ -1,0 +1,62 @@
+//! What a task tells the person in front of it: numbered steps, what each does, and when.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// Prints a task's steps with the time since the task began.
+pub struct Narrator {
+    task: String,
+    started: Instant,
+    num_steps: usize,
+}
+
+impl Narrator {
+    /// A narrator for `task`, which begins now.
+    pub fn new(task: &str) -> Self {
+        Self {
+            task: task.to_owned(),
+            started: Instant::now(),
+            num_steps: 0,
+        }
+    }
+
+    /// Announces a step, runs it, and says how long it took or that it failed.
+    pub fn step<T>(&mut self, title: impl Display, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.num_steps += 1;
+        println!("\n[{}] {}.{} {title}", self.clock(), self.task, self.num_steps);
+        let begun = Instant::now();
+        let result = work(self);
+        let verdict = if result.is_ok() { "done" } else { "FAILED" };
+        println!("[{}] {verdict} after {}", self.clock(), seconds(begun.elapsed()));
+        result
+    }
+
+    /// Says something about the step that is running.
+    pub fn say(&self, text: impl Display) {
+        for line in text.to_string().lines() {
+            println!("          {line}");
+        }
+    }
+
+    /// Time since the task began.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn clock(&self) -> String {
+        let total = self.started.elapsed().as_secs();
+        format!("{:3}:{:02}", total / 60, total % 60)
+    }
+}
+
+/// A duration for people: `0.4 s`, `12.3 s`, `4 min 07 s`.
+pub fn seconds(duration: Duration) -> String {
+    let total = duration.as_secs();
+    if total >= 120 {
+        format!("{} min {:02} s", total / 60, total % 60)
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
+}

@@ -1,0 +1,135 @@
+//! `cargo xtask test`: every test of the repository.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::build::{self, SELECTION};
+use crate::command;
+use crate::narrate::Narrator;
+use crate::python::Python;
+use crate::workspace::Workspace;
+
+/// Folders with Python tests, those that exist are run.
+const PYTHON_TESTS: [&str; 2] = ["clients/python/tests", "tests/python"];
+
+/// One runner's result.
+struct Outcome {
+    runner: &'static str,
+    passed: bool,
+    closing_line: String,
+}
+
+/// Builds, then runs the Rust tests, the examples in the documentation, and the Python tests.
+///
+/// With `filters`, runs only the Rust tests whose name contains one of them.
+pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -> Result<()> {
+    let python = build::set_up(workspace, narrator)?;
+    let mut outcomes = vec![narrator.step("Rust tests", |narrator| rust(workspace, &python, filters, narrator))?];
+    if filters.is_empty() {
+        outcomes.push(narrator.step("Examples in the Rust documentation", |_| doc(workspace, &python))?);
+        let folders: Vec<&str> = PYTHON_TESTS
+            .into_iter()
+            .filter(|dir| workspace.root.join(dir).is_dir())
+            .collect();
+        if !folders.is_empty() {
+            outcomes.push(narrator.step("Python tests", |_| pytest(workspace, &python, &folders))?);
+        }
+    }
+    narrator.step("Summary", |narrator| {
+        for outcome in &outcomes {
+            let verdict = if outcome.passed { "passed" } else { "FAILED" };
+            narrator.say(format!("{verdict}  {:<22} {}", outcome.runner, outcome.closing_line));
+        }
+        let failed: Vec<&str> = outcomes
+            .iter()
+            .filter(|outcome| !outcome.passed)
+            .map(|outcome| outcome.runner)
+            .collect();
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            bail!("failed: {}; the reasons are above", failed.join(", "))
+        }
+    })
+}
+
+fn rust(workspace: &Workspace, python: &Python, filters: &[String], narrator: &Narrator) -> Result<Outcome> {
+    let mut command = workspace.cargo();
+    if command::answers(workspace.cargo().args(["nextest", "--version"])) {
+        command
+            .args(["nextest", "run", "--no-fail-fast"])
+            .args(SELECTION)
+            .args(filters);
+    } else {
+        narrator.say("cargo-nextest is not installed; `cargo install --locked cargo-nextest` makes this faster");
+        command
+            .args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"])
+            .args(SELECTION)
+            .arg("--")
+            .args(filters);
+    }
+    listen("Rust tests", settings(&mut command, workspace, python), closes_rust)
+}
+
+fn doc(workspace: &Workspace, python: &Python) -> Result<Outcome> {
+    let mut command = workspace.cargo();
+    command
+        .args(["test", "--doc", "--no-fail-fast", "--quiet"])
+        .args(SELECTION);
+    listen(
+        "documentation examples",
+        settings(&mut command, workspace, python),
+        closes_rust,
+    )
+}
+
+fn pytest(workspace: &Workspace, python: &Python, folders: &[&str]) -> Result<Outcome> {
+    let mut command = python.command();
+    command
+        .current_dir(&workspace.root)
+        .args(["-m", "pytest", "-q", "--timeout", "300"])
+        .args(folders);
+    listen("Python tests", settings(&mut command, workspace, python), |line| {
+        (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) && line.contains(" in ")
+    })
+}
+
+/// What tests may ask the environment for.
+fn settings<'a>(command: &'a mut Command, workspace: &Workspace, python: &Python) -> &'a mut Command {
+    python.add_to(command);
+    command.env("STOKER_BIN", workspace.stoker_bin())
+}
+
+fn closes_rust(line: &str) -> bool {
+    line.starts_with("test result:") || line.trim_start().starts_with("Summary [")
+}
+
+/// Runs a test runner and adds up what it says at its end.
+fn listen(runner: &'static str, command: &mut Command, is_closing: impl Fn(&str) -> bool) -> Result<Outcome> {
+    let (passed, lines) = command::run_and_listen(command)?;
+    let closing: Vec<&String> = lines.iter().filter(|line| is_closing(line)).collect();
+    let closing_line = match closing.as_slice() {
+        [] => "no test ran".to_owned(),
+        [line] => line.trim().trim_matches('=').trim().to_owned(),
+        several => {
+            let (passed, failed) = (count(several, "passed"), count(several, "failed"));
+            format!("{passed} passed, {failed} failed, in {} programs", several.len())
+        }
+    };
+    Ok(Outcome {
+        runner,
+        passed: passed && !closing.is_empty(),
+        closing_line,
+    })
+}
+
+/// The sum of the numbers that stand before `word`.
+fn count(lines: &[&String], word: &str) -> u64 {
+    let before = |line: &&String| {
+        let words: Vec<&str> = line.split([' ', ';', ',']).filter(|text| !text.is_empty()).collect();
+        let at = words.iter().position(|text| *text == word)?;
+        words.get(at.checked_sub(1)?)?.parse::<u64>().ok()
+    };
+    lines.iter().filter_map(before).sum()
+}

@@ -1,0 +1,161 @@
+//! Runs the scripts in `sql/slt` and the reference queries in `sql/queries` on a small lake.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt8Array};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::{DataType, Field, Schema};
+use futures::TryStreamExt as _;
+use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
+use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_sql::{Engine, EngineOptions, Error};
+use stoker_types::{SnapshotRef, TableName, TagName, TensorType};
+use tokio::runtime::Runtime;
+
+const IMAGE_BYTES: usize = 40 * 40;
+/// Reference queries that are plain SQL on purpose.
+const PLAIN: [&str; 1] = ["class_balance"];
+
+struct Database {
+    engine: Engine,
+    runtime: Arc<Runtime>,
+}
+
+impl DB for Database {
+    type Error = Error;
+    type ColumnType = DefaultColumnType;
+
+    fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Error> {
+        let batches = self.runtime.block_on(collect(&self.engine, sql))?;
+        let num_columns = batches.first().map_or(0, RecordBatch::num_columns);
+        let rows = batches.iter().flat_map(shown).collect();
+        Ok(DBOutput::Rows { types: vec![DefaultColumnType::Any; num_columns], rows })
+    }
+
+    fn engine_name(&self) -> &str {
+        "stoker"
+    }
+}
+
+async fn collect(engine: &Engine, sql: &str) -> Result<Vec<RecordBatch>, Error> {
+    Ok(engine.query(sql, &[]).await?.execute().await?.try_collect().await?)
+}
+
+/// The values of a batch as text, row by row.
+fn shown(batch: &RecordBatch) -> Vec<Vec<String>> {
+    let options = FormatOptions::default().with_null("NULL");
+    let formatters: Vec<ArrayFormatter> = batch
+        .columns()
+        .iter()
+        .map(|column| ArrayFormatter::try_new(column, &options).expect("a type that can be shown"))
+        .collect();
+    (0..batch.num_rows()).map(|row| formatters.iter().map(|shown| shown.value(row).to_string()).collect()).collect()
+}
+
+fn list(item: DataType, length: usize, values: ArrayRef) -> ArrayRef {
+    Arc::new(FixedSizeListArray::new(Arc::new(Field::new("item", item, true)), length as i32, values, None))
+}
+
+fn points(ids: std::ops::Range<i64>) -> RecordBatch {
+    let item = |data_type| Arc::new(Field::new("item", data_type, true));
+    let image = TensorType { element: DataType::UInt8, shape: vec![1, 40, 40] }.to_field("image");
+    let schema = Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        Field::new("x", DataType::Int64, false),
+        Field::new("y", DataType::Int64, false),
+        Field::new("kind", DataType::Utf8, false),
+        Field::new("note", DataType::Utf8, true),
+        Field::new("emb", DataType::FixedSizeList(item(DataType::Float32), 2), false),
+        image.with_data_type(DataType::FixedSizeList(item(DataType::UInt8), IMAGE_BYTES as i32)),
+    ]);
+    let emb = Float32Array::from_iter_values(ids.clone().flat_map(|id| [(id % 4) as f32, (id / 4) as f32]));
+    let pixels = UInt8Array::from_iter_values(ids.clone().flat_map(|id| [id as u8; IMAGE_BYTES]));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(ids.clone())),
+        Arc::new(Int64Array::from_iter_values(ids.clone().map(|id| id % 4))),
+        Arc::new(Int64Array::from_iter_values(ids.clone().map(|id| id / 4))),
+        Arc::new(StringArray::from_iter_values(ids.clone().map(|id| if id % 2 == 0 { "even" } else { "odd" }))),
+        Arc::new(StringArray::from_iter(ids.map(|id| (id % 3 != 0).then(|| format!("n{id}"))))),
+        list(DataType::Float32, 2, Arc::new(emb)),
+        list(DataType::UInt8, IMAGE_BYTES, Arc::new(pixels)),
+    ];
+    RecordBatch::try_new(Arc::new(schema), columns).expect("a valid batch")
+}
+
+fn kinds() -> RecordBatch {
+    let columns: [(&str, ArrayRef); 2] = [
+        ("kind", Arc::new(StringArray::from(vec!["even", "odd", "none"]))),
+        ("weight", Arc::new(Float64Array::from(vec![1.5, 2.5, 0.5]))),
+    ];
+    RecordBatch::try_from_iter(columns).expect("a valid batch")
+}
+
+async fn write(lake: &Lake, name: &str, batch: RecordBatch) -> anyhow::Result<()> {
+    let name = TableName::try_new(name)?;
+    let options = WriteOptions { rows_per_fragment_max: 5, ..WriteOptions::default() };
+    let mut writer = lake.writer(&name, &batch.schema(), true, options).await?;
+    writer.write(&batch).await?;
+    let drafts = writer.finish().await?;
+    lake.commit(&name, &batch.schema(), CommitMode::CreateOrAppend, drafts, None).await?;
+    Ok(())
+}
+
+async fn engine() -> anyhow::Result<Engine> {
+    let lake = Lake::open("memory://sqllogic", &StorageOptions::default()).await?;
+    write(&lake, "points", points(0..8)).await?;
+    lake.table(&TableName::try_new("points")?, &SnapshotRef::Latest).await?.create_tag(&TagName::try_new("v1")?).await?;
+    write(&lake, "points", points(8..12)).await?;
+    write(&lake, "kinds", kinds()).await?;
+    Ok(Engine::new(lake, EngineOptions::default()))
+}
+
+/// The files of a folder in `sql`, in order of their names.
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql").join(folder);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|found| found == extension));
+    files.sort();
+    assert!(!files.is_empty(), "{} has no .{extension} files", folder.display());
+    files
+}
+
+#[test]
+fn scripts() {
+    let runtime = Arc::new(Runtime::new().expect("a runtime"));
+    let engine = runtime.block_on(engine()).expect("the lake");
+    for path in files("slt", "slt") {
+        let (engine, runtime) = (engine.clone(), runtime.clone());
+        let mut runner = Runner::new(move || {
+            let database = Database { engine: engine.clone(), runtime: runtime.clone() };
+            async move { Ok(database) }
+        });
+        runner.run_file(&path).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn reference_queries() {
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let engine = engine().await.expect("the lake");
+        for path in files("queries", "sql") {
+            let sql = fs::read_to_string(&path).expect("a query");
+            assert!(sql.starts_with("-- "), "{} begins with a comment", path.display());
+            let batches = collect(&engine, &sql).await.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let num_rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+            assert!(num_rows > 0, "{} gives rows", path.display());
+            let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+            match engine.sample(&sql, &[]).await {
+                Ok(query) if !PLAIN.contains(&name) => {
+                    let row_set = engine.row_set(&query).await.expect("a row set");
+                    assert_eq!(row_set.num_rows(), num_rows as u64, "{}", path.display());
+                }
+                Ok(_) => panic!("{name} is a sample query"),
+                Err(error) => assert!(PLAIN.contains(&name), "{name}: {error}"),
+            }
+        }
+    });
+}
