@@ -66,7 +66,7 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         return iter(self._data.schema.names)
 
     def __len__(self) -> int:
-        return self._data.num_columns
+        return len(self._data.schema.names)
 
     def to_arrow(self) -> pa.RecordBatch:
         """Returns the rows as a record batch, without copying."""

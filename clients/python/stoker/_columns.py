@@ -76,9 +76,9 @@ def numpy_column(field: pa.Field, array: pa.Array) -> np.ndarray[Any, Any]:
     kind = array.type
     if pa.types.is_boolean(kind):
         _refuse_nulls(field, array)
-        return array.to_numpy(zero_copy_only=False)
+        return np.asarray(array.to_numpy(zero_copy_only=False))
     if pa.types.is_floating(kind) or pa.types.is_temporal(kind):
-        return array.to_numpy(zero_copy_only=False)
+        return np.asarray(array.to_numpy(zero_copy_only=False))
     objects = np.empty(len(array), dtype=object)
     objects[:] = array.to_pylist()
     return objects

@@ -102,7 +102,7 @@ def _column(name: str, values: Any) -> tuple[pa.Field, pa.Array | pa.ChunkedArra
     return _tensor_column(name, values, metadata)
 
 
-def _from_torch(tensor: Any) -> tuple[np.ndarray, dict[bytes, bytes]]:
+def _from_torch(tensor: Any) -> tuple[np.ndarray[Any, Any], dict[bytes, bytes]]:
     import torch
 
     tensor = tensor.detach().cpu().contiguous()
@@ -121,7 +121,7 @@ def _flat_column(name: str, values: Any, metadata: dict[bytes, bytes]) -> tuple[
     return pa.field(name, array.type, nullable=array.null_count > 0, metadata=metadata or None), array
 
 
-def _tensor_column(name: str, values: np.ndarray, metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
+def _tensor_column(name: str, values: np.ndarray[Any, Any], metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
     if values.ndim == 0:
         raise InvalidRequestError(f"column {name} is a single value; it needs one value per row")
     if values.dtype.kind not in "iuf":

@@ -60,12 +60,11 @@ def agree(
     group = process_group()
     if group is None or group.get_world_size() == 1:
         return plan()
-    handle, outcome = None, None
+    handle: _native.StreamHandle | None = None
+    outcome: tuple[str, str] | None = None
     if group.get_rank() == 0:
         handle, outcome = _attempt(plan)
-        message = [(handle.pinned_state() if handle else None, outcome)]
-    else:
-        message = [(None, None)]
+    message: list[Any] = [(handle.pinned_state() if handle else None, outcome)]
     group.broadcast_object_list(message, src=0)
     state, planned = message[0]
     if state is None:

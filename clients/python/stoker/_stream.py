@@ -95,7 +95,7 @@ class Stream:
         self._counters: dict[str, int | None] = {}
         self._log: list[tuple[int, int]] = []
         self._restart(epoch, 0)
-        self._stream()
+        handle.num_steps(self._slice())  # raises for invalid options
 
     @property
     def stream_id(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.dlpack import from_dlpack
 
 from stoker._batch import Batch, Cursor
 from stoker._columns import PlainColumn, plain_column
@@ -64,8 +64,8 @@ class TorchLoader(IterableDataset[TorchBatch]):
     which is a :class:`TorchBatch`.
 
     In a ``DataLoader``, use ``DataLoader(loader, batch_size=None)``. With several workers each global batch is split
-    once more, so that a worker's batches are smaller and no row comes twice; the state then advances in the workers
-    only, so checkpoints need ``num_workers=0``.
+    once more, so that a worker's batches are smaller and no row comes twice. The place then advances in the workers
+    only, so that checkpoints need ``num_workers=0``, and each pass needs :meth:`set_epoch` before it.
 
     A loader may be pickled (for ``spawn``) and used after ``fork``.
     """
@@ -77,6 +77,7 @@ class TorchLoader(IterableDataset[TorchBatch]):
             raise InvalidRequestError(f"column {VALID_KEY} has the name of the validity mask; give it another with AS")
         self._stream = stream
         self._device = None if device is None else torch.device(device)
+        self._narrowed = False
 
     @property
     def stream(self) -> Stream:
@@ -89,12 +90,12 @@ class TorchLoader(IterableDataset[TorchBatch]):
         return self._stream.epoch
 
     def __iter__(self) -> Iterator[TorchBatch]:
-        worker = get_worker_info()
         stream = self._stream
-        if worker is not None and worker.num_workers > 1:
-            stream = copy.copy(stream)
+        worker = get_worker_info()
+        if worker is not None and not self._narrowed:  # in a worker process, whose copy of the loader is its own
             stream._for_worker(worker.id, worker.num_workers)
-        pairs = ((batch, tensors(batch)) for batch in stream._batches())
+            self._narrowed = True
+        pairs: Iterator[tuple[Batch, dict[str, Any]]] = ((batch, tensors(batch)) for batch in stream._batches())
         if self._device is not None and self._device.type != "cpu":
             pairs = DeviceCopier(self._device).copied(pairs)
         try:
@@ -162,7 +163,7 @@ def _column(field: pa.Field, array: pa.Array) -> Any:
 
 def _tensor(plain: PlainColumn, num_rows: int) -> torch.Tensor:
     """A tensor over the Arrow memory, which lives as long as the tensor: DLPack hands the ownership over."""
-    values = torch.from_dlpack(plain.values)
+    values = from_dlpack(plain.values)
     if plain.bfloat16:
         values = values.view(torch.bfloat16)
     return values.view(num_rows, *plain.shape)

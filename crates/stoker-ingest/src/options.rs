@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, TensorSpec, VectorSpec};
 
@@ -13,7 +13,7 @@ const UNIT_BYTES: u64 = 256 << 20;
 const IMAGE_BYTES_MAX: u64 = 256 << 20;
 
 /// What to do with rows that are in the table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The table must not exist.
@@ -26,7 +26,7 @@ pub enum Mode {
 }
 
 /// What to do with a file that cannot be read or decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
     /// End the ingest; no table changes.
@@ -37,7 +37,7 @@ pub enum OnError {
 }
 
 /// How images are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Images {
     /// Decoded, as column `image`: a fixed-shape tensor of uint8.
@@ -50,7 +50,7 @@ pub enum Images {
 }
 
 /// The order of a tensor's dimensions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
     /// Channels, height, width.
@@ -61,7 +61,7 @@ pub enum Layout {
 }
 
 /// The channels of a tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channels {
     /// Three; grey images are repeated, transparency is dropped.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use lance::Dataset;
 use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_core::datatypes::Schema;
@@ -139,7 +139,7 @@ impl Lake {
             // Without retries a table that appears meanwhile is a conflict, not something to overwrite.
             commit = commit.with_max_retries(0);
         }
-        let committed = commit.execute(transaction).await;
+        let committed = commit.execute(transaction).boxed().await;
         committed.map_err(|source| Error::storage(format!("committing to table {name} in {}", self.inner.place), source))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
@@ -148,6 +149,7 @@ impl Lake {
             .with_session(self.inner.session.clone())
             .with_store_params(self.inner.params.clone())
             .load()
+            .boxed()
             .await;
         match loaded {
             Ok(dataset) => Ok(Some(Table::new(self.clone(), name.clone(), dataset))),
@@ -164,7 +166,7 @@ impl Lake {
         if version == newest.version() {
             return Ok(newest.clone());
         }
-        match newest.dataset().checkout_version(version).await {
+        match newest.dataset().checkout_version(version).boxed().await {
             Ok(dataset) => Ok(Table::new(self.clone(), newest.name().clone(), dataset)),
             Err(source) => {
                 let attempted = format!("opening {at} of table {}", newest.name());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use futures::FutureExt;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
@@ -83,7 +84,7 @@ impl Table {
     /// # Errors
     /// Unknown columns, a filter that Lance cannot evaluate, storage errors.
     pub async fn scan_plan(&self, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.scanner(request)?.create_plan().await.map_err(|source| Error::storage(self.scanning(), source))?;
+        let plan = self.scanner(request)?.create_plan().boxed().await.map_err(|source| Error::storage(self.scanning(), source))?;
         let plan: Arc<dyn ExecutionPlan> = match plan.output_partitioning().partition_count() {
             1 => plan,
             _ => Arc::new(CoalescePartitionsExec::new(plan)),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::Schema as ArrowSchema;
 use arrow_select::take::take_record_batch;
+use futures::FutureExt;
 use lance::dataset::TakeBuilder;
 use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
@@ -58,7 +59,7 @@ impl Table {
             return Ok(RecordBatch::new_empty(Arc::new(ArrowSchema::from(&projected))));
         }
         let plan = ProjectionPlan::from_schema(self.dataset().clone(), &projected)?;
-        TakeBuilder::try_new_from_addresses(self.dataset().clone(), sorted, Arc::new(plan))?.execute().await
+        TakeBuilder::try_new_from_addresses(self.dataset().clone(), sorted, Arc::new(plan))?.execute().boxed().await
     }
 
     /// Addresses of fragments or offsets that the snapshot does not have.

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use stoker_chunks::{ChunkScan, ChunkScanOptions};
 use stoker_lake::Lake;
 use stoker_types::{Digest, ParamValue, Snapshot};
 
 use crate::planning::{on_large_stack, plan};
 use crate::{Error, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
+
+/// Memory that is kept for the next batches of heavy columns, in bytes.
+const POOL_BYTES: usize = 64 << 20;
 
 /// Limits of an [`Engine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,7 @@ struct Inner {
     lake: Lake,
     options: EngineOptions,
     runtime: Arc<RuntimeEnv>,
+    chunks: ChunkScan,
 }
 
 impl Engine {
@@ -69,7 +74,8 @@ impl Engine {
         let runtime = RuntimeEnvBuilder::new().with_memory_limit(options.memory_limit_bytes, 1.0).build_arc();
         // Building fails only for directories that were configured; none is.
         let runtime = runtime.unwrap_or_default();
-        Self { inner: Arc::new(Inner { lake, options, runtime }) }
+        let chunks = ChunkScan::new(ChunkScanOptions { pool_bytes: POOL_BYTES, ..ChunkScanOptions::default() });
+        Self { inner: Arc::new(Inner { lake, options, runtime, chunks }) }
     }
 
     /// The lake.
@@ -84,6 +90,11 @@ impl Engine {
 
     pub(crate) fn runtime(&self) -> &Arc<RuntimeEnv> {
         &self.inner.runtime
+    }
+
+    /// How heavy columns are read; its counts tell requests and bytes.
+    pub(crate) fn chunks(&self) -> &ChunkScan {
+        &self.inner.chunks
     }
 
     /// Plans a plain `SELECT` (or `EXPLAIN [ANALYZE] SELECT`) at snapshots that are pinned now.

@@ -179,6 +179,9 @@ fn describe_external(error: &(dyn std::error::Error + Send + Sync + 'static)) ->
         if let Some(lake) = current.downcast_ref::<stoker_lake::Error>() {
             return (lake.kind(), lake.to_string());
         }
+        if let Some(chunks) = current.downcast_ref::<stoker_chunks::Error>() {
+            return (chunks.kind(), chunks.to_string());
+        }
         if let Some(inner) = current.downcast_ref::<DataFusionError>() {
             return describe(inner);
         }

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::guard::Parsed;
 use crate::params::VectorParam;
-use crate::provider::{Relation, rows_per_batch};
+use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::search::push_prefilters;
 use crate::{Engine, Error, Result, guard, resolve};
 
@@ -66,7 +66,7 @@ pub(crate) async fn plan(
     for (index, request) in requests.relations.iter().enumerate() {
         let table = &tables[request.table];
         let search = request.search.as_ref().map(|call| call.bind(table)).transpose()?;
-        let relation = Relation::new(table.clone(), search);
+        let relation = Relation::new(HeavyTable { table: table.clone(), chunks: engine.chunks().clone() }, search);
         context.register_table(resolve::relation_name(index), Arc::new(relation))?;
     }
     let statement = DfStatement::Statement(Box::new(Statement::Query(query)));

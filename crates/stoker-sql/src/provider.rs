@@ -6,6 +6,7 @@ mod scan_exec;
 
 pub(crate) mod heavy;
 
+pub(crate) use heavy::HeavyTable;
 pub(crate) use layout::{Layout, OutputColumn, rows_per_batch};
 pub(crate) use relation::{CarriedNames, Relation};
 pub(crate) use scan_exec::ScanExec;

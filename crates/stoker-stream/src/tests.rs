@@ -1,1 +1,220 @@
-//! Tests of streams.
+//! Tests of streams over real tables.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::{FixedSizeListArray, Int64Array, RecordBatch, StringArray, UInt8Array};
+use arrow_schema::{DataType, Field, Schema};
+use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_sql::{Engine, EngineOptions};
+use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, TableName, TensorType, Topology};
+
+use crate::*;
+
+/// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
+const WIDTH: usize = 1_100;
+
+fn tensor(id: i64) -> Vec<u8> {
+    (0..WIDTH).map(|at| (id as usize * 13 + at) as u8).collect()
+}
+
+/// A lake with table `t`: id, a tensor and a text that are functions of the id; several pages and fragments.
+async fn engine(uri: &str, num_rows: i64) -> Engine {
+    let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
+    let name = TableName::try_new("t").expect("a name");
+    let field = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
+    let DataType::FixedSizeList(item, length) = field.data_type().clone() else { unreachable!("a tensor") };
+    let fields = vec![field, Field::new("id", DataType::Int64, false), Field::new("name", DataType::Utf8, false)];
+    let schema = Arc::new(Schema::new(fields));
+    let options = WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: 450, ..WriteOptions::default() };
+    let mut writer = lake.writer(&name, &schema, false, options).await.expect("a writer");
+    if num_rows > 0 {
+        let values = UInt8Array::from_iter_values((0..num_rows).flat_map(tensor));
+        let tensors = FixedSizeListArray::new(item, length, Arc::new(values), None);
+        let ids = Int64Array::from_iter_values(0..num_rows);
+        let names = StringArray::from_iter_values((0..num_rows).map(|id| format!("row {id}")));
+        let columns: Vec<arrow_array::ArrayRef> = vec![Arc::new(tensors), Arc::new(ids), Arc::new(names)];
+        let batch = RecordBatch::try_new(schema.clone(), columns).expect("a batch");
+        writer.write(&batch).await.expect("written");
+    }
+    let schema = writer.schema();
+    let drafts = writer.finish().await.expect("finished");
+    lake.commit(&name, &schema, CommitMode::Create, drafts, None).await.expect("committed");
+    Engine::new(lake, EngineOptions::default())
+}
+
+async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
+    let options = StreamOptions { seed: 7, shuffle, shuffle_window_bytes: 400 << 10, block_bytes: 8 << 10, num_lanes: 12 };
+    StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
+}
+
+/// The valid ids of each step of a slice. Checks that tensors and names belong to the ids, padding included.
+async fn ids(plan: &StreamPlan, slice: Slice, steps: u64) -> Vec<Vec<i64>> {
+    let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
+    let mut all = Vec::new();
+    for step in slice.first_step..slice.first_step + steps {
+        let batch = stream.next().await.expect("a batch").expect("not the end");
+        assert_eq!(batch.step, step);
+        assert_eq!(batch.cursor.position, slice.position_after(step, plan.num_rows()));
+        let ids = batch.data["id"].as_primitive::<Int64Type>().values().to_vec();
+        let names = batch.data["name"].as_string::<i32>();
+        let tensors = batch.data["x"].as_fixed_size_list();
+        for (row, id) in ids.iter().enumerate() {
+            assert_eq!(names.value(row), format!("row {id}"));
+            assert_eq!(tensors.value(row).as_primitive::<UInt8Type>().values().to_vec(), tensor(*id));
+        }
+        assert_eq!(batch.row_addrs[0].len(), ids.len());
+        all.push(ids[..batch.num_valid].to_vec());
+    }
+    all
+}
+
+fn slice(rank: u32, world_size: u32, size: BatchSize, last: LastBatch) -> Slice {
+    Slice::new(Topology { rank, world_size }, Batching { size, last }, 0)
+}
+
+const ALL: &str = "SELECT x, id, name FROM t";
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+#[test]
+fn every_row_once_for_any_rows_worlds_and_modes() {
+    run(async {
+        for num_rows in [0, 1, 7, 1_000] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let engine = engine(folder.path().to_str().expect("UTF-8"), num_rows).await;
+            for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
+                let plan = plan(&engine, ALL, shuffle).await;
+                for (world, size) in [(1, 64), (2, 7), (3, 100), (5, 1_000), (8, 3)] {
+                    let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
+                    for rank in 0..world {
+                        let slice = slice(rank, world, BatchSize::PerRank(size), LastBatch::Pad);
+                        let steps = slice.num_steps(plan.num_rows());
+                        ids(&plan, slice, steps).await.into_iter().flatten().for_each(|id| *seen.entry(id).or_default() += 1);
+                    }
+                    assert_eq!(seen.len() as i64, num_rows, "{shuffle:?} {world} {size}");
+                    assert!(seen.values().all(|times| *times == 1));
+                }
+            }
+        }
+    });
+}
+
+/// The rows of each global batch, whoever gets them.
+async fn global(plan: &StreamPlan, world: u32, origin: u64) -> Vec<Vec<i64>> {
+    let mut batches: Vec<Vec<i64>> = Vec::new();
+    for rank in 0..world {
+        let slice = Slice { origin, ..slice(rank, world, BatchSize::Global(60), LastBatch::Uneven) };
+        let steps = slice.num_steps(plan.num_rows());
+        batches.resize(steps as usize, Vec::new());
+        for (batch, mine) in batches.iter_mut().zip(ids(plan, slice, steps).await) {
+            batch.extend(mine);
+        }
+    }
+    batches.iter_mut().for_each(|batch| batch.sort_unstable());
+    batches
+}
+
+#[test]
+fn global_batches_do_not_depend_on_the_world_size_nor_on_resumes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let one = global(&plan, 1, 0).await;
+        for world in [2, 4, 7] {
+            assert_eq!(global(&plan, world, 0).await, one);
+        }
+        for (step, world) in [(1, 3), (9, 5), (16, 2), (17, 1)] {
+            assert_eq!(global(&plan, world, step * 60).await, one[step as usize..]);
+        }
+    });
+}
+
+#[test]
+fn a_stream_is_found_again_by_its_id() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = folder.path().to_str().expect("UTF-8").to_string();
+    run(async {
+        let first = plan(&engine(&uri, 300).await, ALL, ShuffleMode::Block).await;
+        assert!(first.spec_stored());
+        let lake = Lake::open(&uri, &StorageOptions::default()).await.expect("a lake");
+        let engine = Engine::new(lake, EngineOptions::default());
+        let again = StreamPlan::load_by_id(&engine, first.stream_id()).await.expect("the same stream");
+        let slice = slice(0, 1, BatchSize::PerRank(50), LastBatch::Drop);
+        assert_eq!(ids(&again, slice, 6).await, ids(&first, slice, 6).await);
+        let unknown = StreamPlan::load_by_id(&engine, stoker_types::Digest::of(b"nothing")).await.map(|_| ());
+        assert_eq!(unknown.expect_err("unknown").kind(), stoker_types::ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn filters_renames_and_computed_columns_stream() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 900).await;
+        let sql = "SELECT id, id * 2 AS double, x, name FROM t WHERE id % 3 = 0 ORDER BY id DESC";
+        let plan = plan(&engine, sql, ShuffleMode::Sequential).await;
+        let slice = slice(0, 1, BatchSize::PerRank(100), LastBatch::Uneven);
+        let found: Vec<i64> = ids(&plan, slice, 3).await.into_iter().flatten().collect();
+        assert_eq!(found, (0..300).rev().map(|id| id * 3).collect::<Vec<_>>());
+        let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
+        let batch = stream.next().await.expect("a batch").expect("not the end");
+        let double = batch.data["double"].as_primitive::<Int64Type>().values().to_vec();
+        assert_eq!(double[..3], [1_794, 1_788, 1_782]);
+    });
+}
+
+#[test]
+fn a_small_budget_bounds_what_is_read_ahead_and_still_delivers_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        // From less than a row to a few batches.
+        for memory_budget_bytes in [1, 100 << 10, 300 << 10] {
+            let slice = slice(0, 1, BatchSize::PerRank(64), LastBatch::Pad);
+            let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
+            let mut stream = plan.open(&slice, &options).expect("a stream");
+            let mut rows = 0;
+            while let Some(batch) = stream.next().await.expect("a batch") {
+                rows += batch.num_valid;
+            }
+            assert_eq!(rows, 1_000, "{memory_budget_bytes}");
+        }
+    });
+}
+
+#[test]
+fn blocks_are_read_with_few_requests_and_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let slice = slice(0, 1, BatchSize::PerRank(50), LastBatch::Drop);
+        let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
+        while stream.next().await.expect("a batch").is_some() {}
+        let stats = stream.stats();
+        assert!(stats.bytes_read <= 1_000 * WIDTH as u64 * 11 / 10, "{stats:?}");
+        // Blocks of seven rows, some cut by lanes, windows and pages; the first batch is read on its own.
+        assert!(stats.requests <= 350, "{stats:?}");
+        assert_eq!((stats.rows, stats.batches), (1_000, 20));
+    });
+}
+
+#[test]
+fn an_invalid_slice_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 10).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        for bad in [slice(2, 2, BatchSize::PerRank(5), LastBatch::Pad), slice(0, 1, BatchSize::Global(0), LastBatch::Pad)] {
+            let error = plan.open(&bad, &ReadOptions::default()).map(|_| ()).expect_err("invalid");
+            assert_eq!(error.kind(), stoker_types::ErrorKind::InvalidRequest);
+        }
+    });
+}

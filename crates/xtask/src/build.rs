@@ -40,10 +40,7 @@ pub fn build(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
 /// Copies the native module next to the Python package, where `import stoker` finds it.
 pub fn install_native_module(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
     narrator.step("Put the native module into the Python package", |narrator| {
-        let built = workspace
-            .target_dir
-            .join("release")
-            .join(format!("{DLL_PREFIX}stoker_native{DLL_SUFFIX}"));
+        let built = workspace.target_dir.join("release").join(format!("{DLL_PREFIX}stoker_native{DLL_SUFFIX}"));
         let package = workspace.python_dir().join("stoker");
         let module = package.join("_native.abi3.so");
         let staged = package.join(format!("_native.{}.tmp", std::process::id()));

@@ -18,12 +18,9 @@ pub fn is_requested() -> bool {
     env::var_os(DRIVER).is_some() && rustc.is_some_and(|path| path.file_stem().is_some_and(|stem| stem == "rustc"))
 }
 
-/// Makes `cargo build` check with clippy; any warning fails.
+/// Makes `cargo build` check with clippy.
 pub fn request(command: &mut Command, driver: &Path) -> std::io::Result<()> {
-    command
-        .env(DRIVER, driver)
-        .env("RUSTC_WORKSPACE_WRAPPER", env::current_exe()?)
-        .env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+    command.env(DRIVER, driver).env("RUSTC_WORKSPACE_WRAPPER", env::current_exe()?);
     Ok(())
 }
 
@@ -42,23 +39,12 @@ pub fn run() -> ExitCode {
 
 /// The arguments with metadata in the place of objects; build scripts and questions to rustc stay as they are.
 fn checks_only(args: Vec<String>) -> Vec<String> {
-    let crate_name = args
-        .iter()
-        .position(|arg| arg == "--crate-name")
-        .and_then(|at| args.get(at + 1));
+    let crate_name = args.iter().position(|arg| arg == "--crate-name").and_then(|at| args.get(at + 1));
     let is_compilation = args.iter().any(|arg| arg.starts_with("--emit="));
     if !is_compilation || crate_name.is_some_and(|name| name.starts_with("build_script_")) {
         return args;
     }
-    args.into_iter()
-        .map(|arg| {
-            if arg.starts_with("--emit=") {
-                emit(&arg)
-            } else {
-                metadata_of(arg)
-            }
-        })
-        .collect()
+    args.into_iter().map(|arg| if arg.starts_with("--emit=") { emit(&arg) } else { metadata_of(arg) }).collect()
 }
 
 fn emit(arg: &str) -> String {
@@ -73,9 +59,5 @@ fn metadata_of(arg: String) -> String {
     };
     let metadata = Path::new(path).with_extension("rmeta");
     let is_unbuilt = path.ends_with(".rlib") && !Path::new(path).exists() && metadata.exists();
-    if is_unbuilt {
-        format!("{name}={}", metadata.display())
-    } else {
-        arg
-    }
+    if is_unbuilt { format!("{name}={}", metadata.display()) } else { arg }
 }

@@ -10,10 +10,7 @@ use anyhow::{Context, Result, bail};
 /// Shows a command, runs it with this terminal, and fails with `advice` when it fails.
 pub fn run(command: &mut Command, advice: &str) -> Result<()> {
     println!("          $ {}", shown(command));
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .with_context(|| missing(command))?;
+    let status = command.stdin(Stdio::null()).status().with_context(|| missing(command))?;
     if status.success() {
         return Ok(());
     }
@@ -22,18 +19,10 @@ pub fn run(command: &mut Command, advice: &str) -> Result<()> {
 
 /// Runs a command without showing it and gives its standard output.
 pub fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| missing(command))?;
+    let output = command.stdin(Stdio::null()).output().with_context(|| missing(command))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "`{}` ended with {}:\n{}",
-            shown(command),
-            output.status,
-            errors.trim_end()
-        );
+        bail!("`{}` ended with {}:\n{}", shown(command), output.status, errors.trim_end());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -41,10 +30,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 /// Shows a command, runs it, passes on all that it prints, and gives the lines and whether it succeeded.
 pub fn run_and_listen(command: &mut Command) -> Result<(bool, Vec<String>)> {
     println!("          $ {}", shown(command));
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| missing(command))?;
     let errors = child.stderr.take().map(|pipe| thread::spawn(move || pass_on(pipe)));
     let mut lines = child.stdout.take().map(pass_on).unwrap_or_default();
@@ -69,11 +55,7 @@ fn pass_on(pipe: impl Read) -> Vec<String> {
 
 /// Whether a program is there and answers to `--version` (for cargo's subcommands: to `NAME --version`).
 pub fn answers(command: &mut Command) -> bool {
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
@@ -85,15 +67,8 @@ pub fn shown(command: &Command) -> String {
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    let is_plain = !word.is_empty()
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c));
-    if is_plain {
-        word.into_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c));
+    if is_plain { word.into_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn missing(command: &Command) -> String {

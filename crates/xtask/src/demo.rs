@@ -62,11 +62,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
         _ => bail!("the parts of the demo are `local` and `s3`; without a name, both run"),
     };
     let python = build::set_up(workspace, narrator)?;
-    let stage = Stage {
-        workspace,
-        python,
-        work_dir: WorkDir::create()?,
-    };
+    let stage = Stage { workspace, python, work_dir: WorkDir::create()? };
     let ready = narrator.elapsed();
     let mut figures = Figures::default();
     lake::build(&stage, narrator, &mut figures)?;
@@ -87,27 +83,19 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
 /// Trains and searches through a server on the local lake.
 fn train_and_search(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut Figures) -> Result<()> {
     lake::add_embeddings(stage, narrator)?;
-    let server = narrator.step("Serve the lake", |narrator| {
-        serve::start(stage, narrator, "server", stage.lake().as_os_str(), &[])
-    })?;
+    let server = narrator
+        .step("Serve the lake", |narrator| serve::start(stage, narrator, "server", stage.lake().as_os_str(), &[]))?;
     train::train(stage, narrator, &server, figures)?;
     exactly_once::check(stage, narrator, figures)?;
     narrator.step("Evaluate on the held-out rows", |_| {
         let mut evaluate = stage.example("evaluate_digits.py");
-        evaluate
-            .args(["--lake", &server.url, "--checkpoint"])
-            .arg(stage.work_dir.path("checkpoint.pt"));
-        figures.listen(
-            evaluate.args(["--accuracy-min", "0.95"]),
-            "the network should reach 95 % on rows it has not seen",
-        )
+        evaluate.args(["--lake", &server.url, "--checkpoint"]).arg(stage.work_dir.path("checkpoint.pt"));
+        figures
+            .listen(evaluate.args(["--accuracy-min", "0.95"]), "the network should reach 95 % on rows it has not seen")
     })?;
     narrator.step("A hybrid sample query: filter, vector search, stream", |_| {
         let mut search = stage.example("hybrid_search.py");
-        figures.listen(
-            search.args(["search", "--lake", &server.url]),
-            "the rows differ from a brute-force search",
-        )
+        figures.listen(search.args(["search", "--lake", &server.url]), "the rows differ from a brute-force search")
     })?;
     narrator.step("Stop the server (SIGTERM)", |_| server.job.stop())
 }

@@ -31,13 +31,8 @@ impl Job {
     /// Starts `command`; all that it prints is kept in `log`.
     pub fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
         let file = File::create(log).with_context(|| format!("could not create {}", log.display()))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("could not start `{}`", command::shown(command)))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("could not start `{}`", command::shown(command)))?;
         let (sender, lines) = channel();
         let file = Arc::new(Mutex::new(file));
         if let Some(pipe) = child.stdout.take() {
@@ -46,12 +41,7 @@ impl Job {
         if let Some(pipe) = child.stderr.take() {
             record(pipe, file, sender);
         }
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            log: log.to_owned(),
-            lines,
-        })
+        Ok(Self { name: name.to_owned(), child, log: log.to_owned(), lines })
     }
 
     /// The process's number.
@@ -63,22 +53,14 @@ impl Job {
     pub fn wait_for<T>(&self, what: &str, limit: Duration, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
         let deadline = Instant::now() + limit;
         loop {
-            match self
-                .lines
-                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
                     if let Some(value) = wanted(&line) {
                         return Ok(value);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!(
-                        "{} did not print {what} within {} s{}",
-                        self.name,
-                        limit.as_secs(),
-                        self.tail()
-                    )
+                    bail!("{} did not print {what} within {} s{}", self.name, limit.as_secs(), self.tail())
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     bail!("{} ended without printing {what}{}", self.name, self.tail())
@@ -90,12 +72,7 @@ impl Job {
     /// Waits for the end of the process and gives the lines that nobody has waited for.
     pub fn finish(&mut self, limit: Duration) -> Result<Vec<String>> {
         if !self.ended_with_success(limit)? {
-            bail!(
-                "{} has not ended within {} s{}",
-                self.name,
-                limit.as_secs(),
-                self.tail()
-            );
+            bail!("{} has not ended within {} s{}", self.name, limit.as_secs(), self.tail());
         }
         Ok(self.lines.iter().collect())
     }
@@ -111,12 +88,8 @@ impl Job {
 
     /// Ends the process at once, as a lost machine would (SIGKILL).
     pub fn kill(&mut self) -> Result<()> {
-        self.child
-            .kill()
-            .with_context(|| format!("could not kill {}", self.name))?;
-        self.child
-            .wait()
-            .with_context(|| format!("could not wait for {}", self.name))?;
+        self.child.kill().with_context(|| format!("could not kill {}", self.name))?;
+        self.child.wait().with_context(|| format!("could not wait for {}", self.name))?;
         Ok(())
     }
 
@@ -126,12 +99,7 @@ impl Job {
         match self.ended_within(GRACE)? {
             Some(status) if status.success() => Ok(()),
             Some(status) => bail!("{} ended with {status} after SIGTERM{}", self.name, self.tail()),
-            None => bail!(
-                "{} has not ended within {} s after SIGTERM{}",
-                self.name,
-                GRACE.as_secs(),
-                self.tail()
-            ),
+            None => bail!("{} has not ended within {} s after SIGTERM{}", self.name, GRACE.as_secs(), self.tail()),
         }
     }
 

@@ -15,11 +15,7 @@ pub struct Narrator {
 impl Narrator {
     /// A narrator for `task`, which begins now.
     pub fn new(task: &str) -> Self {
-        Self {
-            task: task.to_owned(),
-            started: Instant::now(),
-            num_steps: 0,
-        }
+        Self { task: task.to_owned(), started: Instant::now(), num_steps: 0 }
     }
 
     /// Announces a step, runs it, and says how long it took or that it failed.

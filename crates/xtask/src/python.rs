@@ -14,14 +14,7 @@ use crate::narrate::Narrator;
 use crate::workspace::Workspace;
 
 /// Interpreters that may serve as the base, first choice first.
-const CANDIDATES: [&str; 6] = [
-    "python3",
-    "python3.13",
-    "python3.12",
-    "python3.11",
-    "python3.10",
-    "python",
-];
+const CANDIDATES: [&str; 6] = ["python3", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
 
 /// Minor versions of Python 3 for which every pinned package has a wheel.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 10..=13;
@@ -39,10 +32,7 @@ impl Python {
             Some(dir) => env::current_dir()?.join(dir),
             None => Workspace::cache_dir()?.join("venv"),
         };
-        Ok(Self {
-            venv,
-            package_dir: workspace.python_dir(),
-        })
+        Ok(Self { venv, package_dir: workspace.python_dir() })
     }
 
     /// Makes the environment, or finds that it is up to date, while `work` runs.
@@ -84,7 +74,6 @@ impl Python {
         command
             .env("PYTHONPATH", &self.package_dir)
             .env("PYTHONUNBUFFERED", "1")
-            .env("VIRTUAL_ENV", &self.venv)
             .env("STOKER_PYTHON", self.interpreter())
             .env_remove("PYTHONHOME");
     }
@@ -109,13 +98,9 @@ impl Python {
 
     fn lock(&self) -> Result<File> {
         let path = self.venv.with_extension("lock");
-        let opened = path
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| File::create(&path));
+        let opened = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(&path));
         let file = opened.with_context(|| format!("could not create {}", path.display()))?;
-        file.lock()
-            .with_context(|| format!("could not lock {}", path.display()))?;
+        file.lock().with_context(|| format!("could not lock {}", path.display()))?;
         Ok(file)
     }
 
@@ -133,29 +118,16 @@ impl Python {
                 "          PyTorch's wheel for Linux brings the CUDA libraries: about 3 GB, once; it runs on the CPU"
             );
         }
-        let pip = [
-            "-m",
-            "pip",
-            "install",
-            "--disable-pip-version-check",
-            "--progress-bar",
-            "off",
-            "--quiet",
-        ];
+        let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "--quiet"];
         command::run(
-            self.command()
-                .args(pip)
-                .args(["--no-compile", "--prefer-binary", "-r"])
-                .arg(list),
+            self.command().args(pip).args(["--no-compile", "--prefer-binary", "-r"]).arg(list),
             "pip must reach a package index (see `pip config list`) and needs about 8 GB of disk",
         )
     }
 }
 
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
-    thread
-        .join()
-        .unwrap_or_else(|_| bail!("the thread that made the virtual environment panicked"))
+    thread.join().unwrap_or_else(|_| bail!("the thread that made the virtual environment panicked"))
 }
 
 /// The interpreter to make the environment from.
@@ -178,19 +150,12 @@ fn find_base() -> Result<PathBuf> {
          or name it in STOKER_PYTHON_BASE",
         SUPPORTED.start(),
         SUPPORTED.end(),
-        if refused.is_empty() {
-            "no Python on PATH".to_owned()
-        } else {
-            refused.join(", ")
-        }
+        if refused.is_empty() { "no Python on PATH".to_owned() } else { refused.join(", ") }
     )
 }
 
 fn version(interpreter: &Path) -> Result<(u32, u32)> {
     let text = command::output(Command::new(interpreter).args(["-c", "import sys; print(*sys.version_info[:2])"]))?;
-    let (major, minor) = text
-        .trim()
-        .split_once(' ')
-        .context("an interpreter prints its version")?;
+    let (major, minor) = text.trim().split_once(' ').context("an interpreter prints its version")?;
     Ok((major.parse()?, minor.parse()?))
 }

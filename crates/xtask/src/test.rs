@@ -28,10 +28,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -
     let mut outcomes = vec![narrator.step("Rust tests", |narrator| rust(workspace, &python, filters, narrator))?];
     if filters.is_empty() {
         outcomes.push(narrator.step("Examples in the Rust documentation", |_| doc(workspace, &python))?);
-        let folders: Vec<&str> = PYTHON_TESTS
-            .into_iter()
-            .filter(|dir| workspace.root.join(dir).is_dir())
-            .collect();
+        let folders: Vec<&str> = PYTHON_TESTS.into_iter().filter(|dir| workspace.root.join(dir).is_dir()).collect();
         if !folders.is_empty() {
             outcomes.push(narrator.step("Python tests", |_| pytest(workspace, &python, &folders))?);
         }
@@ -41,55 +38,32 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -
             let verdict = if outcome.passed { "passed" } else { "FAILED" };
             narrator.say(format!("{verdict}  {:<22} {}", outcome.runner, outcome.closing_line));
         }
-        let failed: Vec<&str> = outcomes
-            .iter()
-            .filter(|outcome| !outcome.passed)
-            .map(|outcome| outcome.runner)
-            .collect();
-        if failed.is_empty() {
-            Ok(())
-        } else {
-            bail!("failed: {}; the reasons are above", failed.join(", "))
-        }
+        let failed: Vec<&str> =
+            outcomes.iter().filter(|outcome| !outcome.passed).map(|outcome| outcome.runner).collect();
+        if failed.is_empty() { Ok(()) } else { bail!("failed: {}; the reasons are above", failed.join(", ")) }
     })
 }
 
 fn rust(workspace: &Workspace, python: &Python, filters: &[String], narrator: &Narrator) -> Result<Outcome> {
     let mut command = workspace.cargo();
     if command::answers(workspace.cargo().args(["nextest", "--version"])) {
-        command
-            .args(["nextest", "run", "--no-fail-fast"])
-            .args(SELECTION)
-            .args(filters);
+        command.args(["nextest", "run", "--no-fail-fast"]).args(SELECTION).args(filters);
     } else {
         narrator.say("cargo-nextest is not installed; `cargo install --locked cargo-nextest` makes this faster");
-        command
-            .args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"])
-            .args(SELECTION)
-            .arg("--")
-            .args(filters);
+        command.args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]).args(SELECTION).arg("--").args(filters);
     }
     listen("Rust tests", settings(&mut command, workspace, python), closes_rust)
 }
 
 fn doc(workspace: &Workspace, python: &Python) -> Result<Outcome> {
     let mut command = workspace.cargo();
-    command
-        .args(["test", "--doc", "--no-fail-fast", "--quiet"])
-        .args(SELECTION);
-    listen(
-        "documentation examples",
-        settings(&mut command, workspace, python),
-        closes_rust,
-    )
+    command.args(["test", "--doc", "--no-fail-fast", "--quiet"]).args(SELECTION);
+    listen("documentation examples", settings(&mut command, workspace, python), closes_rust)
 }
 
 fn pytest(workspace: &Workspace, python: &Python, folders: &[&str]) -> Result<Outcome> {
     let mut command = python.command();
-    command
-        .current_dir(&workspace.root)
-        .args(["-m", "pytest", "-q", "--timeout", "300"])
-        .args(folders);
+    command.current_dir(&workspace.root).args(["-m", "pytest", "-q", "--timeout", "300"]).args(folders);
     listen("Python tests", settings(&mut command, workspace, python), |line| {
         (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) && line.contains(" in ")
     })
@@ -117,11 +91,7 @@ fn listen(runner: &'static str, command: &mut Command, is_closing: impl Fn(&str)
             format!("{passed} passed, {failed} failed, in {} programs", several.len())
         }
     };
-    Ok(Outcome {
-        runner,
-        passed: passed && !closing.is_empty(),
-        closing_line,
-    })
+    Ok(Outcome { runner, passed: passed && !closing.is_empty(), closing_line })
 }
 
 /// The sum of the numbers that stand before `word`.

@@ -8,6 +8,9 @@ use anyhow::{Context, Result};
 
 use crate::protoc;
 
+/// Prefixes of the variables that `cargo run` sets for the program that it runs.
+const INHERITED: [&str; 5] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"];
+
 /// The checkout and the folders that tasks use.
 pub struct Workspace {
     /// The folder with the workspace's `Cargo.toml`.
@@ -24,35 +27,25 @@ impl Workspace {
         // was compiled in may be the other one's.
         let manifest_dir =
             env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        let root = manifest_dir
-            .ancestors()
-            .nth(2)
-            .context("crates/xtask lies two folders below the root")?
-            .to_owned();
+        let root = manifest_dir.ancestors().nth(2).context("crates/xtask lies two folders below the root")?.to_owned();
         let target_dir = match env::var_os("CARGO_TARGET_DIR") {
             Some(dir) => env::current_dir()?.join(dir),
             None => root.join("target"),
         };
-        Ok(Self {
-            root,
-            target_dir,
-            protoc: protoc::find()?,
-        })
+        Ok(Self { root, target_dir, protoc: protoc::find()? })
     }
 
     /// A `cargo` command in this checkout, with the settings that every build of it needs.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command
-            .current_dir(&self.root)
-            .env("CARGO_TARGET_DIR", &self.target_dir);
-        for inherited in [
-            "CARGO_MANIFEST_DIR",
-            "CARGO_MANIFEST_PATH",
-            "CARGO_PKG_NAME",
-            "CARGO_PKG_VERSION",
-        ] {
-            command.env_remove(inherited);
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target_dir);
+        // What cargo told this task about its own package would look to build scripts (ring's, for one) like a change of
+        // their environment, and half of the dependencies would be built again.
+        for (name, _) in env::vars_os() {
+            let name = name.to_string_lossy();
+            if INHERITED.iter().any(|prefix| name.starts_with(prefix)) {
+                command.env_remove(&*name);
+            }
         }
         if let Some(protoc) = &self.protoc {
             command.env("PROTOC", protoc);
@@ -62,9 +55,7 @@ impl Workspace {
 
     /// The `stoker` program of the release build.
     pub fn stoker_bin(&self) -> PathBuf {
-        self.target_dir
-            .join("release")
-            .join(format!("stoker{}", env::consts::EXE_SUFFIX))
+        self.target_dir.join("release").join(format!("stoker{}", env::consts::EXE_SUFFIX))
     }
 
     /// The Python package's folder.

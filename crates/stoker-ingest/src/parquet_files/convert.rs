@@ -8,7 +8,7 @@ use arrow_array::types::{Float32Type, UInt16Type};
 use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, LargeBinaryArray, PrimitiveArray, RecordBatch, downcast_primitive,
 };
-use arrow_buffer::{MutableBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
 use arrow_cast::{CastOptions, cast, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
 use half::bf16;
@@ -126,9 +126,10 @@ fn from_bytes(array: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Place
             None => return Err(place.mismatch(Some(row), expected, "null")),
         }
     }
+    let buffer = Buffer::from(buffer);
     macro_rules! array {
         ($type:ty, $buffer:expr) => {
-            Ok(Arc::new(PrimitiveArray::<$type>::new(ScalarBuffer::from($buffer), None)))
+            Ok(Arc::new(PrimitiveArray::<$type>::new(ScalarBuffer::from($buffer), None)) as ArrayRef)
         };
     }
     downcast_primitive! {
@@ -146,7 +147,8 @@ fn to_element(values: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Plac
     }
     let loses = spec.element == Element::BFloat16 && !found.is_floating();
     let is_number = found.is_numeric() && found.primitive_width().is_some_and(|width| width <= 8);
-    if loses || !(is_number || *found == DataType::Boolean) || found.is_floating() && storage.is_integer() && !is_bf16(spec) {
+    let loses = loses || (found.is_floating() && storage.is_integer() && !is_bf16(spec));
+    if loses || !(is_number || *found == DataType::Boolean) {
         return Err(place.mismatch(None, expected, &format!("elements of type {found}")));
     }
     let target = if is_bf16(spec) { DataType::Float32 } else { storage };

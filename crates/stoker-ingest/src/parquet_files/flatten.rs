@@ -58,10 +58,6 @@ fn first_other_length(lists: &ArrayRef, size: usize) -> Option<(usize, usize)> {
     if lists.is_empty() {
         return None;
     }
-    let first = |mut lengths: Box<dyn Iterator<Item = usize> + '_>| {
-        let index = lengths.by_ref().enumerate().find(|(_, length)| *length != size);
-        index
-    };
     match lists.data_type() {
         DataType::FixedSizeList(_, length) => {
             let length = usize::try_from(*length).unwrap_or(0);
@@ -69,13 +65,17 @@ fn first_other_length(lists: &ArrayRef, size: usize) -> Option<(usize, usize)> {
         }
         DataType::List(_) => {
             let offsets = lists.as_list::<i32>().value_offsets();
-            first(Box::new(offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize)))
+            other_than(size, offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize))
         }
         _ => {
             let offsets = lists.as_list::<i64>().value_offsets();
-            first(Box::new(offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize)))
+            other_than(size, offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize))
         }
     }
+}
+
+fn other_than(size: usize, lengths: impl Iterator<Item = usize>) -> Option<(usize, usize)> {
+    lengths.enumerate().find(|(_, length)| *length != size)
 }
 
 /// The elements of all lists, none of which is null.

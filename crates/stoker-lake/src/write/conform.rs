@@ -2,9 +2,11 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use stoker_types::{TableName, fixed_row_bytes, is_heavy};
 
+use super::schema::same_data_type;
 use crate::{Error, Result};
 
 /// The batch with the columns, types and field metadata of `schema`; no values are copied.
@@ -22,7 +24,7 @@ pub(super) fn conform(
         let Some(column) = batch.column_by_name(field.name()) else {
             return Err(fail(format!("column {} is missing", field.name())));
         };
-        if !column.data_type().equals_datatype(field.data_type()) {
+        if !same_data_type(field.data_type(), column.data_type()) {
             let types = (field.data_type(), column.data_type());
             return Err(fail(format!("column {} should be {}, not {}", field.name(), types.0, types.1)));
         }
@@ -30,13 +32,30 @@ pub(super) fn conform(
             let row = first_row + row as u64;
             return Err(fail(format!("column {} must not have nulls, but row {row} has one", field.name())));
         }
-        let column = column.to_data().into_builder().data_type(field.data_type().clone()).build();
-        columns.push(make_array(column.map_err(|source| fail(format!("column {}: {source}", field.name())))?));
+        let column = retyped(column, field.data_type());
+        columns.push(column.map_err(|source| fail(format!("column {}: {source}", field.name())))?);
     }
     if let Some(extra) = batch.schema().fields().iter().find(|field| schema.field_with_name(field.name()).is_err()) {
         return Err(fail(format!("the table has no column {}", extra.name())));
     }
     RecordBatch::try_new(schema.clone(), columns).map_err(|source| fail(source.to_string()))
+}
+
+/// The same values with the table's names and nullability of nested fields.
+fn retyped(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    if column.data_type() == to { Ok(column.clone()) } else { retyped_data(&column.to_data(), to).map(make_array) }
+}
+
+fn retyped_data(data: &ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
+    let types: Vec<&DataType> = match to {
+        DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+            vec![item.data_type()]
+        }
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        _ => return data.clone().into_builder().data_type(to.clone()).build(),
+    };
+    let children: Result<Vec<_>, _> = data.child_data().iter().zip(types).map(|(child, to)| retyped_data(child, to)).collect();
+    data.clone().into_builder().data_type(to.clone()).child_data(children?).build()
 }
 
 /// The first row with a null where none may be: in a non-null column, and anywhere in a heavy fixed-width one, where a

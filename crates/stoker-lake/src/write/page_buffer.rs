@@ -29,13 +29,17 @@ impl PageBuffer {
         let mut start = 0;
         while start < array.len() {
             let (rows, bytes) = rows_that_fit(array, start, self.page_bytes - self.pending_bytes);
-            if rows == 0 && !self.pending.is_empty() {
+            if rows == 0 {
                 pages.extend(self.flush()?);
+                let (rows, _) = rows_that_fit(array, start, self.page_bytes);
+                if rows == 0 {
+                    pages.push(compact(&array.slice(start, 1)));
+                    start += 1;
+                }
                 continue;
             }
-            let (rows, bytes) = if rows == 0 { (1, self.page_bytes) } else { (rows, bytes) };
             self.pending.push(array.slice(start, rows));
-            self.pending_bytes = (self.pending_bytes + bytes).min(self.page_bytes);
+            self.pending_bytes += bytes;
             start += rows;
         }
         if array.get_buffer_memory_size() > 2 * self.page_bytes

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_types::{DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, KIND_KEY, TableName, is_encoded_image};
 
 use crate::{Error, Result};
@@ -31,9 +31,29 @@ pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema)
 
 fn same_type(expected: &Field, found: &Field) -> bool {
     let keys = [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY];
-    expected.data_type().equals_datatype(found.data_type())
+    same_data_type(expected.data_type(), found.data_type())
         && (expected.is_nullable() || !found.is_nullable())
         && keys.iter().all(|key| expected.metadata().get(*key) == found.metadata().get(*key))
+}
+
+/// Whether values of type `found` can be stored as `expected` without a change. Names and nullability of the items of
+/// fixed-size lists do not count: Lance does not keep them.
+pub(super) fn same_data_type(expected: &DataType, found: &DataType) -> bool {
+    let same_child = |expected: &Field, found: &Field| {
+        (expected.is_nullable() || !found.is_nullable()) && same_data_type(expected.data_type(), found.data_type())
+    };
+    match (expected, found) {
+        (DataType::FixedSizeList(expected, length), DataType::FixedSizeList(found, found_length)) => {
+            length == found_length && same_data_type(expected.data_type(), found.data_type())
+        }
+        (DataType::List(expected), DataType::List(found))
+        | (DataType::LargeList(expected), DataType::LargeList(found)) => same_child(expected, found),
+        (DataType::Struct(expected), DataType::Struct(found)) => {
+            expected.len() == found.len()
+                && expected.iter().zip(found).all(|(e, f)| e.name() == f.name() && same_child(e, f))
+        }
+        _ => expected.equals_datatype(found),
+    }
 }
 
 fn describe(field: &Field) -> String {

@@ -1,7 +1,9 @@
 //! Writes record batches as fragments.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
 use lance_table::format::Fragment;
@@ -79,9 +81,10 @@ impl Lake {
                 (table.schema(), table.dataset().schema().clone())
             }
             None => {
-                let schema = with_media_uncompressed(schema);
-                let lance_schema = Schema::try_from(schema.as_ref());
-                (schema, lance_schema.map_err(|source| Error::storage(format!("creating table {name}"), source))?)
+                let lance_schema = Schema::try_from(with_media_uncompressed(schema).as_ref())
+                    .map_err(|source| Error::storage(format!("creating table {name}"), source))?;
+                // As it will be read: Lance keeps no names and no nullability of the items of fixed-size lists.
+                (Arc::new(ArrowSchema::from(&lance_schema)), lance_schema)
             }
         };
         let target = Target { lake: self.clone(), name: name.clone(), schema, lance_schema, options };

@@ -1,48 +1,81 @@
 //! Heavy columns of scanned rows: fetched by row address, a bounded number of bytes at a time.
+//!
+//! A dense column is read by chunk scan: neighbouring rows in few large reads, as plain bytes. Other heavy columns go
+//! through Lance's decoder.
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
-use futures::stream::{self, BoxStream};
 use futures::StreamExt as _;
-use stoker_lake::{ROW_ADDR, Table};
+use futures::stream::{self, BoxStream};
+use stoker_chunks::ChunkScan;
+use stoker_lake::{DenseProbe, ROW_ADDR, Table};
 
 use super::{Layout, lake_error, rows_per_batch};
 
-/// The output batches for one batch of scanned light columns.
+/// Batches of heavy columns that are read at the same time, per partition.
+const BATCHES_IN_FLIGHT: usize = 2;
+
+/// A pinned table and the means to read its heavy columns.
+#[derive(Clone, Debug)]
+pub(crate) struct HeavyTable {
+    pub(crate) table: Table,
+    pub(crate) chunks: ChunkScan,
+}
+
+/// The output batches for one batch of scanned light columns, in order.
 ///
 /// Without heavy columns this is one batch. With them the rows are cut so that the heavy columns of a batch stay within
-/// 8 MiB, and each batch reads exactly its own rows when it is polled.
+/// 8 MiB; each batch reads exactly its own rows, and one batch is read ahead.
 pub(crate) fn complete(
-    table: Table,
+    table: HeavyTable,
     layout: Arc<Layout>,
     light: RecordBatch,
 ) -> BoxStream<'static, DfResult<RecordBatch>> {
     let heavy_columns = layout.heavy_columns();
     if heavy_columns.is_empty() {
-        return stream::once(async move { layout.assemble(&light, None) }).boxed();
+        return stream::once(async move { layout.assemble(&light, &[]) }).boxed();
     }
     let num_rows = light.num_rows();
     let step = rows_per_batch(layout.schema());
     stream::iter((0..num_rows).step_by(step))
-        .then(move |first| {
+        .map(move |first| {
             let rows = light.slice(first, step.min(num_rows - first));
             let (table, layout, heavy_columns) = (table.clone(), layout.clone(), heavy_columns.clone());
             async move {
-                let heavy = fetch(&table, &heavy_columns, &rows).await?;
-                layout.assemble(&rows, Some(&heavy))
+                let heavy = table.fetch(&heavy_columns, &rows).await?;
+                layout.assemble(&rows, &heavy)
             }
         })
+        .buffered(BATCHES_IN_FLIGHT)
         .boxed()
 }
 
-/// The heavy columns of these rows, by their addresses.
-async fn fetch(table: &Table, columns: &[String], rows: &RecordBatch) -> DfResult<RecordBatch> {
-    let addrs = rows.column_by_name(ROW_ADDR).and_then(|column| column.as_any().downcast_ref::<UInt64Array>());
-    let Some(addrs) = addrs else {
-        return Err(DataFusionError::Internal(format!("a scan gave no {ROW_ADDR}")));
-    };
-    table.take(columns, addrs.values()).await.map_err(lake_error)
+impl HeavyTable {
+    /// The heavy columns of these rows, with their names.
+    async fn fetch(&self, columns: &[String], rows: &RecordBatch) -> DfResult<Vec<(String, ArrayRef)>> {
+        let addrs = rows.column_by_name(ROW_ADDR).and_then(|column| column.as_any().downcast_ref::<UInt64Array>());
+        let Some(addrs) = addrs else {
+            return Err(DataFusionError::Internal(format!("a scan gave no {ROW_ADDR}")));
+        };
+        let mut fetched = Vec::with_capacity(columns.len());
+        let mut encoded = Vec::new();
+        for name in columns {
+            match self.table.dense_column(name).await.map_err(lake_error)? {
+                DenseProbe::Dense(column) => {
+                    let values = self.chunks.column(name, &column, addrs.values()).await;
+                    let values = values.map_err(|error| DataFusionError::External(Box::new(error)))?;
+                    fetched.push((name.clone(), values));
+                }
+                DenseProbe::NotDense { .. } => encoded.push(name.clone()),
+            }
+        }
+        if !encoded.is_empty() {
+            let batch = self.table.take(&encoded, addrs.values()).await.map_err(lake_error)?;
+            fetched.extend(encoded.into_iter().zip(batch.columns().iter().cloned()));
+        }
+        Ok(fetched)
+    }
 }

@@ -95,16 +95,18 @@ impl Layout {
     }
 
     /// The output batch of scanned light columns and fetched heavy columns of the same rows.
-    pub(crate) fn assemble(&self, light: &RecordBatch, heavy: Option<&RecordBatch>) -> DfResult<RecordBatch> {
-        let find = |batch: Option<&RecordBatch>, name: &str| -> DfResult<ArrayRef> {
-            let column = batch.and_then(|batch| batch.column_by_name(name));
-            column.cloned().ok_or_else(|| DataFusionError::Internal(format!("a scan gave no column {name}")))
+    pub(crate) fn assemble(&self, light: &RecordBatch, heavy: &[(String, ArrayRef)]) -> DfResult<RecordBatch> {
+        let missing = |name: &str| DataFusionError::Internal(format!("a scan gave no column {name}"));
+        let light_column = |name: &str| light.column_by_name(name).cloned().ok_or_else(|| missing(name));
+        let heavy_column = |name: &str| {
+            let found = heavy.iter().find(|(known, _)| known == name);
+            found.map(|(_, column)| column.clone()).ok_or_else(|| missing(name))
         };
         let columns = self.columns.iter().map(|column| match column {
-            OutputColumn::Light(name) => find(Some(light), name),
-            OutputColumn::Heavy(name) => find(heavy, name),
-            OutputColumn::RowAddr => find(Some(light), ROW_ADDR),
-            OutputColumn::Distance => find(Some(light), DISTANCE),
+            OutputColumn::Light(name) => light_column(name),
+            OutputColumn::Heavy(name) => heavy_column(name),
+            OutputColumn::RowAddr => light_column(ROW_ADDR),
+            OutputColumn::Distance => light_column(DISTANCE),
         });
         let columns: Vec<ArrayRef> = columns.collect::<DfResult<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(light.num_rows()));

@@ -18,7 +18,7 @@ use stoker_lake::Table;
 use stoker_types::is_heavy;
 
 use super::scan_exec::statistics;
-use super::{Layout, OutputColumn, ScanExec};
+use super::{HeavyTable, Layout, OutputColumn, ScanExec};
 use crate::search::{DISTANCE, Search, SearchExec};
 
 /// Names of the hidden columns that a scan carries for a sample query.
@@ -36,15 +36,15 @@ pub(crate) struct CarriedNames {
 /// row addresses: plain SQL has no column for them.
 #[derive(Clone)]
 pub(crate) struct Relation {
-    table: Table,
+    table: HeavyTable,
     search: Option<Arc<Search>>,
     schema: SchemaRef,
     columns: Vec<OutputColumn>,
 }
 
 impl Relation {
-    pub(crate) fn new(table: Table, search: Option<Search>) -> Self {
-        let table_schema = table.schema();
+    pub(crate) fn new(table: HeavyTable, search: Option<Search>) -> Self {
+        let table_schema = table.table.schema();
         let mut fields: Vec<FieldRef> = table_schema.fields().iter().cloned().collect();
         let mut columns: Vec<OutputColumn> = fields.iter().map(|field| OutputColumn::of(field)).collect();
         if search.is_some() {
@@ -61,7 +61,7 @@ impl Relation {
     }
 
     pub(crate) fn table(&self) -> &Table {
-        &self.table
+        &self.table.table
     }
 
     pub(crate) fn search(&self) -> Option<&Search> {
@@ -100,7 +100,7 @@ impl Relation {
     /// read only for rows that pass the rest.
     fn can_push(&self, filter: &Expr) -> bool {
         let is_light = |name: &str| {
-            self.table.schema().field_with_name(name).is_ok_and(|field| !is_heavy(field))
+            self.table().schema().field_with_name(name).is_ok_and(|field| !is_heavy(field))
         };
         let has_subquery = filter.exists(|expr| {
             Ok(matches!(
@@ -121,7 +121,7 @@ impl Relation {
 
 impl fmt::Debug for Relation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relation").field("snapshot", &self.table.snapshot()).field("search", &self.search).finish()
+        f.debug_struct("Relation").field("snapshot", &self.table().snapshot()).field("search", &self.search).finish()
     }
 }
 
@@ -166,7 +166,7 @@ impl TableProvider for Relation {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let num_rows = usize::try_from(self.table.num_rows()).unwrap_or(usize::MAX);
+        let num_rows = usize::try_from(self.table().num_rows()).unwrap_or(usize::MAX);
         let num_rows = match &self.search {
             None => Precision::Exact(num_rows),
             Some(search) => Precision::Inexact(num_rows.min(search.k)),

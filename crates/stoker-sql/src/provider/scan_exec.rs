@@ -16,7 +16,7 @@ use datafusion::prelude::Expr;
 use futures::{TryStreamExt as _, stream};
 use stoker_lake::{ScanRequest, Table};
 
-use super::{Layout, heavy, lake_error};
+use super::{HeavyTable, Layout, heavy, lake_error};
 
 /// Rows of light columns per batch from Lance.
 const BATCH_ROWS: usize = 8192;
@@ -26,7 +26,7 @@ const PARTITION_ROWS_MIN: u64 = 8192;
 /// The plan of a table scan; each partition reads its own fragments.
 #[derive(Debug)]
 pub(crate) struct ScanExec {
-    table: Table,
+    table: HeavyTable,
     layout: Arc<Layout>,
     filter: Option<Expr>,
     limit: Option<usize>,
@@ -43,13 +43,13 @@ struct FragmentGroup {
 
 impl ScanExec {
     pub(crate) fn new(
-        table: Table,
+        table: HeavyTable,
         layout: Layout,
         filter: Option<Expr>,
         limit: Option<usize>,
         target_partitions: usize,
     ) -> Self {
-        let partitions = group_fragments(&table, target_partitions);
+        let partitions = group_fragments(&table.table, target_partitions);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(layout.schema().clone()),
             Partitioning::UnknownPartitioning(partitions.len()),
@@ -80,7 +80,7 @@ fn group_fragments(table: &Table, target: usize) -> Vec<FragmentGroup> {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "ScanExec: table={}, {}", self.table.snapshot(), self.layout)?;
+        write!(f, "ScanExec: table={}, {}", self.table.table.snapshot(), self.layout)?;
         if let Some(filter) = &self.filter {
             write!(f, ", filter={filter}")?;
         }
@@ -133,7 +133,7 @@ impl ExecutionPlan for ScanExec {
         };
         let (table, layout) = (self.table.clone(), self.layout.clone());
         let batches = async move {
-            let light = table.scan(&request).await.map_err(lake_error)?;
+            let light = table.table.scan(&request).await.map_err(lake_error)?;
             Ok::<_, DataFusionError>(
                 light.and_then(move |light| {
                     let completed = heavy::complete(table.clone(), layout.clone(), light);
@@ -148,7 +148,7 @@ impl ExecutionPlan for ScanExec {
 
     fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
         let num_rows = match partition {
-            None => self.table.num_rows(),
+            None => self.table.table.num_rows(),
             Some(partition) => self.partitions.get(partition).map_or(0, |group| group.num_rows),
         };
         let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);

@@ -19,7 +19,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use stoker_lake::{Nearest, ROW_ADDR, ScanRequest, Table};
 
 use super::{DISTANCE, Search};
-use crate::provider::{Layout, heavy, lake_error};
+use crate::provider::{HeavyTable, Layout, heavy, lake_error};
 
 /// Rows asked for beyond `k`, so that ties at rank `k` are seen.
 const NUM_EXTRA: usize = 32;
@@ -29,7 +29,7 @@ const BATCH_ROWS: usize = 8192;
 /// The plan of one `vector_search`: one partition, rows in order of (`_distance`, row address).
 #[derive(Debug)]
 pub(crate) struct SearchExec {
-    table: Table,
+    table: HeavyTable,
     search: Search,
     layout: Arc<Layout>,
     limit: Option<usize>,
@@ -37,7 +37,7 @@ pub(crate) struct SearchExec {
 }
 
 impl SearchExec {
-    pub(crate) fn new(table: Table, search: Search, layout: Layout, limit: Option<usize>) -> Self {
+    pub(crate) fn new(table: HeavyTable, search: Search, layout: Layout, limit: Option<usize>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(layout.schema().clone()),
             Partitioning::UnknownPartitioning(1),
@@ -51,7 +51,7 @@ impl SearchExec {
 impl DisplayAs for SearchExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let Search { column, k, metric, use_index, prefilter, .. } = &self.search;
-        write!(f, "SearchExec: table={}, column={column}, k={k}, metric={metric:?}", self.table.snapshot())?;
+        write!(f, "SearchExec: table={}, column={column}, k={k}, metric={metric:?}", self.table.table.snapshot())?;
         write!(f, ", use_index={use_index}, {}", self.layout)?;
         match prefilter {
             Some(prefilter) => write!(f, ", prefilter={prefilter}"),
@@ -91,7 +91,7 @@ impl ExecutionPlan for SearchExec {
         let limit = self.limit.unwrap_or(usize::MAX);
         let schema = layout.schema().clone();
         let found = async move {
-            let nearest = nearest(&table, &search, &layout, &context).await?;
+            let nearest = nearest(&table.table, &search, &layout, &context).await?;
             let nearest = nearest.slice(0, nearest.num_rows().min(limit));
             Ok::<_, DataFusionError>(heavy::complete(table, layout, nearest))
         };

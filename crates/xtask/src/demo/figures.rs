@@ -33,11 +33,7 @@ impl Figures {
     pub fn listen(&mut self, command: &mut Command, advice: &str) -> Result<()> {
         let (succeeded, lines) = command::run_and_listen(command)?;
         self.take(&lines);
-        if succeeded {
-            Ok(())
-        } else {
-            bail!("`{}` failed: {advice}", command::shown(command))
-        }
+        if succeeded { Ok(()) } else { bail!("`{}` failed: {advice}", command::shown(command)) }
     }
 }
 

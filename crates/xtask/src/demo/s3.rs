@@ -27,15 +27,10 @@ pub fn stream_from_s3(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut 
             "-c",
             "import boto3, sys; boto3.client('s3', endpoint_url=sys.argv[1]).create_bucket(Bucket='stoker-demo')",
         ]);
-        super::show(
-            bucket.arg(&endpoint).envs(settings.iter().cloned()),
-            "the store should make a bucket",
-        )?;
+        super::show(bucket.arg(&endpoint).envs(settings.iter().cloned()), "the store should make a bucket")?;
         Ok((store, settings))
     })?;
-    narrator.step("Ingest the same files into the store", |_| {
-        lake::ingest(stage, OsStr::new(LAKE), &settings)
-    })?;
+    narrator.step("Ingest the same files into the store", |_| lake::ingest(stage, OsStr::new(LAKE), &settings))?;
     let reference = narrator.step("Stream the local lake, in process", |_| {
         digest(stage, figures, "local lake, in process", stage.lake().as_os_str(), &[])
     })?;
@@ -44,30 +39,19 @@ pub fn stream_from_s3(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut 
     })?;
     let served = narrator.step("Stream the store, through a server", |narrator| {
         let server = serve::start(stage, narrator, "s3-server", OsStr::new(LAKE), &settings)?;
-        let served = digest(
-            stage,
-            figures,
-            "S3, through `stoker serve`",
-            OsStr::new(&server.url),
-            &[],
-        )?;
+        let served = digest(stage, figures, "S3, through `stoker serve`", OsStr::new(&server.url), &[])?;
         server.job.stop()?;
         Ok(served)
     })?;
     narrator.step("Compare what arrived", |narrator| {
-        narrator.say(format!(
-            "local lake {reference}\nS3         {in_process}\nS3, served {served}"
-        ));
+        narrator.say(format!("local lake {reference}\nS3         {in_process}\nS3, served {served}"));
         if in_process != served {
             bail!("the batches from the store differ between the engine in process and the server");
         }
         if reference.rows != in_process.rows {
             bail!("the rows from the store differ from those of the local lake");
         }
-        figures.add(
-            "S3 and local lake",
-            "the same rows; in process and served: the same batches, byte by byte",
-        );
+        figures.add("S3 and local lake", "the same rows; in process and served: the same batches, byte by byte");
         Ok(())
     })?;
     drop(store);
@@ -76,9 +60,7 @@ pub fn stream_from_s3(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut 
 
 fn start_store(stage: &Stage<'_>, narrator: &Narrator) -> Result<(Job, String)> {
     let mut command = Command::new(stage.python.program("moto_server"));
-    command
-        .args(["-H", "127.0.0.1", "-p", "0"])
-        .env("PYTHONUNBUFFERED", "1");
+    command.args(["-H", "127.0.0.1", "-p", "0"]).env("PYTHONUNBUFFERED", "1");
     narrator.say(format!("$ {}", command::shown(&command)));
     let job = Job::start("moto_server", &mut command, &stage.work_dir.path("store.log"))?;
     let endpoint = job.wait_for("its address", START_LIMIT, |line| {
@@ -121,18 +103,10 @@ fn digest(
     settings: &[(&str, String)],
 ) -> Result<Digests> {
     let mut command = stage.example("stream_digest.py");
-    command
-        .args(["--name", name, "--lake"])
-        .arg(lake)
-        .envs(settings.iter().cloned());
+    command.args(["--name", name, "--lake"]).arg(lake).envs(settings.iter().cloned());
     let (succeeded, lines) = command::run_and_listen(&mut command)?;
     figures.take(&lines);
-    let value = |key: &str| {
-        lines
-            .iter()
-            .find_map(|line| line.strip_prefix(key))
-            .map(|value| value.trim().to_owned())
-    };
+    let value = |key: &str| lines.iter().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_owned());
     match (succeeded, value("digest of batches:"), value("digest of rows:")) {
         (true, Some(batches), Some(rows)) => Ok(Digests { batches, rows }),
         _ => bail!("{name} could not be streamed; the reason is above"),

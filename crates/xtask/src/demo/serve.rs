@@ -30,21 +30,12 @@ pub fn start(
     settings: &[(&str, String)],
 ) -> Result<Server> {
     let mut command = stage.stoker();
-    command
-        .args(["serve", "--listen", "127.0.0.1:0", "--lake"])
-        .arg(lake)
-        .envs(settings.iter().cloned());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--lake"]).arg(lake).envs(settings.iter().cloned());
     narrator.say(format!("$ {}", command::shown(&command)));
-    let job = Job::start(
-        "stoker serve",
-        &mut command,
-        &stage.work_dir.path(format!("{name}.log")),
-    )?;
+    let job = Job::start("stoker serve", &mut command, &stage.work_dir.path(format!("{name}.log")))?;
     let url = job.wait_for("the address it listens on", START_LIMIT, |line| {
         let address = line.split("listening on ").nth(1)?.split_whitespace().next()?;
-        address
-            .starts_with("grpc")
-            .then(|| address.trim_matches('"').to_owned())
+        address.starts_with("grpc").then(|| address.trim_matches('"').to_owned())
     })?;
     narrator.say(format!("listening on {url}, process {}", job.pid()));
     Ok(Server { url, job })

@@ -24,28 +24,22 @@ const JOB_LIMIT: Duration = Duration::from_secs(240);
 
 /// Trains on two ranks, kills them, and resumes on three.
 pub fn train(stage: &Stage<'_>, narrator: &mut Narrator, server: &Server, figures: &mut Figures) -> Result<()> {
-    narrator.step(
-        "Train on 2 ranks (DDP, gloo) and kill them in the middle of an epoch (SIGKILL)",
-        |narrator| {
-            let mut ranks = start(stage, narrator, server, "run0", 2)?;
-            let line = ranks[0].wait_for(&format!("`{KILLED_AFTER}`"), JOB_LIMIT, |line| {
-                line.starts_with(KILLED_AFTER).then(|| line.to_owned())
-            })?;
-            for rank in &mut ranks {
-                rank.kill()?;
-            }
-            narrator.say(format!("rank 0 said `{line}`; both ranks are killed"));
-            Ok(())
-        },
-    )?;
+    narrator.step("Train on 2 ranks (DDP, gloo) and kill them in the middle of an epoch (SIGKILL)", |narrator| {
+        let mut ranks = start(stage, narrator, server, "run0", 2)?;
+        let line = ranks[0].wait_for(&format!("`{KILLED_AFTER}`"), JOB_LIMIT, |line| {
+            line.starts_with(KILLED_AFTER).then(|| line.to_owned())
+        })?;
+        for rank in &mut ranks {
+            rank.kill()?;
+        }
+        narrator.say(format!("rank 0 said `{line}`; both ranks are killed"));
+        Ok(())
+    })?;
     narrator.step("Resume from the last checkpoint on 3 ranks and finish", |narrator| {
         let mut ranks = start(stage, narrator, server, "run1", 3)?;
         wait_for_all(&mut ranks)?;
         let lines = ranks[0].finish(Duration::ZERO)?;
-        for line in lines
-            .iter()
-            .filter(|line| line.contains("resumed") || line.contains("accuracy"))
-        {
+        for line in lines.iter().filter(|line| line.contains("resumed") || line.contains("accuracy")) {
             narrator.say(line);
         }
         figures.take(&lines);
@@ -59,9 +53,7 @@ fn start(stage: &Stage<'_>, narrator: &Narrator, server: &Server, run: &str, wor
     let mut ranks = Vec::new();
     for rank in 0..world_size {
         let mut command = stage.example("train_digits.py");
-        command
-            .args(["--lake", &server.url, "--run", run, "--checkpoint"])
-            .arg(stage.work_dir.path("checkpoint.pt"));
+        command.args(["--lake", &server.url, "--run", run, "--checkpoint"]).arg(stage.work_dir.path("checkpoint.pt"));
         command.arg("--ledger").arg(stage.work_dir.path("ledger"));
         command.args(["--epochs", EPOCHS, "--global-batch-size", GLOBAL_BATCH, "--seed", SEED]);
         command.args(["--checkpoint-every", CHECKPOINT_EVERY, "--rendezvous"]);
@@ -69,16 +61,9 @@ fn start(stage: &Stage<'_>, narrator: &Narrator, server: &Server, run: &str, wor
         if rank == 0 {
             narrator.say(format!("$ {}   × {world_size}", command::shown(&command)));
         }
-        command
-            .env("RANK", rank.to_string())
-            .env("LOCAL_RANK", rank.to_string());
-        command
-            .env("WORLD_SIZE", world_size.to_string())
-            .env("OMP_NUM_THREADS", "1");
-        command.env(
-            "GLOO_SOCKET_IFNAME",
-            if cfg!(target_os = "macos") { "lo0" } else { "lo" },
-        );
+        command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
+        command.env("WORLD_SIZE", world_size.to_string()).env("OMP_NUM_THREADS", "1");
+        command.env("GLOO_SOCKET_IFNAME", if cfg!(target_os = "macos") { "lo0" } else { "lo" });
         let log = stage.work_dir.path(format!("{run}-rank{rank}.log"));
         ranks.push(Job::start(&format!("rank {rank} of {run}"), &mut command, &log)?);
     }

@@ -1,0 +1,143 @@
+"""The PyTorch loader."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import NUM_ROWS, SHAPE, expected_image
+
+import stoker
+
+torch = pytest.importorskip("torch")
+
+QUERY = "SELECT id, image, label, name FROM samples"
+
+
+def ids_of(batch: dict[str, object]) -> list[int]:
+    return batch["id"][batch["_valid"]].tolist()
+
+
+def test_batches_are_tensors(lake: stoker.Lake) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = lake.sql(QUERY).torch(batch_size=16, seed=7)
+        batches = list(loader)
+    assert len(batches) == 7
+    batch = batches[0]
+    assert list(batch) == ["id", "image", "label", "name", "_valid"]
+    assert (batch["image"].shape, batch["image"].dtype) == ((16, *SHAPE), torch.uint8)
+    assert batch["label"].dtype == torch.int32
+    assert batch["name"] == [f"row {row}" for row in batch["id"].tolist()]
+    assert batch["_valid"].all()
+    assert (batch.num_valid, batch.step, batch.cursor.position, len(batch.row_ids)) == (16, 0, 16, 16)
+    assert batches[-1].valid.sum() == NUM_ROWS - 6 * 16
+    for row, image in zip(batch["id"].tolist(), batch["image"], strict=True):
+        np.testing.assert_array_equal(image.numpy(), expected_image(row))
+    assert sorted(row for batch in batches for row in ids_of(batch)) == list(range(NUM_ROWS))
+
+
+def test_tensors_are_views_of_the_arrow_memory(lake: stoker.Lake) -> None:
+    from stoker._torch import tensors
+
+    batch = next(iter(lake.sql(QUERY).stream(batch_size=8)))
+    values = tensors(batch)
+    for name in ("id", "image", "label"):
+        assert values[name].data_ptr() == batch[name].__array_interface__["data"][0]
+        assert values[name].data_ptr() % values[name].element_size() == 0
+    before = values["image"].clone()
+    del batch
+    values["image"] += 1
+    assert torch.equal(values["image"], before + 1)
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    values = torch.arange(48, dtype=torch.bfloat16).reshape(12, 2, 2)
+    lake = stoker.connect(str(tmp_path))
+    lake.create_table("t", {"x": values, "y": values[:, 0, 0].contiguous()})
+    batch = next(iter(lake.sql("SELECT * FROM t").torch(batch_size=12, shuffle=False)))
+    assert batch["x"].dtype == batch["y"].dtype == torch.bfloat16
+    assert torch.equal(batch["x"], values)
+    assert torch.equal(batch["y"], values[:, 0, 0])
+    array = next(iter(lake.sql("SELECT x FROM t").stream(batch_size=12, shuffle=False)))["x"]
+    assert array.itemsize == 2
+
+
+def test_every_tensor_type(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    names = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+    lake.create_table("t", {name: np.arange(16, dtype=name).reshape(4, 2, 2) for name in names})
+    batch = next(iter(lake.sql("SELECT * FROM t").torch(batch_size=4, shuffle=False)))
+    for name in names:
+        assert batch[name].dtype == getattr(torch, name)
+        assert batch[name].flatten().to(torch.int64).tolist() == list(range(16))
+
+
+def test_state_travels_through_a_checkpoint(lake: stoker.Lake, tmp_path: Path) -> None:
+    loader = lake.sql(QUERY).torch(batch_size=10, seed=7)
+    rows: list[int] = []
+    for step, batch in enumerate(loader):
+        rows += ids_of(batch)
+        if step == 3:
+            torch.save({"loader": loader.state_dict()}, tmp_path / "checkpoint")
+            break
+    resumed = lake.sql(QUERY).torch(global_batch_size=9, seed=7)
+    resumed.load_state_dict(torch.load(tmp_path / "checkpoint", weights_only=True)["loader"])
+    assert len(resumed) == (NUM_ROWS - 40 + 8) // 9
+    rows += [row for batch in resumed for row in ids_of(batch)]
+    assert sorted(rows) == list(range(NUM_ROWS))
+    assert resumed.epoch == 1
+    assert resumed.stats().batches == len(range(0, NUM_ROWS - 40, 9))
+
+
+def test_inside_a_data_loader(lake: stoker.Lake) -> None:
+    loader = torch.utils.data.DataLoader(lake.sql(QUERY).torch(batch_size=10), batch_size=None, num_workers=0)
+    batches = list(loader)
+    assert len(batches) == len(loader) == 11
+    assert sorted(row for batch in batches for row in ids_of(batch)) == list(range(NUM_ROWS))
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_worker_processes_share_the_rows(lake: stoker.Lake, context: str) -> None:
+    query = lake.sql("SELECT id, image FROM samples")
+    whole = [sorted(ids_of(batch)) for batch in query.torch(global_batch_size=20, seed=1)]
+    rows: dict[int, list[int]] = {}
+    for rank in range(2):
+        loader = query.torch(global_batch_size=20, seed=1, rank=rank, world_size=2)
+        next(iter(loader))  # the parent's runtime and connection exist before the workers do
+        loader.load_state_dict(query.torch(global_batch_size=20, seed=1).state_dict())
+        workers = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context=context)
+        for batch in workers:
+            rows.setdefault(batch["image"].shape[0], []).extend(ids_of(batch))
+    assert sorted(row for some in rows.values() for row in some) == sorted(row for batch in whole for row in batch)
+
+
+def test_loaders_pickle(lake: stoker.Lake) -> None:
+    loader = lake.sql(QUERY).torch(batch_size=10)
+    first = ids_of(next(iter(loader)))
+    copy = pickle.loads(pickle.dumps(loader))
+    rows = first + [row for batch in copy for row in ids_of(batch)]
+    assert sorted(rows) == list(range(NUM_ROWS))
+
+
+def test_a_device_is_one_batch_ahead_and_the_state_is_not(lake: stoker.Lake) -> None:
+    loader = lake.sql(QUERY).torch(batch_size=10, device="meta")
+    for taken, batch in enumerate(loader, start=1):
+        assert batch["image"].device.type == "meta"
+        assert loader.state_dict()["position"] == min(taken * 10, NUM_ROWS)
+    assert taken == 11
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda(lake: stoker.Lake) -> None:
+    for batch in lake.sql(QUERY).torch(batch_size=10, device="cuda"):
+        for row, image in zip(batch["id"].tolist(), batch["image"].cpu(), strict=True):
+            np.testing.assert_array_equal(image.numpy(), expected_image(row))
+
+
+def test_the_mask_needs_its_name(lake: stoker.Lake) -> None:
+    with pytest.raises(stoker.InvalidRequestError, match="_valid"):
+        lake.sql('SELECT id AS "_valid" FROM samples').torch(batch_size=2)

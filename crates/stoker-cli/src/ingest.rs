@@ -1,0 +1,311 @@
+//! `stoker ingest`: folders of images and Parquet files become tables.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use serde::de::DeserializeOwned;
+use stoker_ingest::{
+    Channels, ImageFolderOptions, ImageSize, Images, IngestReport, Layout, Mode, OnError, ParquetOptions, Progress,
+    TensorSpec, VectorSpec, ingest_imagefolder, ingest_parquet,
+};
+use stoker_lake::{Lake, StorageOptions};
+use stoker_types::TableName;
+
+/// The time between two lines of progress where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Arguments of `stoker ingest`.
+#[derive(Debug, clap::Args)]
+pub struct IngestArgs {
+    #[command(subcommand)]
+    source: Source,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Source {
+    /// Write a folder of images, DIR/CLASS/* or DIR/SPLIT/CLASS/*, into a table
+    ///
+    /// Columns: image, label (position of the class in the sorted folder names), label_name, path, split. Splits are found
+    /// when all folders of the first level are named train, val, valid, validation or test.
+    Imagefolder(ImagefolderArgs),
+    /// Write Parquet files, and the Parquet files in folders, into a table
+    Parquet(ParquetArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct CommonArgs {
+    /// What to do with rows that are in the table
+    #[arg(long, default_value = "create", value_parser = choice::<Mode>(&["create", "append", "overwrite"]))]
+    mode: Mode,
+    /// What to do with files that cannot be read: end without changing the table, or leave them out
+    #[arg(long, default_value = "fail", value_parser = choice::<OnError>(&["fail", "skip"]))]
+    on_error: OnError,
+    /// Write the rows once more when these sources were ingested before
+    #[arg(long)]
+    again: bool,
+    /// MiB of source after which an interrupted run goes on
+    #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    unit_mib: u64,
+    /// Print no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ImagefolderArgs {
+    /// The folder
+    dir: PathBuf,
+    /// The table
+    table: TableName,
+    /// Store decoded tensors, the files as they are, or both (columns image and image_bytes)
+    #[arg(long, default_value = "tensor", value_parser = choice::<Images>(&["tensor", "encoded", "both"]))]
+    images: Images,
+    /// Order of the tensor's dimensions: channels first or last
+    #[arg(long, default_value = "chw", value_parser = choice::<Layout>(&["chw", "hwc"]))]
+    layout: Layout,
+    /// Channels of the tensor; auto takes those of the first image
+    #[arg(long, default_value = "rgb", value_parser = choice::<Channels>(&["rgb", "gray", "auto"]))]
+    channels: Channels,
+    /// Resize all images to HEIGHTxWIDTH pixels (bilinear); without it all must have one size
+    #[arg(long, value_name = "HxW")]
+    size: Option<ImageSize>,
+    /// Classes in the order of their labels [default: sorted folder names]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    classes: Option<Vec<String>>,
+    /// With --images encoded, only read the headers of images instead of decoding them once to find damaged ones
+    #[arg(long)]
+    no_verify: bool,
+    /// Refuse single images of more MiB than this after decoding
+    #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=2_047))]
+    image_mib_max: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ParquetArgs {
+    /// Files and folders
+    #[arg(required = true, num_args = 1.., value_name = "FILES")]
+    files: Vec<PathBuf>,
+    /// The table
+    table: TableName,
+    /// Only these columns [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    columns: Vec<String>,
+    /// Without these columns
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    drop: Vec<String>,
+    /// A column of lists or bytes that becomes a tensor, such as image=uint8[3,224,224]; repeatable
+    #[arg(long = "tensor", value_name = "COLUMN=TYPE[SIZES]")]
+    tensors: Vec<TensorSpec>,
+    /// A column of lists that becomes a vector, such as embedding=768; repeatable
+    #[arg(long = "vector", value_name = "COLUMN=LENGTH")]
+    vectors: Vec<VectorSpec>,
+    /// A column that holds JPEG, PNG or WebP files; repeatable
+    #[arg(long = "image", value_name = "COLUMN")]
+    images: Vec<String>,
+    /// A JSON file with columns, drop, tensors, vectors and images
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Parses one of a few words.
+fn choice<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    words: &'static [&'static str],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value::<T>(serde_json::Value::String(word)))
+}
+
+/// Runs `stoker ingest`. Ctrl-C stops after the current group of rows; the same command goes on from there.
+pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
+    let lake = Lake::open(lake, &storage).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let watching = tokio::spawn(stop_on_ctrl_c(stop.clone()));
+    let started = Instant::now();
+    let (table, report) = match args.source {
+        Source::Imagefolder(args) => {
+            let progress = Display::new(args.common.quiet, stop);
+            let (dir, table, options) = args.into_options();
+            let report = ingest_imagefolder(&lake, &dir, &table, &options, &progress).await;
+            progress.clear();
+            (table, report.with_context(|| format!("ingesting {}", dir.display()))?)
+        }
+        Source::Parquet(args) => {
+            let progress = Display::new(args.common.quiet, stop);
+            let (files, table, options) = args.into_options();
+            let report = ingest_parquet(&lake, &files, &table, &options, &progress).await;
+            progress.clear();
+            (table, report.context("ingesting Parquet files")?)
+        }
+    };
+    watching.abort();
+    print(&table, &report, started.elapsed());
+    Ok(())
+}
+
+impl ImagefolderArgs {
+    fn into_options(self) -> (PathBuf, TableName, ImageFolderOptions) {
+        let options = ImageFolderOptions {
+            mode: self.common.mode,
+            images: self.images,
+            layout: self.layout,
+            channels: self.channels,
+            size: self.size,
+            classes: self.classes,
+            verify: !self.no_verify,
+            image_bytes_max: self.image_mib_max << 20,
+            unit_bytes: self.common.unit_mib << 20,
+            on_error: self.common.on_error,
+            again: self.common.again,
+        };
+        (self.dir, self.table, options)
+    }
+}
+
+impl ParquetArgs {
+    fn into_options(self) -> (Vec<PathBuf>, TableName, ParquetOptions) {
+        let options = ParquetOptions {
+            mode: self.common.mode,
+            columns: self.columns,
+            drop: self.drop,
+            tensors: self.tensors,
+            vectors: self.vectors,
+            images: self.images,
+            schema: self.schema,
+            unit_bytes: self.common.unit_mib << 20,
+            on_error: self.common.on_error,
+            again: self.common.again,
+        };
+        (self.files, self.table, options)
+    }
+}
+
+/// The first Ctrl-C asks to stop, the second ends the process.
+async fn stop_on_ctrl_c(stop: Arc<AtomicBool>) {
+    while tokio::signal::ctrl_c().await.is_ok() {
+        if stop.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("stopping; press Ctrl-C again to end at once");
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the summary is this command's output")]
+fn print(table: &TableName, report: &IngestReport, elapsed: Duration) {
+    for skipped in &report.skipped {
+        eprintln!("skipped {}: {}", skipped.path.display(), skipped.reason);
+    }
+    if report.already_ingested {
+        println!(
+            "table {table}: these sources are there since version {} ({} rows); nothing was done, --again writes them once more",
+            report.version,
+            HumanCount(report.rows)
+        );
+        return;
+    }
+    let resumed = match report.resumed_units {
+        0 => String::new(),
+        units => format!(", {units} units from an earlier run"),
+    };
+    println!(
+        "table {table}: version {}, {} rows from {} files ({}) in {:.1} s, {} skipped{resumed}",
+        report.version,
+        HumanCount(report.rows),
+        HumanCount(report.files),
+        HumanBytes(report.bytes),
+        elapsed.as_secs_f64(),
+        report.skipped.len()
+    );
+}
+
+/// A progress bar on standard error, or plain lines where it is no terminal.
+struct Display {
+    /// Hidden unless standard error is a terminal.
+    bar: ProgressBar,
+    lines: bool,
+    counts: Mutex<Counts>,
+    stop: Arc<AtomicBool>,
+}
+
+struct Counts {
+    bytes_total: u64,
+    bytes: u64,
+    files: u64,
+    rows: u64,
+    started: Instant,
+    last_line: Instant,
+}
+
+impl Display {
+    fn new(quiet: bool, stop: Arc<AtomicBool>) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = if quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let style = "{bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {msg} ETA {eta}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        let now = Instant::now();
+        let counts = Counts { bytes_total: 0, bytes: 0, files: 0, rows: 0, started: now, last_line: now };
+        Self { bar, lines: !quiet && !terminal, counts: Mutex::new(counts), stop }
+    }
+
+    fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    /// Done, rate and remaining time, for a log.
+    fn line(&self) -> String {
+        let rate = self.bytes as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
+        let left = self.bytes_total.saturating_sub(self.bytes) as f64 / rate.max(1.0);
+        let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
+        format!(
+            "{} of {}, {} files, {} rows, {}/s, {} left",
+            HumanBytes(self.bytes),
+            HumanBytes(self.bytes_total),
+            HumanCount(self.files),
+            HumanCount(self.rows),
+            HumanBytes(rate as u64),
+            HumanDuration(left)
+        )
+    }
+}
+
+impl Progress for Display {
+    fn total(&self, _files: u64, bytes: u64) {
+        self.bar.set_length(bytes);
+        let mut counts = self.counts();
+        counts.bytes_total = bytes;
+        counts.started = Instant::now();
+    }
+
+    fn advance(&self, files: u64, rows: u64, bytes: u64) {
+        let mut counts = self.counts();
+        counts.bytes += bytes;
+        counts.files += files;
+        counts.rows += rows;
+        self.bar.set_message(format!("{} rows", HumanCount(counts.rows)));
+        self.bar.inc(bytes);
+        if self.lines && counts.last_line.elapsed() >= LINE_INTERVAL {
+            counts.last_line = Instant::now();
+            eprintln!("{}", counts.line());
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

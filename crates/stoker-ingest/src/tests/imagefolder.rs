@@ -1,0 +1,165 @@
+//! Folders of images.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::{Array, RecordBatch};
+use image::{GrayImage, ImageFormat};
+use stoker_types::{ErrorKind, TensorType, is_encoded_image};
+
+use super::{World, encode, pixels, png};
+use crate::{Channels, Error, ImageFolderOptions, ImageSize, Images, Layout, OnError};
+
+fn texts(batch: &RecordBatch, column: &str) -> Vec<String> {
+    let column = batch.column_by_name(column).unwrap().as_string::<i32>();
+    column.iter().map(|text| text.unwrap().to_string()).collect()
+}
+
+fn labels(batch: &RecordBatch) -> Vec<i64> {
+    batch.column_by_name("label").unwrap().as_primitive::<Int64Type>().values().to_vec()
+}
+
+fn tensor(batch: &RecordBatch, row: usize) -> Vec<u8> {
+    let column = batch.column_by_name("image").unwrap().as_fixed_size_list().value(row);
+    column.as_primitive::<UInt8Type>().values().to_vec()
+}
+
+fn chw(image: &image::RgbImage) -> Vec<u8> {
+    (0..3).flat_map(|channel| image.pixels().map(move |pixel| pixel.0[channel])).collect()
+}
+
+#[tokio::test]
+async fn rows_are_sorted_by_path_and_labelled_by_class() {
+    let world = World::new().await;
+    world.put_images();
+    world.put("a/notes.txt", b"no image");
+    world.put("a/._1.png", b"hidden");
+    let report = world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    assert_eq!((report.rows, report.files, report.skipped.len(), report.version), (6, 6, 0, 1));
+    let rows = world.rows().await;
+    assert_eq!(texts(&rows, "path"), ["a/1.png", "a/deep/2.png", "b/1.png", "b/2.png", "c/1.png", "c/2.png"]);
+    assert_eq!(labels(&rows), [0, 0, 1, 1, 2, 2]);
+    assert_eq!(texts(&rows, "label_name"), ["a", "a", "b", "b", "c", "c"]);
+    assert_eq!(texts(&rows, "split"), ["all"; 6]);
+    let schema = rows.schema();
+    assert_eq!(TensorType::of(schema.field(0)).unwrap().shape, [3, 4, 6]);
+    for (row, seed) in [(0, 2), (1, 3), (2, 0), (5, 5)] {
+        assert_eq!(tensor(&rows, row), chw(&pixels(4, 6, seed)), "row {row}");
+    }
+}
+
+#[tokio::test]
+async fn all_formats_decode_to_what_the_decoder_says() {
+    let world = World::new().await;
+    let image = pixels(8, 8, 9);
+    let files = [
+        ("a/1.png", encode(image.clone(), ImageFormat::Png)),
+        ("a/2.webp", encode(image.clone(), ImageFormat::WebP)),
+        ("a/3.JPG", encode(image.clone(), ImageFormat::Jpeg)),
+        ("a/4.png", encode(image.clone(), ImageFormat::Jpeg)),
+    ];
+    for (name, bytes) in &files {
+        world.put(name, bytes);
+    }
+    world.ingest(&ImageFolderOptions { layout: Layout::Hwc, ..ImageFolderOptions::default() }).await.unwrap();
+    let rows = world.rows().await;
+    for (row, (name, bytes)) in files.iter().enumerate() {
+        let expected = image::load_from_memory(bytes).unwrap().into_rgb8().into_raw();
+        assert_eq!(tensor(&rows, row), expected, "{name}");
+    }
+    assert_eq!(tensor(&rows, 0), image.into_raw());
+}
+
+#[tokio::test]
+async fn encoded_and_both_keep_the_bytes_of_the_files() {
+    for (images, column) in [(Images::Encoded, "image"), (Images::Both, "image_bytes")] {
+        let world = World::new().await;
+        world.put_images();
+        world.ingest(&ImageFolderOptions { images, ..ImageFolderOptions::default() }).await.unwrap();
+        let rows = world.rows().await;
+        assert!(is_encoded_image(rows.schema().field_with_name(column).unwrap()));
+        let bytes = rows.column_by_name(column).unwrap().as_binary::<i64>();
+        assert_eq!(bytes.value(2), png(4, 6, 0));
+        if images == Images::Both {
+            assert_eq!(tensor(&rows, 2), chw(&pixels(4, 6, 0)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn splits_are_found_by_their_names() {
+    let world = World::new().await;
+    for name in ["train/cat/1.png", "train/dog/1.png", "val/cat/1.png"] {
+        world.put(name, &png(2, 2, 1));
+    }
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    let rows = world.rows().await;
+    assert_eq!(texts(&rows, "split"), ["train", "train", "val"]);
+    assert_eq!(labels(&rows), [0, 1, 0]);
+}
+
+#[tokio::test]
+async fn unreadable_files_fail_or_are_skipped() {
+    let world = World::new().await;
+    world.put_images();
+    let bad = world.put("a/0.png", b"this is text");
+    let cut = world.put("b/3.png", &png(4, 6, 1)[..60]);
+    let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
+    assert!(matches!(&error, Error::Unreadable { path, .. } if path.ends_with("a/0.png")), "{error}");
+    assert!(!world.exists().await);
+    for images in [Images::Tensor, Images::Encoded] {
+        let options =
+            ImageFolderOptions { images, on_error: OnError::Skip, mode: crate::Mode::Overwrite, ..Default::default() };
+        let report = world.ingest(&options).await.unwrap();
+        let paths: Vec<_> = report.skipped.iter().map(|skipped| skipped.path.clone()).collect();
+        assert_eq!(paths, [bad.canonicalize().unwrap(), cut.canonicalize().unwrap()]);
+        assert_eq!((report.rows, report.files), (6, 8));
+        assert_eq!(texts(&world.rows().await, "path")[0], "a/1.png");
+    }
+}
+
+#[tokio::test]
+async fn other_sizes_need_a_size() {
+    let world = World::new().await;
+    world.put_images();
+    world.put("a/2.png", &png(5, 6, 1));
+    let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    let text = error.to_string();
+    assert!(text.contains("a/2.png") && text.contains("4x6") && text.contains("5x6") && text.contains("--size"), "{text}");
+    let size = Some(ImageSize { height: 3, width: 2 });
+    world.ingest(&ImageFolderOptions { size, ..ImageFolderOptions::default() }).await.unwrap();
+    let rows = world.rows().await;
+    assert_eq!((rows.num_rows(), tensor(&rows, 1).len()), (7, 18));
+}
+
+#[tokio::test]
+async fn grey_images_stay_grey_when_asked() {
+    let world = World::new().await;
+    let gray = GrayImage::from_fn(3, 2, |x, y| image::Luma([(x + y) as u8]));
+    world.put("a/1.png", &encode(gray.clone(), ImageFormat::Png));
+    let options = ImageFolderOptions { channels: Channels::Auto, ..ImageFolderOptions::default() };
+    world.ingest(&options).await.unwrap();
+    assert_eq!(tensor(&world.rows().await, 0), gray.into_raw());
+    world.put("a/2.png", &png(2, 3, 0));
+    let error = world.ingest(&ImageFolderOptions { mode: crate::Mode::Overwrite, ..options }).await.unwrap_err();
+    assert!(error.to_string().contains("--channels"), "{error}");
+}
+
+#[tokio::test]
+async fn images_over_the_limit_are_refused() {
+    let world = World::new().await;
+    world.put("a/1.png", &png(100, 100, 0));
+    let error = world.ingest(&ImageFolderOptions { image_bytes_max: 29_999, ..Default::default() }).await.unwrap_err();
+    assert!(error.to_string().contains("30000 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn folders_of_another_kind_are_refused() {
+    let world = World::new().await;
+    assert_eq!(world.ingest(&ImageFolderOptions::default()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    std::fs::create_dir_all(world.source().join("a")).unwrap();
+    assert!(matches!(world.ingest(&ImageFolderOptions::default()).await, Err(Error::Empty { .. })));
+    world.put("1.png", &png(2, 2, 0));
+    let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
+    assert!(matches!(error, Error::Layout { .. }) && error.to_string().contains("CLASS/"), "{error}");
+}

@@ -1,0 +1,95 @@
+//! Modes, resumption and repetition.
+
+use std::sync::atomic::Ordering;
+
+use stoker_types::ErrorKind;
+
+use super::{StopAfter, World, files_with, png};
+use crate::{Error, ImageFolderOptions, Mode, ingest_imagefolder};
+
+#[tokio::test]
+async fn a_stopped_ingest_goes_on_without_duplicates() {
+    for questions in 0..14 {
+        let world = World::new().await;
+        world.put_images();
+        // One file per unit.
+        let options = ImageFolderOptions { unit_bytes: 1, ..ImageFolderOptions::default() };
+        let stop = StopAfter::new(questions);
+        let first = ingest_imagefolder(&world.lake, &world.source(), &world.table, &options, &stop).await;
+        let done = match first {
+            Ok(report) => {
+                assert!(questions >= 12 && report.resumed_units == 0);
+                assert!(stop.0.load(Ordering::Relaxed) <= 2);
+                continue;
+            }
+            Err(Error::Stopped { units_done, units }) => {
+                assert_eq!((units, units_done as u64), (6, questions / 2));
+                units_done as u64
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert!(!world.exists().await);
+        let report = world.ingest(&options).await.unwrap();
+        assert_eq!((report.rows, report.resumed_units, report.version), (6, done, 1));
+        assert_eq!(world.rows().await.num_rows(), 6);
+        let lake = world.root.path().join("lake");
+        assert_eq!(files_with(&lake, "ingest"), 1, "only the marker is left");
+    }
+}
+
+#[tokio::test]
+async fn create_refuses_a_table_that_exists() {
+    let world = World::new().await;
+    world.put_images();
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert!(error.to_string().contains("--mode append"), "{error}");
+}
+
+#[tokio::test]
+async fn the_same_source_is_appended_once_unless_again() {
+    let world = World::new().await;
+    world.put_images();
+    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
+    assert_eq!(world.ingest(&append).await.unwrap_err().kind(), ErrorKind::NotFound);
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    let first = world.ingest(&append).await.unwrap();
+    assert_eq!((first.version, first.already_ingested), (2, false));
+    let second = world.ingest(&append).await.unwrap();
+    assert_eq!((second.version, second.rows, second.already_ingested), (2, 6, true));
+    assert_eq!(world.rows().await.num_rows(), 12);
+    let third = world.ingest(&ImageFolderOptions { again: true, ..append.clone() }).await.unwrap();
+    assert_eq!((third.version, third.already_ingested), (3, false));
+    assert_eq!(world.rows().await.num_rows(), 18);
+    world.put("c/3.png", &png(4, 6, 9));
+    assert_eq!(world.ingest(&append).await.unwrap().version, 4);
+}
+
+#[tokio::test]
+async fn overwriting_replaces_what_came_between() {
+    let world = World::new().await;
+    world.put_images();
+    let overwrite = ImageFolderOptions { mode: Mode::Overwrite, ..ImageFolderOptions::default() };
+    assert_eq!(world.ingest(&overwrite).await.unwrap().version, 1);
+    assert!(world.ingest(&overwrite).await.unwrap().already_ingested);
+    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
+    world.ingest(&append).await.unwrap();
+    let report = world.ingest(&overwrite).await.unwrap();
+    assert_eq!((report.version, report.already_ingested), (3, false));
+    assert_eq!(world.rows().await.num_rows(), 6);
+}
+
+#[tokio::test]
+async fn appended_classes_keep_their_labels() {
+    let world = World::new().await;
+    world.put("cat/1.png", &png(2, 2, 0));
+    world.put("dog/1.png", &png(2, 2, 1));
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    world.put("bee/1.png", &png(2, 2, 2));
+    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
+    let error = world.ingest(&append).await.unwrap_err();
+    assert!(error.to_string().contains("--classes") && error.to_string().contains("cat,dog"), "{error}");
+    let classes = Some(["cat", "dog", "bee"].map(String::from).to_vec());
+    assert_eq!(world.ingest(&ImageFolderOptions { classes, ..append }).await.unwrap().version, 2);
+}

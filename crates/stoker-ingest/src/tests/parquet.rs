@@ -1,0 +1,201 @@
+//! Parquet files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, ListBuilder, UInt8Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Int32Type, UInt8Type, UInt16Type};
+use arrow_array::{Array, ArrayRef, BinaryArray, DictionaryArray, Int64Array, RecordBatch, StringArray};
+use arrow_schema::DataType;
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use stoker_types::{DTYPE_KEY, ErrorKind, TensorType, is_encoded_image};
+
+use super::{StopAfter, World};
+use crate::{Error, IngestReport, NoProgress, OnError, ParquetOptions, Result, ingest_parquet};
+
+/// Writes a Parquet file with four rows per row group.
+fn put(world: &World, name: &str, columns: Vec<(&str, ArrayRef)>) -> PathBuf {
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)));
+    put_batch(world, name, &batch.unwrap())
+}
+
+fn put_batch(world: &World, name: &str, batch: &RecordBatch) -> PathBuf {
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(4)).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    world.put(name, &writer.into_inner().unwrap())
+}
+
+async fn ingest(world: &World, options: &ParquetOptions) -> Result<IngestReport> {
+    ingest_parquet(&world.lake, &[world.source()], &world.table, options, &NoProgress).await
+}
+
+fn ids(rows: i64) -> (&'static str, ArrayRef) {
+    ("id", Arc::new(Int64Array::from_iter_values(0..rows)))
+}
+
+/// Lists of 6 numbers; one of `odd.1` numbers at row `odd.0`.
+fn lists(rows: usize, odd: Option<(usize, usize)>) -> ArrayRef {
+    let mut builder = ListBuilder::new(UInt8Builder::new());
+    for row in 0..rows {
+        let length = odd.filter(|odd| odd.0 == row).map_or(6, |odd| odd.1);
+        builder.values().append_slice(&vec![row as u8; length]);
+        builder.append(true);
+    }
+    Arc::new(builder.finish())
+}
+
+#[tokio::test]
+async fn declared_tensors_vectors_and_images() {
+    let world = World::new().await;
+    let mut vectors = ListBuilder::new(Float32Builder::new());
+    let mut fixed = FixedSizeListBuilder::new(Float32Builder::new(), 2);
+    for row in 0..9 {
+        vectors.values().append_slice(&[row as f32; 3]);
+        vectors.append(true);
+        fixed.values().append_slice(&[row as f32; 2]);
+        fixed.append(true);
+    }
+    let vectors: ArrayRef = Arc::new(vectors.finish());
+    let bytes: ArrayRef = Arc::new(BinaryArray::from_iter_values((0..9u8).map(|row| [row, 0, 1, row])));
+    let words: DictionaryArray<Int32Type> = ["x", "y", "x", "x", "y", "y", "x", "x", "z"].into_iter().collect();
+    put(
+        &world,
+        "1.parquet",
+        vec![
+            ids(9),
+            ("tensor", lists(9, None)),
+            ("vector", vectors.clone()),
+            ("half", vectors),
+            ("raw", bytes.clone()),
+            ("photo", bytes),
+            ("fixed", Arc::new(fixed.finish())),
+            ("word", Arc::new(words)),
+        ],
+    );
+    let schema = world.put("schema.json", br#"{"drop": ["id"], "vectors": {"vector": 3}, "images": ["photo"]}"#);
+    let tensors = ["tensor=uint8[3,1,2]", "half=bfloat16[3]", "raw=uint16[2]"].map(|text| text.parse().unwrap());
+    let options = ParquetOptions { tensors: tensors.to_vec(), schema: Some(schema), ..ParquetOptions::default() };
+    let report = ingest(&world, &options).await.unwrap();
+    assert_eq!((report.rows, report.files, report.version), (9, 1, 1));
+    let rows = world.rows().await;
+    let schema = rows.schema();
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names, ["tensor", "vector", "half", "raw", "photo", "fixed", "word"]);
+    assert_eq!(TensorType::of(schema.field(0)).unwrap().shape, [3, 1, 2]);
+    assert!(!schema.field(0).is_nullable() && !schema.field(1).is_nullable());
+    assert_eq!(rows.column(0).as_fixed_size_list().value(7).as_primitive::<UInt8Type>().values(), &[7; 6]);
+    assert_eq!(rows.column(1).as_fixed_size_list().value(8).as_primitive::<Float32Type>().values(), &[8.0; 3]);
+    assert_eq!(schema.field(2).metadata().get(DTYPE_KEY).map(String::as_str), Some("bfloat16"));
+    let bits = half::bf16::from_f32(5.0).to_bits();
+    assert_eq!(rows.column(2).as_fixed_size_list().value(5).as_primitive::<UInt16Type>().values(), &[bits; 3]);
+    assert_eq!(rows.column(3).as_fixed_size_list().value(4).as_primitive::<UInt16Type>().values(), &[4, 1025]);
+    assert!(is_encoded_image(schema.field(4)));
+    assert_eq!(rows.column(4).as_binary::<i64>().value(3), [3, 0, 1, 3]);
+    assert_eq!(rows.column(5).as_fixed_size_list().value(1).as_primitive::<Float32Type>().values(), &[1.0; 2]);
+    assert_eq!(*rows.column(6).data_type(), DataType::Utf8);
+    assert_eq!(rows.column(6).as_string::<i32>().value(8), "z");
+}
+
+#[tokio::test]
+async fn tensor_extensions_are_kept() {
+    let world = World::new().await;
+    let tensor = TensorType { element: DataType::UInt8, shape: vec![2, 3] };
+    let field = tensor.to_field("tensor");
+    let values = lists(5, None);
+    let array = arrow_cast::cast(&values, field.data_type()).unwrap();
+    let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+    put_batch(&world, "1.parquet", &RecordBatch::try_new(schema, vec![array]).unwrap());
+    ingest(&world, &ParquetOptions::default()).await.unwrap();
+    assert_eq!(TensorType::of(world.rows().await.schema().field(0)), Some(tensor));
+}
+
+#[tokio::test]
+async fn values_that_do_not_fit_are_named() {
+    let tensor = |text: &str| ParquetOptions { tensors: vec![text.parse().unwrap()], ..ParquetOptions::default() };
+    let bytes = |odd: Option<&'static [u8]>| -> ArrayRef {
+        Arc::new(BinaryArray::from_iter((0..7).map(|row| if row == 5 { odd } else { Some(b"abcdef") })))
+    };
+    let numbers: ArrayRef = {
+        let mut builder = ListBuilder::new(arrow_array::builder::Int64Builder::new());
+        for row in 0..7 {
+            builder.values().append_slice(&[100 * row, 1]);
+            builder.append(true);
+        }
+        Arc::new(builder.finish())
+    };
+    let cases: [(ArrayRef, &str, &str); 5] = [
+        (lists(7, Some((6, 5))), "x=uint8[2,3]", "row 6 column x: expected uint8[2,3], found a list of 5 where 6"),
+        (bytes(Some(b"abc")), "x=uint8[6]", "row 5 column x: expected uint8[6], found 3 bytes where 6"),
+        (bytes(None), "x=uint8[6]", "row 5 column x: expected uint8[6], found null"),
+        (numbers, "x=uint8[2]", "row 3 column x: expected uint8[2], found an element of type Int64"),
+        (Arc::new(StringArray::from(vec!["a"; 7])), "x=uint8[6]", "column x: expected uint8[6], found Utf8"),
+    ];
+    for (array, spec, expected) in cases {
+        let world = World::new().await;
+        put(&world, "1.parquet", vec![ids(7), ("x", array)]);
+        let error = ingest(&world, &ParquetOptions { on_error: OnError::Skip, ..tensor(spec) }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+        assert!(error.to_string().contains(expected) && error.to_string().contains("1.parquet"), "{error}");
+        assert!(!world.exists().await);
+    }
+}
+
+#[tokio::test]
+async fn unknown_columns_and_other_schemas_are_refused() {
+    let world = World::new().await;
+    put(&world, "1.parquet", vec![ids(3)]);
+    let error = ingest(&world, &ParquetOptions { drop: vec!["nope".into()], ..Default::default() }).await.unwrap_err();
+    assert!(error.to_string().contains("nope; columns: id"), "{error}");
+    put(&world, "2.parquet", vec![("id", Arc::new(StringArray::from(vec!["a"])))]);
+    let error = ingest(&world, &ParquetOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("expected Int64, found Utf8"), "{error}");
+}
+
+#[tokio::test]
+async fn damaged_files_fail_or_are_skipped() {
+    let world = World::new().await;
+    let good = put(&world, "1.parquet", vec![ids(9)]);
+    world.put("2.parquet", b"this is text");
+    let bytes = std::fs::read(good).unwrap();
+    world.put("3.parquet", &bytes[..bytes.len() / 2]);
+    let error = ingest(&world, &ParquetOptions::default()).await.unwrap_err();
+    assert!(matches!(&error, Error::Unreadable { path, .. } if path.ends_with("2.parquet")), "{error}");
+    let report = ingest(&world, &ParquetOptions { on_error: OnError::Skip, ..Default::default() }).await.unwrap();
+    assert_eq!((report.rows, report.files, report.skipped.len()), (9, 3, 2));
+}
+
+#[tokio::test]
+async fn a_damaged_row_group_is_left_out_as_a_whole() {
+    let world = World::new().await;
+    let path = put(&world, "1.parquet", vec![ids(12), ("x", lists(12, None))]);
+    let file = std::fs::File::open(&path).unwrap();
+    let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let (start, length) = builder.metadata().row_group(1).column(1).byte_range();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[start as usize..(start + length) as usize].fill(0xff);
+    std::fs::write(&path, &bytes).unwrap();
+    let error = ingest(&world, &ParquetOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("row group 1 (rows 4 to 8)"), "{error}");
+    let report = ingest(&world, &ParquetOptions { on_error: OnError::Skip, ..Default::default() }).await.unwrap();
+    assert_eq!((report.rows, report.skipped.len()), (8, 1));
+    assert_eq!(world.rows().await.num_rows(), 8);
+}
+
+#[tokio::test]
+async fn a_stopped_ingest_goes_on_without_duplicates() {
+    let world = World::new().await;
+    put(&world, "1.parquet", vec![ids(11)]);
+    let options = ParquetOptions { unit_bytes: 1, ..ParquetOptions::default() };
+    let files = [world.source()];
+    let stop = StopAfter::new(4);
+    let error = ingest_parquet(&world.lake, &files, &world.table, &options, &stop).await.unwrap_err();
+    assert!(matches!(error, Error::Stopped { units_done: 1, units: 3 }), "{error}");
+    let report = ingest(&world, &options).await.unwrap();
+    assert_eq!((report.rows, report.resumed_units, report.files), (11, 1, 1));
+    let rows = world.rows().await;
+    let found = rows.column(0).as_primitive::<arrow_array::types::Int64Type>();
+    assert_eq!(found.values().to_vec(), (0..11).collect::<Vec<i64>>());
+}

@@ -1,0 +1,74 @@
+//! Which crate may depend on which: a member depends only on members listed before it in the workspace manifest.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+fn manifest(path: &Path) -> Result<toml::Table> {
+    Ok(std::fs::read_to_string(path).with_context(|| path.display().to_string())?.parse()?)
+}
+
+/// Names of members in order of layers, with their manifests.
+fn members() -> Result<Vec<(String, toml::Table)>> {
+    let workspace = manifest(&root().join("Cargo.toml"))?;
+    let members = workspace["workspace"]["members"].as_array().context("members")?;
+    let read = |member: &toml::Value| {
+        let manifest = manifest(&root().join(member.as_str().context("a path")?).join("Cargo.toml"))?;
+        Ok((manifest["package"]["name"].as_str().context("a name")?.to_string(), manifest))
+    };
+    members.iter().map(read).collect()
+}
+
+fn dependencies(manifest: &toml::Table) -> Vec<String> {
+    let tables = ["dependencies", "build-dependencies"].into_iter().filter_map(|key| manifest.get(key)?.as_table());
+    tables.flat_map(|table| table.keys().cloned()).collect()
+}
+
+#[test]
+fn members_depend_only_on_lower_layers() -> Result<()> {
+    let members = members()?;
+    let layer: BTreeMap<&str, usize> = members.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
+    ensure!(layer.len() >= 12, "only {} members were found", layer.len());
+    for (name, manifest) in &members {
+        for dependency in dependencies(manifest) {
+            if let Some(other) = layer.get(dependency.as_str()) {
+                ensure!(*other < layer[name.as_str()], "{name} depends on {dependency}, which lies above it");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
+    let rules: [(&str, &[&str]); 4] = [
+        ("lance", &["stoker-lake"]),
+        ("object_store", &["stoker-lake"]),
+        ("tonic", &["stoker-flight", "stoker-tests"]),
+        ("tokio", &["stoker-lake", "stoker-chunks", "stoker-sql", "stoker-stream", "stoker-ingest", "stoker-flight",
+            "stoker-cli", "stoker-python", "stoker-tests"]),
+    ];
+    for (name, manifest) in members()? {
+        for dependency in dependencies(&manifest) {
+            for (family, allowed) in rules {
+                let is_of_family = dependency == family || (family == "lance" && dependency.starts_with("lance-"));
+                ensure!(!is_of_family || allowed.contains(&name.as_str()), "{name} must not know {dependency}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_member_shares_the_lints() -> Result<()> {
+    for (name, manifest) in members()? {
+        let shared = manifest.get("lints").and_then(|lints| lints.get("workspace")?.as_bool());
+        ensure!(shared == Some(true), "{name} does not inherit the workspace's lints");
+    }
+    Ok(())
+}
