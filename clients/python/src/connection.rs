@@ -123,14 +123,14 @@ impl Connection {
     fn versions(&self, py: Python<'_>, name: &str) -> PyResult<String> {
         let connection = self.live(py)?;
         let versions = wait(py, connection.versions(name))?.raise(py)?;
-        json(py, &versions)
+        json(py, serde_json::to_string(&versions))
     }
 
     /// How the columns are stored, as JSON.
     fn describe(&self, py: Python<'_>, name: &str, version: u64) -> PyResult<String> {
         let connection = self.live(py)?;
         let layouts = wait(py, connection.describe(name, &SnapshotRef::Version(version)))?.raise(py)?;
-        json(py, &layouts)
+        json(py, serde_json::to_string(&layouts))
     }
 
     /// Gives a version a tag.
@@ -243,6 +243,6 @@ fn snapshot_ref(py: Python<'_>, version: Option<u64>, tag: Option<String>) -> Py
     }
 }
 
-fn json(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
-    serde_json::to_string(value).map_err(|source| error(py, ErrorKind::Internal, &source))
+fn json(py: Python<'_>, text: serde_json::Result<String>) -> PyResult<String> {
+    text.map_err(|source| error(py, ErrorKind::Internal, &source))
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`EpochOrder::ordinal`] maps a position to the ordinal of a row in its row set in constant time and without memory per
-//! row; [`EpochOrder::position`] is its inverse. `docs/order.md` specifies both precisely enough to reimplement them.
+//! row; [`EpochOrder::position`] is its inverse. `crates/stoker-order/ORDER.md` specifies both precisely enough to reimplement them.
 
 mod epoch_order;
 mod permutation;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The version of the order's definition (`docs/order.md`). A change of any formula is a new version.
+/// The version of the order's definition (`crates/stoker-order/ORDER.md`). A change of any formula is a new version.
 pub const ORDER_VERSION: u32 = 1;
 
 /// The most lanes a stream may have.

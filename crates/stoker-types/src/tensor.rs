@@ -51,7 +51,7 @@ impl TensorType {
     /// A non-null field of this type with the given name.
     pub fn to_field(&self, name: &str) -> Field {
         let length = i32::try_from(self.shape.iter().product::<usize>()).unwrap_or(i32::MAX);
-        let item = Field::new("item", self.element.clone(), false);
+        let item = Field::new("item", self.element.clone(), true);
         let metadata = serde_json::json!({ "shape": self.shape }).to_string();
         Field::new(name, DataType::FixedSizeList(item.into(), length), false).with_metadata(
             [(EXTENSION_NAME_KEY.to_string(), FIXED_SHAPE_TENSOR.to_string()), (EXTENSION_METADATA_KEY.to_string(), metadata)]
