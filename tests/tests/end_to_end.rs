@@ -50,9 +50,17 @@ fn images_become_a_dense_table_that_sql_and_streams_read() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let lake = lake(folder.path(), 20)?;
     ensure!(run(&["tables", "--lake", &lake])?.starts_with("pictures\tversion 1\t60 rows"));
-    let csv = run(&["sql", "SELECT label, count(*) AS n FROM pictures GROUP BY label ORDER BY label", "--format", "csv", "--lake", &lake])?;
+    let csv = run(&[
+        "sql",
+        "SELECT label, count(*) AS n FROM pictures GROUP BY label ORDER BY label",
+        "--format",
+        "csv",
+        "--lake",
+        &lake,
+    ])?;
     ensure!(csv == "label,n\n0,20\n1,20\n2,20\n", "{csv}");
-    let described: serde_json::Value = serde_json::from_str(&run(&["describe", "pictures", "--json", "--lake", &lake])?)?;
+    let described: serde_json::Value =
+        serde_json::from_str(&run(&["describe", "pictures", "--json", "--lake", &lake])?)?;
     let image = described["columns"].as_array().context("columns")?.iter().find(|column| column["name"] == "image");
     let image = image.context("a column image")?;
     ensure!(image["dense"] == true && image["heavy"] == true && image["bytes_per_row"] == 1440, "{image}");
@@ -107,7 +115,11 @@ async fn a_killed_and_replaced_server_loses_and_repeats_no_row() -> Result<()> {
             server.kill()?;
             server = Server::start(&lake, &listen, &KEY)?;
         }
-        batch.data["path"].as_string::<i32>().iter().flatten().for_each(|path| *seen.entry(path.into()).or_default() += 1);
+        batch.data["path"]
+            .as_string::<i32>()
+            .iter()
+            .flatten()
+            .for_each(|path| *seen.entry(path.into()).or_default() += 1);
         batch.data["label"].as_primitive::<Int64Type>().values().iter().for_each(|label| labels[*label as usize] += 1);
     }
     ensure!(seen.len() == 300 && seen.values().all(|times| *times == 1), "{} paths", seen.len());
@@ -141,8 +153,17 @@ fn bad_input_names_what_and_where() -> Result<()> {
     }
     let error = run_failing(&["sql", "SELECT 1", "--server", "grpc://127.0.0.1:1"])?;
     ensure!(error.contains("127.0.0.1:1"), "{error}");
-    let error = run_failing(&["tables", "--lake", "s3://bucket/lake", "--storage-option", "aws_endpoint=http://127.0.0.1:1",
-        "--storage-option", "aws_access_key_id=a", "--storage-option", "aws_secret_access_key=hidden"])?;
+    let error = run_failing(&[
+        "tables",
+        "--lake",
+        "s3://bucket/lake",
+        "--storage-option",
+        "aws_endpoint=http://127.0.0.1:1",
+        "--storage-option",
+        "aws_access_key_id=a",
+        "--storage-option",
+        "aws_secret_access_key=hidden",
+    ])?;
     ensure!(error.contains("127.0.0.1:1") && !error.contains("hidden"), "{error}");
     let error = run_failing(&["tables", "--lake", "ftp://host/lake"])?;
     ensure!(error.contains("ftp"), "{error}");

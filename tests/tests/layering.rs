@@ -50,8 +50,20 @@ fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
         ("lance", &["stoker-lake"]),
         ("object_store", &["stoker-lake"]),
         ("tonic", &["stoker-flight", "stoker-tests"]),
-        ("tokio", &["stoker-lake", "stoker-chunks", "stoker-sql", "stoker-stream", "stoker-ingest", "stoker-flight",
-            "stoker-cli", "stoker-python", "stoker-tests"]),
+        (
+            "tokio",
+            &[
+                "stoker-lake",
+                "stoker-chunks",
+                "stoker-sql",
+                "stoker-stream",
+                "stoker-ingest",
+                "stoker-flight",
+                "stoker-cli",
+                "stoker-python",
+                "stoker-tests",
+            ],
+        ),
     ];
     for (name, manifest) in members()? {
         for dependency in dependencies(&manifest) {

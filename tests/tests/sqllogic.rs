@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt8Array};
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt8Array,
+};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt as _;
@@ -105,7 +107,10 @@ async fn write(lake: &Lake, name: &str, batch: RecordBatch) -> anyhow::Result<()
 async fn engine() -> anyhow::Result<Engine> {
     let lake = Lake::open("memory://sqllogic", &StorageOptions::default()).await?;
     write(&lake, "points", points(0..8)).await?;
-    lake.table(&TableName::try_new("points")?, &SnapshotRef::Latest).await?.create_tag(&TagName::try_new("v1")?).await?;
+    lake.table(&TableName::try_new("points")?, &SnapshotRef::Latest)
+        .await?
+        .create_tag(&TagName::try_new("v1")?)
+        .await?;
     write(&lake, "points", points(8..12)).await?;
     write(&lake, "kinds", kinds()).await?;
     Ok(Engine::new(lake, EngineOptions::default()))

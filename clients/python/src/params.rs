@@ -23,7 +23,9 @@ fn param(number: usize, value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(ParamValue::Text(text.to_str()?.to_string()));
     }
-    if value.cast::<PySequence>().is_ok() || value.getattr("ndim").is_ok_and(|ndim| ndim.extract::<usize>().is_ok_and(|n| n > 0)) {
+    if value.cast::<PySequence>().is_ok()
+        || value.getattr("ndim").is_ok_and(|ndim| ndim.extract::<usize>().is_ok_and(|n| n > 0))
+    {
         let items = value.try_iter()?.map(|item| item?.extract::<f64>()).collect::<PyResult<Vec<_>>>();
         return items.map(ParamValue::Vector).map_err(|_| unsupported(number, value));
     }

@@ -50,9 +50,8 @@ where
     let mut future = Box::pin(future);
     loop {
         let waiting = &mut future;
-        let outcome = py.detach(|| {
-            runtime.block_on(async { tokio::time::timeout(SIGNAL_INTERVAL, waiting.as_mut()).await })
-        });
+        let outcome =
+            py.detach(|| runtime.block_on(async { tokio::time::timeout(SIGNAL_INTERVAL, waiting.as_mut()).await }));
         match outcome {
             Ok(output) => return Ok(output),
             Err(_elapsed) => py.check_signals()?,

@@ -73,7 +73,9 @@ pub(crate) fn coalesce(
         let fragment = (address >> 32) as u32;
         let located = column.file(fragment).and_then(|file| file.locate(address & 0xFFFF_FFFF));
         let Some((offset, _)) = located else { return Err(Error::UnknownRow { address, column: name.to_string() }) };
-        if let Some(read) = reads.last_mut().filter(|read| read.fragment == fragment && offset >= read.offset + read.length) {
+        if let Some(read) =
+            reads.last_mut().filter(|read| read.fragment == fragment && offset >= read.offset + read.length)
+        {
             let gap = offset - (read.offset + read.length);
             if gap <= limits.gap_bytes_max && read.length + gap + row_bytes <= limits.read_bytes_max {
                 read.pieces.push(Piece { at: offset - read.offset, slot, copies: Vec::new() });
@@ -81,7 +83,12 @@ pub(crate) fn coalesce(
                 continue;
             }
         }
-        reads.push(Read { fragment, offset, length: row_bytes, pieces: vec![Piece { at: 0, slot, copies: Vec::new() }] });
+        reads.push(Read {
+            fragment,
+            offset,
+            length: row_bytes,
+            pieces: vec![Piece { at: 0, slot, copies: Vec::new() }],
+        });
     }
     Ok(reads)
 }

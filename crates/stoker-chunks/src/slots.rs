@@ -59,8 +59,9 @@ impl Slots {
     /// # Errors
     /// [`Error::Internal`] when a slot is not filled.
     pub fn freeze(self: Arc<Self>) -> Result<Buffer> {
-        let slots = Arc::try_unwrap(self)
-            .map_err(|slots| Error::Internal { reason: format!("slots of {} rows are still being filled", slots.claimed.len()) })?;
+        let slots = Arc::try_unwrap(self).map_err(|slots| Error::Internal {
+            reason: format!("slots of {} rows are still being filled", slots.claimed.len()),
+        })?;
         let filled = slots.filled.load(Ordering::Acquire);
         if filled != slots.claimed.len() {
             return Err(Error::Internal { reason: format!("{filled} of {} slots are filled", slots.claimed.len()) });

@@ -40,7 +40,8 @@ impl LakeArgs {
     pub fn storage(&self) -> anyhow::Result<StorageOptions> {
         let mut pairs = Vec::new();
         for option in &self.storage_options {
-            let pair = option.split_once('=').with_context(|| format!("--storage-option {option:?} is not KEY=VALUE"))?;
+            let pair =
+                option.split_once('=').with_context(|| format!("--storage-option {option:?} is not KEY=VALUE"))?;
             pairs.push((pair.0.to_string(), pair.1.to_string()));
         }
         Ok(StorageOptions::new(pairs).with_env())

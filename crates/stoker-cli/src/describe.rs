@@ -61,5 +61,9 @@ pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
 }
 
 fn mebibytes(bytes: u64) -> String {
-    if bytes < 1 << 20 { format!("{:.1} KiB", bytes as f64 / 1024.0) } else { format!("{:.2} MiB", bytes as f64 / 1048576.0) }
+    if bytes < 1 << 20 {
+        format!("{:.1} KiB", bytes as f64 / 1024.0)
+    } else {
+        format!("{:.2} MiB", bytes as f64 / 1048576.0)
+    }
 }

@@ -119,7 +119,14 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let report = report(&handle.spec().stream_id().to_string(), handle.num_rows(), steps, planned, started.elapsed(), stream.stats());
+    let report = report(
+        &handle.spec().stream_id().to_string(),
+        handle.num_rows(),
+        steps,
+        planned,
+        started.elapsed(),
+        stream.stats(),
+    );
     let mut out = std::io::stdout().lock();
     if args.json {
         let mut report = report;

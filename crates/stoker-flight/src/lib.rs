@@ -23,9 +23,7 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/stoker.v1.rs"));
 }
 
-pub use client::{
-    ConnectOptions, Connection, RemoteLake, SampleStream, SqlResult, StreamHandle, TableInfo, connect,
-};
+pub use client::{ConnectOptions, Connection, RemoteLake, SampleStream, SqlResult, StreamHandle, TableInfo, connect};
 pub use error::{Error, Result};
 pub use server::{ServerConfig, TicketKey, TlsFiles, serve};
 pub use ticket::TicketSigner;

@@ -65,7 +65,11 @@ impl From<Status> for Error {
             Code::DataLoss => ErrorKind::DataCorrupt,
             Code::ResourceExhausted => ErrorKind::ResourceExhausted,
             // A connection that broke in the middle of an answer surfaces under any of these.
-            Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Internal | Code::Aborted
+            Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Unknown
+            | Code::Internal
+            | Code::Aborted
             | Code::Cancelled => ErrorKind::Unavailable,
             Code::Ok => ErrorKind::Internal,
         });

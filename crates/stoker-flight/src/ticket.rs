@@ -32,9 +32,10 @@ impl TicketSigner {
     /// No keys, or a secret shorter than 16 bytes.
     pub fn try_new(keys: Vec<(String, Vec<u8>)>, ttl: Duration) -> Result<Self> {
         match keys.iter().find(|(_, secret)| secret.len() < 16) {
-            Some((id, secret)) => {
-                Err(Error::invalid(format!("ticket key '{id}' has {} bytes; use at least 16 random bytes", secret.len())))
-            }
+            Some((id, secret)) => Err(Error::invalid(format!(
+                "ticket key '{id}' has {} bytes; use at least 16 random bytes",
+                secret.len()
+            ))),
             None if keys.is_empty() => Err(Error::invalid("no ticket key is configured")),
             None => Ok(Self { keys, ttl }),
         }
@@ -60,13 +61,15 @@ impl TicketSigner {
     /// # Errors
     /// [`Error::InvalidTicket`] when it was changed; [`Error::ExpiredTicket`] when it is too old or its key is unknown.
     pub fn verify(&self, ticket: &[u8], now_unix_secs: u64) -> Result<TicketBody> {
-        let signed =
-            SignedTicket::decode(ticket).map_err(|_| Error::InvalidTicket { reason: "it is not a ticket of Stoker" })?;
+        let signed = SignedTicket::decode(ticket)
+            .map_err(|_| Error::InvalidTicket { reason: "it is not a ticket of Stoker" })?;
         let Some((key_id, secret)) = self.keys.iter().find(|(id, _)| *id == signed.key_id) else {
             return Err(Error::ExpiredTicket { reason: "its key is unknown to this server".into() });
         };
         let good = mac(key_id, secret, &signed.body).verify_slice(&signed.mac);
-        good.map_err(|_| Error::InvalidTicket { reason: "its signature does not fit: it was changed or signed with another key" })?;
+        good.map_err(|_| Error::InvalidTicket {
+            reason: "its signature does not fit: it was changed or signed with another key",
+        })?;
         let body = TicketBody::decode(signed.body.as_slice())
             .map_err(|_| Error::InvalidTicket { reason: "its body cannot be read" })?;
         if body.version != TICKET_VERSION {

@@ -66,7 +66,9 @@ pub enum Error {
         reason: String,
     },
     /// The table to create exists.
-    #[error("table {table} already exists in {lake}; add the rows with --mode append or replace it with --mode overwrite")]
+    #[error(
+        "table {table} already exists in {lake}; add the rows with --mode append or replace it with --mode overwrite"
+    )]
     AlreadyExists {
         /// The table.
         table: String,

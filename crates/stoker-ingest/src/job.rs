@@ -61,10 +61,9 @@ impl Job<'_> {
     pub async fn run(&self, units: &impl Units, mut skipped: Vec<Skipped>) -> Result<IngestReport> {
         let sizes = units.sizes();
         let unreadable = Size { files: skipped.len() as u64, bytes: 0 };
-        let total = sizes.iter().fold(unreadable, |sum, size| Size {
-            files: sum.files + size.files,
-            bytes: sum.bytes + size.bytes,
-        });
+        let total = sizes
+            .iter()
+            .fold(unreadable, |sum, size| Size { files: sum.files + size.files, bytes: sum.bytes + size.bytes });
         let existing = existing(self.lake, self.table).await?;
         let (mut journal, done) = Journal::open(self.lake.objects(), &self.digest).await?;
         if let Some(report) = self.already_ingested(existing.as_ref(), done.as_ref(), total) {
@@ -110,8 +109,7 @@ impl Job<'_> {
             return Err(Error::Empty { path: self.root.to_path_buf(), reason });
         }
         let version = self.commit(&journal, fragments, &run).await?;
-        let marker =
-            Marker { runs: done.map_or(0, |done| done.runs) + 1, version, rows, skipped: skipped.clone() };
+        let marker = Marker { runs: done.map_or(0, |done| done.runs) + 1, version, rows, skipped: skipped.clone() };
         journal.put_marker(&marker).await?;
         journal.clear().await?;
         let Size { files, bytes } = total;

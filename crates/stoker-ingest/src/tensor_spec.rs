@@ -137,7 +137,8 @@ impl FromStr for VectorSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let parsed = text.rsplit_once('=').and_then(|(column, length)| Some((column.trim(), length.trim().parse().ok()?)));
+        let parsed =
+            text.rsplit_once('=').and_then(|(column, length)| Some((column.trim(), length.trim().parse().ok()?)));
         match parsed {
             Some((column, length @ 1..=0x7fff_ffff)) if !column.is_empty() => {
                 Ok(Self { column: column.into(), length })

@@ -46,7 +46,8 @@ impl World {
 
     /// Three classes with two images each, 4x6 pixels.
     fn put_images(&self) {
-        for (index, name) in ["b/1.png", "b/2.png", "a/1.png", "a/deep/2.png", "c/1.png", "c/2.png"].iter().enumerate() {
+        for (index, name) in ["b/1.png", "b/2.png", "a/1.png", "a/deep/2.png", "c/1.png", "c/2.png"].iter().enumerate()
+        {
             self.put(name, &png(4, 6, index as u8));
         }
     }

@@ -140,7 +140,8 @@ impl Lake {
             commit = commit.with_max_retries(0);
         }
         let committed = commit.execute(transaction).boxed().await;
-        committed.map_err(|source| Error::storage(format!("committing to table {name} in {}", self.inner.place), source))
+        committed
+            .map_err(|source| Error::storage(format!("committing to table {name} in {}", self.inner.place), source))
     }
 
     /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when the newest version
@@ -155,7 +156,8 @@ impl Lake {
                 return Ok(version);
             }
             let refs = newest.dataset().version_refs().await;
-            let refs = refs.map_err(|source| Error::storage(format!("listing the versions of table {name}"), source))?;
+            let refs =
+                refs.map_err(|source| Error::storage(format!("listing the versions of table {name}"), source))?;
             let later = refs.iter().filter(|found| found.version >= version).count() as u64;
             if later > newest.version() - version {
                 return Ok(version);
@@ -165,7 +167,10 @@ impl Lake {
         Err(Error::Storage {
             attempted: format!("committing version {version} of table {name}"),
             kind: ErrorKind::Unavailable,
-            source: format!("the newest version is {newest:?} afterwards; the commit may be lost, check before retrying").into(),
+            source: format!(
+                "the newest version is {newest:?} afterwards; the commit may be lost, check before retrying"
+            )
+            .into(),
         })
     }
 }

@@ -126,12 +126,15 @@ impl Table {
             return not_dense("its elements are not numbers");
         };
         let scheduler = self.footer_scheduler();
-        let mut probes = stream::iter(self.dataset().get_fragments())
-            .map(|fragment| {
-                let scheduler = scheduler.clone();
-                async move { Ok((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes as u64).await?)) }
-            })
-            .buffered(FOOTERS_IN_FLIGHT);
+        let mut probes =
+            stream::iter(self.dataset().get_fragments())
+                .map(|fragment| {
+                    let scheduler = scheduler.clone();
+                    async move {
+                        Ok((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes as u64).await?))
+                    }
+                })
+                .buffered(FOOTERS_IN_FLIGHT);
         let mut files = BTreeMap::new();
         while let Some((id, probe)) = probes.try_next().await? {
             match probe {
@@ -187,7 +190,9 @@ impl Table {
         if !fragment.metadata().overlays.is_empty() {
             return Ok(Err("it has overlays"));
         }
-        let Some(file) = fragment.data_file_for_field(field.id as u32) else { return Ok(Err("no file holds the column")) };
+        let Some(file) = fragment.data_file_for_field(field.id as u32) else {
+            return Ok(Err("no file holds the column"));
+        };
         if file.base_id.is_some() {
             return Ok(Err("its file lies under another base path"));
         }
@@ -195,7 +200,8 @@ impl Table {
             return Ok(Err("its file is older than version 2.1"));
         }
         let place = file.fields.iter().position(|id| *id == field.id);
-        let index = place.and_then(|place| file.column_indices.get(place)).and_then(|index| usize::try_from(*index).ok());
+        let index =
+            place.and_then(|place| file.column_indices.get(place)).and_then(|index| usize::try_from(*index).ok());
         let Some(index) = index else { return Ok(Err("the column has no page table of its own")) };
         let attempted = || format!("reading the footer of {} in table {}", file.path, self.snapshot());
         let path = self.dataset().data_dir().join(file.path.as_str());
@@ -242,7 +248,9 @@ fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[Run]>,
 
 /// The offset of a page that is plain bytes.
 pub(crate) fn dense_page(page: &PageInfo, row_bytes: u64) -> Result<u64, &'static str> {
-    let PageEncoding::Structural(layout) = &page.encoding else { return Err("a page has an older or unstable encoding") };
+    let PageEncoding::Structural(layout) = &page.encoding else {
+        return Err("a page has an older or unstable encoding");
+    };
     let Some(Layout::FullZipLayout(zip)) = &layout.layout else { return Err("a page is not laid out row by row") };
     if zip.bits_rep != 0 || zip.bits_def != 0 {
         return Err("a page holds nulls, so that every row has a control word");
@@ -250,7 +258,9 @@ pub(crate) fn dense_page(page: &PageInfo, row_bytes: u64) -> Result<u64, &'stati
     if !zip.value_compression.as_ref().is_some_and(is_plain) {
         return Err("a page is compressed or has nulls inside its values");
     }
-    let Some((offset, length)) = page.buffer_offsets_and_sizes.first().copied() else { return Err("a page has no buffer") };
+    let Some((offset, length)) = page.buffer_offsets_and_sizes.first().copied() else {
+        return Err("a page has no buffer");
+    };
     if Some(length) != page.num_rows.checked_mul(row_bytes) {
         return Err("a page's size is not its rows times their bytes");
     }

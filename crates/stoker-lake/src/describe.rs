@@ -4,7 +4,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lance_encoding::decoder::PageEncoding;
 use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
 use serde::{Deserialize, Serialize};
-use stoker_types::{DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, fixed_row_bytes, is_encoded_image, is_heavy};
+use stoker_types::{
+    DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,
+};
 
 use crate::dense::{FOOTERS_IN_FLIGHT, dense_page};
 use crate::{Result, Table};
@@ -111,7 +113,8 @@ fn kind(field: &arrow_schema::Field) -> String {
         return "encoded image".into();
     }
     if let Some(tensor) = TensorType::of(field) {
-        let element = field.metadata().get(DTYPE_KEY).cloned().unwrap_or_else(|| tensor.element.to_string().to_lowercase());
+        let element =
+            field.metadata().get(DTYPE_KEY).cloned().unwrap_or_else(|| tensor.element.to_string().to_lowercase());
         let is_tensor = field.metadata().get(EXTENSION_NAME_KEY).map(String::as_str) == Some(FIXED_SHAPE_TENSOR);
         return format!("{} {element}{:?}", if is_tensor { "tensor" } else { "vector" }, tensor.shape);
     }
@@ -145,9 +148,7 @@ fn compression_name(encoding: &CompressiveEncoding) -> String {
     match &encoding.compression {
         Some(Compression::Flat(flat)) => if flat.data.is_some() { "general" } else { "none" }.into(),
         Some(Compression::FixedSizeList(list)) => list.values.as_deref().map_or("none".into(), compression_name),
-        Some(Compression::Variable(variable)) => {
-            variable.values.as_ref().map_or("none", |_| "general").into()
-        }
+        Some(Compression::Variable(variable)) => variable.values.as_ref().map_or("none", |_| "general").into(),
         Some(Compression::Fsst(_)) => "fsst".into(),
         Some(Compression::Rle(_)) => "run length".into(),
         Some(Compression::InlineBitpacking(_) | Compression::OutOfLineBitpacking(_)) => "bit packing".into(),

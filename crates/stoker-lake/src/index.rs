@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lance::index::{DatasetIndexExt, IndexDescription};
 use lance::index::vector::VectorIndexParams;
+use lance::index::{DatasetIndexExt, IndexDescription};
 use lance_index::IndexType;
 use lance_index::scalar::{InvertedIndexParams, ScalarIndexParams};
 use lance_linalg::distance::MetricType;
@@ -84,7 +84,8 @@ impl Table {
     /// Storage errors.
     pub async fn indexes(&self) -> Result<Vec<IndexInfo>> {
         let indexes = self.dataset().describe_indices(None).await;
-        let indexes = indexes.map_err(|source| Error::storage(format!("listing indexes of {}", self.snapshot()), source))?;
+        let indexes =
+            indexes.map_err(|source| Error::storage(format!("listing indexes of {}", self.snapshot()), source))?;
         let column = |id: &u32| self.dataset().schema().field_by_id(*id as i32).map(|field| field.name.clone());
         let info = |index: &Arc<dyn IndexDescription>| IndexInfo {
             name: index.name().to_string(),

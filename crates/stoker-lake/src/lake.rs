@@ -59,13 +59,14 @@ impl Lake {
         let params =
             ObjectStoreParams { storage_options_accessor: Some(Arc::new(accessor)), ..ObjectStoreParams::default() };
         let registry = Arc::new(ObjectStoreRegistry::default());
-        let (store, base) = ObjectStore::from_uri_and_params(registry.clone(), &uri, &params)
-            .await
-            .map_err(|source| match Error::storage(format!("opening a lake at {uri}"), source) {
-                Error::Storage { kind: ErrorKind::InvalidRequest | ErrorKind::Internal, source, .. } => {
-                    Error::InvalidUri { uri: uri.clone(), reason: first_line(&source) }
+        let (store, base) =
+            ObjectStore::from_uri_and_params(registry.clone(), &uri, &params).await.map_err(|source| {
+                match Error::storage(format!("opening a lake at {uri}"), source) {
+                    Error::Storage { kind: ErrorKind::InvalidRequest | ErrorKind::Internal, source, .. } => {
+                        Error::InvalidUri { uri: uri.clone(), reason: first_line(&source) }
+                    }
+                    error => error,
                 }
-                error => error,
             })?;
         let session = Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, registry));
         let place = match options.get("aws_endpoint") {
@@ -153,12 +154,10 @@ impl Lake {
             .await;
         match loaded {
             Ok(dataset) => Ok(Some(Table::new(self.clone(), name.clone(), dataset))),
-            Err(source) => {
-                match Error::storage(format!("opening table {name} in {}", self.inner.place), source) {
-                    error if error.kind() == ErrorKind::NotFound => Ok(None),
-                    error => Err(error),
-                }
-            }
+            Err(source) => match Error::storage(format!("opening table {name} in {}", self.inner.place), source) {
+                error if error.kind() == ErrorKind::NotFound => Ok(None),
+                error => Err(error),
+            },
         }
     }
 
@@ -206,7 +205,10 @@ fn normalise(uri: &str) -> Result<String> {
             };
         }
         Some((scheme, _)) => {
-            return fail(format!("scheme '{scheme}' is not supported; use a local path, {}", SCHEMES.join("://, ") + "://"));
+            return fail(format!(
+                "scheme '{scheme}' is not supported; use a local path, {}",
+                SCHEMES.join("://, ") + "://"
+            ));
         }
     };
     let absolute = std::path::absolute(path)
@@ -232,7 +234,8 @@ fn without_trailing_slash(path: &str) -> String {
 /// The ten versions nearest to one that does not exist.
 async fn nearest_versions(newest: &Table, version: u64) -> Result<String> {
     let refs = newest.dataset().version_refs().await;
-    let refs = refs.map_err(|source| Error::storage(format!("listing the versions of table {}", newest.name()), source))?;
+    let refs =
+        refs.map_err(|source| Error::storage(format!("listing the versions of table {}", newest.name()), source))?;
     let mut versions: Vec<u64> = refs.iter().map(|found| found.version).collect();
     versions.sort_by_key(|found| found.abs_diff(version));
     versions.truncate(10);

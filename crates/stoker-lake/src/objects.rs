@@ -101,7 +101,8 @@ impl Objects {
             Err(object_store::Error::NotFound { .. }) => Vec::new(),
             Err(source) => return Err(self.error("listing", prefix, source)),
         };
-        let relative = |path: &Path| path.as_ref().strip_prefix(root.as_ref()).map(|p| p.trim_start_matches('/').to_string());
+        let relative =
+            |path: &Path| path.as_ref().strip_prefix(root.as_ref()).map(|p| p.trim_start_matches('/').to_string());
         let mut names: Vec<String> = paths.iter().filter_map(relative).collect();
         names.sort();
         Ok(names)

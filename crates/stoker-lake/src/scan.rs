@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use futures::FutureExt;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
@@ -11,6 +10,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::FutureExt;
 use lance::dataset::scanner::Scanner;
 use lance_linalg::distance::MetricType;
 
@@ -84,7 +84,12 @@ impl Table {
     /// # Errors
     /// Unknown columns, a filter that Lance cannot evaluate, storage errors.
     pub async fn scan_plan(&self, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.scanner(request)?.create_plan().boxed().await.map_err(|source| Error::storage(self.scanning(), source))?;
+        let plan = self
+            .scanner(request)?
+            .create_plan()
+            .boxed()
+            .await
+            .map_err(|source| Error::storage(self.scanning(), source))?;
         let plan: Arc<dyn ExecutionPlan> = match plan.output_partitioning().partition_count() {
             1 => plan,
             _ => Arc::new(CoalescePartitionsExec::new(plan)),

@@ -29,7 +29,8 @@ impl Table {
         self.check_addresses(&sorted)?;
         let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));
         let arrow = |source| Error::storage(attempted(), source);
-        let taken = self.take_sorted(columns, sorted.clone()).await.map_err(|source| decode_error(attempted(), source))?;
+        let taken =
+            self.take_sorted(columns, sorted.clone()).await.map_err(|source| decode_error(attempted(), source))?;
         if taken.num_rows() != sorted.len() {
             return Err(self.deleted(&sorted).await?);
         }

@@ -41,7 +41,8 @@ impl Table {
     /// Storage errors.
     pub async fn tags(&self) -> Result<BTreeMap<String, u64>> {
         let tags = self.dataset().tags().list().await;
-        let tags = tags.map_err(|source| Error::storage(format!("listing the tags of table {}", self.name()), source))?;
+        let tags =
+            tags.map_err(|source| Error::storage(format!("listing the tags of table {}", self.name()), source))?;
         Ok(tags.into_iter().map(|(tag, contents)| (tag, contents.version)).collect())
     }
 

@@ -20,8 +20,7 @@ fn the_order_is_frozen() {
 }
 
 const GOLDEN_KEY: u64 = 7976766691810922704;
-const GOLDEN_BLOCK: [u64; 23] =
-    [8, 3, 20, 21, 1, 10, 15, 13, 0, 4, 18, 12, 7, 9, 16, 14, 6, 5, 19, 22, 2, 11, 17];
+const GOLDEN_BLOCK: [u64; 23] = [8, 3, 20, 21, 1, 10, 15, 13, 0, 4, 18, 12, 7, 9, 16, 14, 6, 5, 19, 22, 2, 11, 17];
 const GOLDEN_FULL: [u64; 10] = [0, 7, 3, 8, 2, 1, 9, 6, 4, 5];
 
 /// Rows of one class lie together in storage; distinct classes per batch, over the expectation under a uniform permutation.

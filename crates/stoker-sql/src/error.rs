@@ -16,7 +16,9 @@ pub(crate) const INTERNAL_PREFIX: &str = "__stoker";
 #[non_exhaustive]
 pub enum Error {
     /// The query is larger than the engine accepts.
-    #[error("the query has {actual} {what}, the limit is {limit}: split it, or pass long lists as parameters or tables")]
+    #[error(
+        "the query has {actual} {what}, the limit is {limit}: split it, or pass long lists as parameters or tables"
+    )]
     TooLarge {
         /// What is counted: `bytes`, `expression nodes`, `levels of nesting`.
         what: &'static str,

@@ -83,12 +83,19 @@ fn parse_error(error: ParserError) -> Error {
 fn only_query(statement: Statement) -> Result<Parsed> {
     match statement {
         Statement::Query(query) => Ok(Parsed { query, explain: None }),
-        Statement::Explain { analyze, verbose, statement, query_plan: false, estimate: false, format: None, options: None, .. } => {
-            match *statement {
-                Statement::Query(query) => Ok(Parsed { query, explain: Some(Explain { analyze, verbose }) }),
-                other => Err(refuse_statement(&other)),
-            }
-        }
+        Statement::Explain {
+            analyze,
+            verbose,
+            statement,
+            query_plan: false,
+            estimate: false,
+            format: None,
+            options: None,
+            ..
+        } => match *statement {
+            Statement::Query(query) => Ok(Parsed { query, explain: Some(Explain { analyze, verbose }) }),
+            other => Err(refuse_statement(&other)),
+        },
         other => Err(refuse_statement(&other)),
     }
 }
@@ -124,8 +131,7 @@ impl Guard<'_> {
             return ControlFlow::Break(Box::new(Error::TooLarge { what: "expression nodes or more", actual, limit }));
         }
         if self.depth > DEPTH_MAX {
-            let error =
-                Error::TooLarge { what: "levels of nesting or more", actual: self.depth, limit: DEPTH_MAX };
+            let error = Error::TooLarge { what: "levels of nesting or more", actual: self.depth, limit: DEPTH_MAX };
             return ControlFlow::Break(Box::new(error));
         }
         ControlFlow::Continue(())

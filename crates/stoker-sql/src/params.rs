@@ -38,9 +38,7 @@ impl<'a> Params<'a> {
             .strip_prefix('$')
             .and_then(|digits| digits.parse::<usize>().ok())
             .and_then(|number| number.checked_sub(1))
-            .ok_or_else(|| {
-                Error::refused(format!("placeholder {placeholder}"), "parameters are written $1, $2, …")
-            })?;
+            .ok_or_else(|| Error::refused(format!("placeholder {placeholder}"), "parameters are written $1, $2, …"))?;
         let value = self.values.get(index).ok_or_else(|| {
             let reason = format!("{} parameters were given", self.values.len());
             Error::refused(format!("parameter {placeholder} is missing"), reason)

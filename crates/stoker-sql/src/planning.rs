@@ -97,9 +97,8 @@ fn distinct_snapshots(tables: &[Table]) -> Vec<Snapshot> {
 
 /// A session of its own for a query, over the engine's memory pool and functions.
 fn session(engine: &Engine, params: &[ParamValue]) -> SessionContext {
-    let mut config = SessionConfig::new()
-        .with_target_partitions(engine.options().target_partitions)
-        .with_information_schema(false);
+    let mut config =
+        SessionConfig::new().with_target_partitions(engine.options().target_partitions).with_information_schema(false);
     let options = config.options_mut();
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.enable_subquery_sort_elimination = false;

@@ -7,6 +7,7 @@ use arrow_schema::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use stoker_types::Snapshot;
 
@@ -44,7 +45,7 @@ impl SqlQuery {
     /// # Errors
     /// `ResourceExhausted` when the memory limit does not admit the query.
     pub async fn execute(&self) -> Result<SendableRecordBatchStream> {
-        let physical = self.physical.clone().reset_state()?;
+        let physical = reset_plan_states(self.physical.clone())?;
         Ok(execute_stream(physical, self.state.task_ctx())?)
     }
 

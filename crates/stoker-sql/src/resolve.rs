@@ -164,7 +164,16 @@ impl Rewriter<'_> {
     fn rewrite_factor(&mut self, factor: &mut TableFactor) -> Result<()> {
         match factor {
             TableFactor::Table {
-                name, alias, args, version, with_hints, with_ordinality, partitions, json_path, sample, index_hints,
+                name,
+                alias,
+                args,
+                version,
+                with_hints,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
             } => {
                 if sample.is_some() {
                     return Err(refuse_sample());
@@ -209,10 +218,9 @@ impl Rewriter<'_> {
                 self.replace(name, alias, short, RelationRequest { table, search: None })
             }
             TableFactor::Derived { sample: Some(_), .. } => Err(refuse_sample()),
-            TableFactor::Function { name, .. } => Err(Error::refused(
-                format!("LATERAL {name}(…)"),
-                "table functions cannot depend on other tables here",
-            )),
+            TableFactor::Function { name, .. } => {
+                Err(Error::refused(format!("LATERAL {name}(…)"), "table functions cannot depend on other tables here"))
+            }
             _ => Ok(()),
         }
     }

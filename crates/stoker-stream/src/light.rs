@@ -13,7 +13,11 @@ use crate::{Error, Result};
 
 /// Reads the light columns of a unit: for each column that is not dense, one array with a value for each of `rows`, which are
 /// indexes into `resolved`.
-pub(crate) async fn read_light(plan: &PlanInner, resolved: &ResolvedRows, rows: &[u64]) -> Result<Vec<Option<ArrayRef>>> {
+pub(crate) async fn read_light(
+    plan: &PlanInner,
+    resolved: &ResolvedRows,
+    rows: &[u64],
+) -> Result<Vec<Option<ArrayRef>>> {
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; plan.columns.len()];
     let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
     for (index, column) in plan.columns.iter().enumerate() {

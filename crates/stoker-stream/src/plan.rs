@@ -51,8 +51,7 @@ impl StreamPlan {
         let (columns, row_bytes) = plan_columns(&query, &row_set).await?;
         let order = options.order(row_set.num_rows(), row_bytes);
         order.validate()?;
-        let mut snapshots = query.snapshots().to_vec();
-        snapshots.sort();
+        let snapshots = query.snapshots().to_vec();
         let spec = StreamSpec {
             version: SPEC_VERSION,
             sql: sql.to_string(),

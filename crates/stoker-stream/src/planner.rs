@@ -55,7 +55,13 @@ struct Entry {
 }
 
 impl Planner {
-    pub fn new(plan: StreamPlan, slice: Slice, options: &ReadOptions, scan: ChunkScan, output: mpsc::Sender<Result<Delivered>>) -> Self {
+    pub fn new(
+        plan: StreamPlan,
+        slice: Slice,
+        options: &ReadOptions,
+        scan: ChunkScan,
+        output: mpsc::Sender<Result<Delivered>>,
+    ) -> Self {
         let spec = plan.spec();
         let order = EpochOrder::new(spec.num_rows, &spec.order, spec.seed, slice.epoch);
         let budget_permits = u32::try_from((options.memory_budget_bytes / PERMIT_BYTES).max(1)).unwrap_or(u32::MAX);
@@ -116,7 +122,8 @@ impl Planner {
         let claims = self.claim(&entries)?;
         let steps = entries.iter().map(|entry| entry.step).collect();
         let task = read_unit(self.plan.clone(), self.scan.clone(), ordinals, steps, claims);
-        let complete_below = self.builders.iter().map(|b| b.step).find(|step| self.slice.positions(*step, num_rows).end > unit.end);
+        let complete_below =
+            self.builders.iter().map(|b| b.step).find(|step| self.slice.positions(*step, num_rows).end > unit.end);
         let complete_below = complete_below.unwrap_or(self.next_step);
         self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), complete_below });
         Ok(())
@@ -187,7 +194,8 @@ impl Planner {
     async fn deliver_oldest(&mut self) -> Result<()> {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
         let parts = (&mut reading.task.0).await;
-        let parts = parts.map_err(|source| Error::Internal { reason: format!("a reading task failed: {source}") })??;
+        let parts =
+            parts.map_err(|source| Error::Internal { reason: format!("a reading task failed: {source}") })??;
         let Some(first) = self.builders.front().map(|builder| builder.step) else { return Ok(()) };
         for part in parts {
             let index = (part.step - first) as usize;
@@ -217,7 +225,8 @@ async fn read_unit(
     unique.sort_unstable();
     unique.dedup();
     let resolved = plan.row_set.resolve(&unique).await?;
-    let rows: Vec<u64> = ordinals.iter().map(|ordinal| unique.binary_search(ordinal).unwrap_or_default() as u64).collect();
+    let rows: Vec<u64> =
+        ordinals.iter().map(|ordinal| unique.binary_search(ordinal).unwrap_or_default() as u64).collect();
     let mut gathers = Vec::new();
     for (column, slots) in plan.columns.iter().zip(claims) {
         let ColumnPlan::Dense { sources, .. } = column else { continue };

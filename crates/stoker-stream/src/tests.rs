@@ -46,7 +46,8 @@ async fn engine(uri: &str, num_rows: i64) -> Engine {
 }
 
 async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
-    let options = StreamOptions { seed: 7, shuffle, shuffle_window_bytes: 400 << 10, block_bytes: 8 << 10, num_lanes: 12 };
+    let options =
+        StreamOptions { seed: 7, shuffle, shuffle_window_bytes: 400 << 10, block_bytes: 8 << 10, num_lanes: 12 };
     StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }
 
@@ -94,7 +95,11 @@ fn every_row_once_for_any_rows_worlds_and_modes() {
                     for rank in 0..world {
                         let slice = slice(rank, world, BatchSize::PerRank(size), LastBatch::Pad);
                         let steps = slice.num_steps(plan.num_rows());
-                        ids(&plan, slice, steps).await.into_iter().flatten().for_each(|id| *seen.entry(id).or_default() += 1);
+                        ids(&plan, slice, steps)
+                            .await
+                            .into_iter()
+                            .flatten()
+                            .for_each(|id| *seen.entry(id).or_default() += 1);
                     }
                     assert_eq!(seen.len() as i64, num_rows, "{shuffle:?} {world} {size}");
                     assert!(seen.values().all(|times| *times == 1));
@@ -212,7 +217,9 @@ fn an_invalid_slice_is_refused() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 10).await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        for bad in [slice(2, 2, BatchSize::PerRank(5), LastBatch::Pad), slice(0, 1, BatchSize::Global(0), LastBatch::Pad)] {
+        for bad in
+            [slice(2, 2, BatchSize::PerRank(5), LastBatch::Pad), slice(0, 1, BatchSize::Global(0), LastBatch::Pad)]
+        {
             let error = plan.open(&bad, &ReadOptions::default()).map(|_| ()).expect_err("invalid");
             assert_eq!(error.kind(), stoker_types::ErrorKind::InvalidRequest);
         }

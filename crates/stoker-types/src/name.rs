@@ -23,9 +23,7 @@ pub struct TableName(String);
 pub struct TagName(String);
 
 fn check(what: &'static str, value: &str) -> Result<()> {
-    let fail = |reason| {
-        Err(Error::InvalidName { what, value: value.chars().take(NAME_BYTES_MAX).collect(), reason })
-    };
+    let fail = |reason| Err(Error::InvalidName { what, value: value.chars().take(NAME_BYTES_MAX).collect(), reason });
     let Some(first) = value.bytes().next() else { return fail("it is empty") };
     if value.len() > NAME_BYTES_MAX {
         return fail("it is longer than 128 bytes");

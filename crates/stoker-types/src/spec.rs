@@ -19,7 +19,7 @@ pub struct StreamSpec {
     pub sql: String,
     /// Its positional parameters.
     pub params: Vec<ParamValue>,
-    /// The pinned snapshot of every table that the query names, sorted.
+    /// The pinned snapshot of every table that the query names, in order of first mention.
     pub snapshots: Vec<Snapshot>,
     /// The digest of the row set.
     pub row_set: Digest,

@@ -125,11 +125,13 @@ impl StreamState {
             None => self.brief_differences(spec),
         };
         if self.position > spec.num_rows {
-            differences.push(format!("position {} lies beyond the {} rows of the stream", self.position, spec.num_rows));
+            differences
+                .push(format!("position {} lies beyond the {} rows of the stream", self.position, spec.num_rows));
         }
         if differences.is_empty() {
             let ids = (self.stream_id.short(), spec.stream_id().short());
-            differences.push(format!("row set or order options: the state has stream id {}, the stream {}", ids.0, ids.1));
+            differences
+                .push(format!("row set or order options: the state has stream id {}, the stream {}", ids.0, ids.1));
         }
         Err(Error::StateMismatch { differences })
     }
@@ -141,7 +143,11 @@ impl StreamState {
         }
         let theirs: Vec<_> = spec.snapshots.iter().take(self.snapshots.len()).cloned().collect();
         if self.snapshots != theirs {
-            lines.push(format!("snapshots: the state has {:?}, the stream has {:?}", names(&self.snapshots), names(&theirs)));
+            lines.push(format!(
+                "snapshots: the state has {:?}, the stream has {:?}",
+                names(&self.snapshots),
+                names(&theirs)
+            ));
         }
         if self.seed != spec.seed {
             lines.push(format!("seed: the state has {}, the stream has {}", self.seed, spec.seed));

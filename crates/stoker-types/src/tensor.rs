@@ -54,8 +54,11 @@ impl TensorType {
         let item = Field::new("item", self.element.clone(), true);
         let metadata = serde_json::json!({ "shape": self.shape }).to_string();
         Field::new(name, DataType::FixedSizeList(item.into(), length), false).with_metadata(
-            [(EXTENSION_NAME_KEY.to_string(), FIXED_SHAPE_TENSOR.to_string()), (EXTENSION_METADATA_KEY.to_string(), metadata)]
-                .into(),
+            [
+                (EXTENSION_NAME_KEY.to_string(), FIXED_SHAPE_TENSOR.to_string()),
+                (EXTENSION_METADATA_KEY.to_string(), metadata),
+            ]
+            .into(),
         )
     }
 }

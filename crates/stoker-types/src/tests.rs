@@ -31,7 +31,10 @@ fn spec(num_rows: u64) -> StreamSpec {
         sql: "SELECT image, label FROM digits WHERE split = $1 ".repeat(20),
         params: vec![ParamValue::Text("train".into())],
         snapshots: (0..6)
-            .map(|i| Snapshot { table: TableName::try_new(format!("a_rather_long_table_{i}")).expect("valid"), version: i })
+            .map(|i| Snapshot {
+                table: TableName::try_new(format!("a_rather_long_table_{i}")).expect("valid"),
+                version: i,
+            })
             .collect(),
         row_set: Digest::of(b"rows"),
         num_rows,
@@ -72,7 +75,9 @@ fn states_of_other_streams_are_refused_with_the_difference() {
     let error = StreamState::new(&mine, 0, 5, &[], false).check(&theirs).expect_err("other options");
     assert!(error.to_string().contains("order options"), "{error}");
     assert!(StreamState::from_json("{}").is_err());
-    assert!(StreamState::from_json(&StreamState::new(&mine, 0, 0, &[], false).to_json().replace(":1,", ":9,")).is_err());
+    assert!(
+        StreamState::from_json(&StreamState::new(&mine, 0, 0, &[], false).to_json().replace(":1,", ":9,")).is_err()
+    );
 }
 
 #[test]

@@ -35,13 +35,22 @@ pub fn read_all(files: &[PathBuf], batch_size: u64) -> anyhow::Result<Measuremen
     }
     let secs = started.elapsed().as_secs_f64();
     let cpu_secs = process_use(std::process::id()).cpu_secs - before.cpu_secs;
-    Ok(Measurement { bytes, rows: bytes / ROW_BYTES, secs, first_batch_secs: None, cpu_secs, server_cpu_secs: None, peak_bytes: 0 })
+    Ok(Measurement {
+        bytes,
+        rows: bytes / ROW_BYTES,
+        secs,
+        first_batch_secs: None,
+        cpu_secs,
+        server_cpu_secs: None,
+        peak_bytes: 0,
+    })
 }
 
 fn read_parallel(file: &File, buffer: &mut [u8], offset: u64, threads: usize) -> anyhow::Result<()> {
     let part = buffer.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
-        let read = |(index, part_buffer): (usize, &mut [u8])| file.read_exact_at(part_buffer, offset + (index * part) as u64);
+        let read =
+            |(index, part_buffer): (usize, &mut [u8])| file.read_exact_at(part_buffer, offset + (index * part) as u64);
         let tasks: Vec<_> = buffer.chunks_mut(part).enumerate().map(|chunk| scope.spawn(move || read(chunk))).collect();
         for task in tasks {
             task.join().map_err(|_| anyhow::anyhow!("a reading thread panicked"))??;

@@ -72,16 +72,32 @@ impl Report {
         writeln!(
             out,
             "stoker {} on {} ({} cores); {} rows of {}, batches of {}, median of {}\n",
-            text(&machine["version"]), text(&machine["cpu"]), machine["cores"], machine["rows"], text(&machine["row"]),
-            machine["batch_size"], machine["repeat"]
+            text(&machine["version"]),
+            text(&machine["cpu"]),
+            machine["cores"],
+            machine["rows"],
+            text(&machine["row"]),
+            machine["batch_size"],
+            machine["repeat"]
         )?;
-        writeln!(out, "| path | MB/s | min–max | × ceiling | samples/s | first batch s | CPU s/GB | server CPU s/GB | peak MiB |")?;
+        writeln!(
+            out,
+            "| path | MB/s | min–max | × ceiling | samples/s | first batch s | CPU s/GB | server CPU s/GB | peak MiB |"
+        )?;
         writeln!(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
         for line in report["measurements"].as_array().into_iter().flatten() {
             let spread = format!("{}–{}", text(&line["spread"][0]), text(&line["spread"][1]));
-            let cells = ["megabytes_per_sec", "", "ratio", "samples_per_sec", "first_batch_secs", "cpu_secs_per_gb",
-                "server_cpu_secs_per_gb", "peak_memory_mib"]
-                .map(|key| if key.is_empty() { spread.clone() } else { text(&line[key]) });
+            let cells = [
+                "megabytes_per_sec",
+                "",
+                "ratio",
+                "samples_per_sec",
+                "first_batch_secs",
+                "cpu_secs_per_gb",
+                "server_cpu_secs_per_gb",
+                "peak_memory_mib",
+            ]
+            .map(|key| if key.is_empty() { spread.clone() } else { text(&line[key]) });
             writeln!(out, "| {} | {} |", text(&line["name"]), cells.join(" | "))?;
         }
         Ok(())

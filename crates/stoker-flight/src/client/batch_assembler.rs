@@ -64,7 +64,10 @@ impl BatchAssembler {
                 continue;
             }
             if rows != metadata.num_rows || addrs.iter().any(|addrs| addrs.len() as u64 != rows) {
-                return Err(Error::internal(format!("batch {} has {rows} of {} rows", metadata.step, metadata.num_rows)));
+                return Err(Error::internal(format!(
+                    "batch {} has {rows} of {} rows",
+                    metadata.step, metadata.num_rows
+                )));
             }
             let data = match parts.len() {
                 1 => parts.swap_remove_back(0).ok_or_else(|| Error::internal("no rows"))?,

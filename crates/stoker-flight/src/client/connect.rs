@@ -6,8 +6,8 @@ use std::time::Duration;
 use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
 
-use crate::client::{Connection, RemoteLake};
 use crate::Result;
+use crate::client::{Connection, RemoteLake};
 
 /// Options of a connection.
 #[derive(Clone, Debug)]

@@ -14,8 +14,8 @@ use stoker_sql::Engine;
 use stoker_stream::{StreamOptions, StreamPlan};
 use stoker_types::{ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
 
-use crate::client::handle::{Place, StreamHandle};
 use crate::client::RemoteLake;
+use crate::client::handle::{Place, StreamHandle};
 use crate::convert::{params_to_json, query_to_proto};
 use crate::proto::{SqlRequest, StreamRequest, command::Kind, stream_request::Source};
 use crate::server::{ActionRequest, TableAnswer, schema_from_text};
@@ -186,9 +186,7 @@ impl Connection {
             Connection::Local(engine) => {
                 Ok(StreamHandle::local(StreamPlan::create(engine, sql, params, options).await?))
             }
-            Connection::Remote(lake) => {
-                plan_remote(lake, Source::Query(query_to_proto(sql, params, options))).await
-            }
+            Connection::Remote(lake) => plan_remote(lake, Source::Query(query_to_proto(sql, params, options))).await,
         }
     }
 
@@ -247,5 +245,6 @@ fn about(name: &str, at: &SnapshotRef) -> ActionRequest {
 async fn ask<T: DeserializeOwned>(lake: &RemoteLake, action: &str, request: ActionRequest) -> Result<T> {
     let body = serde_json::to_vec(&request).map_err(Error::internal)?;
     let answer = lake.do_action(action, body).await?;
-    serde_json::from_slice(&answer).map_err(|source| Error::internal(format!("action {action} was answered with {source}")))
+    serde_json::from_slice(&answer)
+        .map_err(|source| Error::internal(format!("action {action} was answered with {source}")))
 }

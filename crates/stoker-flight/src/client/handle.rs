@@ -5,9 +5,9 @@ use stoker_stream::{ReadOptions, StreamPlan};
 use stoker_types::{BatchLogEntry, Slice, StreamSpec, StreamState};
 
 use crate::Result;
+use crate::client::RemoteLake;
 use crate::client::remote_stream::{RemoteStream, Request};
 use crate::client::sample_stream::{Inner, SampleStream};
-use crate::client::RemoteLake;
 
 /// A planned stream: opens any slice of any epoch. Cheap to clone.
 #[derive(Clone)]

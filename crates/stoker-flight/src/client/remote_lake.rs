@@ -64,8 +64,9 @@ impl RemoteLake {
         let token = match &options.token {
             None => None,
             Some(token) => {
-                let mut value: MetadataValue<Ascii> =
-                    format!("Bearer {token}").parse().map_err(|_| Error::invalid("the token has characters that no header takes"))?;
+                let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
+                    .parse()
+                    .map_err(|_| Error::invalid("the token has characters that no header takes"))?;
                 value.set_sensitive(true);
                 Some(value)
             }
@@ -147,8 +148,9 @@ fn endpoint(host: &str, tls: bool, options: &ConnectOptions) -> Result<Endpoint>
     }
     let mut config = ClientTlsConfig::new().with_native_roots();
     if let Some(path) = &options.tls_ca {
-        let pem = std::fs::read(path)
-            .map_err(|source| Error::invalid(format!("cannot read the certificate authority {}: {source}", path.display())))?;
+        let pem = std::fs::read(path).map_err(|source| {
+            Error::invalid(format!("cannot read the certificate authority {}: {source}", path.display()))
+        })?;
         config = config.ca_certificate(Certificate::from_pem(pem));
     }
     endpoint.tls_config(config).map_err(|source| Error::invalid(format!("TLS cannot be set up: {source}")))

@@ -116,7 +116,8 @@ impl ServerState {
 }
 
 fn schema_to_text(schema: &Schema) -> Result<String> {
-    let message: IpcMessage = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into().map_err(Error::internal)?;
+    let message: IpcMessage =
+        SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into().map_err(Error::internal)?;
     Ok(BASE64_STANDARD.encode(&message.0))
 }
 

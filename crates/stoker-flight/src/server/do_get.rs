@@ -26,17 +26,24 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 type Output = mpsc::Sender<Result<FlightData, Status>>;
 
 /// Verifies a ticket and starts to answer it. The stream ends when the client goes.
-pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<mpsc::Receiver<Result<FlightData, Status>>> {
+pub(crate) async fn do_get(
+    state: Arc<ServerState>,
+    ticket: &[u8],
+) -> Result<mpsc::Receiver<Result<FlightData, Status>>> {
     let body = state.signer.verify(ticket, now_unix_secs())?;
     let full = |_| Error::ResourceExhausted {
-        reason: format!("{} streams are running, the most that this server takes; try again later", state.config.streams_max),
+        reason: format!(
+            "{} streams are running, the most that this server takes; try again later",
+            state.config.streams_max
+        ),
     };
     let permit = state.streams.clone().try_acquire_owned().map_err(full)?;
     let (output, input) = mpsc::channel(QUEUE_MESSAGES);
     match body.kind {
         Some(ticket_body::Kind::Stream(ticket)) => {
             let (plan, slice) = open_stream(&state, ticket).await?;
-            let options = ReadOptions { memory_budget_bytes: state.config.memory_budget_bytes, ..ReadOptions::default() };
+            let options =
+                ReadOptions { memory_budget_bytes: state.config.memory_budget_bytes, ..ReadOptions::default() };
             let mut stream = plan.open(&slice, &options)?;
             let cut = state.cut.clone();
             tokio::spawn(async move {
@@ -70,7 +77,10 @@ async fn finish(output: &Output, done: Option<Result<()>>) {
     output.send(Err(error.into())).await.ok();
 }
 
-async fn open_stream(state: &ServerState, ticket: StreamTicket) -> Result<(stoker_stream::StreamPlan, stoker_types::Slice)> {
+async fn open_stream(
+    state: &ServerState,
+    ticket: StreamTicket,
+) -> Result<(stoker_stream::StreamPlan, stoker_types::Slice)> {
     let slice = ticket.slice.ok_or(Error::InvalidTicket { reason: "it has no slice" })?;
     let slice = slice_from_proto(&slice)?;
     let plan = match ticket.spec.as_slice() {
@@ -82,9 +92,10 @@ async fn open_stream(state: &ServerState, ticket: StreamTicket) -> Result<(stoke
 
 async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<stoker_sql::SqlQuery> {
     let query = state.engine.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
-    let changed = query.snapshots().iter().find(|now| {
-        ticket.tables.iter().any(|then| then.table == now.table.as_str() && then.version != now.version)
-    });
+    let changed = query
+        .snapshots()
+        .iter()
+        .find(|now| ticket.tables.iter().any(|then| then.table == now.table.as_str() && then.version != now.version));
     match changed {
         Some(now) => Err(Error::ExpiredTicket { reason: format!("table {} has a newer version now", now.table) }),
         None => Ok(query),

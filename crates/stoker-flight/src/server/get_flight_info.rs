@@ -57,10 +57,14 @@ impl ServerState {
             return Ok(Kind::Sql(SqlRequest { sql: format!("SELECT * FROM \"{name}\""), params_json: String::new() }));
         }
         let command = Command::decode(descriptor.cmd.clone());
-        let command = command.map_err(|source| Error::invalid(format!("the descriptor is not a stoker.v1.Command: {source}")))?;
+        let command =
+            command.map_err(|source| Error::invalid(format!("the descriptor is not a stoker.v1.Command: {source}")))?;
         if command.version != COMMAND_VERSION {
             let versions = (command.version, COMMAND_VERSION);
-            return Err(Error::invalid(format!("the descriptor's version is {}, this server knows {}", versions.0, versions.1)));
+            return Err(Error::invalid(format!(
+                "the descriptor's version is {}, this server knows {}",
+                versions.0, versions.1
+            )));
         }
         command.kind.ok_or_else(|| Error::invalid("the descriptor holds neither a stream nor a SQL request"))
     }

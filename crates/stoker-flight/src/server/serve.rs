@@ -56,7 +56,9 @@ pub async fn serve(
         };
         let identity = Identity::from_pem(read(&tls.cert)?, read(&tls.key)?);
         let tls = ServerTlsConfig::new().identity(identity);
-        builder = builder.tls_config(tls).map_err(|source| Error::invalid(format!("the TLS files are not valid: {source}")))?;
+        builder = builder
+            .tls_config(tls)
+            .map_err(|source| Error::invalid(format!("the TLS files are not valid: {source}")))?;
     }
     let state = Arc::new(ServerState::new(engine, config, signer));
     let service = FlightServiceServer::new(StokerFlightService(state.clone()))
@@ -119,7 +121,9 @@ fn random() -> [u8; 32] {
 }
 
 /// Refuses requests without the token. Digests are compared, so that the time does not depend on the token.
-fn token_check(token: Option<&str>) -> impl Fn(Request<()>) -> Result<Request<()>, Status> + Clone + Send + Sync + 'static {
+fn token_check(
+    token: Option<&str>,
+) -> impl Fn(Request<()>) -> Result<Request<()>, Status> + Clone + Send + Sync + 'static {
     let expected = token.map(|token| Sha256::digest(format!("Bearer {token}")));
     move |request: Request<()>| {
         let Some(expected) = &expected else { return Ok(request) };

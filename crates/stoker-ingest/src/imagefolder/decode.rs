@@ -108,10 +108,8 @@ fn open(file: &[u8], bytes_max: u64) -> Result<impl ImageDecoder + '_, Failure> 
     let decoder = reader.into_decoder().map_err(unreadable)?;
     if decoder.total_bytes() > bytes_max {
         let (width, height) = decoder.dimensions();
-        let reason = format!(
-            "{height}x{width} pixels take {} bytes, more than the limit of {bytes_max}",
-            decoder.total_bytes()
-        );
+        let reason =
+            format!("{height}x{width} pixels take {} bytes, more than the limit of {bytes_max}", decoder.total_bytes());
         return Err(Failure::Unreadable(reason));
     }
     if decoder.dimensions().0 == 0 || decoder.dimensions().1 == 0 {

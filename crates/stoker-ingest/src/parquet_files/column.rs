@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use stoker_types::{
-    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY, TensorType,
-    is_heavy,
+    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY,
+    TensorType, is_heavy,
 };
 
 use super::source::ParquetFile;
@@ -43,7 +43,8 @@ impl Columns {
         let schema = first.metadata.schema();
         check_names(schema, options)?;
         let wanted = |field: &&Arc<Field>| {
-            (options.columns.is_empty() || options.columns.contains(field.name())) && !options.drop.contains(field.name())
+            (options.columns.is_empty() || options.columns.contains(field.name()))
+                && !options.drop.contains(field.name())
         };
         let columns: Result<Vec<Column>> =
             schema.fields().iter().filter(wanted).map(|field| column(first, field, options)).collect();
@@ -116,8 +117,8 @@ fn column(file: &ParquetFile, field: &Field, options: &ParquetOptions) -> Result
         let field = Field::new(name, DataType::LargeBinary, field.is_nullable()).with_metadata(metadata.into());
         return Ok(Column { field, conversion: Conversion::Image });
     }
-    let plain = Field::new(name, plain(field.data_type()), field.is_nullable())
-        .with_metadata(metadata.into_iter().collect());
+    let plain =
+        Field::new(name, plain(field.data_type()), field.is_nullable()).with_metadata(metadata.into_iter().collect());
     let is_tensor = plain.metadata().contains_key(EXTENSION_NAME_KEY);
     if let (Some(tensor), true) = (TensorType::of(&plain), is_tensor || is_heavy(&plain)) {
         let length = tensor.shape.iter().product();
@@ -188,9 +189,7 @@ fn is_image(data_type: &DataType) -> bool {
 
 /// The type without dictionaries, run-end encodings and views, and with LargeBinary for binary.
 pub(super) fn plain(data_type: &DataType) -> DataType {
-    let item = |field: &Arc<Field>| {
-        Arc::new(Field::new(field.name(), plain(field.data_type()), field.is_nullable()))
-    };
+    let item = |field: &Arc<Field>| Arc::new(Field::new(field.name(), plain(field.data_type()), field.is_nullable()));
     match data_type {
         DataType::Dictionary(_, value) => plain(value),
         DataType::RunEndEncoded(_, value) => plain(value.data_type()),

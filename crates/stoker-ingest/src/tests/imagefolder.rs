@@ -125,7 +125,10 @@ async fn other_sizes_need_a_size() {
     let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     let text = error.to_string();
-    assert!(text.contains("a/2.png") && text.contains("4x6") && text.contains("5x6") && text.contains("--size"), "{text}");
+    assert!(
+        text.contains("a/2.png") && text.contains("4x6") && text.contains("5x6") && text.contains("--size"),
+        "{text}"
+    );
     let size = Some(ImageSize { height: 3, width: 2 });
     world.ingest(&ImageFolderOptions { size, ..ImageFolderOptions::default() }).await.unwrap();
     let rows = world.rows().await;

@@ -94,7 +94,8 @@ async fn concurrent_commits_all_succeed() -> TestResult {
     for writer in 0..6usize {
         let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
         let (name, schema) = (name.clone(), schema.clone());
-        commits.spawn(async move { append(&lake, &name, &schema, writer * 10..writer * 10 + 10, small(100, 1000)).await });
+        commits
+            .spawn(async move { append(&lake, &name, &schema, writer * 10..writer * 10 + 10, small(100, 1000)).await });
     }
     let mut versions = Vec::new();
     while let Some(version) = commits.join_next().await {
@@ -144,7 +145,14 @@ async fn a_key_is_committed_once() -> TestResult {
     for key in ["a", "b", "a", "c", "b", "a"] {
         let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
         let version = lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, Some(key)).await?;
-        assert_eq!(version, match key { "a" => 1, "b" => 2, _ => 3 });
+        assert_eq!(
+            version,
+            match key {
+                "a" => 1,
+                "b" => 2,
+                _ => 3,
+            }
+        );
     }
     assert_eq!(latest(&lake, &name).await?.num_rows(), 6);
 

@@ -60,7 +60,9 @@ fn column(field: &Field, first: usize, rows: usize) -> ArrayRef {
     let numbers = first..first + rows;
     match field.data_type() {
         DataType::Int64 => Arc::new(Int64Array::from_iter_values(numbers.map(|row| row as i64))),
-        DataType::Utf8 => Arc::new(StringArray::from_iter(numbers.map(|row| (row % 5 != 0).then(|| format!("row {row}"))))),
+        DataType::Utf8 => {
+            Arc::new(StringArray::from_iter(numbers.map(|row| (row % 5 != 0).then(|| format!("row {row}")))))
+        }
         DataType::LargeBinary => Arc::new(LargeBinaryArray::from_iter_values(numbers.map(media))),
         DataType::FixedSizeList(item, length) => {
             let width = item.data_type().primitive_width().expect("tensors are numbers") * *length as usize;

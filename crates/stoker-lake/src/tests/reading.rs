@@ -49,7 +49,10 @@ async fn take_keeps_order_and_duplicates() -> TestResult {
     let wanted = [29u64, 0, 7, 7, 14, 29, 2, 20];
     let addresses = wanted.map(address);
     let taken = table.take(&["x".into(), "id".into(), "name".into()], &addresses).await?;
-    assert_eq!(taken.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["x", "id", "name"]);
+    assert_eq!(
+        taken.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(),
+        ["x", "id", "name"]
+    );
     assert_eq!(ids(&taken), wanted.map(|row| row as i64));
     for (place, row) in wanted.iter().enumerate() {
         let expected = rows(&table.schema(), *row as usize, 1);
@@ -141,9 +144,12 @@ pub async fn vector_table(lake: &Lake) -> Result<Table, Box<dyn std::error::Erro
     let schema = Arc::new(Schema::new_with_metadata(fields, HashMap::new()));
     let lists = (0..40).map(|row| Some(vec![Some(row as f32), Some(1.0)]));
     let vectors = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(lists, 2);
-    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from_iter_values(0..40)), Arc::new(vectors)])?;
+    let batch =
+        RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from_iter_values(0..40)), Arc::new(vectors)])?;
     let name = table_name("vectors");
-    let mut writer = lake.writer(&name, &schema, false, WriteOptions { rows_per_fragment_max: 25, ..WriteOptions::default() }).await?;
+    let mut writer = lake
+        .writer(&name, &schema, false, WriteOptions { rows_per_fragment_max: 25, ..WriteOptions::default() })
+        .await?;
     writer.write(&batch).await?;
     lake.commit(&name, &schema, CommitMode::Create, writer.finish().await?, None).await?;
     Ok(latest(lake, &name).await?)
@@ -154,15 +160,8 @@ async fn a_search_sees_only_rows_that_pass_the_filter() -> TestResult {
     let lake = memory_lake().await;
     let table = vector_table(&lake).await?;
     let query = Arc::new(Float32Array::from(vec![10.2, 1.0]));
-    let nearest = Nearest {
-        column: "v".into(),
-        query,
-        k: 3,
-        metric: Metric::L2,
-        use_index: false,
-        nprobes: None,
-        refine: None,
-    };
+    let nearest =
+        Nearest { column: "v".into(), query, k: 3, metric: Metric::L2, use_index: false, nprobes: None, refine: None };
     let request = ScanRequest {
         columns: vec!["id".into()],
         filter: Some(col("id").gt_eq(lit(20i64))),

@@ -47,7 +47,8 @@ async fn what_does_not_exist_is_named_with_what_does() -> TestResult {
         append(&lake, &name, &schema, start..start + 1, small(100, 1000)).await?;
     }
     check("image", SnapshotRef::Latest, "table image in memory://lake does not exist; tables: images").await;
-    check("images", SnapshotRef::Version(99), "version 99 of table images does not exist; nearest versions: 3, 4,").await;
+    check("images", SnapshotRef::Version(99), "version 99 of table images does not exist; nearest versions: 3, 4,")
+        .await;
     check("images", SnapshotRef::Version(0), "nearest versions: 1, 2").await;
     check("images", SnapshotRef::Tag("v1".into()), "the table has no tags").await;
     latest(&lake, &name).await?.create_tag(&TagName::try_new("first")?).await?;

@@ -6,7 +6,9 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, UInt8Ar
 use arrow_schema::{DataType, Field, Schema};
 use stoker_types::ErrorKind;
 
-use super::data::{TestResult, append, drafts, image_field, latest, media, rows, schema, small, table_name, tensor, test_lake};
+use super::data::{
+    TestResult, append, drafts, image_field, latest, media, rows, schema, small, table_name, tensor, test_lake,
+};
 use crate::{CommitMode, FragmentDraft, WriteOptions};
 
 fn tensor_batch(column: &str, values: ArrayRef) -> RecordBatch {
@@ -51,7 +53,8 @@ async fn a_mismatch_names_the_column_and_both_types() -> TestResult {
 
     let check = async |fields: Vec<Field>, message: &str| {
         let schema = Arc::new(Schema::new(fields));
-        let error = lake.writer(&name, &schema, true, WriteOptions::default()).await.err().expect("the schema does not fit");
+        let error =
+            lake.writer(&name, &schema, true, WriteOptions::default()).await.err().expect("the schema does not fit");
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
         assert!(error.to_string().contains(message), "{error}");
     };
@@ -59,7 +62,11 @@ async fn a_mismatch_names_the_column_and_both_types() -> TestResult {
     let text = Field::new("name", DataType::Utf8, true);
     let x = tensor("x", DataType::UInt8, &[1500]);
     check(vec![id.clone(), text.clone()], "column x is missing").await;
-    check(vec![Field::new("id", DataType::Int32, false), text.clone(), x.clone()], "column id should be non-null Int64").await;
+    check(
+        vec![Field::new("id", DataType::Int32, false), text.clone(), x.clone()],
+        "column id should be non-null Int64",
+    )
+    .await;
     check(vec![Field::new("id", DataType::Int64, true), text.clone(), x.clone()], "not nullable Int64").await;
     check(vec![id.clone(), text.clone(), tensor("x", DataType::UInt8, &[30, 50])], "[30,50]").await;
     check(vec![id, text, x, Field::new("y", DataType::Utf8, true)], "the table has no column y").await;

@@ -48,13 +48,17 @@ fn retyped(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
 
 fn retyped_data(data: &ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
     let types: Vec<&DataType> = match to {
-        DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+        DataType::FixedSizeList(item, _)
+        | DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::Map(item, _) => {
             vec![item.data_type()]
         }
         DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
         _ => return data.clone().into_builder().data_type(to.clone()).build(),
     };
-    let children: Result<Vec<_>, _> = data.child_data().iter().zip(types).map(|(child, to)| retyped_data(child, to)).collect();
+    let children: Result<Vec<_>, _> =
+        data.child_data().iter().zip(types).map(|(child, to)| retyped_data(child, to)).collect();
     data.clone().into_builder().data_type(to.clone()).child_data(children?).build()
 }
 

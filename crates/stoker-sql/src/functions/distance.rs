@@ -95,12 +95,7 @@ impl ScalarUDFImpl for Distance {
             (Dimensions::NotVector, _) => plan_err!("{}: the first argument is {left}, not a vector", self.name()),
             (_, Dimensions::NotVector) => plan_err!("{}: the second argument is {right}, not a vector", self.name()),
             (left @ Dimensions::Fixed(a), right @ Dimensions::Fixed(b)) if a != b => {
-                plan_err!(
-                    "{}: the vectors have {} and {} dimensions",
-                    self.name(),
-                    shown(&left),
-                    shown(&right)
-                )
+                plan_err!("{}: the vectors have {} and {} dimensions", self.name(), shown(&left), shown(&right))
             }
             _ => Ok(DataType::Float32),
         }
@@ -110,8 +105,7 @@ impl ScalarUDFImpl for Distance {
         let [left, right] = args.args.as_slice() else {
             return internal_err!("{} was called with {} arguments", self.name(), args.args.len());
         };
-        let both_scalar =
-            matches!((left, right), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
+        let both_scalar = matches!((left, right), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
         let left = Vectors::try_new(&one_row_or_all(left)?)?;
         let right = Vectors::try_new(&one_row_or_all(right)?)?;
         let num_rows = if both_scalar { 1 } else { args.number_rows };

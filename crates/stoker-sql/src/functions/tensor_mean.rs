@@ -42,7 +42,9 @@ impl ScalarUDFImpl for TensorMean {
             Some(field) if TensorType::of(field).is_some_and(|tensor| tensor.element.is_numeric()) => {
                 Ok(Arc::new(Field::new(self.name(), DataType::Float64, true)))
             }
-            Some(field) => plan_err!("tensor_mean: {} ({}) is not a tensor of numbers", field.name(), field.data_type()),
+            Some(field) => {
+                plan_err!("tensor_mean: {} ({}) is not a tensor of numbers", field.name(), field.data_type())
+            }
             None => plan_err!("tensor_mean needs a tensor"),
         }
     }

@@ -99,9 +99,7 @@ impl Relation {
     /// Lance evaluates any expression over light columns. What names a heavy column stays above the scan, so that it is
     /// read only for rows that pass the rest.
     fn can_push(&self, filter: &Expr) -> bool {
-        let is_light = |name: &str| {
-            self.table().schema().field_with_name(name).is_ok_and(|field| !is_heavy(field))
-        };
+        let is_light = |name: &str| self.table().schema().field_with_name(name).is_ok_and(|field| !is_heavy(field));
         let has_subquery = filter.exists(|expr| {
             Ok(matches!(
                 expr,

@@ -104,10 +104,7 @@ impl ExecutionPlan for ScanExec {
         Vec::new()
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
         match children.is_empty() {
             true => Ok(self),
             false => internal_err!("ScanExec has no children"),
@@ -135,11 +132,12 @@ impl ExecutionPlan for ScanExec {
         let batches = async move {
             let light = table.table.scan(&request).await.map_err(lake_error)?;
             Ok::<_, DataFusionError>(
-                light.and_then(move |light| {
-                    let completed = heavy::complete(table.clone(), layout.clone(), light);
-                    async move { Ok(completed) }
-                })
-                .try_flatten(),
+                light
+                    .and_then(move |light| {
+                        let completed = heavy::complete(table.clone(), layout.clone(), light);
+                        async move { Ok(completed) }
+                    })
+                    .try_flatten(),
             )
         };
         let stream = stream::once(batches).try_flatten();
@@ -164,4 +162,3 @@ impl ExecutionPlan for ScanExec {
 pub(crate) fn statistics(schema: &Schema, num_rows: Precision<usize>) -> Statistics {
     Statistics::new_unknown(schema).with_num_rows(num_rows)
 }
-

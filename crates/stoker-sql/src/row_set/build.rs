@@ -136,7 +136,14 @@ async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream,
 
 async fn ranked(selection: &Selection, mut batches: SendableRecordBatchStream, store: Store) -> Result<Made> {
     let schema = batches.schema();
-    let mut writer = PageWriter { schema: schema.clone(), store, pending: Vec::new(), num_pending: 0, entries: Vec::new(), held: None };
+    let mut writer = PageWriter {
+        schema: schema.clone(),
+        store,
+        pending: Vec::new(),
+        num_pending: 0,
+        entries: Vec::new(),
+        held: None,
+    };
     while let Some(batch) = batches.next().await {
         writer.write(batch?).await?;
     }

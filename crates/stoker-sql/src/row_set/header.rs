@@ -37,10 +37,11 @@ pub(super) struct PageEntry {
 impl Header {
     /// A header; `schema` is that of the selection: one address for each source, then the columns.
     pub(super) fn new(ranked: bool, sources: Vec<Snapshot>, schema: &SchemaRef, pages: Vec<PageEntry>) -> Self {
-        let columns = schema.fields().iter().skip(sources.len()).map(|field| Column {
-            name: field.name().clone(),
-            data_type: field.data_type().to_string(),
-        });
+        let columns = schema
+            .fields()
+            .iter()
+            .skip(sources.len())
+            .map(|field| Column { name: field.name().clone(), data_type: field.data_type().to_string() });
         let columns = columns.collect();
         let num_rows = pages.iter().map(|page| page.num_rows).sum();
         Self { format: FORMAT_VERSION, ranked, sources, columns, num_rows, pages }

@@ -12,8 +12,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Filter, Join, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr,
@@ -119,8 +119,7 @@ impl Lifter {
             LogicalPlan::Projection(projection) => self.projection(projection),
             LogicalPlan::SubqueryAlias(alias) => {
                 let mut lifted = self.lift_shared(alias.input)?;
-                lifted.plan =
-                    LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(Arc::new(lifted.plan), alias.alias)?);
+                lifted.plan = LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(Arc::new(lifted.plan), alias.alias)?);
                 Ok(lifted)
             }
             LogicalPlan::Filter(filter) => {
@@ -137,16 +136,17 @@ impl Lifter {
             LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.distinct(input),
             LogicalPlan::Distinct(Distinct::On(_)) => Err(Error::NotSampleQuery {
-                reason: "DISTINCT ON is not supported here; use row_number() OVER (PARTITION BY …) in a subquery".into(),
+                reason: "DISTINCT ON is not supported here; use row_number() OVER (PARTITION BY …) in a subquery"
+                    .into(),
             }),
             LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             plan @ (LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_)) => {
                 Ok(Lifted::plain(plan, "does not come from a table"))
             }
             plan @ LogicalPlan::Subquery(_) => Ok(Lifted::plain(plan, "comes from a LATERAL subquery")),
-            other => Err(Error::NotSampleQuery {
-                reason: format!("the operator {} is not supported here", other.display()),
-            }),
+            other => {
+                Err(Error::NotSampleQuery { reason: format!("the operator {} is not supported here", other.display()) })
+            }
         }
     }
 
@@ -202,8 +202,13 @@ impl Lifter {
             indices
         });
         let is_search = relation.search().is_some();
-        let lifted =
-            TableScan::try_new(scan.table_name, provider_as_source(Arc::new(carrying)), projection, scan.filters, scan.fetch)?;
+        let lifted = TableScan::try_new(
+            scan.table_name,
+            provider_as_source(Arc::new(carrying)),
+            projection,
+            scan.filters,
+            scan.fetch,
+        )?;
         let plan = LogicalPlan::TableScan(lifted);
         let table_schema = relation.table().schema();
         let origins = visible(&plan).into_iter().map(|column| match table_schema.field_with_name(&column.name) {
@@ -260,9 +265,8 @@ impl Lifter {
         let right = self.lift_shared(join.right)?;
         let Join { on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
         let (left_plan, right_plan) = (Arc::new(left.plan), Arc::new(right.plan));
-        let plan = Join::try_new(
-            left_plan, right_plan, on, filter, join_type, join_constraint, null_equality, null_aware,
-        )?;
+        let plan =
+            Join::try_new(left_plan, right_plan, on, filter, join_type, join_constraint, null_equality, null_aware)?;
         let mark = || Origin::other("is computed by a semi-join");
         let (mut origins, mut carried, repeats, lossy) = match join_type {
             JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
@@ -312,7 +316,8 @@ impl Lifter {
     fn window(&mut self, window: Window) -> Result<Lifted> {
         let mut lifted = self.lift_shared(window.input)?;
         let keys = lifted.natural_order()?;
-        let exprs: Vec<Expr> = window.window_expr.into_iter().map(|expr| window::with_ties(expr, &keys)).collect::<Result<_>>()?;
+        let exprs: Vec<Expr> =
+            window.window_expr.into_iter().map(|expr| window::with_ties(expr, &keys)).collect::<Result<_>>()?;
         lifted.origins.extend(exprs.iter().map(|_| Origin::other("is computed by a window function")));
         lifted.plan = LogicalPlan::Window(Window::try_new(exprs, Arc::new(lifted.plan))?);
         lifted.sorted = false;

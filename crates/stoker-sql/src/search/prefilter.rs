@@ -56,13 +56,15 @@ fn rewrite(filter: Filter) -> Result<LogicalPlan> {
 fn target(predicate: &Expr, input: &LogicalPlan) -> Result<Option<(Vec<usize>, Expr)>> {
     let mut columns: Vec<Column> = predicate.column_refs().into_iter().cloned().collect();
     let outer = outer_columns(predicate)?;
-    columns.extend(outer.iter().filter(|column| input.schema().has_column(column)).cloned());
+    let correlated: Vec<Column> = outer.iter().filter(|column| input.schema().has_column(column)).cloned().collect();
+    columns.extend(correlated.iter().cloned());
     let substituted = match substitute(predicate, &columns, input)? {
         Origin::Plain => return Ok(None),
         Origin::Blocked(reason) => return Err(refuse(predicate, reason)),
         Origin::Search { path, expr } => (path, expr),
     };
-    let distance_only = substituted.1.column_refs().iter().all(|column| column.name == DISTANCE);
+    let distance_only =
+        correlated.is_empty() && substituted.1.column_refs().iter().all(|column| column.name == DISTANCE);
     if distance_only {
         return Ok(None);
     }
@@ -221,10 +223,7 @@ fn add_prefilter(plan: LogicalPlan, path: &[usize], prefilter: Expr) -> Result<L
 
 fn has_subquery(expr: &Expr) -> bool {
     let is_subquery = |expr: &Expr| {
-        matches!(
-            expr,
-            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)
-        )
+        matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
     };
     expr.exists(|expr| Ok(is_subquery(expr))).unwrap_or(true)
 }

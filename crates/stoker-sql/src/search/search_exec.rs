@@ -73,10 +73,7 @@ impl ExecutionPlan for SearchExec {
         Vec::new()
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
         match children.is_empty() {
             true => Ok(self),
             false => internal_err!("SearchExec has no children"),

@@ -36,7 +36,8 @@ async fn versions_and_tags_are_found_wherever_a_table_may_stand() {
 #[tokio::test]
 async fn with_queries_hide_tables() {
     let fixture = Fixture::new().await;
-    let sql = "WITH samples AS (SELECT * FROM samples AT (VERSION => 1) WHERE id < 5) SELECT count(*) AS n FROM samples";
+    let sql =
+        "WITH samples AS (SELECT * FROM samples AT (VERSION => 1) WHERE id < 5) SELECT count(*) AS n FROM samples";
     assert_eq!(ints(&fixture.collect(sql).await, "n"), [5]);
     let versioned = "WITH s AS (SELECT 1) SELECT * FROM s AT (VERSION => 1)";
     fixture.refuses(versioned, &[], ErrorKind::InvalidRequest, &["WITH query"]).await;

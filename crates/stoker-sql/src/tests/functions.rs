@@ -30,7 +30,8 @@ async fn distances_equal_brute_force() {
 #[tokio::test]
 async fn distances_work_in_where_and_order_by() {
     let fixture = Fixture::new().await;
-    let sql = "SELECT id FROM samples WHERE l2_distance(emb, [0, 0, 0, 1]) < 3.0 ORDER BY l2_distance(emb, [0, 0, 0, 1]), id";
+    let sql =
+        "SELECT id FROM samples WHERE l2_distance(emb, [0, 0, 0, 1]) < 3.0 ORDER BY l2_distance(emb, [0, 0, 0, 1]), id";
     let mut expected: Vec<(f32, i64)> = rows(NUM_NEWEST)
         .iter()
         .map(|row| (row.emb[..3].iter().map(|value| value * value).sum::<f32>().sqrt(), row.id))

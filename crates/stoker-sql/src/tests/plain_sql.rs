@@ -7,8 +7,10 @@ use super::fixture::{Fixture, NUM_NEWEST, ints, rows};
 #[tokio::test]
 async fn results_equal_brute_force() {
     let fixture = Fixture::new().await;
-    let batch = fixture.collect("SELECT id FROM samples WHERE split = 'test' AND label < 3 OR name IS NULL ORDER BY id").await;
-    let expected = rows(NUM_NEWEST).into_iter().filter(|row| row.split == "test" && row.label < 3 || row.name.is_none());
+    let batch =
+        fixture.collect("SELECT id FROM samples WHERE split = 'test' AND label < 3 OR name IS NULL ORDER BY id").await;
+    let expected =
+        rows(NUM_NEWEST).into_iter().filter(|row| row.split == "test" && row.label < 3 || row.name.is_none());
     assert_eq!(ints(&batch, "id"), expected.map(|row| row.id).collect::<Vec<_>>());
     let counted = fixture.collect("SELECT label, count(*) AS n FROM samples GROUP BY label ORDER BY label").await;
     assert_eq!(ints(&counted, "n"), [30; 10]);
@@ -37,7 +39,10 @@ async fn plans_push_down_and_show_partitions() {
     let fixture = Fixture::new().await;
     let query = fixture
         .engine
-        .query("SELECT name FROM samples WHERE id > 5 AND tensor_mean(image) > 1 AND l2_distance(emb, [1,1,1,1]) < 9", &[])
+        .query(
+            "SELECT name FROM samples WHERE id > 5 AND tensor_mean(image) > 1 AND l2_distance(emb, [1,1,1,1]) < 9",
+            &[],
+        )
         .await
         .expect("a query");
     let plan = query.explain().await.expect("a plan");

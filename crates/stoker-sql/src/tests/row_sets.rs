@@ -55,7 +55,9 @@ async fn heavy_columns_are_not_read() {
 #[tokio::test]
 async fn positions_resolve_in_any_ascending_subset() {
     let fixture = Fixture::new().await;
-    for sql in ["SELECT image FROM samples WHERE id % 3 <> 0", "SELECT image FROM samples WHERE id % 3 <> 0 ORDER BY id"] {
+    for sql in
+        ["SELECT image FROM samples WHERE id % 3 <> 0", "SELECT image FROM samples WHERE id % 3 <> 0 ORDER BY id"]
+    {
         let (_, row_set) = fixture.sample(sql).await;
         let all: Vec<u64> = (0..row_set.num_rows()).collect();
         let addrs = row_set.resolve(&all).await.expect("rows").addrs.remove(0);
@@ -101,7 +103,11 @@ async fn digests_are_deterministic_and_tell_rows_apart() {
     let fixture = Fixture::new().await;
     for sql in QUERIES {
         let (query, row_set) = fixture.sample(sql).await;
-        assert_eq!(fixture.engine.row_set(&query).await.expect("the row set again").digest(), row_set.digest(), "{sql}");
+        assert_eq!(
+            fixture.engine.row_set(&query).await.expect("the row set again").digest(),
+            row_set.digest(),
+            "{sql}"
+        );
         assert!(!digests.contains(&row_set.digest()), "{sql}");
         digests.push(row_set.digest());
     }

@@ -61,10 +61,14 @@ async fn what_stays_after_the_search_is_explicit() {
     let batch = fixture.collect(&format!("SELECT id FROM {call} WHERE _distance < 8 ORDER BY _distance, id")).await;
     assert_eq!(ints(&batch, "id"), near);
     let filtered: Vec<i64> = all.iter().map(|(id, _)| *id).filter(|id| id % 10 == 3).collect();
-    let sql = format!("SELECT id FROM (SELECT * FROM {call} ORDER BY _distance LIMIT 40) t WHERE label = 3 ORDER BY _distance, id");
+    let sql = format!(
+        "SELECT id FROM (SELECT * FROM {call} ORDER BY _distance LIMIT 40) t WHERE label = 3 ORDER BY _distance, id"
+    );
     assert_eq!(ints(&fixture.collect(&sql).await, "id"), filtered);
     // What the optimizer infers from a join must not reach the search.
-    let joined = format!("SELECT v.id FROM {call} v JOIN labels l ON v.label = l.label WHERE l.label = 3 ORDER BY _distance, id");
+    let joined = format!(
+        "SELECT v.id FROM {call} v JOIN labels l ON v.label = l.label WHERE l.label = 3 ORDER BY _distance, id"
+    );
     assert_eq!(ints(&fixture.collect(&joined).await, "id"), filtered);
 }
 
@@ -83,7 +87,9 @@ async fn predicates_that_cannot_move_are_refused() {
         "FROM (SELECT id FROM {call} UNION ALL SELECT label FROM labels) v WHERE v.id > 3",
     ] {
         let sql = format!("SELECT v.id {}", condition.replace("{call}", call));
-        fixture.refuses(&sql, &[], ErrorKind::InvalidRequest, &["cannot be applied before vector_search", "LIMIT"]).await;
+        fixture
+            .refuses(&sql, &[], ErrorKind::InvalidRequest, &["cannot be applied before vector_search", "LIMIT"])
+            .await;
     }
 }
 
@@ -120,7 +126,8 @@ async fn metrics_and_parameters() {
     ] {
         let sql = format!("SELECT id FROM vector_search(samples, emb, $1, k => $2, metric => '{metric}')");
         let found = ints(&fixture.collect_with(&sql, &param).await, "id");
-        let expected = ints(&fixture.collect(&format!("SELECT id FROM samples ORDER BY {order}, id LIMIT 5")).await, "id");
+        let expected =
+            ints(&fixture.collect(&format!("SELECT id FROM samples ORDER BY {order}, id LIMIT 5")).await, "id");
         assert_eq!(found, expected, "{metric}");
     }
 }

@@ -42,7 +42,11 @@ pub fn build(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut Figures) 
 /// Ingests the exported images into the table `digits` of a lake.
 pub fn ingest(stage: &Stage<'_>, lake: &OsStr, settings: &[(&str, String)]) -> Result<()> {
     let mut ingest = stage.stoker();
-    ingest.args(["ingest", "imagefolder"]).arg(stage.images()).args(["digits", "--channels", "gray", "--lake"]).arg(lake);
+    ingest
+        .args(["ingest", "imagefolder"])
+        .arg(stage.images())
+        .args(["digits", "--channels", "gray", "--lake"])
+        .arg(lake);
     show(ingest.envs(settings.iter().cloned()), "see its message above")
 }
 
