@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-import stoker
 import torch
 from digits_net import DigitsNet
+
+import stoker
 
 QUERY = "SELECT image, label FROM digits WHERE split = 'test'"
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import stoker
 from sklearn.datasets import load_digits
+
+import stoker
 
 NUM_NEIGHBOURS = 50
 DIMENSION = 64

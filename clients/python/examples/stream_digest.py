@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import numpy as np
+
 import stoker
 
 QUERY = "SELECT image, label FROM digits WHERE split = 'train'"

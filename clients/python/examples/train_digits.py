@@ -18,12 +18,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import stoker
 import torch
 import torch.distributed as dist
 from digits_net import DigitsNet
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+
+import stoker
 
 QUERY = "SELECT image, label FROM digits WHERE split = 'train'"
 

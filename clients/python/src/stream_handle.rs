@@ -16,6 +16,9 @@ use crate::sample_stream::SampleStream;
 use crate::slice_request::SliceRequest;
 
 /// A stream whose rows and order are fixed: it can be opened for any slice, any number of times.
+/// What a state says: epoch, position, and the log of (position, global batch).
+type Checked = (u64, u64, Vec<(u64, u64)>);
+
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct StreamHandle {
     connection: Py<Connection>,
@@ -83,7 +86,7 @@ impl StreamHandle {
     }
 
     /// Checks that a state belongs to this stream; returns its epoch, position and log.
-    fn check(&self, py: Python<'_>, state: &str) -> PyResult<(u64, u64, Vec<(u64, u64)>)> {
+    fn check(&self, py: Python<'_>, state: &str) -> PyResult<Checked> {
         let state = StreamState::from_json(state).raise(py)?;
         state.check(&self.spec).raise(py)?;
         let log = state.log.iter().map(|entry| (entry.position, entry.global_batch)).collect();

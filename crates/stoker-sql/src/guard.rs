@@ -205,7 +205,7 @@ fn check_function(function: &Function) -> Flow {
     if let Some((_, reason)) = REFUSED_FUNCTIONS.iter().find(|(refused, _)| *refused == name) {
         return refuse(format!("function {name} is not allowed"), *reason);
     }
-    if matches!(name, "lpad" | "rpad") && !pad_length(function).is_some_and(|length| length <= PAD_LENGTH_MAX) {
+    if matches!(name, "lpad" | "rpad") && pad_length(function).is_none_or(|length| length > PAD_LENGTH_MAX) {
         return refuse(
             format!("function {name}"),
             format!("its second argument must be a number up to {PAD_LENGTH_MAX}, written as a literal"),

@@ -29,9 +29,7 @@ pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()
             return Ok(()); // The writer says which type is wrong.
         };
         for row in (0..batch.num_rows()).filter(|row| labels.is_valid(*row) && names.is_valid(*row)) {
-            if !there.contains_key(&labels.value(row)) {
-                there.insert(labels.value(row), names.value(row).to_string());
-            }
+            there.entry(labels.value(row)).or_insert_with(|| names.value(row).to_string());
         }
     }
     for (label, name) in &there {

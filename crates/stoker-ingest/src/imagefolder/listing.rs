@@ -134,7 +134,7 @@ fn entries(root: &Path) -> Result<Vec<Entry>> {
         };
         let entry = entry.map_err(fail)?;
         let folder = entry.file_type().is_dir();
-        if !folder && !(entry.file_type().is_file() && is_image(entry.path())) {
+        if !(folder || entry.file_type().is_file() && is_image(entry.path())) {
             continue;
         }
         let relative = entry.path().strip_prefix(root).ok().and_then(Path::to_str);

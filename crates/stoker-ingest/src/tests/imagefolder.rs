@@ -1,8 +1,8 @@
 //! Folders of images.
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type};
-use arrow_array::{Array, RecordBatch};
 use image::{GrayImage, ImageFormat};
 use stoker_types::{ErrorKind, TensorType, is_encoded_image};
 

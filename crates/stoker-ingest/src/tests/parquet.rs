@@ -116,7 +116,7 @@ async fn tensor_extensions_are_kept() {
 async fn values_that_do_not_fit_are_named() {
     let tensor = |text: &str| ParquetOptions { tensors: vec![text.parse().unwrap()], ..ParquetOptions::default() };
     let bytes = |odd: Option<&'static [u8]>| -> ArrayRef {
-        Arc::new(BinaryArray::from_iter((0..7).map(|row| if row == 5 { odd } else { Some(b"abcdef") })))
+        Arc::new(BinaryArray::from_iter((0..7).map(|row| if row == 5 { odd } else { Some(b"abcdef".as_slice()) })))
     };
     let numbers: ArrayRef = {
         let mut builder = ListBuilder::new(arrow_array::builder::Int64Builder::new());

@@ -25,7 +25,7 @@ async fn table_with_deletions(lake: &Lake) -> Result<Table, Box<dyn std::error::
 }
 
 fn address(row: u64) -> u64 {
-    (row / 10) << 32 | row % 10
+    ((row / 10) << 32) | (row % 10)
 }
 
 fn ids(batch: &RecordBatch) -> Vec<i64> {

@@ -84,7 +84,7 @@ async fn functions_without_bound_are_refused() {
         ("SELECT range(1, 1000000000)", "range"),
         ("SELECT array_repeat(1, 1000000000)", "array_repeat"),
     ] {
-        fixture.refuses(sql, &[], ErrorKind::InvalidRequest, &[part, "allowed"][..1].to_vec().as_slice()).await;
+        fixture.refuses(sql, &[], ErrorKind::InvalidRequest, [part, "allowed"][..1].to_vec().as_slice()).await;
     }
     fixture.refuses("SELECT * FROM generate_series(1, 9)", &[], ErrorKind::NotFound, &["generate_series"]).await;
     assert_eq!(fixture.collect("SELECT lpad('x', 5, 'y') AS a").await.num_rows(), 1);
