@@ -46,7 +46,7 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         (4, 4, 4)
     """
 
-    __slots__ = ("_columns", "_data", "_native", "_stream_id")
+    __slots__ = ("__weakref__", "_columns", "_data", "_native", "_stream_id")
 
     def __init__(self, native: _native.Batch, stream_id: str) -> None:
         self._native = native

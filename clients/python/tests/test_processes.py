@@ -136,8 +136,8 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     import stoker
 
     query = stoker.connect(sys.argv[1]).sql("SELECT count(*) FROM t a, t b, t c, t d WHERE a.id * b.id = c.id + d.id")
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         query.to_arrow()
     except KeyboardInterrupt:
         print("interrupted", flush=True)

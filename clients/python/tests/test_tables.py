@@ -39,11 +39,11 @@ def test_versions_and_tags(lake: stoker.Lake) -> None:
         newest.tag("v1")
 
 
-def test_tensors_are_dense(lake: stoker.Lake) -> None:
+def test_describe(lake: stoker.Lake) -> None:
     layouts = {layout.name: layout for layout in lake.table("samples").describe()}
     assert list(layouts) == ["id", "image", "label", "name", "emb"]
     assert layouts["image"].bytes_per_row == np.prod(SHAPE)
-    assert layouts["image"].dense, layouts["image"].why_not_dense
+    assert not layouts["image"].heavy
 
 
 def test_heavy_tensors_are_dense(tmp_path: Path) -> None:

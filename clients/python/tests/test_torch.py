@@ -131,9 +131,9 @@ def test_a_device_is_one_batch_ahead_and_the_state_is_not(lake: stoker.Lake) -> 
     assert taken == 11
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda(lake: stoker.Lake) -> None:
-    for batch in lake.sql(QUERY).torch(batch_size=10, device="cuda"):
+@pytest.mark.parametrize("device", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def test_bytes_reach_every_device_of_this_machine(lake: stoker.Lake, device: str) -> None:
+    for batch in lake.sql(QUERY).torch(batch_size=10, device=device):
         for row, image in zip(batch["id"].tolist(), batch["image"].cpu(), strict=True):
             np.testing.assert_array_equal(image.numpy(), expected_image(row))
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
@@ -15,6 +15,9 @@ use crate::{Error, Objects, Result, StorageOptions, Table};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
 const SCHEMES: [&str; 5] = ["file", "s3", "gs", "az", "memory"];
+
+/// Listings under way at once.
+const LISTINGS_AT_ONCE: usize = 16;
 
 /// Bytes of index cache per lake.
 const INDEX_CACHE_BYTES: usize = 256 << 20;
@@ -99,7 +102,19 @@ impl Lake {
         let mut names: Vec<_> = names.filter_map(|name| TableName::try_new(name).ok()).collect();
         names.sort();
         names.dedup();
-        Ok(names)
+        // A folder without a version is a write that was given up.
+        let committed = futures::stream::iter(names).map(|name| async {
+            let versions = self.inner.store.read_dir(self.table_path(&name).join("_versions")).await;
+            match versions {
+                Ok(versions) if versions.is_empty() => Ok(None),
+                Ok(_) => Ok(Some(name)),
+                Err(source) => match Error::storage(format!("listing the versions of table {name}"), source) {
+                    error if error.kind() == ErrorKind::NotFound => Ok(None),
+                    error => Err(error),
+                },
+            }
+        });
+        committed.buffered(LISTINGS_AT_ONCE).try_filter_map(|name| std::future::ready(Ok(name))).try_collect().await
     }
 
     /// Pins a table at a version.

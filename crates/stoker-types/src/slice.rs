@@ -64,6 +64,15 @@ impl Slice {
         self.positions(step, num_rows).end
     }
 
+    /// Which of `num_endpoints` serves the first row of this rank's part of global batch `step`; the next serves the second
+    /// row, and so on in turns. Endpoint e is rank `rank + e·world_size` of `world_size·num_endpoints`.
+    pub fn first_endpoint(&self, step: u64, num_endpoints: u32) -> u64 {
+        let (world, rank) = (u64::from(self.topology.world_size), u64::from(self.topology.rank));
+        let offset = step.saturating_mul(self.global_batch());
+        let lead = (rank + world - offset % world) % world;
+        (offset + lead - rank) / world % u64::from(num_endpoints.max(1))
+    }
+
     /// This rank's positions of global batch `step` in order, and how many of them are rows; the rest is padding that
     /// repeats the rows of the same global batch cyclically.
     pub fn share(&self, step: u64, num_rows: u64) -> Share {

@@ -80,8 +80,8 @@ impl BatchAssembler {
     }
 }
 
-/// The batch whose row i is row i / E of part i mod E.
-pub(crate) fn interleave_parts(parts: Vec<Batch>) -> Result<Batch> {
+/// The batch whose row i is row i / E of part (first + i) mod E.
+pub(crate) fn interleave_parts(parts: Vec<Batch>, first_part: u64) -> Result<Batch> {
     let Some(first) = parts.first().cloned() else { return Err(Error::internal("no endpoints")) };
     if parts.len() == 1 {
         return Ok(first);
@@ -90,7 +90,11 @@ pub(crate) fn interleave_parts(parts: Vec<Batch>) -> Result<Batch> {
         return Err(Error::internal("the endpoints are at different steps"));
     }
     let rows: usize = parts.iter().map(|part| part.data.num_rows()).sum();
-    let places: Vec<(usize, usize)> = (0..rows).map(|row| (row % parts.len(), row / parts.len())).collect();
+    let places: Vec<(usize, usize)> =
+        (0..rows).map(|row| ((row + first_part as usize) % parts.len(), row / parts.len())).collect();
+    if places.iter().any(|(part, row)| *row >= parts[*part].data.num_rows()) {
+        return Err(Error::internal("the endpoints' shares of a batch do not fit together"));
+    }
     let mut columns = Vec::new();
     for column in 0..first.data.num_columns() {
         let arrays: Vec<&dyn Array> = parts.iter().map(|part| part.data.column(column).as_ref()).collect();

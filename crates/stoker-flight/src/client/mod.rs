@@ -8,6 +8,8 @@ mod remote_lake;
 mod remote_stream;
 mod sample_stream;
 
+#[cfg(test)]
+pub(crate) use batch_assembler::{BatchAssembler, interleave_parts};
 pub use connect::{ConnectOptions, connect};
 pub use connection::{Connection, SqlResult, TableInfo};
 pub use handle::StreamHandle;

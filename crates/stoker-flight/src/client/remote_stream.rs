@@ -143,11 +143,13 @@ async fn receive_from(request: &Request, next_step: &mut u64, output: &mpsc::Sen
     let messages = request.lake.do_get(&info).await?;
     let assemble = |messages| BatchAssembler::new(messages, request.spec.stream_id());
     let mut endpoints: Vec<_> = messages.into_iter().map(assemble).collect();
+    let endpoints_count = endpoints.len() as u32;
     while *next_step < num_steps {
         let parts = try_join_all(endpoints.iter_mut().map(|endpoint| async {
             endpoint.next().await?.ok_or_else(|| broken("the server ended the stream early"))
         }));
-        let batch = interleave_parts(parts.await?)?;
+        let first = request.slice.first_endpoint(*next_step, endpoints_count);
+        let batch = interleave_parts(parts.await?, first)?;
         if batch.step != *next_step {
             return Err(Error::internal(format!("step {} came in place of {next_step}", batch.step)));
         }

@@ -33,7 +33,18 @@ fn same_type(expected: &Field, found: &Field) -> bool {
     let keys = [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY];
     same_data_type(expected.data_type(), found.data_type())
         && (expected.is_nullable() || !found.is_nullable())
-        && keys.iter().all(|key| expected.metadata().get(*key) == found.metadata().get(*key))
+        && keys.iter().all(|key| same_metadata(expected.metadata().get(*key), found.metadata().get(*key)))
+}
+
+/// Whether two values of a metadata key say the same: parameters of extension types are JSON, which may be spaced at will.
+fn same_metadata(expected: Option<&String>, found: Option<&String>) -> bool {
+    let json = |text: &String| serde_json::from_str::<serde_json::Value>(text).ok();
+    match (expected, found) {
+        (Some(expected), Some(found)) => {
+            expected == found || json(expected).is_some_and(|expected| Some(expected) == json(found))
+        }
+        (expected, found) => expected == found,
+    }
 }
 
 /// Whether values of type `found` can be stored as `expected` without a change. Names and nullability of the items of
