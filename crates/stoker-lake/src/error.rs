@@ -181,8 +181,10 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
     kind
 }
 
-/// Local stores wrap the operating system's refusal in a generic error.
-fn refused_by_system(source: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+/// Local stores wrap the operating system's refusal in a generic error. A local file that ends early is damaged; a body from
+/// a remote store that does is only cut off.
+fn refused_by_system(source: &object_store::Error) -> Option<ErrorKind> {
+    let is_local = matches!(source, object_store::Error::Generic { store: "LocalFileSystem", .. });
     let mut current = source.source();
     while let Some(error) = current {
         if let Some(io) = error.downcast_ref::<std::io::Error>() {
@@ -193,6 +195,7 @@ fn refused_by_system(source: &(dyn StdError + 'static)) -> Option<ErrorKind> {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                     Some(ErrorKind::ResourceExhausted)
                 }
+                std::io::ErrorKind::UnexpectedEof if is_local => Some(ErrorKind::DataCorrupt),
                 _ => None,
             };
         }
