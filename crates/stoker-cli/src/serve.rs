@@ -39,6 +39,15 @@ pub struct ServeArgs {
     /// Streams at once [default: 256]
     #[arg(long, env = "STOKER_STREAMS_MAX")]
     streams_max: Option<usize>,
+    /// Bytes of a message, about [default: 2097152]
+    #[arg(long, env = "STOKER_MESSAGE_BYTES")]
+    message_bytes: Option<usize>,
+    /// Bytes that one stream may hold in read-ahead [default: 536870912]
+    #[arg(long, env = "STOKER_MEMORY_BUDGET_BYTES")]
+    memory_budget_bytes: Option<u64>,
+    /// A URI under which clients reach this service, such as grpc://host:8815; may be repeated
+    #[arg(long, env = "STOKER_ADVERTISE", value_name = "URI", value_delimiter = ',')]
+    advertise: Vec<String>,
 }
 
 impl ServeArgs {
@@ -62,6 +71,11 @@ impl ServeArgs {
         config.ticket_ttl_secs = self.ticket_ttl_secs.unwrap_or(config.ticket_ttl_secs);
         config.grace_secs = self.grace_secs.unwrap_or(config.grace_secs);
         config.streams_max = self.streams_max.unwrap_or(config.streams_max);
+        config.message_bytes = self.message_bytes.unwrap_or(config.message_bytes);
+        config.memory_budget_bytes = self.memory_budget_bytes.unwrap_or(config.memory_budget_bytes);
+        if !self.advertise.is_empty() {
+            config.advertise = self.advertise;
+        }
         Ok(config)
     }
 }

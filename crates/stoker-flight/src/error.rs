@@ -37,8 +37,14 @@ pub enum Error {
         /// The last failure.
         reason: String,
     },
+    /// A connection broke in the middle of an answer.
+    #[error("the connection to the server was interrupted: {reason}")]
+    Interrupted {
+        /// How it broke.
+        reason: String,
+    },
     /// A ticket was changed, or signed with a key that nobody has.
-    #[error("the ticket is not valid: {reason}")]
+    #[error("the ticket is not valid: {reason}; ask for a new one")]
     InvalidTicket {
         /// What is wrong with it.
         reason: &'static str,
@@ -48,6 +54,12 @@ pub enum Error {
     ExpiredTicket {
         /// Why.
         reason: String,
+    },
+    /// The token is missing or wrong.
+    #[error("{reason}")]
+    Unauthenticated {
+        /// What is missing.
+        reason: &'static str,
     },
     /// A request that cannot be understood.
     #[error("{reason}")]
@@ -62,7 +74,7 @@ pub enum Error {
         reason: String,
     },
     /// The server stops.
-    #[error("the server is stopping; reconnect")]
+    #[error("the server is stopping, reconnect")]
     Stopping,
     /// A bug, or a peer that does not keep the protocol.
     #[error("internal: {reason}")]
@@ -81,8 +93,8 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
             Error::Remote { kind, .. } => *kind,
-            Error::Unreachable { .. } | Error::Stopping => ErrorKind::Unavailable,
-            Error::InvalidTicket { .. } => ErrorKind::Unauthenticated,
+            Error::Unreachable { .. } | Error::Interrupted { .. } | Error::Stopping => ErrorKind::Unavailable,
+            Error::InvalidTicket { .. } | Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Error::ExpiredTicket { .. } => ErrorKind::Expired,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
@@ -92,6 +104,10 @@ impl Error {
 
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {
         Error::InvalidRequest { reason: reason.into() }
+    }
+
+    pub(crate) fn broken(reason: impl Into<String>) -> Self {
+        Error::Interrupted { reason: reason.into() }
     }
 
     pub(crate) fn internal(reason: impl ToString) -> Self {

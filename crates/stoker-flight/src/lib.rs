@@ -6,7 +6,12 @@
 //! Connection::plan_stream ─► StreamHandle ─open(slice)─► SampleStream ─next─► Batch
 //! ```
 //!
-//! Servers are stateless: a ticket carries all that a replica with the same keys needs. Clients reconnect with their step.
+//! A training batch travels as messages of about 2 MiB, each with its place in the batch. Both ends handle the bodies of DoGet
+//! themselves: the server sends segments that point into the arrays, the client copies each value once, from the frame in
+//! which it came to its place in the batch.
+//!
+//! Servers are stateless: a ticket carries all that a replica with the same keys needs. A client whose
+//! server goes away asks any other for the rest, from the step that it misses.
 
 mod client;
 mod convert;
@@ -16,6 +21,7 @@ mod error;
 mod server;
 mod status;
 mod ticket;
+mod wire;
 
 /// The messages of `proto/stoker/v1/stream.proto`.
 #[expect(missing_docs, reason = "generated; documented in the .proto file")]

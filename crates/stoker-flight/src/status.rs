@@ -14,7 +14,13 @@
 //! | cancelled | CANCELLED |
 //! | internal | INTERNAL |
 //!
-//! The metadata entry `stoker-error-kind` carries the exact kind.
+//! The metadata entry `stoker-error-kind` carries the exact kind. An expired ticket is a FAILED_PRECONDITION rather than
+//! UNAUTHENTICATED, because stock clients answer the latter with a new login.
+//!
+//! Messages are cut to what fits a header, and lose what looks like a credential. Internal errors stay in the server's log:
+//! the client gets the number under which they are found there.
+
+use std::hash::{BuildHasher, RandomState};
 
 use stoker_types::ErrorKind;
 use tonic::metadata::MetadataValue;
@@ -23,6 +29,12 @@ use tonic::{Code, Status};
 use crate::Error;
 
 const KIND_HEADER: &str = "stoker-error-kind";
+
+/// Characters of a message at most: it travels in a header, whose default limit is 16 KiB for all headers together.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+
+/// What names of credentials contain, in lower case.
+const CREDENTIALS: [&str; 7] = ["secret", "token", "password", "signature", "access_key", "accountkey", "credential"];
 
 fn code(kind: ErrorKind) -> Code {
     match kind {
@@ -43,10 +55,15 @@ fn code(kind: ErrorKind) -> Code {
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
         let kind = error.kind();
-        if kind == ErrorKind::Internal {
-            tracing::error!(%error, "a request failed for a reason that is a bug");
-        }
-        let mut status = Status::new(code(kind), error.to_string());
+        let message = match kind {
+            ErrorKind::Internal => {
+                let incident = RandomState::new().hash_one(0) as u32;
+                tracing::error!(%error, incident = format!("{incident:08x}"), "a request failed for a reason that is a bug");
+                format!("internal error {incident:08x}; the server's log says more")
+            }
+            _ => redact(&error.to_string()),
+        };
+        let mut status = Status::new(code(kind), message);
         status.metadata_mut().insert(KIND_HEADER, MetadataValue::from_static(kind.as_str()));
         status
     }
@@ -64,7 +81,7 @@ impl From<Status> for Error {
             Code::FailedPrecondition => ErrorKind::StateMismatch,
             Code::DataLoss => ErrorKind::DataCorrupt,
             Code::ResourceExhausted => ErrorKind::ResourceExhausted,
-            // A connection that broke in the middle of an answer surfaces under any of these.
+            // Without our metadata these come from the transport: a connection that broke surfaces under any of them.
             Code::Unavailable
             | Code::DeadlineExceeded
             | Code::Unknown
@@ -74,5 +91,28 @@ impl From<Status> for Error {
             Code::Ok => ErrorKind::Internal,
         });
         Error::Remote { kind, message: status.message().to_string() }
+    }
+}
+
+/// A message for clients: without the query parts and user parts of URLs and without values named like credentials.
+fn redact(message: &str) -> String {
+    let words: Vec<String> =
+        message.chars().take(MESSAGE_CHARS_MAX).collect::<String>().split(' ').map(redact_word).collect();
+    words.join(" ")
+}
+
+fn redact_word(word: &str) -> String {
+    let lower = word.to_lowercase();
+    let named = CREDENTIALS.iter().any(|name| lower.contains(name));
+    match (word.find("://"), word.find(['=', ':'])) {
+        (Some(scheme), _) => {
+            let rest = &word[scheme + 3..];
+            let rest = rest.split('?').next().unwrap_or_default();
+            let authority = rest.split('/').next().unwrap_or_default().len();
+            let begin = rest[..authority].rfind('@').map_or(0, |at| at + 1);
+            format!("{}{}", &word[..scheme + 3], &rest[begin..])
+        }
+        (None, Some(separator)) if named => format!("{}…", &word[..=separator]),
+        _ => word.to_string(),
     }
 }

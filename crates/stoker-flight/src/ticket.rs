@@ -59,7 +59,7 @@ impl TicketSigner {
     /// The body of a ticket whose signature and age are good.
     ///
     /// # Errors
-    /// [`Error::InvalidTicket`] when it was changed; [`Error::ExpiredTicket`] when it is too old or its key is unknown.
+    /// [`Error::InvalidTicket`] when it was changed, or is none; [`Error::ExpiredTicket`] when it is too old or its key is unknown.
     pub fn verify(&self, ticket: &[u8], now_unix_secs: u64) -> Result<TicketBody> {
         let signed = SignedTicket::decode(ticket)
             .map_err(|_| Error::InvalidTicket { reason: "it is not a ticket of Stoker" })?;

@@ -1,114 +1,107 @@
-//! From messages to batches.
+//! From the messages of one endpoint to its batches.
 
-use std::collections::VecDeque;
+use std::time::Duration;
 
-use arrow_array::{Array, RecordBatch, RecordBatchOptions};
-use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
-use arrow_select::interleave::interleave;
-use futures::StreamExt;
-use futures::stream::BoxStream;
 use prost::Message;
 use stoker_stream::Batch;
-use stoker_types::{Cursor, Digest};
+use stoker_types::{Cursor, Digest, Slice};
 
+use crate::decode::{self, MessageReader, ReceivedMessage, RowAssembler};
 use crate::proto::BatchMetadata;
-use crate::{Error, Result, decode};
+use crate::{Error, Result};
 
-/// Assembles the batches of one endpoint from its messages.
+/// A server that sends nothing for so long is gone: it sends empty messages every five seconds.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Assembles the batches of one endpoint, and checks that they are the ones that were asked for.
 pub(crate) struct BatchAssembler {
-    messages: BoxStream<'static, Result<FlightData>>,
+    messages: MessageReader,
     schema: Option<SchemaRef>,
     stream_id: Digest,
+    /// The endpoint's share.
+    slice: Slice,
+    /// Rows of the stream.
+    num_rows: u64,
+    next_step: u64,
 }
 
 impl BatchAssembler {
-    pub fn new(messages: BoxStream<'static, Result<FlightData>>, stream_id: Digest) -> Self {
-        Self { messages, schema: None, stream_id }
+    pub fn new(messages: MessageReader, stream_id: Digest, slice: Slice, num_rows: u64) -> Self {
+        Self { messages, schema: None, stream_id, slice, num_rows, next_step: slice.first_step }
     }
 
-    /// The next batch; `None` when the server ended the stream.
-    pub async fn next(&mut self) -> Result<Option<Batch>> {
-        let mut parts: VecDeque<RecordBatch> = VecDeque::new();
-        let mut rows = 0u64;
+    /// The next batch.
+    ///
+    /// # Errors
+    /// `Internal` for rows of another stream, step or share, and for messages that cannot be read; `Unavailable` when the
+    /// server goes away.
+    pub async fn next(&mut self) -> Result<Batch> {
+        let share = self.slice.share(self.next_step, self.num_rows);
+        let mut rows: Option<RowAssembler> = None;
         let mut addrs: Vec<Vec<u64>> = Vec::new();
         loop {
-            let Some(message) = self.messages.next().await else {
-                return match parts.is_empty() {
-                    true => Ok(None),
-                    false => Err(broken("the stream ended in the middle of a batch")),
-                };
-            };
-            let message = message?;
-            let Some(schema) = self.schema.clone() else {
-                self.schema = decode::schema(&message)?;
-                continue;
-            };
-            if message.app_metadata.is_empty() {
-                continue;
-            }
-            let metadata = BatchMetadata::decode(message.app_metadata.clone())
-                .map_err(|source| Error::internal(format!("a message has unreadable metadata: {source}")))?;
-            if metadata.stream_id != self.stream_id.to_string() || metadata.row_offset != rows {
-                return Err(Error::internal("the server sent rows of another stream, or out of order"));
-            }
-            let part = decode::record_batch(&message, &schema)?;
-            rows += part.num_rows() as u64;
-            parts.push_back(part);
+            let (message, schema) = self.message().await?;
+            let metadata = BatchMetadata::decode(message.metadata.clone())
+                .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
+            let rows = rows.get_or_insert_with(|| RowAssembler::new(schema, share.num_rows as usize));
+            self.check(&metadata, share.num_rows, share.num_valid, rows.rows() as u64)?;
+            let added = rows.add(message)?;
             addrs.resize(metadata.sources.len(), Vec::new());
             for (addrs, more) in addrs.iter_mut().zip(&metadata.sources) {
+                if more.addrs.len() != added {
+                    return Err(Error::internal("a message has other numbers of rows and of row addresses"));
+                }
                 addrs.extend_from_slice(&more.addrs);
             }
-            if !metadata.end_of_batch {
-                continue;
+            if metadata.end_of_batch {
+                break;
             }
-            if rows != metadata.num_rows || addrs.iter().any(|addrs| addrs.len() as u64 != rows) {
-                return Err(Error::internal(format!(
-                    "batch {} has {rows} of {} rows",
-                    metadata.step, metadata.num_rows
-                )));
+        }
+        let data = rows.ok_or_else(|| Error::internal("a batch without messages"))?.finish()?;
+        if addrs.iter().any(|addrs| addrs.len() != data.num_rows()) {
+            return Err(Error::internal("a batch has other numbers of rows and of row addresses"));
+        }
+        let position = self.slice.position_after(self.next_step, self.num_rows);
+        let cursor = Cursor { stream_id: self.stream_id, epoch: self.slice.epoch, position };
+        let step = self.next_step;
+        self.next_step += 1;
+        Ok(Batch { step, cursor, data, num_valid: share.num_valid as usize, row_addrs: addrs })
+    }
+
+    /// The next message with rows, and the schema of all.
+    async fn message(&mut self) -> Result<(ReceivedMessage, SchemaRef)> {
+        loop {
+            let message = tokio::time::timeout(SILENCE_MAX, self.messages.next()).await;
+            let message = message.map_err(|_| Error::broken("the server gives no sign of life"))??;
+            let message = message.ok_or_else(|| Error::broken("the server ended the stream early"))?;
+            match &self.schema {
+                None => self.schema = decode::schema(&message.header)?,
+                // A message without metadata shows that the server lives.
+                Some(_) if message.metadata.is_empty() => {}
+                Some(schema) => return Ok((message, schema.clone())),
             }
-            let data = match parts.len() {
-                1 => parts.swap_remove_back(0).ok_or_else(|| Error::internal("no rows"))?,
-                _ => concat_batches(&schema, parts.make_contiguous().iter()).map_err(Error::internal)?,
-            };
-            let cursor = Cursor { stream_id: self.stream_id, epoch: metadata.epoch, position: metadata.position };
-            let num_valid = metadata.num_valid as usize;
-            return Ok(Some(Batch { step: metadata.step, cursor, data, num_valid, row_addrs: addrs }));
         }
     }
-}
 
-/// The batch whose row i is row i / E of part (first + i) mod E.
-pub(crate) fn interleave_parts(parts: Vec<Batch>, first_part: u64) -> Result<Batch> {
-    let Some(first) = parts.first().cloned() else { return Err(Error::internal("no endpoints")) };
-    if parts.len() == 1 {
-        return Ok(first);
+    fn check(&self, found: &BatchMetadata, num_rows: u64, num_valid: u64, row_offset: u64) -> Result<()> {
+        let expected = BatchMetadata {
+            stream_id: self.stream_id.to_string(),
+            epoch: self.slice.epoch,
+            step: self.next_step,
+            position: self.slice.position_after(self.next_step, self.num_rows),
+            num_rows,
+            num_valid,
+            row_offset,
+            end_of_batch: found.end_of_batch,
+            sources: Vec::new(),
+        };
+        let found = BatchMetadata { sources: Vec::new(), ..found.clone() };
+        match found == expected {
+            true => Ok(()),
+            false => {
+                Err(Error::internal(format!("the server sent other rows than asked for: {found:?}, not {expected:?}")))
+            }
+        }
     }
-    if parts.iter().any(|part| part.step != first.step || part.cursor != first.cursor) {
-        return Err(Error::internal("the endpoints are at different steps"));
-    }
-    let rows: usize = parts.iter().map(|part| part.data.num_rows()).sum();
-    let places: Vec<(usize, usize)> =
-        (0..rows).map(|row| ((row + first_part as usize) % parts.len(), row / parts.len())).collect();
-    if places.iter().any(|(part, row)| *row >= parts[*part].data.num_rows()) {
-        return Err(Error::internal("the endpoints' shares of a batch do not fit together"));
-    }
-    let mut columns = Vec::new();
-    for column in 0..first.data.num_columns() {
-        let arrays: Vec<&dyn Array> = parts.iter().map(|part| part.data.column(column).as_ref()).collect();
-        columns.push(interleave(&arrays, &places).map_err(Error::internal)?);
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let data = RecordBatch::try_new_with_options(first.data.schema(), columns, &options).map_err(Error::internal)?;
-    let pick = |source: usize| places.iter().map(|(part, row)| parts[*part].row_addrs[source][*row]).collect();
-    let row_addrs = (0..first.row_addrs.len()).map(pick).collect();
-    let num_valid = parts.iter().map(|part| part.num_valid).sum();
-    Ok(Batch { step: first.step, cursor: first.cursor, data, num_valid, row_addrs })
-}
-
-/// A stream that broke off: another connection may go on.
-pub(crate) fn broken(reason: &str) -> Error {
-    Error::Remote { kind: stoker_types::ErrorKind::Unavailable, message: reason.to_string() }
 }

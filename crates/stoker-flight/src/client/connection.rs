@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_flight::FlightInfo;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 use stoker_lake::{ColumnLayout, VersionInfo};
 use stoker_sql::Engine;
@@ -16,10 +15,11 @@ use stoker_types::{ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, 
 
 use crate::client::RemoteLake;
 use crate::client::handle::{Place, StreamHandle};
-use crate::convert::{params_to_json, query_to_proto};
-use crate::proto::{SqlRequest, StreamRequest, command::Kind, stream_request::Source};
+use crate::client::remote_sql::{remote_sql, schema_of};
+use crate::convert::query_to_proto;
+use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::server::{ActionRequest, TableAnswer, schema_from_text};
-use crate::{Error, Result, decode};
+use crate::{Error, Result};
 
 /// A lake, in this process or behind servers. Cheap to clone.
 #[derive(Clone)]
@@ -144,22 +144,7 @@ impl Connection {
                 let rows = query.execute().await?.map(|batch| Ok(batch.map_err(stoker_sql::Error::from)?));
                 Ok(SqlResult { schema: query.schema(), stream: rows.boxed() })
             }
-            Connection::Remote(lake) => {
-                let request = SqlRequest { sql: sql.to_string(), params_json: params_to_json(params) };
-                let info = lake.get_flight_info(Kind::Sql(request)).await?;
-                let schema = schema_of(&info)?;
-                let messages = stream::iter(lake.do_get(&info).await?).flatten();
-                let rows_schema = schema.clone();
-                let rows = messages.filter_map(move |message| {
-                    let batch = message.and_then(|message| match decode::schema(&message)? {
-                        Some(_) => Ok(None),
-                        None => decode::record_batch(&message, &rows_schema).map(Some),
-                    });
-                    // Empty batches only show that the stream lives.
-                    std::future::ready(batch.map(|batch| batch.filter(|batch| batch.num_rows() > 0)).transpose())
-                });
-                Ok(SqlResult { schema, stream: rows.boxed() })
-            }
+            Connection::Remote(lake) => remote_sql(lake, sql, params).await,
         }
     }
 
@@ -211,26 +196,11 @@ impl Connection {
 }
 
 async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<StreamHandle> {
-    // A lake that cannot be written keeps no specification: the answer to a request by specification does not tell, so
-    // that it is sent again each time.
-    let by_id = !matches!(source, Source::Spec(_));
     let request = StreamRequest { source: Some(source), slice: None, num_endpoints: 0 };
-    let info = lake.get_flight_info(Kind::Stream(request)).await?;
+    let (info, spec_stored) = lake.get_flight_info(Kind::Stream(request)).await?;
     let spec = StreamSpec::from_json(&info.app_metadata)?;
     let schema = schema_of(&info)?;
-    let spec_stored = by_id && stored(lake, &spec).await;
     Ok(StreamHandle { spec, schema, spec_stored, place: Place::Remote(lake.clone()) })
-}
-
-/// Whether the service finds the stream by its id alone.
-async fn stored(lake: &RemoteLake, spec: &StreamSpec) -> bool {
-    let source = Some(Source::StreamId(spec.stream_id().to_string()));
-    lake.get_flight_info(Kind::Stream(StreamRequest { source, slice: None, num_endpoints: 0 })).await.is_ok()
-}
-
-fn schema_of(info: &FlightInfo) -> Result<SchemaRef> {
-    let schema = Schema::try_from(arrow_flight::IpcMessage(info.schema.clone()));
-    Ok(Arc::new(schema.map_err(Error::internal)?))
 }
 
 fn about(name: &str, at: &SnapshotRef) -> ActionRequest {

@@ -67,6 +67,7 @@ impl StreamHandle {
                 spec: self.spec.clone(),
                 spec_stored: self.spec_stored,
                 slice: *slice,
+                memory_budget_bytes: options.memory_budget_bytes,
             })),
         }))
     }

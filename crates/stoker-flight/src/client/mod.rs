@@ -1,15 +1,18 @@
 //! The client's side: one interface to an engine in this process and to servers.
 
 mod batch_assembler;
+mod channel;
 mod connect;
 mod connection;
+mod counters;
+mod do_get;
 mod handle;
+mod interleave;
 mod remote_lake;
+mod remote_sql;
 mod remote_stream;
 mod sample_stream;
 
-#[cfg(test)]
-pub(crate) use batch_assembler::{BatchAssembler, interleave_parts};
 pub use connect::{ConnectOptions, connect};
 pub use connection::{Connection, SqlResult, TableInfo};
 pub use handle::StreamHandle;

@@ -1,27 +1,27 @@
 //! A lake behind servers.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{Action, FlightData, FlightDescriptor, FlightInfo};
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use arrow_flight::{Action, FlightDescriptor, FlightInfo, Ticket};
+use parking_lot::Mutex;
 use prost::Message;
+use stoker_types::ErrorKind;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Request, Status};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status};
 
 use crate::client::ConnectOptions;
+use crate::client::channel::endpoint;
+use crate::client::do_get::do_get;
 use crate::convert::COMMAND_VERSION;
+use crate::decode::MessageReader;
 use crate::proto::{Command, command::Kind};
+use crate::wire::{MESSAGE_BYTES_MAX, SPEC_STORED};
 use crate::{Error, Result};
-
-const WINDOW_BYTES: u32 = 32 << 20;
-const MESSAGE_BYTES_MAX: usize = 1 << 30;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Client = FlightServiceClient<InterceptedService<Channel, Token>>;
 
@@ -33,15 +33,33 @@ pub struct RemoteLake {
 
 struct Inner {
     hosts: String,
-    endpoints: Vec<Endpoint>,
+    servers: Vec<Endpoint>,
     token: Token,
     /// The server that answered last.
     current: AtomicUsize,
+    /// Its connection, for requests other than DoGet.
+    channel: Mutex<Option<(usize, Channel)>>,
     options: ConnectOptions,
 }
 
+/// The value of the authorization header.
 #[derive(Clone)]
-struct Token(Option<MetadataValue<Ascii>>);
+pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+
+impl Token {
+    fn try_new(token: Option<&str>) -> Result<Self> {
+        let Some(token) = token else { return Ok(Self(None)) };
+        let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
+            .parse()
+            .map_err(|_| Error::invalid("the token has characters that no header takes"))?;
+        value.set_sensitive(true);
+        Ok(Self(Some(value)))
+    }
+
+    pub fn value(&self) -> Option<&MetadataValue<Ascii>> {
+        self.0.as_ref()
+    }
+}
 
 impl tonic::service::Interceptor for Token {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -54,28 +72,19 @@ impl tonic::service::Interceptor for Token {
 
 impl RemoteLake {
     pub(crate) async fn connect(hosts: &str, tls: bool, options: &ConnectOptions) -> Result<Self> {
-        let mut endpoints = Vec::new();
+        let mut servers = Vec::new();
         for host in hosts.split(',').map(|host| host.trim().trim_end_matches('/')).filter(|host| !host.is_empty()) {
-            endpoints.push(endpoint(host, tls, options)?);
+            servers.push(endpoint(host, tls, options.tls_ca.as_deref())?);
         }
-        if endpoints.is_empty() {
+        if servers.is_empty() {
             return Err(Error::invalid("the target names no server; use grpc://host:port"));
         }
-        let token = match &options.token {
-            None => None,
-            Some(token) => {
-                let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
-                    .parse()
-                    .map_err(|_| Error::invalid("the token has characters that no header takes"))?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-        };
         let inner = Inner {
             hosts: hosts.to_string(),
-            endpoints,
-            token: Token(token),
+            servers,
+            token: Token::try_new(options.token.as_deref())?,
             current: AtomicUsize::new(0),
+            channel: Mutex::default(),
             options: options.clone(),
         };
         let lake = Self { inner: Arc::new(inner) };
@@ -87,73 +96,112 @@ impl RemoteLake {
         &self.inner.options
     }
 
-    /// A client of the first server that answers, beginning with the one that did last.
+    /// A client of the first server that takes a connection, beginning with the one that answered last.
     async fn client(&self) -> Result<Client> {
-        let num = self.inner.endpoints.len();
-        let first = self.inner.current.load(Ordering::Relaxed);
+        let kept = self.inner.channel.lock().clone();
+        let (server, channel) = match kept {
+            Some(kept) => kept,
+            None => self.open(self.inner.current.load(Ordering::Relaxed)).await?,
+        };
+        self.inner.current.store(server, Ordering::Relaxed);
+        *self.inner.channel.lock() = Some((server, channel.clone()));
+        let client = FlightServiceClient::with_interceptor(channel, self.inner.token.clone());
+        Ok(client.max_decoding_message_size(MESSAGE_BYTES_MAX))
+    }
+
+    /// A new connection to the first server that takes one, from `first` on.
+    async fn open(&self, first: usize) -> Result<(usize, Channel)> {
+        let num = self.inner.servers.len();
         let mut reason = String::new();
-        for offset in 0..num {
-            let index = (first + offset) % num;
-            match self.inner.endpoints[index].connect().await {
-                Ok(channel) => {
-                    self.inner.current.store(index, Ordering::Relaxed);
-                    let client = FlightServiceClient::with_interceptor(channel, self.inner.token.clone());
-                    return Ok(client.max_decoding_message_size(MESSAGE_BYTES_MAX));
-                }
+        for server in (0..num).map(|offset| (first + offset) % num) {
+            match self.inner.servers[server].connect().await {
+                Ok(channel) => return Ok((server, channel)),
                 Err(error) => reason = causes(&error),
             }
         }
         Err(Error::Unreachable { target: self.inner.hosts.clone(), reason })
     }
 
-    pub(crate) async fn get_flight_info(&self, kind: Kind) -> Result<FlightInfo> {
-        let command = Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec();
-        Ok(self.client().await?.get_flight_info(FlightDescriptor::new_cmd(command)).await?.into_inner())
+    /// Asks one server after the other, until one answers. A connection that broke in the meantime is replaced.
+    async fn ask<T, F>(&self, call: impl Fn(Client) -> F) -> Result<Response<T>>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let mut failure = None;
+        for _ in 0..=self.inner.servers.len() {
+            match call(self.client().await?).await.map_err(Error::from) {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    self.leave();
+                    failure = Some(error);
+                }
+                answer => return answer,
+            }
+        }
+        Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
     }
 
-    /// The messages of every endpoint of an answer, over one connection each.
-    pub(crate) async fn do_get(&self, info: &FlightInfo) -> Result<Vec<BoxStream<'static, Result<FlightData>>>> {
-        let mut streams = Vec::new();
-        for endpoint in &info.endpoint {
-            let ticket = endpoint.ticket.clone().ok_or_else(|| Error::internal("an endpoint without a ticket"))?;
-            let stream = self.client().await?.do_get(ticket).await?.into_inner();
-            streams.push(stream.map(|message| message.map_err(Error::from)).boxed());
+    /// Begins with the next server from now on.
+    pub(crate) fn leave(&self) {
+        let kept = self.inner.channel.lock().take();
+        let left = kept.map_or_else(|| self.inner.current.load(Ordering::Relaxed), |(server, _)| server);
+        self.inner.current.store((left + 1) % self.inner.servers.len(), Ordering::Relaxed);
+    }
+
+    /// The answer to a command; for streams also whether the service finds the stream by its id alone.
+    pub(crate) async fn get_flight_info(&self, kind: Kind) -> Result<(FlightInfo, bool)> {
+        let command = Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec();
+        let descriptor = FlightDescriptor::new_cmd(command);
+        let call = |mut client: Client| {
+            let descriptor = descriptor.clone();
+            async move { client.get_flight_info(descriptor).await }
+        };
+        let response = self.ask(call).await?;
+        let stored = response.metadata().get(SPEC_STORED).is_none_or(|value| value != "false");
+        Ok((response.into_inner(), stored))
+    }
+
+    /// The server that answered last, which signed the newest tickets.
+    pub(crate) fn current_server(&self) -> usize {
+        self.inner.current.load(Ordering::Relaxed)
+    }
+
+    /// The messages for each ticket of an answer, over a connection each. `server` gives the server to begin with for the
+    /// i-th ticket, cyclically.
+    pub(crate) async fn do_get(&self, info: &FlightInfo, server: impl Fn(usize) -> usize) -> Result<Vec<MessageReader>> {
+        let mut readers = Vec::new();
+        for (index, endpoint) in info.endpoint.iter().enumerate() {
+            let ticket = endpoint.ticket.as_ref().ok_or_else(|| Error::internal("an endpoint has no ticket"))?;
+            readers.push(self.get(ticket, server(index)).await?);
         }
-        Ok(streams)
+        Ok(readers)
+    }
+
+    async fn get(&self, ticket: &Ticket, first: usize) -> Result<MessageReader> {
+        let num = self.inner.servers.len();
+        let mut failure = None;
+        for offset in 0..num {
+            let (_, channel) = self.open(first.wrapping_add(offset) % num).await?;
+            match do_get(channel, ticket, &self.inner.token).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => failure = Some(error),
+                answer => return answer,
+            }
+        }
+        Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
     }
 
     pub(crate) async fn do_action(&self, name: &str, body: Vec<u8>) -> Result<Vec<u8>> {
         let action = Action { r#type: name.to_string(), body: body.into() };
-        let mut results = self.client().await?.do_action(action).await?.into_inner();
+        let call = |mut client: Client| {
+            let action = action.clone();
+            async move { client.do_action(action).await }
+        };
+        let mut results = self.ask(call).await?.into_inner();
         let mut answer = Vec::new();
         while let Some(result) = results.message().await? {
             answer.extend_from_slice(&result.body);
         }
         Ok(answer)
     }
-}
-
-fn endpoint(host: &str, tls: bool, options: &ConnectOptions) -> Result<Endpoint> {
-    let uri = format!("{}://{host}", if tls { "https" } else { "http" });
-    let endpoint = Endpoint::from_shared(uri)
-        .map_err(|source| Error::invalid(format!("{host:?} is not a host and port: {source}")))?
-        .connect_timeout(CONNECT_TIMEOUT)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(Duration::from_secs(20));
-    if !tls {
-        return Ok(endpoint);
-    }
-    let mut config = ClientTlsConfig::new().with_native_roots();
-    if let Some(path) = &options.tls_ca {
-        let pem = std::fs::read(path).map_err(|source| {
-            Error::invalid(format!("cannot read the certificate authority {}: {source}", path.display()))
-        })?;
-        config = config.ca_certificate(Certificate::from_pem(pem));
-    }
-    endpoint.tls_config(config).map_err(|source| Error::invalid(format!("TLS cannot be set up: {source}")))
 }
 
 /// An error with its causes: the outermost says little.

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::{Error, Result};
+
 /// Settings of a server, as in its configuration file (TOML). All have defaults.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
     /// The address to listen on; port 0 picks a free one. `127.0.0.1:8815` by default.
     pub listen: String,
-    /// A bearer token that every request must carry; none by default.
+    /// A bearer token that every request must carry, health checks excepted; none by default.
     pub token: Option<String>,
     /// Certificate and key; plain text by default.
     pub tls: Option<TlsFiles>,
@@ -27,6 +29,8 @@ pub struct ServerConfig {
     pub memory_budget_bytes: u64,
     /// Streams at once; 256 by default.
     pub streams_max: usize,
+    /// Bytes of a request at most; 16 MiB by default.
+    pub request_bytes_max: usize,
     /// Seconds that running streams get when the server stops; 10 by default.
     pub grace_secs: u64,
 }
@@ -63,12 +67,26 @@ impl Default for ServerConfig {
             message_bytes: 2 << 20,
             memory_budget_bytes: 512 << 20,
             streams_max: 256,
+            request_bytes_max: 16 << 20,
             grace_secs: 10,
         }
     }
 }
 
 impl ServerConfig {
+    /// Checks the ranges.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let check = |name: &str, good: bool, range: &str| match good {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("{name} is out of range: {range}"))),
+        };
+        check("message_bytes", (1 << 10..=64 << 20).contains(&self.message_bytes), "1 KiB to 64 MiB")?;
+        check("ticket_ttl_secs", (1..=30 * 86_400).contains(&self.ticket_ttl_secs), "1 s to 30 days")?;
+        check("streams_max", (1..=1 << 20).contains(&self.streams_max), "1 to 1,048,576")?;
+        check("memory_budget_bytes", self.memory_budget_bytes > 0, "at least 1")?;
+        check("token", self.token.as_deref() != Some(""), "it is empty")
+    }
+
     pub(crate) fn ticket_ttl(&self) -> Duration {
         Duration::from_secs(self.ticket_ttl_secs)
     }
@@ -81,5 +99,11 @@ impl ServerConfig {
 impl std::fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerConfig").field("listen", &self.listen).field("tls", &self.tls).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TicketKey").field("id", &self.id).finish_non_exhaustive()
     }
 }

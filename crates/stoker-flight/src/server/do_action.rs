@@ -14,7 +14,8 @@ use crate::server::state::ServerState;
 use crate::{Error, Result};
 
 /// The actions and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 6] = [
+pub(crate) const ACTIONS: [(&str, &str); 7] = [
+    ("version", "the version of the server"),
     ("tables", "the names of all tables"),
     ("table", "{table, version?, tag?}: version, rows, schema and tags of a table"),
     ("versions", "{table}: its versions"),
@@ -65,6 +66,7 @@ impl ServerState {
                 .map_err(|source| Error::invalid(format!("the body of action {name} is not its JSON: {source}")))?,
         };
         let answer = match name {
+            "version" => json!({ "version": env!("CARGO_PKG_VERSION") }),
             "tables" => json!(self.engine.lake().tables().await?),
             "table" => json!(self.table_answer(&request).await?),
             "versions" => {

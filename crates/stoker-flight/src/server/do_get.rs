@@ -4,32 +4,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use arrow_flight::FlightData;
-use arrow_schema::SchemaRef;
+use arrow_schema::Schema;
 use futures::StreamExt;
-use stoker_stream::ReadOptions;
+use stoker_sql::SqlQuery;
+use stoker_stream::{BatchStream, ReadOptions, StreamPlan};
+use stoker_types::{Slice, Snapshot};
 use tokio::sync::mpsc;
 use tonic::Status;
 
 use crate::convert::{params_from_json, slice_from_proto};
-use crate::encode::{batch_messages, record_batch_messages, schema_message};
-use crate::proto::{SqlTicket, StreamTicket, ticket_body};
+use crate::encode::{Message, batch_messages, record_batch_messages, schema_message};
+use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
+use crate::server::answer_body::{Answer, Item};
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::{Error, Result};
 
 /// Messages that wait for the connection.
 const QUEUE_MESSAGES: usize = 8;
 
-/// After so much silence an empty record batch shows that the stream lives.
+/// After so much silence an empty record batch shows that the stream lives: proxies drop HTTP/2 pings.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-type Output = mpsc::Sender<Result<FlightData, Status>>;
+type Output = mpsc::Sender<Item>;
 
-/// Verifies a ticket and starts to answer it. The stream ends when the client goes.
-pub(crate) async fn do_get(
-    state: Arc<ServerState>,
-    ticket: &[u8],
-) -> Result<mpsc::Receiver<Result<FlightData, Status>>> {
+/// What a ticket asks for, opened.
+enum Work {
+    Stream(StreamPlan, BatchStream),
+    Sql(Box<SqlQuery>),
+}
+
+/// Verifies a ticket and starts to answer it. The work ends when the answer is dropped.
+///
+/// # Errors
+/// A ticket that is not valid any more; too many streams; errors of opening what it names.
+pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Answer> {
     let body = state.signer.verify(ticket, now_unix_secs())?;
     let full = |_| Error::ResourceExhausted {
         reason: format!(
@@ -38,49 +46,41 @@ pub(crate) async fn do_get(
         ),
     };
     let permit = state.streams.clone().try_acquire_owned().map_err(full)?;
-    let (output, input) = mpsc::channel(QUEUE_MESSAGES);
-    match body.kind {
+    let work = match body.kind {
         Some(ticket_body::Kind::Stream(ticket)) => {
             let (plan, slice) = open_stream(&state, ticket).await?;
             let options =
                 ReadOptions { memory_budget_bytes: state.config.memory_budget_bytes, ..ReadOptions::default() };
-            let mut stream = plan.open(&slice, &options)?;
-            let cut = state.cut.clone();
-            tokio::spawn(async move {
-                let _permit = permit;
-                let work = send_stream(&state, &plan, &mut stream, &output);
-                finish(&output, cut.run_until_cancelled(work).await).await;
-            });
+            let stream = plan.open(&slice, &options)?;
+            Work::Stream(plan, stream)
         }
-        Some(ticket_body::Kind::Sql(ticket)) => {
-            let query = open_sql(&state, &ticket).await?;
-            let cut = state.cut.clone();
-            tokio::spawn(async move {
-                let _permit = permit;
-                let work = send_sql(&state, &query, &output);
-                finish(&output, cut.run_until_cancelled(work).await).await;
-            });
-        }
+        Some(ticket_body::Kind::Sql(ticket)) => Work::Sql(Box::new(open_sql(&state, &ticket).await?)),
         None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
-    }
-    Ok(input)
-}
-
-/// Sends the error that ended the work; `None` stands for a server that stops.
-async fn finish(output: &Output, done: Option<Result<()>>) {
-    let error = match done {
-        Some(Ok(())) => return,
-        Some(Err(error)) => error,
-        None => Error::Stopping,
     };
-    // A client that went away needs no answer.
-    output.send(Err(error.into())).await.ok();
+    let (output, items) = mpsc::channel(QUEUE_MESSAGES);
+    tokio::spawn(async move {
+        let _permit = permit;
+        let message_bytes = state.config.message_bytes;
+        let sent = async {
+            match work {
+                Work::Stream(plan, stream) => send_stream(&plan, stream, message_bytes, &output).await,
+                Work::Sql(query) => send_sql(&query, message_bytes, &output).await,
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            () = output.closed() => return,
+            () = state.cut.cancelled() => Err(Error::Stopping),
+            done = sent => done,
+        };
+        let status = done.map_or_else(Status::from, |()| Status::ok(""));
+        // A client that went away needs no answer.
+        output.send(Item::End(status)).await.ok();
+    });
+    Ok(Answer::new(items))
 }
 
-async fn open_stream(
-    state: &ServerState,
-    ticket: StreamTicket,
-) -> Result<(stoker_stream::StreamPlan, stoker_types::Slice)> {
+async fn open_stream(state: &ServerState, ticket: StreamTicket) -> Result<(StreamPlan, Slice)> {
     let slice = ticket.slice.ok_or(Error::InvalidTicket { reason: "it has no slice" })?;
     let slice = slice_from_proto(&slice)?;
     let plan = match ticket.spec.as_slice() {
@@ -90,43 +90,30 @@ async fn open_stream(
     Ok((plan, slice))
 }
 
-async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<stoker_sql::SqlQuery> {
+async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<SqlQuery> {
     let query = state.engine.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
-    let changed = query
-        .snapshots()
-        .iter()
-        .find(|now| ticket.tables.iter().any(|then| then.table == now.table.as_str() && then.version != now.version));
-    match changed {
-        Some(now) => Err(Error::ExpiredTicket { reason: format!("table {} has a newer version now", now.table) }),
-        None => Ok(query),
+    let same = |(then, now): (&PinnedTable, &Snapshot)| then.table == now.table.as_str() && then.version == now.version;
+    let snapshots = query.snapshots();
+    match snapshots.len() == ticket.tables.len() && ticket.tables.iter().zip(snapshots).all(same) {
+        true => Ok(query),
+        false => Err(Error::ExpiredTicket { reason: "a table of the query has a newer version now".into() }),
     }
 }
 
-async fn send_stream(
-    state: &ServerState,
-    plan: &stoker_stream::StreamPlan,
-    stream: &mut stoker_stream::BatchStream,
-    output: &Output,
-) -> Result<()> {
+async fn send_stream(plan: &StreamPlan, mut stream: BatchStream, message_bytes: usize, output: &Output) -> Result<()> {
     send(output, schema_message(&plan.schema())).await?;
     loop {
-        let batch = match tokio::time::timeout(KEEPALIVE, stream.next()).await {
-            Ok(batch) => batch?,
-            Err(_) => {
-                send_empty(output, &plan.schema()).await?;
-                continue;
+        match tokio::time::timeout(KEEPALIVE, stream.next()).await {
+            Err(_) => send_empty(output, &plan.schema()).await?,
+            Ok(batch) => {
+                let Some(batch) = batch? else { return Ok(()) };
+                send_all(output, batch_messages(&batch, message_bytes)?).await?;
             }
-        };
-        let Some(batch) = batch else { return Ok(()) };
-        let (id, message_bytes) = (plan.stream_id(), state.config.message_bytes);
-        let messages = tokio::task::spawn_blocking(move || batch_messages(&batch, id, message_bytes));
-        for message in messages.await.map_err(Error::internal)?? {
-            send(output, message).await?;
         }
     }
 }
 
-async fn send_sql(state: &ServerState, query: &stoker_sql::SqlQuery, output: &Output) -> Result<()> {
+async fn send_sql(query: &SqlQuery, message_bytes: usize, output: &Output) -> Result<()> {
     let schema = query.schema();
     send(output, schema_message(&schema)).await?;
     let mut batches = query.execute().await?;
@@ -136,21 +123,25 @@ async fn send_sql(state: &ServerState, query: &stoker_sql::SqlQuery, output: &Ou
             Ok(None) => return Ok(()),
             Ok(Some(batch)) => {
                 let batch = batch.map_err(stoker_sql::Error::from)?;
-                for message in record_batch_messages(&batch, state.config.message_bytes)? {
-                    send(output, message).await?;
+                if batch.num_rows() > 0 {
+                    send_all(output, record_batch_messages(&batch, message_bytes)?).await?;
                 }
             }
         }
     }
 }
 
-async fn send(output: &Output, message: FlightData) -> Result<()> {
-    output.send(Ok(message)).await.map_err(|_| Error::Stopping)
+async fn send_empty(output: &Output, schema: &Arc<Schema>) -> Result<()> {
+    send_all(output, record_batch_messages(&RecordBatch::new_empty(schema.clone()), 1)?).await
 }
 
-async fn send_empty(output: &Output, schema: &SchemaRef) -> Result<()> {
-    for message in record_batch_messages(&RecordBatch::new_empty(schema.clone()), 1)? {
+async fn send_all(output: &Output, messages: Vec<Message>) -> Result<()> {
+    for message in messages {
         send(output, message).await?;
     }
     Ok(())
+}
+
+async fn send(output: &Output, message: Message) -> Result<()> {
+    output.send(Item::Message(message)).await.map_err(|_| Error::Stopping)
 }

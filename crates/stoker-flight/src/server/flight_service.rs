@@ -10,13 +10,14 @@ use arrow_flight::{
 use arrow_ipc::writer::IpcWriteOptions;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::Error;
 use crate::server::do_action::action_types;
 use crate::server::do_get::do_get;
 use crate::server::state::ServerState;
+use crate::wire::SPEC_STORED;
 
 type Stream<T> = BoxStream<'static, Result<T, Status>>;
 
@@ -46,11 +47,17 @@ impl FlightService for StokerFlightService {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        Ok(Response::new(self.0.get_flight_info(request.into_inner()).await?))
+        let planned = self.0.get_flight_info(request.into_inner()).await?;
+        let mut response = Response::new(planned.info);
+        if let Some(stored) = planned.spec_stored {
+            let value = MetadataValue::from_static(if stored { "true" } else { "false" });
+            response.metadata_mut().insert(SPEC_STORED, value);
+        }
+        Ok(response)
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
-        let info = self.0.get_flight_info(request.into_inner()).await?;
+        let info = self.0.get_flight_info(request.into_inner()).await?.info;
         Ok(Response::new(PollInfo {
             info: Some(info),
             flight_descriptor: None,
@@ -66,8 +73,7 @@ impl FlightService for StokerFlightService {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let messages = do_get(self.0.clone(), &request.into_inner().ticket).await?;
-        Ok(Response::new(ReceiverStream::new(messages).boxed()))
+        Ok(Response::new(do_get(self.0.clone(), &request.into_inner().ticket).await?.boxed()))
     }
 
     async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {

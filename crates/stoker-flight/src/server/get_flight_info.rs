@@ -3,11 +3,13 @@
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticket};
 use arrow_schema::Schema;
+use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use stoker_stream::StreamPlan;
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::convert::{COMMAND_VERSION, endpoint_slice, params_from_json, slice_from_proto, slice_to_proto};
+use crate::encode::check_schema;
 use crate::proto::{
     Command, PinnedTable, SqlRequest, SqlTicket, StreamRequest, StreamTicket, TicketBody, command::Kind, ticket_body,
 };
@@ -17,8 +19,18 @@ use crate::{Error, Result};
 /// Endpoints of one answer at most.
 const ENDPOINTS_MAX: u32 = 256;
 
+/// Tables that are opened at once to be listed.
+const TABLES_AT_ONCE: usize = 8;
+
+/// The answer to GetFlightInfo.
+pub(crate) struct Planned {
+    pub info: FlightInfo,
+    /// For streams: whether the lake keeps the specification, so that the stream can be asked for by its id.
+    pub spec_stored: Option<bool>,
+}
+
 impl ServerState {
-    pub(crate) async fn get_flight_info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo> {
+    pub(crate) async fn get_flight_info(&self, descriptor: FlightDescriptor) -> Result<Planned> {
         match self.parse(&descriptor)? {
             Kind::Stream(request) => self.stream_info(descriptor, request).await,
             Kind::Sql(request) => self.sql_info(descriptor, request).await,
@@ -37,15 +49,16 @@ impl ServerState {
 
     /// All tables as descriptors of type PATH.
     pub(crate) async fn list_flights(&self) -> Result<Vec<FlightInfo>> {
-        let mut infos = Vec::new();
-        for name in self.engine.lake().tables().await? {
-            let table = self.engine.lake().table(&name, &SnapshotRef::Latest).await?;
-            let descriptor = FlightDescriptor::new_path(vec![name.to_string()]);
-            let info = FlightInfo::new().try_with_schema(&table.schema()).map_err(Error::internal)?;
-            let rows = i64::try_from(table.num_rows()).unwrap_or(-1);
-            infos.push(info.with_descriptor(descriptor).with_total_records(rows).with_total_bytes(-1));
-        }
-        Ok(infos)
+        let names = self.engine.lake().tables().await?;
+        stream::iter(names).map(|name| self.table_info(name)).buffered(TABLES_AT_ONCE).try_collect().await
+    }
+
+    async fn table_info(&self, name: TableName) -> Result<FlightInfo> {
+        let table = self.engine.lake().table(&name, &SnapshotRef::Latest).await?;
+        let descriptor = FlightDescriptor::new_path(vec![name.to_string()]);
+        let info = FlightInfo::new().try_with_schema(&table.schema()).map_err(Error::internal)?;
+        let rows = i64::try_from(table.num_rows()).unwrap_or(-1);
+        Ok(info.with_descriptor(descriptor).with_total_records(rows).with_total_bytes(-1))
     }
 
     fn parse(&self, descriptor: &FlightDescriptor) -> Result<Kind> {
@@ -69,14 +82,15 @@ impl ServerState {
         command.kind.ok_or_else(|| Error::invalid("the descriptor holds neither a stream nor a SQL request"))
     }
 
-    async fn stream_info(&self, descriptor: FlightDescriptor, request: StreamRequest) -> Result<FlightInfo> {
+    async fn stream_info(&self, descriptor: FlightDescriptor, request: StreamRequest) -> Result<Planned> {
         let plan = self.plan(request.source).await?;
+        check_schema(&plan.schema())?;
         let mut info = FlightInfo::new().try_with_schema(&plan.schema()).map_err(Error::internal)?;
         if let Some(slice) = &request.slice {
             let slice = slice_from_proto(slice)?;
             let num_endpoints = request.num_endpoints.max(1);
             if num_endpoints > ENDPOINTS_MAX || slice.topology.world_size > u32::MAX / num_endpoints {
-                return Err(Error::invalid(format!("{num_endpoints} endpoints; use at most {ENDPOINTS_MAX}")));
+                return Err(Error::invalid(format!("num_endpoints is {num_endpoints}; the most is {ENDPOINTS_MAX}")));
             }
             for endpoint in 0..num_endpoints {
                 let slice = slice_to_proto(&endpoint_slice(&slice, endpoint, num_endpoints));
@@ -86,7 +100,8 @@ impl ServerState {
         let rows = i64::try_from(plan.num_rows()).unwrap_or(-1);
         let bytes = i64::try_from(plan.num_rows().saturating_mul(plan.row_bytes())).unwrap_or(-1);
         let info = info.with_descriptor(descriptor).with_total_records(rows).with_total_bytes(bytes);
-        Ok(info.with_ordered(request.num_endpoints <= 1).with_app_metadata(plan.spec().to_json()))
+        let info = info.with_ordered(request.num_endpoints <= 1).with_app_metadata(plan.spec().to_json());
+        Ok(Planned { info, spec_stored: Some(plan.spec_stored()) })
     }
 
     fn stream_ticket(&self, plan: &StreamPlan, slice: crate::proto::Slice) -> StreamTicket {
@@ -94,14 +109,15 @@ impl ServerState {
         StreamTicket { stream_id: plan.stream_id().to_string(), spec, slice: Some(slice) }
     }
 
-    async fn sql_info(&self, descriptor: FlightDescriptor, request: SqlRequest) -> Result<FlightInfo> {
+    async fn sql_info(&self, descriptor: FlightDescriptor, request: SqlRequest) -> Result<Planned> {
         let query = self.engine.query(&request.sql, &params_from_json(&request.params_json)?).await?;
+        check_schema(&query.schema())?;
         let tables = query.snapshots().iter();
         let tables = tables.map(|s| PinnedTable { table: s.table.to_string(), version: s.version }).collect();
         let ticket = SqlTicket { sql: request.sql, params_json: request.params_json, tables };
         let info = FlightInfo::new().try_with_schema(&query.schema()).map_err(Error::internal)?;
         let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(ticket_body::Kind::Sql(ticket)));
-        Ok(info.with_total_records(-1).with_total_bytes(-1).with_ordered(true))
+        Ok(Planned { info: info.with_total_records(-1).with_total_bytes(-1).with_ordered(true), spec_stored: None })
     }
 
     fn endpoint(&self, kind: ticket_body::Kind) -> FlightEndpoint {

@@ -1,11 +1,14 @@
 //! The server.
 
+mod answer_body;
 mod config;
 mod do_action;
 mod do_get;
 mod flight_service;
 mod get_flight_info;
+mod plan_cache;
 mod serve;
+mod service;
 mod state;
 
 pub use config::{ServerConfig, TicketKey, TlsFiles};

@@ -1,10 +1,8 @@
 //! What the requests of a server share. Nothing in it is needed by another request: any replica can answer any.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use stoker_sql::Engine;
 use stoker_stream::StreamPlan;
 use stoker_types::{Digest, StreamSpec};
@@ -13,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
+use crate::server::plan_cache::PlanCache;
 use crate::{Error, Result, TicketSigner, convert};
 
 /// Plans kept for the next requests.
@@ -23,15 +22,24 @@ pub(crate) struct ServerState {
     pub config: ServerConfig,
     pub signer: TicketSigner,
     pub streams: Arc<Semaphore>,
+    /// Cancelled when no new requests are taken.
+    pub stopping: CancellationToken,
     /// Cancelled when running streams must end.
     pub cut: CancellationToken,
-    plans: Mutex<HashMap<Digest, StreamPlan>>,
+    plans: PlanCache,
 }
 
 impl ServerState {
     pub fn new(engine: Engine, config: ServerConfig, signer: TicketSigner) -> Self {
-        let streams = Arc::new(Semaphore::new(config.streams_max));
-        Self { engine, config, signer, streams, cut: CancellationToken::new(), plans: Mutex::default() }
+        Self {
+            engine,
+            signer,
+            streams: Arc::new(Semaphore::new(config.streams_max)),
+            config,
+            stopping: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            plans: PlanCache::new(PLANS_MAX),
+        }
     }
 
     /// Plans or finds the stream of a request.
@@ -41,7 +49,7 @@ impl ServerState {
                 let params = convert::params_from_json(&query.params_json)?;
                 let options = convert::options_from_proto(&query)?;
                 let plan = StreamPlan::create(&self.engine, &query.sql, &params, &options).await?;
-                self.keep(&plan);
+                self.plans.put(&plan);
                 Ok(plan)
             }
             Some(Source::StreamId(id)) => self.plan_by_id(id.parse()?).await,
@@ -51,30 +59,14 @@ impl ServerState {
     }
 
     pub async fn plan_by_id(&self, id: Digest) -> Result<StreamPlan> {
-        if let Some(plan) = self.plans.lock().get(&id) {
-            return Ok(plan.clone());
-        }
-        let plan = StreamPlan::load_by_id(&self.engine, id).await?;
-        self.keep(&plan);
-        Ok(plan)
+        let load = || async { Ok(StreamPlan::load_by_id(&self.engine, id).await?) };
+        self.plans.get_or_load(id, load).await
     }
 
     pub async fn plan_by_spec(&self, json: &[u8]) -> Result<StreamPlan> {
         let spec = StreamSpec::from_json(json)?;
-        if let Some(plan) = self.plans.lock().get(&spec.stream_id()) {
-            return Ok(plan.clone());
-        }
-        let plan = StreamPlan::load(&self.engine, &spec).await?;
-        self.keep(&plan);
-        Ok(plan)
-    }
-
-    fn keep(&self, plan: &StreamPlan) {
-        let mut plans = self.plans.lock();
-        if plans.len() >= PLANS_MAX {
-            plans.clear();
-        }
-        plans.insert(plan.stream_id(), plan.clone());
+        let load = || async { Ok(StreamPlan::load(&self.engine, &spec).await?) };
+        self.plans.get_or_load(spec.stream_id(), load).await
     }
 }
 

@@ -1,0 +1,39 @@
+//! How connections to servers are set up.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+
+use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
+use crate::{Error, Result};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A peer that does not answer a ping within the second of these is gone.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server by `host:port`.
+pub(crate) fn endpoint(host: &str, tls: bool, tls_ca: Option<&Path>) -> Result<Endpoint> {
+    let uri = format!("{}://{host}", if tls { "https" } else { "http" });
+    let endpoint = Endpoint::from_shared(uri)
+        .map_err(|source| Error::invalid(format!("{host:?} is not a host and port: {source}")))?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    if !tls {
+        return Ok(endpoint);
+    }
+    let mut config = ClientTlsConfig::new().with_native_roots();
+    if let Some(path) = tls_ca {
+        let pem = std::fs::read(path).map_err(|source| {
+            Error::invalid(format!("cannot read the certificate authority {}: {source}", path.display()))
+        })?;
+        config = config.ca_certificate(Certificate::from_pem(pem));
+    }
+    endpoint.tls_config(config).map_err(|source| Error::invalid(format!("TLS cannot be set up: {source}")))
+}

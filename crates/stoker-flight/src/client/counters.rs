@@ -1,0 +1,48 @@
+//! What a remote stream did so far.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use stoker_stream::StreamStats;
+
+/// The counters behind [`StreamStats`]. Requests to storage and their bytes are known to the servers only.
+#[derive(Default)]
+pub(crate) struct Counters {
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    batches: AtomicU64,
+    retries: AtomicU64,
+    wait_nanos: AtomicU64,
+    /// Zero until the first batch.
+    first_batch_nanos: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a batch for which the consumer waited, some time after the stream was opened.
+    pub fn delivered(&self, rows: u64, bytes: u64, waited: Duration, since_opened: Duration) {
+        self.wait_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+        if self.batches.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first_batch_nanos.store(since_opened.as_nanos().max(1) as u64, Ordering::Relaxed);
+        }
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts an interruption.
+    pub fn retried(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn snapshot(&self) -> StreamStats {
+        let first = self.first_batch_nanos.load(Ordering::Relaxed);
+        StreamStats {
+            rows: self.rows.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            batches: self.batches.load(Ordering::Relaxed),
+            retries: self.retries.load(Ordering::Relaxed),
+            wait_nanos: self.wait_nanos.load(Ordering::Relaxed),
+            first_batch_nanos: (first > 0).then_some(first),
+            ..StreamStats::default()
+        }
+    }
+}

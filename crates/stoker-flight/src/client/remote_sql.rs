@@ -1,0 +1,68 @@
+//! SQL through servers.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_flight::{FlightInfo, IpcMessage};
+use arrow_schema::{Schema, SchemaRef};
+use futures::StreamExt;
+use futures::stream;
+use stoker_types::{ErrorKind, ParamValue};
+
+use crate::client::{RemoteLake, SqlResult};
+use crate::convert::params_to_json;
+use crate::decode::{MessageReader, record_batch};
+use crate::proto::{SqlRequest, command::Kind};
+use crate::{Error, Result, decode};
+
+/// How often a query is planned again when its tables get new versions between planning and running.
+const PLANS_MAX: usize = 3;
+
+/// Runs a query on a server. Once rows came, an interruption is an error: rows without an order cannot be continued.
+pub(crate) async fn remote_sql(lake: &RemoteLake, sql: &str, params: &[ParamValue]) -> Result<SqlResult> {
+    let request = SqlRequest { sql: sql.to_string(), params_json: params_to_json(params) };
+    let mut plans = 1;
+    loop {
+        let (info, _) = lake.get_flight_info(Kind::Sql(request.clone())).await?;
+        let schema = schema_of(&info)?;
+        match lake.do_get(&info, |_| lake.current_server()).await {
+            Err(error) if error.kind() == ErrorKind::Expired && plans < PLANS_MAX => plans += 1,
+            Err(error) => return Err(error),
+            Ok(readers) => {
+                let answers: Vec<_> = readers.into_iter().map(|reader| rows(reader, schema.clone())).collect();
+                return Ok(SqlResult { schema, stream: stream::iter(answers).flatten().boxed() });
+            }
+        }
+    }
+}
+
+/// The schema in an answer.
+pub(crate) fn schema_of(info: &FlightInfo) -> Result<SchemaRef> {
+    let schema = Schema::try_from(IpcMessage(info.schema.clone()));
+    Ok(Arc::new(schema.map_err(Error::internal)?))
+}
+
+/// The rows of an answer. Nothing follows an error.
+fn rows(reader: MessageReader, schema: SchemaRef) -> stream::BoxStream<'static, Result<RecordBatch>> {
+    let next = |state: Option<(MessageReader, SchemaRef)>| async move {
+        let (mut reader, schema) = state?;
+        loop {
+            match next_rows(&mut reader, &schema).await {
+                Ok(None) => return None,
+                // Empty batches only show that the query is still running.
+                Ok(Some(batch)) if batch.num_rows() == 0 => {}
+                Ok(Some(batch)) => return Some((Ok(batch), Some((reader, schema)))),
+                Err(error) => return Some((Err(error), None)),
+            }
+        }
+    };
+    stream::unfold(Some((reader, schema)), next).boxed()
+}
+
+async fn next_rows(reader: &mut MessageReader, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
+    let Some(message) = reader.next().await? else { return Ok(None) };
+    match decode::schema(&message.header)? {
+        Some(_) => Ok(Some(RecordBatch::new_empty(schema.clone()))),
+        None => record_batch(&message.header, &message.body.into_buffer(), schema).map(Some),
+    }
+}

@@ -1,0 +1,182 @@
+//! One record batch from the rows of several messages.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::Buffer;
+use arrow_ipc::{FieldNode, root_as_message};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+
+use crate::decode::column_builder::{ColumnBuilder, FixedWidth};
+use crate::decode::{ReceivedMessage, malformed, record_batch, rows};
+use crate::encode::record_batch_header;
+use crate::{Error, Result};
+
+/// Puts the rows of messages together. Values of equal width are copied once, from the frames in which they came to their
+/// place in the batch; other columns are joined at the end.
+pub(crate) struct RowAssembler {
+    schema: SchemaRef,
+    num_rows: usize,
+    rows: usize,
+    parts: Parts,
+}
+
+enum Parts {
+    /// Each column on its own.
+    Columns(Vec<Column>),
+    /// Whole messages, for schemas with types whose buffers are not known beforehand.
+    Batches(Vec<RecordBatch>),
+}
+
+/// A column, and where its nodes and buffers are among those of a message.
+struct Column {
+    field: FieldRef,
+    nodes: Range<usize>,
+    buffers: Range<usize>,
+    builder: ColumnBuilder,
+}
+
+impl RowAssembler {
+    /// For batches of exactly `num_rows` rows.
+    pub fn new(schema: SchemaRef, num_rows: usize) -> Self {
+        let parts = columns(&schema, num_rows).map_or_else(|| Parts::Batches(Vec::new()), Parts::Columns);
+        Self { schema, num_rows, rows: 0, parts }
+    }
+
+    /// Rows so far.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Adds the rows of a message and returns how many they are.
+    ///
+    /// # Errors
+    /// A message that cannot be read, does not have the columns of the schema, or has too many rows.
+    pub fn add(&mut self, message: ReceivedMessage) -> Result<usize> {
+        let parsed = root_as_message(&message.header).map_err(malformed)?;
+        let batch = rows(&parsed)?;
+        let added = usize::try_from(batch.length()).map_err(malformed)?;
+        if added > self.num_rows - self.rows || batch.compression().is_some() {
+            return Err(malformed(format!("{added} rows came after {} of {}", self.rows, self.num_rows)));
+        }
+        match &mut self.parts {
+            Parts::Batches(batches) => {
+                let body = message.body.into_buffer();
+                batches.push(record_batch(&message.header, &body, &self.schema)?);
+            }
+            Parts::Columns(columns) => {
+                let nodes: Vec<FieldNode> = batch.nodes().into_iter().flatten().copied().collect();
+                let buffers: Vec<arrow_ipc::Buffer> = batch.buffers().into_iter().flatten().copied().collect();
+                for column in columns {
+                    let (Some(nodes), Some(buffers)) =
+                        (nodes.get(column.nodes.clone()), buffers.get(column.buffers.clone()))
+                    else {
+                        return Err(malformed(format!("column {:?} is missing", column.field.name())));
+                    };
+                    column.add(added, nodes, buffers, &message)?;
+                }
+            }
+        }
+        self.rows += added;
+        Ok(added)
+    }
+
+    /// The batch.
+    ///
+    /// # Errors
+    /// Rows that are missing; columns that do not fit the schema.
+    pub fn finish(self) -> Result<RecordBatch> {
+        if self.rows != self.num_rows {
+            return Err(malformed(format!("the batch ended after {} of {} rows", self.rows, self.num_rows)));
+        }
+        match self.parts {
+            Parts::Batches(batches) => concat_batches(&self.schema, &batches).map_err(Error::internal),
+            Parts::Columns(columns) => {
+                let arrays: Result<Vec<ArrayRef>> =
+                    columns.into_iter().map(|column| column.builder.finish(&column.field, self.num_rows)).collect();
+                let options = RecordBatchOptions::new().with_row_count(Some(self.num_rows));
+                RecordBatch::try_new_with_options(self.schema, arrays?, &options).map_err(malformed)
+            }
+        }
+    }
+}
+
+impl Column {
+    fn add(
+        &mut self,
+        rows: usize,
+        nodes: &[FieldNode],
+        buffers: &[arrow_ipc::Buffer],
+        message: &ReceivedMessage,
+    ) -> Result<()> {
+        let name = self.field.name();
+        match &mut self.builder {
+            ColumnBuilder::Fixed(fixed) => fixed
+                .add(rows, nodes, buffers, &message.body)
+                .ok_or_else(|| malformed(format!("column {name:?} has missing bytes"))),
+            ColumnBuilder::Parts(parts) => {
+                parts.push(decode_column(&self.field, rows, nodes, buffers, message)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Decodes one column as a message of its own.
+fn decode_column(
+    field: &FieldRef,
+    rows: usize,
+    nodes: &[FieldNode],
+    buffers: &[arrow_ipc::Buffer],
+    message: &ReceivedMessage,
+) -> Result<ArrayRef> {
+    let begin = buffers.iter().map(|buffer| buffer.offset()).min().unwrap_or(0);
+    let end = buffers.iter().map(|buffer| buffer.offset().saturating_add(buffer.length())).max().unwrap_or(0);
+    let region = match (usize::try_from(begin), usize::try_from(end)) {
+        (Ok(begin), Ok(end)) => message.body.copy(begin..end),
+        _ => None,
+    };
+    let region: Buffer = region.ok_or_else(|| malformed(format!("column {:?} lies beyond the body", field.name())))?;
+    let moved: Vec<_> =
+        buffers.iter().map(|buffer| arrow_ipc::Buffer::new(buffer.offset() - begin, buffer.length())).collect();
+    let header = record_batch_header(rows, nodes, &moved, region.len());
+    let batch = record_batch(&header, &region, &Arc::new(Schema::new(vec![field.clone()])))?;
+    Ok(batch.column(0).clone())
+}
+
+/// The columns of a schema; `None` when a type does not have a known number of buffers.
+fn columns(schema: &Schema, num_rows: usize) -> Option<Vec<Column>> {
+    let (mut node, mut buffer) = (0, 0);
+    let column = |field: &FieldRef| {
+        let (nodes, buffers) = shape(field.data_type())?;
+        let builder = match FixedWidth::try_new(field.data_type(), num_rows) {
+            Some(fixed) => ColumnBuilder::Fixed(fixed),
+            None => ColumnBuilder::Parts(Vec::new()),
+        };
+        let column =
+            Column { field: field.clone(), nodes: node..node + nodes, buffers: buffer..buffer + buffers, builder };
+        (node, buffer) = (node + nodes, buffer + buffers);
+        Some(column)
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+/// The number of nodes and buffers of a type:
+/// <https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout>.
+fn shape(data_type: &DataType) -> Option<(usize, usize)> {
+    match data_type {
+        DataType::Null => Some((1, 0)),
+        DataType::Binary | DataType::LargeBinary | DataType::Utf8 | DataType::LargeUtf8 => Some((1, 3)),
+        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+            shape(item.data_type()).map(|(nodes, buffers)| (nodes + 1, buffers + 2))
+        }
+        DataType::FixedSizeList(item, _) => shape(item.data_type()).map(|(nodes, buffers)| (nodes + 1, buffers + 1)),
+        DataType::Struct(fields) => fields.iter().try_fold((1, 1), |(nodes, buffers), field| {
+            shape(field.data_type()).map(|(more_nodes, more_buffers)| (nodes + more_nodes, buffers + more_buffers))
+        }),
+        DataType::Boolean | DataType::FixedSizeBinary(_) => Some((1, 2)),
+        other => other.primitive_width().map(|_| (1, 2)),
+    }
+}

@@ -1,0 +1,127 @@
+//! Columns under construction.
+
+use std::ops::Range;
+
+use arrow_array::{ArrayRef, make_array, new_empty_array};
+use arrow_buffer::{BooleanBuffer, MutableBuffer, NullBuffer, NullBufferBuilder};
+use arrow_data::ArrayData;
+use arrow_ipc::FieldNode;
+use arrow_schema::{DataType, FieldRef};
+use arrow_select::concat::concat;
+
+use crate::decode::malformed;
+use crate::decode::rope::Rope;
+use crate::{Error, Result};
+
+/// A column under construction.
+pub(crate) enum ColumnBuilder {
+    /// Values of equal width, in their place.
+    Fixed(FixedWidth),
+    /// One array for each message.
+    Parts(Vec<ArrayRef>),
+}
+
+impl ColumnBuilder {
+    pub fn finish(self, field: &FieldRef, rows: usize) -> Result<ArrayRef> {
+        match self {
+            ColumnBuilder::Fixed(fixed) => fixed.finish(rows),
+            ColumnBuilder::Parts(parts) => match parts.as_slice() {
+                [] => Ok(new_empty_array(field.data_type())),
+                [one] => Ok(one.clone()),
+                many => concat(&many.iter().map(AsRef::as_ref).collect::<Vec<_>>()).map_err(Error::internal),
+            },
+        }
+    }
+}
+
+/// Numbers, fixed-size binary values, or fixed-size lists of numbers.
+pub(crate) struct FixedWidth {
+    data_type: DataType,
+    /// Bytes of a row.
+    width: usize,
+    /// Items of a row, for lists.
+    items: Option<usize>,
+    values: MutableBuffer,
+    nulls: NullBufferBuilder,
+    item_nulls: NullBufferBuilder,
+}
+
+impl FixedWidth {
+    /// A builder with memory for `rows` rows; `None` for other types.
+    pub fn try_new(data_type: &DataType, rows: usize) -> Option<Self> {
+        let (width, items) = match data_type {
+            DataType::FixedSizeList(item, length) => {
+                let items = usize::try_from(*length).ok().filter(|items| *items > 0)?;
+                (item.data_type().primitive_width()?.checked_mul(items)?, Some(items))
+            }
+            DataType::FixedSizeBinary(width) => (usize::try_from(*width).ok().filter(|width| *width > 0)?, None),
+            other => (other.primitive_width()?, None),
+        };
+        Some(Self {
+            data_type: data_type.clone(),
+            width,
+            items,
+            values: MutableBuffer::with_capacity(rows.checked_mul(width)?),
+            nulls: NullBufferBuilder::new(rows),
+            item_nulls: NullBufferBuilder::new(rows * items.unwrap_or(0)),
+        })
+    }
+
+    /// Adds the rows of a message; `None` when it lacks bytes.
+    pub fn add(&mut self, rows: usize, nodes: &[FieldNode], buffers: &[arrow_ipc::Buffer], body: &Rope) -> Option<()> {
+        add_nulls(&mut self.nulls, rows, nodes.first()?, buffers.first()?, body)?;
+        if let Some(items) = self.items {
+            add_nulls(&mut self.item_nulls, rows * items, nodes.get(1)?, buffers.get(1)?, body)?;
+        }
+        let values = range(buffers.last()?)?;
+        let bytes = rows * self.width;
+        if values.len() < bytes {
+            return None;
+        }
+        body.append_to(values.start..values.start + bytes, &mut self.values)
+    }
+
+    fn finish(mut self, rows: usize) -> Result<ArrayRef> {
+        let nulls = self.nulls.finish();
+        let data = match (&self.data_type, self.items) {
+            (DataType::FixedSizeList(item, _), Some(items)) => {
+                let items = ArrayData::builder(item.data_type().clone())
+                    .len(rows * items)
+                    .add_buffer(self.values.into())
+                    .nulls(self.item_nulls.finish())
+                    .build()
+                    .map_err(malformed)?;
+                ArrayData::builder(self.data_type.clone()).len(rows).add_child_data(items)
+            }
+            _ => ArrayData::builder(self.data_type.clone()).len(rows).add_buffer(self.values.into()),
+        };
+        Ok(make_array(data.nulls(nulls).build().map_err(malformed)?))
+    }
+}
+
+fn add_nulls(
+    nulls: &mut NullBufferBuilder,
+    rows: usize,
+    node: &FieldNode,
+    validity: &arrow_ipc::Buffer,
+    body: &Rope,
+) -> Option<()> {
+    if usize::try_from(node.length()).ok()? != rows {
+        return None;
+    }
+    if node.null_count() == 0 {
+        nulls.append_n_non_nulls(rows);
+        return Some(());
+    }
+    let bits = body.copy(range(validity)?)?;
+    if bits.len() < rows.div_ceil(8) {
+        return None;
+    }
+    nulls.append_buffer(&NullBuffer::new(BooleanBuffer::new(bits, 0, rows)));
+    Some(())
+}
+
+fn range(buffer: &arrow_ipc::Buffer) -> Option<Range<usize>> {
+    let (start, length) = (usize::try_from(buffer.offset()).ok()?, usize::try_from(buffer.length()).ok()?);
+    Some(start..start.checked_add(length)?)
+}

@@ -1,0 +1,58 @@
+//! Flight messages as record batches.
+//!
+//! ```text
+//! HTTP body ─MessageReader─► ReceivedMessage (header, metadata, body as a Rope of frames) ─┬─► record_batch
+//!                                                                                        └─► RowAssembler ─► RecordBatch
+//! ```
+
+mod assembler;
+mod column_builder;
+mod message_reader;
+mod rope;
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::read_record_batch;
+use arrow_ipc::{Message, MessageHeader, root_as_message};
+use arrow_schema::SchemaRef;
+
+pub(crate) use assembler::RowAssembler;
+#[cfg(test)]
+pub(crate) use message_reader::parse;
+pub(crate) use message_reader::{MessageReader, ReceivedMessage};
+#[cfg(test)]
+pub(crate) use rope::Rope;
+
+use crate::{Error, Result};
+
+/// The schema in the header of a message, if it is a schema message.
+pub(crate) fn schema(header: &[u8]) -> Result<Option<SchemaRef>> {
+    Ok(message(header)?.header_as_schema().map(|schema| Arc::new(fb_to_schema(schema))))
+}
+
+/// The record batch of a message. Its arrays point into the body where alignment allows.
+pub(crate) fn record_batch(header: &[u8], body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch> {
+    let message = message(header)?;
+    let batch = rows(&message)?;
+    read_record_batch(body, batch, schema.clone(), &HashMap::new(), None, &message.version()).map_err(malformed)
+}
+
+fn message(header: &[u8]) -> Result<Message<'_>> {
+    root_as_message(header).map_err(malformed)
+}
+
+fn rows<'a>(message: &Message<'a>) -> Result<arrow_ipc::RecordBatch<'a>> {
+    match message.header_type() {
+        MessageHeader::RecordBatch => message.header_as_record_batch().ok_or_else(|| malformed("it has no header")),
+        other => Err(malformed(format!("type {other:?} came in place of rows"))),
+    }
+}
+
+fn malformed(reason: impl Display) -> Error {
+    Error::internal(format!("the server sent a message that cannot be read: {reason}"))
+}

@@ -1,0 +1,92 @@
+//! The body of a DoGet answer: segments of messages, then trailers.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use arrow_flight::FlightData;
+use bytes::Bytes;
+use futures::Stream;
+use hyper::body::{Body, Frame};
+use tokio::sync::mpsc;
+use tonic::Status;
+use tonic::codegen::http::HeaderMap;
+
+use crate::encode::Message;
+
+/// What a producer hands to a connection.
+pub(crate) enum Item {
+    Message(Message),
+    /// The end of the answer: OK, or the error that ended it.
+    End(Status),
+}
+
+/// The messages of an answer. Closing the channel without an end is an error: nothing is lost silently.
+pub(crate) struct Answer {
+    items: mpsc::Receiver<Item>,
+    ended: bool,
+}
+
+impl Answer {
+    pub fn new(items: mpsc::Receiver<Item>) -> Self {
+        Self { items, ended: false }
+    }
+
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Item> {
+        let item = ready!(self.items.poll_recv(cx));
+        let item = item.unwrap_or_else(|| Item::End(Status::unavailable("the answer was cut off; ask again")));
+        self.ended = matches!(item, Item::End(_));
+        Poll::Ready(item)
+    }
+}
+
+/// For callers of the Flight trait in this process.
+impl Stream for Answer {
+    type Item = Result<FlightData, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.poll_item(cx)) {
+            Item::Message(message) => Some(Ok(message.into_flight_data())),
+            Item::End(status) if status.code() == tonic::Code::Ok => None,
+            Item::End(status) => Some(Err(status)),
+        })
+    }
+}
+
+/// An answer as an HTTP body. Segments go to the socket as they are.
+pub(crate) struct AnswerBody {
+    answer: Answer,
+    segments: VecDeque<Bytes>,
+}
+
+impl AnswerBody {
+    pub fn new(answer: Answer) -> Self {
+        Self { answer, segments: VecDeque::new() }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        loop {
+            if let Some(segment) = self.segments.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(segment))));
+            }
+            if self.answer.ended {
+                return Poll::Ready(None);
+            }
+            match ready!(self.answer.poll_item(cx)) {
+                Item::Message(message) => self.segments = message.into_frame(),
+                Item::End(status) => {
+                    let mut trailers = HeaderMap::new();
+                    return Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Plans that were made for earlier requests.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stoker_stream::StreamPlan;
+use stoker_types::Digest;
+use tokio::sync::OnceCell;
+
+use crate::Result;
+
+/// The most recently used plans, a bounded number. Ranks that ask for one stream at once load it once.
+pub(crate) struct PlanCache {
+    capacity: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    plans: HashMap<Digest, Entry>,
+    uses: u64,
+}
+
+struct Entry {
+    plan: Arc<OnceCell<StreamPlan>>,
+    last_use: u64,
+}
+
+impl PlanCache {
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, inner: Mutex::default() }
+    }
+
+    /// The plan of a stream; made by `load` when it is not here. An error is not kept.
+    pub async fn get_or_load<F>(&self, id: Digest, load: impl FnOnce() -> F) -> Result<StreamPlan>
+    where
+        F: Future<Output = Result<StreamPlan>>,
+    {
+        let plan = self.entry(id);
+        plan.get_or_try_init(load).await.cloned()
+    }
+
+    /// Keeps a plan.
+    pub fn put(&self, plan: &StreamPlan) {
+        // Whoever loads the same stream at this moment gets an equal plan.
+        self.entry(plan.stream_id()).set(plan.clone()).ok();
+    }
+
+    fn entry(&self, id: Digest) -> Arc<OnceCell<StreamPlan>> {
+        let mut inner = self.inner.lock();
+        inner.uses += 1;
+        let last_use = inner.uses;
+        if !inner.plans.contains_key(&id) && inner.plans.len() >= self.capacity {
+            let oldest = inner.plans.iter().min_by_key(|(_, entry)| entry.last_use).map(|(id, _)| *id);
+            oldest.map(|id| inner.plans.remove(&id));
+        }
+        let entry = inner.plans.entry(id).or_insert_with(|| Entry { plan: Arc::default(), last_use });
+        entry.last_use = last_use;
+        entry.plan.clone()
+    }
+}

@@ -1,0 +1,104 @@
+//! The HTTP service: checks every request, answers `DoGet` itself and hands the rest to tonic.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arrow_flight::Ticket;
+use arrow_flight::flight_service_server::FlightServiceServer;
+use prost::Message;
+use sha2::{Digest, Sha256};
+use tonic::body::Body;
+use tonic::codec::{DecodeBuf, Decoder};
+use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
+use tonic::codegen::{BoxFuture, Service};
+use tonic::server::NamedService;
+use tonic::{Status, Streaming};
+
+use crate::server::answer_body::AnswerBody;
+use crate::server::do_get::do_get;
+use crate::server::flight_service::StokerFlightService;
+use crate::server::state::ServerState;
+use crate::wire::{self, DO_GET_PATH, MESSAGE_BYTES_MAX, SERVICE};
+use crate::{Error, Result};
+
+/// The service of one server.
+#[derive(Clone)]
+pub(crate) struct StokerService {
+    state: Arc<ServerState>,
+    flight: FlightServiceServer<StokerFlightService>,
+    /// The digest of the authorization header; digests are compared, so that the time does not depend on the token.
+    authorization: Option<[u8; 32]>,
+}
+
+impl StokerService {
+    pub fn new(state: Arc<ServerState>) -> Self {
+        let flight = FlightServiceServer::new(StokerFlightService(state.clone()))
+            .max_decoding_message_size(state.config.request_bytes_max)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let authorization = state.config.token.as_ref().map(|token| Sha256::digest(format!("Bearer {token}")).into());
+        Self { state, flight, authorization }
+    }
+
+    fn check(&self, headers: &HeaderMap) -> Result<()> {
+        if self.state.stopping.is_cancelled() {
+            return Err(Error::Stopping);
+        }
+        let Some(expected) = self.authorization else { return Ok(()) };
+        match headers.get(AUTHORIZATION) {
+            None => Err(Error::Unauthenticated { reason: "a bearer token is needed" }),
+            Some(given) if Sha256::digest(given.as_bytes()).as_slice() == expected => Ok(()),
+            Some(_) => Err(Error::Unauthenticated { reason: "the token is not valid" }),
+        }
+    }
+}
+
+impl NamedService for StokerService {
+    const NAME: &'static str = SERVICE;
+}
+
+impl Service<Request<Body>> for StokerService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Err(error) = self.check(request.headers()) {
+            return Box::pin(async move { Ok(Status::from(error).into_http()) });
+        }
+        if request.uri().path() != DO_GET_PATH {
+            return self.flight.call(request);
+        }
+        let state = self.state.clone();
+        Box::pin(async move { Ok(answer(state, request).await.unwrap_or_else(Status::into_http)) })
+    }
+}
+
+/// Answers `DoGet` with a body of segments, which tonic's codec would copy.
+async fn answer(state: Arc<ServerState>, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let request_bytes_max = Some(state.config.request_bytes_max);
+    let mut tickets = Streaming::new_request(TicketDecoder, request.into_body(), None, request_bytes_max);
+    let ticket = tickets.message().await?.ok_or_else(|| Error::invalid("the request has no ticket"))?;
+    let answer = do_get(state, &ticket.ticket).await?;
+    let mut response = Response::new(Body::new(AnswerBody::new(answer)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(wire::CONTENT_TYPE));
+    Ok(response)
+}
+
+struct TicketDecoder;
+
+impl Decoder for TicketDecoder {
+    type Item = Ticket;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Ticket>, Status> {
+        let ticket =
+            Ticket::decode(bytes).map_err(|_| Error::InvalidTicket { reason: "the request holds no ticket" })?;
+        Ok(Some(ticket))
+    }
+}
