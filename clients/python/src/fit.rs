@@ -47,7 +47,17 @@ fn canonical(field: &Field) -> Field {
 /// Whether a table's field has the type of the incoming one, whose extension type, if it names one, is the same.
 fn agrees(theirs: &Field, incoming: &Field) -> bool {
     let same = |key: &str| incoming.metadata().get(key).is_none_or(|value| theirs.metadata().get(key) == Some(value));
-    theirs.data_type().equals_datatype(incoming.data_type()) && same(EXTENSION_NAME_KEY) && same(EXTENSION_METADATA_KEY)
+    same_type(theirs.data_type(), incoming.data_type()) && same(EXTENSION_NAME_KEY) && same(EXTENSION_METADATA_KEY)
+}
+
+/// Equal but for the names and nullability of the items of fixed-size lists, which tables do not keep.
+fn same_type(left: &DataType, right: &DataType) -> bool {
+    match (left, right) {
+        (DataType::FixedSizeList(left, left_length), DataType::FixedSizeList(right, right_length)) => {
+            left_length == right_length && same_type(left.data_type(), right.data_type())
+        }
+        (left, right) => left.equals_datatype(right),
+    }
 }
 
 fn fit_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {

@@ -41,8 +41,8 @@ impl Default for ChunkScanOptions {
 }
 
 /// A system call costs about as much as copying 8 KiB; a GET costs a round trip, in which a connection moves megabytes.
-const LOCAL: Limits = Limits { gap_bytes_max: 8 << 10, read_bytes_max: 8 << 20 };
-const REMOTE: Limits = Limits { gap_bytes_max: 128 << 10, read_bytes_max: 8 << 20 };
+const LOCAL: Limits = Limits { gap_bytes_max: 8 << 10, waste_divisor: 10, read_bytes_max: 8 << 20 };
+const REMOTE: Limits = Limits { gap_bytes_max: 128 << 10, waste_divisor: 1, read_bytes_max: 8 << 20 };
 
 /// Bytes that one task reads from local files before it ends; spreads reads over the threads.
 const TASK_BYTES: u64 = 4 << 20;

@@ -9,6 +9,8 @@ use crate::{Error, Result, SlotMut};
 pub(crate) struct Limits {
     /// Unwanted bytes between two rows that are read along rather than splitting the read.
     pub gap_bytes_max: u64,
+    /// Unwanted bytes of a read are at most its wanted bytes divided by this.
+    pub waste_divisor: u64,
     /// Bytes of one read at most, unless a single row is larger.
     pub read_bytes_max: u64,
 }
@@ -77,9 +79,12 @@ pub(crate) fn coalesce(
             reads.last_mut().filter(|read| read.fragment == fragment && offset >= read.offset + read.length)
         {
             let gap = offset - (read.offset + read.length);
-            if gap <= limits.gap_bytes_max && read.length + gap + row_bytes <= limits.read_bytes_max {
+            let used = (read.pieces.len() as u64 + 1) * row_bytes;
+            let length = read.length + gap + row_bytes;
+            let wasteful = gap > 0 && (length - used).saturating_mul(limits.waste_divisor) > used;
+            if gap <= limits.gap_bytes_max && !wasteful && length <= limits.read_bytes_max {
                 read.pieces.push(Piece { at: offset - read.offset, slot, copies: Vec::new() });
-                read.length += gap + row_bytes;
+                read.length = length;
                 continue;
             }
         }
