@@ -7,12 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use stoker_flight::ConnectOptions;
-use stoker_lake::{IndexKind, StorageOptions};
+use stoker_lake::StorageOptions;
 use stoker_stream::StreamOptions;
-use stoker_types::{ErrorKind, ShuffleMode, SnapshotRef, StreamState, TableName};
+use stoker_types::{ErrorKind, ShuffleMode, SnapshotRef, StreamState};
 
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
+use crate::index::{IndexRequest, create_index};
 use crate::params::params;
 use crate::query_result::QueryResult;
 use crate::runtime::wait;
@@ -181,34 +182,8 @@ impl Connection {
     }
 
     /// Builds an index over the newest version; returns the new version.
-    #[pyo3(signature = (name, column, kind, num_partitions=None, num_sub_vectors=None))]
-    fn create_index(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        column: &str,
-        kind: &str,
-        num_partitions: Option<usize>,
-        num_sub_vectors: Option<usize>,
-    ) -> PyResult<u64> {
-        let lake = self.local(py, "building an index")?;
-        let name = TableName::try_new(name).raise(py)?;
-        let table = wait(py, lake.table(&name, &SnapshotRef::Latest))?.raise(py)?;
-        // Lance's guide: one partition for about 4,096 rows.
-        let num_partitions = num_partitions.unwrap_or_else(|| (table.num_rows() / 4096).clamp(1, 65_536) as usize);
-        let kind = match kind {
-            "ivf_flat" => IndexKind::IvfFlat { num_partitions },
-            "ivf_pq" => IndexKind::IvfPq { num_partitions, num_sub_vectors: num_sub_vectors.unwrap_or(16) },
-            "btree" => IndexKind::BTree,
-            "bitmap" => IndexKind::Bitmap,
-            "inverted" => IndexKind::Inverted,
-            other => {
-                let kinds = "ivf_flat, ivf_pq, btree, bitmap, inverted";
-                let message = format!("index kind {other:?} is unknown; kinds: {kinds}");
-                return Err(error(py, ErrorKind::InvalidRequest, &message));
-            }
-        };
-        wait(py, table.create_index(column, kind))?.raise(py)
+    fn create_index(&self, py: Python<'_>, request: IndexRequest) -> PyResult<u64> {
+        create_index(py, &self.local(py, "building an index")?, &request)
     }
 }
 

@@ -17,6 +17,7 @@ from stoker._query import Query
 __all__ = ["ColumnLayout", "Lake", "Table", "VersionInfo", "connect"]
 
 IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
+Metric = Literal["l2", "cosine", "dot"]
 
 
 def connect(
@@ -300,7 +301,13 @@ class Table:
         return self._lake.table(self.name)
 
     def create_index(
-        self, column: str, *, kind: IndexKind, num_partitions: int | None = None, num_sub_vectors: int | None = None
+        self,
+        column: str,
+        *,
+        kind: IndexKind,
+        metric: Metric = "l2",
+        num_partitions: int | None = None,
+        num_sub_vectors: int | None = None,
     ) -> Table:
         """Builds an index over the newest version of a column, replacing one that exists.
 
@@ -308,6 +315,7 @@ class Table:
             column: A vector column for ``ivf_flat`` and ``ivf_pq``, a text column for ``inverted``, else a scalar
                 column.
             kind: The kind of index.
+            metric: The distance of a vector index; searches by another one do not use it.
             num_partitions: Partitions of the vector space. Default: one per 4,096 rows.
             num_sub_vectors: Parts of a vector for ``ivf_pq``; must divide its size. Default: 16.
 
@@ -317,7 +325,15 @@ class Table:
         Raises:
             InvalidRequestError: The column does not exist, or its type does not fit.
         """
-        self._lake._native.create_index(self.name, column, kind, num_partitions, num_sub_vectors)
+        request: _native.IndexRequest = {
+            "table": self.name,
+            "column": column,
+            "kind": kind,
+            "metric": metric,
+            "num_partitions": num_partitions,
+            "num_sub_vectors": num_sub_vectors,
+        }
+        self._lake._native.create_index(request)
         return self._lake.table(self.name)
 
     def __len__(self) -> int:

@@ -27,6 +27,14 @@ class WriteRequest(TypedDict):
     mode: str
     rows_per_fragment_max: int | None
 
+class IndexRequest(TypedDict):
+    table: str
+    column: str
+    kind: str
+    metric: str
+    num_partitions: int | None
+    num_sub_vectors: int | None
+
 class ArrowArray:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __len__(self) -> int: ...
@@ -109,11 +117,4 @@ class Connection:
     def plan_stream(self, sql: str, values: Sequence[Any], request: StreamRequest) -> StreamHandle: ...
     def load_stream(self, state: str) -> StreamHandle: ...
     def write(self, data: object, request: WriteRequest) -> int: ...
-    def create_index(
-        self,
-        name: str,
-        column: str,
-        kind: str,
-        num_partitions: int | None = None,
-        num_sub_vectors: int | None = None,
-    ) -> int: ...
+    def create_index(self, request: IndexRequest) -> int: ...

@@ -131,10 +131,13 @@ def test_ranks_agree_on_one_snapshot(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     stoker.connect(str(tmp_path)).create_table("t", {"id": range(3000)})
+    # Background jobs of a shell ignore Ctrl-C, and their children inherit that.
     code = """
+    import signal
     import sys
     import stoker
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     query = stoker.connect(sys.argv[1]).sql("SELECT count(*) FROM t a, t b, t c, t d WHERE a.id * b.id = c.id + d.id")
     try:
         print("waiting", flush=True)

@@ -33,7 +33,6 @@ def test_tensors_in_tables_and_frames(lake: stoker.Lake) -> None:
 
 
 def test_polars(lake: stoker.Lake) -> None:
-    pytest.importorskip("polars")
     assert lake.sql("SELECT id FROM samples ORDER BY id LIMIT 3").to_polars()["id"].to_list() == [0, 1, 2]
 
 

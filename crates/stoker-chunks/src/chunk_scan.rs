@@ -132,7 +132,10 @@ impl ChunkScan {
             }
             Ok(())
         });
-        task.await.map_err(|source| Error::Internal { reason: format!("a reading thread failed: {source}") })?
+        task.await.map_err(|source| match source.is_cancelled() {
+            true => Error::ShuttingDown,
+            false => Error::Internal { reason: format!("a reading thread failed: {source}") },
+        })?
     }
 
     async fn gather_remote(&self, column: &Arc<DenseColumn>, read: Read) -> Result<()> {

@@ -20,6 +20,9 @@ pub enum Error {
         /// Which column was read.
         column: String,
     },
+    /// The process ends: the runtime that reads for it was shut down.
+    #[error("the process is shutting down")]
+    ShuttingDown,
     /// Slots were taken out before they were filled, or claimed twice.
     #[error("internal: {reason}")]
     Internal {
@@ -33,6 +36,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Lake(error) => error.kind(),
+            Error::ShuttingDown => ErrorKind::Unavailable,
             Error::UnknownRow { .. } => ErrorKind::DataCorrupt,
             Error::Internal { .. } => ErrorKind::Internal,
         }

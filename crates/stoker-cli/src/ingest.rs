@@ -201,7 +201,7 @@ async fn stop_on_ctrl_c(stop: Arc<AtomicBool>) {
 #[expect(clippy::print_stdout, reason = "the summary is this command's output")]
 fn print(table: &TableName, report: &IngestReport, elapsed: Duration) {
     for skipped in &report.skipped {
-        eprintln!("skipped {}: {}", skipped.path.display(), skipped.reason);
+        eprintln!("skipped {}: {}", skipped.path, skipped.reason);
     }
     if report.already_ingested {
         println!(

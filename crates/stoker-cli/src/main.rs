@@ -3,6 +3,7 @@
 //! One file for each subcommand. Results go to standard output; progress, warnings and errors to standard error.
 
 mod allocator;
+mod batch_log;
 mod bench;
 mod connect;
 mod describe;

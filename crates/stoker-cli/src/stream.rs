@@ -1,13 +1,15 @@
 //! `stoker stream`.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stoker_stream::{ReadOptions, StreamOptions, StreamStats};
-use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamState, Topology};
+use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamState, Topology};
 
+use crate::batch_log::BatchLog;
 use crate::connect::{LakeArgs, parse_params};
 use crate::process::process_use;
 
@@ -52,6 +54,9 @@ pub struct StreamArgs {
     /// Continue at a state, as JSON
     #[arg(long)]
     state: Option<String>,
+    /// Write a line of JSON for each batch to this file: step, position, addresses of the rows, SHA-256 of the batch
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -100,25 +105,35 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let size = args.global_batch_size.map_or(BatchSize::PerRank(args.batch_size), BatchSize::Global);
     let topology = Topology::try_new(args.rank, args.world_size)?;
     let mut slice = Slice::new(topology, Batching { size, last }, args.epoch);
+    let mut sizes: Vec<BatchLogEntry> = Vec::new();
     if let Some(json) = &args.state {
         let state = StreamState::from_json(json)?;
         state.check(handle.spec())?;
-        (slice.epoch, slice.origin) = (state.epoch, state.position);
+        (slice.epoch, slice.origin, sizes) = (state.epoch, state.position, state.log);
     }
+    sizes.retain(|entry| entry.position < slice.origin);
+    if sizes.last().is_none_or(|entry| entry.global_batch != slice.global_batch()) {
+        sizes.push(BatchLogEntry { position: slice.origin, global_batch: slice.global_batch() });
+    }
+    let mut log = args.log.as_deref().map(BatchLog::create).transpose()?;
     let read = ReadOptions { memory_budget_bytes: args.memory_budget_mib << 20, ..ReadOptions::default() };
     let steps = slice.num_steps(handle.num_rows()).min(args.max_batches.unwrap_or(u64::MAX));
     let bar = progress(steps, args.json);
     let started = Instant::now();
     let mut stream = handle.open(&slice, &read).await?;
     let mut batches = 0;
-    let mut state = handle.state(slice.epoch, slice.origin, &[]);
+    let mut state = handle.state(slice.epoch, slice.origin, &sizes);
     while batches < steps {
         let Some(batch) = stream.next().await? else { break };
         batches += 1;
-        state = handle.state(batch.cursor.epoch, batch.cursor.position, &[]);
+        state = handle.state(batch.cursor.epoch, batch.cursor.position, &sizes);
+        if let Some(log) = &mut log {
+            log.add(&batch)?;
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
+    log.map(BatchLog::finish).transpose()?;
     let report = report(
         &handle.spec().stream_id().to_string(),
         handle.num_rows(),

@@ -2,8 +2,10 @@
 
 use std::io::Write;
 
+use arrow_array::TimestampSecondArray;
+use arrow_cast::display::array_value_to_string;
 use clap::{Args, ValueEnum};
-use stoker_lake::{IndexKind, Lake};
+use stoker_lake::{IndexKind, Lake, Metric};
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::connect::{AtArgs, LakeArgs};
@@ -42,6 +44,16 @@ pub struct IndexArgs {
     /// Sub-vectors of a product-quantised index; must divide the dimension
     #[arg(long, default_value_t = 16)]
     sub_vectors: usize,
+    /// The distance of a vector index; searches by another one do not use it
+    #[arg(long, value_enum, default_value = "l2")]
+    metric: Distance,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Distance {
+    L2,
+    Cosine,
+    Dot,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -68,8 +80,9 @@ pub async fn list(lake: &LakeArgs) -> anyhow::Result<()> {
 pub async fn versions(args: TableArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     for version in lake.connect().await?.versions(&args.table).await? {
-        let secs = version.timestamp_millis / 1000;
-        writeln!(out, "version {}\t{secs} s since 1970 UTC\t{}", version.version, version.tags.join(", "))?;
+        let time = TimestampSecondArray::from(vec![version.timestamp_millis / 1000]).with_timezone("+00:00");
+        let time = array_value_to_string(&time, 0)?;
+        writeln!(out, "version {}\t{time}\t{}", version.version, version.tags.join(", "))?;
     }
     Ok(())
 }
@@ -88,9 +101,14 @@ pub async fn index(args: IndexArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let table = TableName::try_new(args.table)?;
     let lake = Lake::open(lake.local("index")?, &lake.storage()?).await?;
     let table = lake.table(&table, &SnapshotRef::Latest).await?;
+    let metric = match args.metric {
+        Distance::L2 => Metric::L2,
+        Distance::Cosine => Metric::Cosine,
+        Distance::Dot => Metric::Dot,
+    };
     let kind = match args.kind {
-        Kind::IvfFlat => IndexKind::IvfFlat { num_partitions: args.partitions },
-        Kind::IvfPq => IndexKind::IvfPq { num_partitions: args.partitions, num_sub_vectors: args.sub_vectors },
+        Kind::IvfFlat => IndexKind::IvfFlat { num_partitions: args.partitions, metric },
+        Kind::IvfPq => IndexKind::IvfPq { num_partitions: args.partitions, num_sub_vectors: args.sub_vectors, metric },
         Kind::Btree => IndexKind::BTree,
         Kind::Bitmap => IndexKind::Bitmap,
         Kind::Inverted => IndexKind::Inverted,

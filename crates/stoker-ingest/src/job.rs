@@ -4,10 +4,10 @@ use std::future::Future;
 use std::path::Path;
 
 use arrow_schema::SchemaRef;
-use stoker_lake::{CommitMode, FragmentDraft, Lake, Table, TableWriter, WriteOptions};
+use stoker_lake::{CommitKey, CommitMode, FragmentDraft, Lake, Table, TableWriter, WriteOptions};
 use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
 
-use crate::journal::{FinishedUnit, Journal, Marker, now_secs};
+use crate::journal::{Begun, FinishedUnit, Journal, Marker, now_secs};
 use crate::{Error, IngestReport, Mode, OnError, Progress, Result, Skipped};
 
 /// One ingest: where the rows go and under which rules.
@@ -18,8 +18,8 @@ pub(crate) struct Job<'a> {
     pub mode: Mode,
     pub on_error: OnError,
     pub again: bool,
-    /// Digest of the sources, the options, the table and the mode.
-    pub digest: Digest,
+    /// Of the sources, the options, the table and the mode.
+    pub digest: DigestBuilder,
     /// The source as the user named it, for messages.
     pub root: &'a Path,
     pub progress: &'a dyn Progress,
@@ -64,17 +64,25 @@ impl Job<'_> {
         let total = sizes
             .iter()
             .fold(unreadable, |sum, size| Size { files: sum.files + size.files, bytes: sum.bytes + size.bytes });
-        let existing = existing(self.lake, self.table).await?;
-        let (mut journal, done) = Journal::open(self.lake.objects(), &self.digest).await?;
-        if let Some(report) = self.already_ingested(existing.as_ref(), done.as_ref(), total) {
-            return Ok(report);
-        }
-        let run = DigestBuilder::new("stoker ingest run")
-            .part(self.digest.as_bytes())
-            .part(&done.as_ref().map_or(0, |done| done.runs).to_le_bytes())
-            .finish();
-        journal.use_run(&run);
-        self.check_target(existing.is_some(), &journal, sizes.len()).await?;
+        let digest = self.digest(&skipped);
+        let (journal, done, run, begun) = loop {
+            let existing = existing(self.lake, self.table).await?;
+            let (mut journal, done) = Journal::open(self.lake.objects(), &digest).await?;
+            if let Some(report) = self.already_ingested(existing.as_ref(), done.as_ref(), total).await? {
+                return Ok(report);
+            }
+            let runs = done.as_ref().map_or(0, |done| done.runs);
+            let run =
+                DigestBuilder::new("stoker ingest run").part(digest.as_bytes()).part(&runs.to_le_bytes()).finish();
+            journal.use_run(&run);
+            self.check_target(existing.is_some(), &journal, sizes.len()).await?;
+            let begun = journal.begin(Begun { version: existing.as_ref().map_or(0, Table::version) }).await?;
+            // Another process that finished this run meanwhile left its marker before it forgot where the run began.
+            if journal.marker().await?.map_or(0, |done| done.runs) == runs {
+                break (journal, done, run, begun);
+            }
+            journal.clear().await?;
+        };
 
         self.progress.total(total.files, total.bytes);
         if unreadable.files > 0 {
@@ -108,23 +116,52 @@ impl Job<'_> {
             let reason = format!("none of {} files gave a row", total.files);
             return Err(Error::Empty { path: self.root.to_path_buf(), reason });
         }
-        let version = self.commit(&journal, fragments, &run).await?;
-        let marker = Marker { runs: done.map_or(0, |done| done.runs) + 1, version, rows, skipped: skipped.clone() };
+        let run = run.to_string();
+        let key = CommitKey { key: &run, since_version: begun.version };
+        let version = self.commit(&journal, fragments, key).await?;
+        let runs = done.map_or(0, |done| done.runs) + 1;
+        let marker = Marker { runs, run, version, rows, skipped: skipped.clone() };
         journal.put_marker(&marker).await?;
         journal.clear().await?;
         let Size { files, bytes } = total;
         Ok(IngestReport { version, rows, bytes, files, skipped, resumed_units, already_ingested: false })
     }
 
+    /// What identifies the job: its sources, which of them are readable, and what they become.
+    fn digest(&self, unreadable: &[Skipped]) -> Digest {
+        let mut digest = self.digest.clone();
+        for field in self.schema.fields() {
+            digest.update(field.name().as_bytes());
+            digest.update(format!("{} {}", field.data_type(), field.is_nullable()).as_bytes());
+            let mut metadata: Vec<_> = field.metadata().iter().collect();
+            metadata.sort_unstable();
+            for (key, value) in metadata {
+                digest.update(key.as_bytes());
+                digest.update(value.as_bytes());
+            }
+        }
+        for skipped in unreadable {
+            digest.update(skipped.path.as_bytes());
+        }
+        digest.finish()
+    }
+
     /// A report when there is nothing to do: appended before, or the table still is what this job made of it.
-    fn already_ingested(&self, existing: Option<&Table>, done: Option<&Marker>, total: Size) -> Option<IngestReport> {
-        let (table, done) = (existing?, done?);
+    async fn already_ingested(
+        &self,
+        existing: Option<&Table>,
+        done: Option<&Marker>,
+        total: Size,
+    ) -> Result<Option<IngestReport>> {
+        let (Some(table), Some(done), false) = (existing, done, self.again) else { return Ok(None) };
         let there = match self.mode {
             Mode::Create => false,
-            Mode::Append => table.version() >= done.version,
-            Mode::Overwrite => table.version() == done.version,
+            Mode::Append => table.includes_commit(&done.run, done.version).await?,
+            Mode::Overwrite => {
+                table.version() == done.version && table.includes_commit(&done.run, done.version).await?
+            }
         };
-        (there && !self.again).then(|| IngestReport {
+        Ok(there.then(|| IngestReport {
             version: done.version,
             rows: done.rows,
             bytes: total.bytes,
@@ -132,7 +169,7 @@ impl Job<'_> {
             skipped: done.skipped.clone(),
             resumed_units: 0,
             already_ingested: true,
-        })
+        }))
     }
 
     /// Refuses a table that does not fit the mode, before any work.
@@ -155,20 +192,27 @@ impl Job<'_> {
         }
     }
 
-    /// A unit that an earlier run finished under rules at least as strict.
+    /// A unit that an earlier run finished under rules at least as strict, and whose files are still there.
     async fn finished(&self, journal: &Journal, index: usize) -> Result<Option<FinishedUnit>> {
-        let unit = journal.unit(index).await?;
-        Ok(unit.filter(|unit| unit.is_fresh() && (self.on_error == OnError::Skip || unit.skipped.is_empty())))
+        let Some(unit) = journal.unit(index).await? else { return Ok(None) };
+        if !unit.is_fresh() || self.on_error == OnError::Fail && !unit.skipped.is_empty() {
+            return Ok(None);
+        }
+        for draft in &unit.fragments {
+            if !self.lake.draft_exists(self.table, draft).await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(unit))
     }
 
-    async fn commit(&self, journal: &Journal, fragments: Vec<FragmentDraft>, run: &Digest) -> Result<u64> {
+    async fn commit(&self, journal: &Journal, fragments: Vec<FragmentDraft>, key: CommitKey<'_>) -> Result<u64> {
         let mode = match self.mode {
             Mode::Create => CommitMode::Create,
             Mode::Append => CommitMode::Append,
             Mode::Overwrite => CommitMode::Overwrite,
         };
-        let key = run.to_string();
-        match self.lake.commit(self.table, &self.schema, mode, fragments, Some(&key)).await {
+        match self.lake.commit(self.table, &self.schema, mode, fragments, Some(key)).await {
             Ok(version) => Ok(version),
             Err(stoker_lake::Error::TableExists { .. }) => Err(self.table_exists()),
             Err(error) => {
@@ -192,6 +236,18 @@ pub(crate) async fn existing(lake: &Lake, table: &TableName) -> Result<Option<Ta
         Ok(table) => Ok(Some(table)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs a decoder; a panic of it becomes an error, since it says something about one source only.
+pub(crate) fn catch_panic<T, E>(work: impl FnOnce() -> Result<T, E>, error: impl FnOnce(String) -> E) -> Result<T, E> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+            Err(error(format!("its decoder failed: {text}")))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use stoker_lake::{FragmentDraft, Objects};
+use stoker_lake::{FragmentDraft, Objects, PutOutcome};
 use stoker_types::Digest;
 
 use crate::{Error, Result, Skipped};
@@ -22,11 +22,20 @@ pub(crate) struct FinishedUnit {
     pub begun_secs: u64,
 }
 
+/// Where the first attempt of a run began.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Begun {
+    /// The newest version of the table then; 0 when there was none.
+    pub version: u64,
+}
+
 /// A finished job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Marker {
     /// How often these sources were ingested with these options.
     pub runs: u64,
+    /// The last run, as the key of its commit.
+    pub run: String,
     /// The version that the last run committed.
     pub version: u64,
     pub rows: u64,
@@ -56,8 +65,14 @@ impl Journal {
     /// The journal of the job with this digest, and the marker if it was finished before.
     pub async fn open(objects: Objects, source: &Digest) -> Result<(Self, Option<Marker>)> {
         let marker = format!("ingest/done/{source}.json");
-        let done = get(&objects, &marker).await?;
-        Ok((Self { objects, marker, folder: format!("ingest/{source}") }, done))
+        let journal = Self { objects, marker, folder: format!("ingest/{source}") };
+        let done = journal.marker().await?;
+        Ok((journal, done))
+    }
+
+    /// The marker, if the job was finished before.
+    pub async fn marker(&self) -> Result<Option<Marker>> {
+        get(&self.objects, &self.marker).await
     }
 
     /// Chooses the folder of the units: one for each run of a job.
@@ -69,8 +84,20 @@ impl Journal {
         get(&self.objects, &self.unit_path(index)).await
     }
 
+    /// Notes a finished unit in place of what is noted. A concurrent run of the same job may have its own fragments of the unit:
+    /// each run commits those that it wrote or read, and only one commit succeeds.
     pub async fn put_unit(&self, index: usize, unit: &FinishedUnit) -> Result<()> {
         Ok(self.objects.put(&self.unit_path(index), to_json(unit)?.into()).await?)
+    }
+
+    /// Notes where a run begins, unless an attempt before this one did; returns what is noted.
+    pub async fn begin(&self, begun: Begun) -> Result<Begun> {
+        let path = format!("{}/begun.json", self.folder);
+        match self.objects.put_if_absent(&path, to_json(&begun)?.into()).await? {
+            PutOutcome::Created => Ok(begun),
+            // What cannot be understood tells nothing: search all versions.
+            PutOutcome::Exists => Ok(get(&self.objects, &path).await?.unwrap_or(Begun { version: 0 })),
+        }
     }
 
     pub async fn put_marker(&self, marker: &Marker) -> Result<()> {

@@ -1,7 +1,5 @@
 //! What an ingest did.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
 /// What an ingest did.
@@ -26,8 +24,8 @@ pub struct IngestReport {
 /// A source file, or a part of one, that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The file.
-    pub path: PathBuf,
+    /// The file; in a name that is not UTF-8, what is not becomes U+FFFD.
+    pub path: String,
     /// Why, and which part if not all of it.
     pub reason: String,
 }

@@ -4,22 +4,22 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::Dataset;
 use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
+use lance_table::io::commit::commit_handler_from_url;
 use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_types::{ErrorKind, TableName};
 
+use crate::exact_commit::ExactCommit;
 use crate::write::{FragmentDraft, check_schema, with_media_uncompressed};
 use crate::{Error, Lake, Result, Table};
 
 /// The transaction property that holds an idempotency key.
 const KEY_PROPERTY: &str = "stoker.idempotency_key";
-
-/// How many of the newest transactions are searched for an idempotency key.
-const TRANSACTIONS_SEARCHED: u64 = 100;
 
 /// Transactions that are read at the same time.
 const TRANSACTIONS_IN_FLIGHT: usize = 8;
@@ -37,11 +37,19 @@ pub enum CommitMode {
     Overwrite,
 }
 
+/// Makes a commit happen once, however often it is asked for and by however many processes at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitKey<'a> {
+    /// The key, which the version's transaction keeps.
+    pub key: &'a str,
+    /// A version of the table before the first attempt; only later ones are searched for the key. 0 searches all.
+    pub since_version: u64,
+}
+
 impl Lake {
     /// Makes written fragments visible in one atomic step: readers see all of them or none. Returns the new version.
     ///
-    /// With an idempotency key, a commit of the same key among the newest 100 is found again instead of repeated. One key must
-    /// not be committed by two processes at the same time; one process may repeat a call whose outcome it does not know.
+    /// With a key, a commit of the same key is found again instead of repeated.
     ///
     /// # Errors
     /// [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that does not fit, storage errors. The
@@ -52,25 +60,28 @@ impl Lake {
         schema: &SchemaRef,
         mode: CommitMode,
         fragments: Vec<FragmentDraft>,
-        idempotency_key: Option<&str>,
+        key: Option<CommitKey<'_>>,
     ) -> Result<u64> {
         let _committing = self.inner.committing.lock().await;
+        let mut searched = key.map_or(0, |key| key.since_version);
         loop {
             let existing = self.try_latest(name).await?;
-            if let (Some(table), Some(key)) = (&existing, idempotency_key)
-                && let Some(version) = committed(table, key).await?
+            let newest = existing.as_ref().map_or(0, Table::version);
+            if let (Some(table), Some(key)) = (&existing, key)
+                && let Some(version) = committed(table, key.key, searched).await?
             {
                 return Ok(version);
             }
+            searched = newest;
             let operation = self.operation(name, schema, mode, &fragments, existing.as_ref())?;
-            let result = self.execute(name, existing.as_ref(), operation, idempotency_key).await;
+            let result = self.execute(name, existing.as_ref(), operation, key).await;
             match result {
                 Ok(dataset) => return self.acknowledge(name, dataset, &fragments).await,
                 Err(error) => match self.try_latest(name).await? {
+                    // Somebody else created the table or came in between, or the answer was lost: look for the key again.
+                    Some(now) if now.version() > newest && (existing.is_none() || key.is_some()) => continue,
                     // The answer was lost, the commit was not.
-                    Some(newest) if holds(&newest, &fragments) => return Ok(newest.version()),
-                    // Somebody else created the table meanwhile: this commit did not happen.
-                    Some(_) if existing.is_none() => continue,
+                    Some(now) if key.is_none() && holds(&now, &fragments) => return Ok(now.version()),
                     _ => return Err(error),
                 },
             }
@@ -120,9 +131,10 @@ impl Lake {
         name: &TableName,
         existing: Option<&Table>,
         operation: Operation,
-        key: Option<&str>,
+        key: Option<CommitKey<'_>>,
     ) -> Result<Dataset> {
-        let properties = key.map(|key| Arc::new(HashMap::from([(KEY_PROPERTY.to_string(), key.to_string())])));
+        let attempted = || format!("committing to table {name} in {}", self.inner.place);
+        let properties = key.map(|key| Arc::new(HashMap::from([(KEY_PROPERTY.to_string(), key.key.to_string())])));
         let transaction = TransactionBuilder::new(existing.map_or(0, Table::version), operation)
             .transaction_properties(properties)
             .build();
@@ -139,9 +151,14 @@ impl Lake {
             // Without retries a table that appears meanwhile is a conflict, not something to overwrite.
             commit = commit.with_max_retries(0);
         }
+        if let (Some(table), Some(_)) = (existing, key) {
+            let inner = commit_handler_from_url(&uri, &Some(self.inner.params.clone())).await;
+            let inner = inner.map_err(|source| Error::storage(attempted(), source))?;
+            let exact = ExactCommit { inner, version: table.version() + 1 };
+            commit = commit.with_commit_handler(Arc::new(exact)).with_max_retries(0);
+        }
         let committed = commit.execute(transaction).boxed().await;
-        committed
-            .map_err(|source| Error::storage(format!("committing to table {name} in {}", self.inner.place), source))
+        committed.map_err(|source| Error::storage(attempted(), source))
     }
 
     /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when the newest version
@@ -181,20 +198,60 @@ fn holds(table: &Table, drafts: &[FragmentDraft]) -> bool {
     table.dataset().fragments().iter().flat_map(|fragment| &fragment.files).any(|file| files.contains(&file.path))
 }
 
-/// The newest version that was committed under a key.
-async fn committed(table: &Table, key: &str) -> Result<Option<u64>> {
-    let newest = table.version();
-    let oldest = newest.saturating_sub(TRANSACTIONS_SEARCHED).max(1);
-    let mut transactions = stream::iter((oldest..=newest).rev())
-        .map(|version| async move { Ok((version, transaction(table, version).await?)) })
-        .buffered(TRANSACTIONS_IN_FLIGHT);
+impl Table {
+    /// Whether the rows committed under a key as `version` belong to this version of the table: the table was not replaced and
+    /// nothing overwrote them. Of versions that were cleaned up it is assumed.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn includes_commit(&self, key: &str, version: u64) -> Result<bool> {
+        if version > self.version() {
+            return Ok(false);
+        }
+        if let Some(found) = transaction(self, version).await?
+            && !has_key(&found, key)
+        {
+            return Ok(false);
+        }
+        let mut later = transactions(self, version + 1);
+        while let Some((_, found)) = later.try_next().await? {
+            let replaced = found.map(|found| {
+                let is_overwrite = matches!(found.operation, Operation::Overwrite { .. });
+                let restored_before =
+                    matches!(found.operation, Operation::Restore { version: restored } if restored < version);
+                is_overwrite || restored_before
+            });
+            if replaced == Some(true) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The newest version after `since` that was committed under a key.
+async fn committed(table: &Table, key: &str, since: u64) -> Result<Option<u64>> {
+    // A table older than that is another table of the same name.
+    let since = if since <= table.version() { since } else { 0 };
+    let mut transactions = transactions(table, since + 1);
     while let Some((version, found)) = transactions.try_next().await? {
-        let properties = found.as_ref().and_then(|found| found.transaction_properties.as_ref());
-        if properties.and_then(|properties| properties.get(KEY_PROPERTY)).is_some_and(|found| found == key) {
+        if found.is_some_and(|found| has_key(&found, key)) {
             return Ok(Some(version));
         }
     }
     Ok(None)
+}
+
+/// The transactions of the versions from `oldest` on, newest first.
+fn transactions(table: &Table, oldest: u64) -> BoxStream<'_, Result<(u64, Option<Transaction>)>> {
+    let versions = (oldest..=table.version()).rev();
+    let read = move |version| async move { Ok((version, transaction(table, version).await?)) };
+    stream::iter(versions).map(read).buffered(TRANSACTIONS_IN_FLIGHT).boxed()
+}
+
+fn has_key(transaction: &Transaction, key: &str) -> bool {
+    let properties = transaction.transaction_properties.as_ref();
+    properties.and_then(|properties| properties.get(KEY_PROPERTY)).is_some_and(|found| found == key)
 }
 
 /// The transaction that made a version; `None` for versions that were cleaned up.

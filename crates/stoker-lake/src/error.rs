@@ -123,7 +123,7 @@ fn without_query(word: &str) -> &str {
 }
 
 /// Follows the chain of causes to the kind of error.
-fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
+pub(crate) fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
     let mut current = Some(source);
     let mut kind = ErrorKind::Internal;
     while let Some(error) = current {

@@ -6,10 +6,9 @@ use lance::index::vector::VectorIndexParams;
 use lance::index::{DatasetIndexExt, IndexDescription};
 use lance_index::IndexType;
 use lance_index::scalar::{InvertedIndexParams, ScalarIndexParams};
-use lance_linalg::distance::MetricType;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, Table};
+use crate::{Error, Metric, Result, Table};
 
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +17,8 @@ pub enum IndexKind {
     IvfFlat {
         /// Partitions of the vector space.
         num_partitions: usize,
+        /// The distance; searches by another one do not use the index.
+        metric: Metric,
     },
     /// Inverted file with product quantisation at 8 bits.
     IvfPq {
@@ -25,6 +26,8 @@ pub enum IndexKind {
         num_partitions: usize,
         /// Sub-vectors; must divide the dimension.
         num_sub_vectors: usize,
+        /// The distance; searches by another one do not use the index.
+        metric: Metric,
     },
     /// Sorted scalar values.
     BTree,
@@ -54,14 +57,13 @@ impl Table {
     pub async fn create_index(&self, column: &str, kind: IndexKind) -> Result<u64> {
         self.check_columns([&column.to_string()])?;
         let mut dataset = self.dataset().as_ref().clone();
-        let metric = MetricType::L2;
         let built = match kind {
-            IndexKind::IvfFlat { num_partitions } => {
-                let params = VectorIndexParams::ivf_flat(num_partitions, metric);
+            IndexKind::IvfFlat { num_partitions, metric } => {
+                let params = VectorIndexParams::ivf_flat(num_partitions, metric.into());
                 dataset.create_index(&[column], IndexType::Vector, None, &params, true).await
             }
-            IndexKind::IvfPq { num_partitions, num_sub_vectors } => {
-                let params = VectorIndexParams::ivf_pq(num_partitions, 8, num_sub_vectors, metric, 50);
+            IndexKind::IvfPq { num_partitions, num_sub_vectors, metric } => {
+                let params = VectorIndexParams::ivf_pq(num_partitions, 8, num_sub_vectors, metric.into(), 50);
                 dataset.create_index(&[column], IndexType::Vector, None, &params, true).await
             }
             IndexKind::BTree => {

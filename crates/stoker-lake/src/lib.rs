@@ -14,6 +14,7 @@ mod commit;
 mod dense;
 mod describe;
 mod error;
+mod exact_commit;
 mod index;
 mod lake;
 mod objects;
@@ -25,7 +26,7 @@ mod take;
 mod versions;
 mod write;
 
-pub use commit::CommitMode;
+pub use commit::{CommitKey, CommitMode};
 pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};
 pub use describe::ColumnLayout;
 pub use error::{Error, Result};

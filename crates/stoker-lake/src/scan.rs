@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use futures::FutureExt;
+use futures::{FutureExt, TryStreamExt};
 use lance::dataset::scanner::Scanner;
 use lance_linalg::distance::MetricType;
+use stoker_types::ErrorKind;
 
+use crate::error::classify;
 use crate::{Error, Result, Table};
 
 /// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.
@@ -78,6 +82,16 @@ pub enum Metric {
     Dot,
 }
 
+impl From<Metric> for MetricType {
+    fn from(metric: Metric) -> MetricType {
+        match metric {
+            Metric::L2 => MetricType::L2,
+            Metric::Cosine => MetricType::Cosine,
+            Metric::Dot => MetricType::Dot,
+        }
+    }
+}
+
 impl Table {
     /// A physical plan for a scan, with one partition.
     ///
@@ -100,10 +114,18 @@ impl Table {
     /// The record batches of a scan.
     ///
     /// # Errors
-    /// As for [`Table::scan_plan`].
+    /// As for [`Table::scan_plan`]. In the stream, errors of storage are [`DataFusionError::External`] with an [`Error`] inside;
+    /// those of expressions stay DataFusion's.
     pub async fn scan(&self, request: &ScanRequest) -> Result<SendableRecordBatchStream> {
         let plan = self.scan_plan(request).await?;
-        plan.execute(0, Arc::new(TaskContext::default())).map_err(|source| Error::storage(self.scanning(), source))
+        let batches = plan.execute(0, Arc::new(TaskContext::default()));
+        let batches = batches.map_err(|source| Error::storage(self.scanning(), source))?;
+        let (schema, scanning) = (batches.schema(), self.scanning());
+        let batches = batches.map_err(move |source| match classify(&source) {
+            ErrorKind::Internal | ErrorKind::InvalidRequest => source,
+            _ => DataFusionError::External(Box::new(Error::storage(scanning.clone(), source))),
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
     /// Exactly the columns of the request, in its order: Lance adds and moves some.
@@ -149,11 +171,7 @@ impl Table {
         if let Some(nearest) = &request.nearest {
             scanner.prefilter(true);
             scanner.nearest(&nearest.column, nearest.query.as_ref(), nearest.k).map_err(fail)?;
-            scanner.distance_metric(match nearest.metric {
-                Metric::L2 => MetricType::L2,
-                Metric::Cosine => MetricType::Cosine,
-                Metric::Dot => MetricType::Dot,
-            });
+            scanner.distance_metric(nearest.metric.into());
             scanner.use_index(nearest.use_index);
             nearest.nprobes.map(|nprobes| scanner.nprobes(nprobes));
             nearest.refine.map(|refine| scanner.refine(refine));

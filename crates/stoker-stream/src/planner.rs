@@ -194,8 +194,10 @@ impl Planner {
     async fn deliver_oldest(&mut self) -> Result<()> {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
         let parts = (&mut reading.task.0).await;
-        let parts =
-            parts.map_err(|source| Error::Internal { reason: format!("a reading task failed: {source}") })??;
+        let parts = parts.map_err(|source| match source.is_cancelled() {
+            true => stoker_chunks::Error::ShuttingDown.into(),
+            false => Error::Internal { reason: format!("a reading task failed: {source}") },
+        })??;
         let Some(first) = self.builders.front().map(|builder| builder.step) else { return Ok(()) };
         for part in parts {
             let index = (part.step - first) as usize;

@@ -167,7 +167,11 @@ impl RemoteLake {
 
     /// The messages for each ticket of an answer, over a connection each. `server` gives the server to begin with for the
     /// i-th ticket, cyclically.
-    pub(crate) async fn do_get(&self, info: &FlightInfo, server: impl Fn(usize) -> usize) -> Result<Vec<MessageReader>> {
+    pub(crate) async fn do_get(
+        &self,
+        info: &FlightInfo,
+        server: impl Fn(usize) -> usize,
+    ) -> Result<Vec<MessageReader>> {
         let mut readers = Vec::new();
         for (index, endpoint) in info.endpoint.iter().enumerate() {
             let ticket = endpoint.ticket.as_ref().ok_or_else(|| Error::internal("an endpoint has no ticket"))?;

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use stoker_types::DigestBuilder;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{Error, Result};
+use crate::{Error, OnError, Result, Skipped};
 
 /// Folder names that are splits when all folders of the first level have such names.
 const SPLITS: [&str; 5] = ["train", "val", "valid", "validation", "test"];
@@ -42,13 +42,16 @@ pub(super) struct Listing {
     pub classes: Vec<String>,
     /// The splits, sorted.
     pub splits: Vec<String>,
+    /// Files that cannot become rows whatever they hold.
+    pub skipped: Vec<Skipped>,
 }
 
 impl Listing {
     /// Lists a folder. Hidden files and files with other endings are left out; links are followed.
-    pub fn read(dir: &Path, classes: Option<&[String]>) -> Result<Self> {
+    pub fn read(dir: &Path, classes: Option<&[String]>, on_error: OnError) -> Result<Self> {
         let root = dir.canonicalize().map_err(|source| Error::list(dir, source))?;
-        let entries = entries(&root)?;
+        let mut skipped = Vec::new();
+        let entries = entries(&root, on_error, &mut skipped)?;
         let first_level: Vec<&str> =
             entries.iter().filter(|entry| entry.folder && entry.parts() == 1).map(|entry| &*entry.relative).collect();
         let has_splits = !first_level.is_empty() && first_level.iter().all(|name| SPLITS.contains(name));
@@ -88,7 +91,8 @@ impl Listing {
             return Err(Error::Empty { path: dir.to_path_buf(), reason });
         }
         files.sort_by(|a, b| a.relative.cmp(&b.relative));
-        Ok(Self { root, files, classes, splits })
+        skipped.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { root, files, classes, splits, skipped })
     }
 
     /// The path of a file.
@@ -124,7 +128,7 @@ impl Entry {
     }
 }
 
-fn entries(root: &Path) -> Result<Vec<Entry>> {
+fn entries(root: &Path, on_error: OnError, skipped: &mut Vec<Skipped>) -> Result<Vec<Entry>> {
     let visible = |entry: &DirEntry| entry.depth() == 0 || !entry.file_name().as_encoded_bytes().starts_with(b".");
     let mut entries = Vec::new();
     for entry in WalkDir::new(root).min_depth(1).follow_links(true).into_iter().filter_entry(visible) {
@@ -139,8 +143,13 @@ fn entries(root: &Path) -> Result<Vec<Entry>> {
         }
         let relative = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
         let Some(relative) = relative else {
-            let reason = "the name is not UTF-8".to_string();
-            return Err(Error::Layout { path: entry.path().to_path_buf(), reason });
+            let (path, reason) = (entry.path().to_path_buf(), "its name is not UTF-8".to_string());
+            match on_error {
+                OnError::Skip if folder => continue,
+                OnError::Skip => skipped.push(Skipped { path: path.display().to_string(), reason }),
+                OnError::Fail => return Err(Error::Unreadable { path, reason }),
+            }
+            continue;
         };
         let relative = relative.replace(std::path::MAIN_SEPARATOR, "/");
         let (bytes, modified_nanos) = if folder {

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::job::{Job, Size, Units, Written, blocking, existing};
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
-use decode::{Failure, Header, Target, header};
+use decode::{Header, Target, header};
 use labels::check_labels;
 use listing::Listing;
 use rows::{RowBuilder, Rows};
@@ -68,18 +68,19 @@ pub async fn ingest_imagefolder(
         mode: options.mode,
         on_error: options.on_error,
         again: options.again,
-        digest: digest.finish(),
+        digest,
         root: dir,
         progress,
     };
     let units = units(&builder.listing, options.unit_bytes);
-    job.run(&ImageUnits { builder: Arc::new(builder), units }, Vec::new()).await
+    let skipped = builder.listing.skipped.clone();
+    job.run(&ImageUnits { builder: Arc::new(builder), units }, skipped).await
 }
 
 /// Lists the folder and decides what each image becomes.
 fn plan(dir: &Path, options: &ImageFolderOptions) -> Result<RowBuilder> {
     let mut builder = RowBuilder {
-        listing: Listing::read(dir, options.classes.as_deref())?,
+        listing: Listing::read(dir, options.classes.as_deref(), options.on_error)?,
         images: options.images,
         target: None,
         verify: options.verify,
@@ -114,8 +115,7 @@ fn plan(dir: &Path, options: &ImageFolderOptions) -> Result<RowBuilder> {
 fn first_header(dir: &Path, builder: &RowBuilder, options: &ImageFolderOptions) -> Result<Header> {
     let mut first_skipped: Option<Skipped> = None;
     for file in &builder.listing.files {
-        let bytes = std::fs::read(builder.listing.path(file)).map_err(|error| Failure::Unreadable(error.to_string()));
-        match bytes.and_then(|bytes| header(&bytes, options.image_bytes_max)) {
+        match builder.file(file).and_then(|bytes| header(&bytes, options.image_bytes_max)) {
             Ok(header) => return Ok(header),
             Err(failure) => {
                 let skipped = builder.skip(file, failure)?;
@@ -123,7 +123,7 @@ fn first_header(dir: &Path, builder: &RowBuilder, options: &ImageFolderOptions) 
             }
         }
     }
-    let example = first_skipped.map(|skipped| format!("; {}: {}", skipped.path.display(), skipped.reason));
+    let example = first_skipped.map(|skipped| format!("; {}: {}", skipped.path, skipped.reason));
     let reason = format!("none of the images is readable{}", example.unwrap_or_default());
     Err(Error::Empty { path: dir.to_path_buf(), reason })
 }

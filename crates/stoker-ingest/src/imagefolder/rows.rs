@@ -11,6 +11,7 @@ use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType};
 
 use super::decode::{Failure, Target, decode, header, verify};
 use super::listing::{ImageFile, Listing};
+use crate::job::catch_panic;
 use crate::{Error, Images, OnError, Result, Skipped};
 
 /// Makes rows from files of a listing.
@@ -85,24 +86,32 @@ impl RowBuilder {
 
     /// The file's bytes if they are stored, after decoding it into `tensor` if there is one.
     fn read(&self, file: &ImageFile, tensor: &mut [u8]) -> Result<Vec<u8>, Failure> {
+        let bytes = self.file(file)?;
+        let decode = || match &self.target {
+            Some(target) => decode(&bytes, self.image_bytes_max, target, tensor),
+            None if self.verify => verify(&bytes, self.image_bytes_max),
+            None => header(&bytes, self.image_bytes_max).map(drop),
+        };
+        catch_panic(decode, Failure::Unreadable)?;
+        Ok(if self.images == Images::Tensor { Vec::new() } else { bytes })
+    }
+
+    /// The bytes of a file.
+    pub fn file(&self, file: &ImageFile) -> Result<Vec<u8>, Failure> {
         if file.bytes > self.image_bytes_max {
             let reason = format!("{} bytes are more than the limit of {}", file.bytes, self.image_bytes_max);
             return Err(Failure::Unreadable(reason));
         }
-        let bytes = std::fs::read(self.listing.path(file)).map_err(|error| Failure::Unreadable(error.to_string()))?;
-        match &self.target {
-            Some(target) => decode(&bytes, self.image_bytes_max, target, tensor)?,
-            None if self.verify => verify(&bytes, self.image_bytes_max)?,
-            None => header(&bytes, self.image_bytes_max).map(drop)?,
-        }
-        Ok(if self.images == Images::Tensor { Vec::new() } else { bytes })
+        std::fs::read(self.listing.path(file)).map_err(|error| Failure::Unreadable(error.to_string()))
     }
 
     /// A skipped file, or the error when this failure must not be skipped.
     pub fn skip(&self, file: &ImageFile, failure: Failure) -> Result<Skipped> {
         let path = self.listing.path(file);
         match failure {
-            Failure::Unreadable(reason) if self.on_error == OnError::Skip => Ok(Skipped { path, reason }),
+            Failure::Unreadable(reason) if self.on_error == OnError::Skip => {
+                Ok(Skipped { path: path.display().to_string(), reason })
+            }
             Failure::Unreadable(reason) => Err(Error::Unreadable { path, reason }),
             Failure::Mismatch { expected, found } => {
                 Err(Error::Mismatch { path, row: None, column: "image".into(), expected, found })

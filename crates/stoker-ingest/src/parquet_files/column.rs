@@ -40,7 +40,7 @@ impl Columns {
     /// The columns of the first file as the options want them, checked against all other files.
     pub fn plan(files: &[ParquetFile], options: &ParquetOptions) -> Result<Self> {
         let Some(first) = files.first() else { return Ok(Self(Vec::new())) };
-        let schema = first.metadata.schema();
+        let schema = &first.schema;
         check_names(schema, options)?;
         let wanted = |field: &&Arc<Field>| {
             (options.columns.is_empty() || options.columns.contains(field.name()))
@@ -145,7 +145,7 @@ fn kept_metadata(field: &Field) -> Vec<(String, String)> {
 /// Checks that a file has the column with its type, and widens the column to allow this file's nulls.
 fn check_file(file: &ParquetFile, column: &mut Column) -> Result<()> {
     let name = column.field.name().clone();
-    let Ok(found) = file.metadata.schema().field_with_name(&name) else {
+    let Ok(found) = file.schema.field_with_name(&name) else {
         return Err(mismatch(file, &name, "the columns of the first file".into(), "no such column".into()));
     };
     let fits = match &column.conversion {

@@ -59,7 +59,7 @@ pub async fn ingest_parquet(
         mode: options.mode,
         on_error: options.on_error,
         again: options.again,
-        digest: digest.finish(),
+        digest,
         root: files.first().map_or(Path::new(""), PathBuf::as_path),
         progress,
     };

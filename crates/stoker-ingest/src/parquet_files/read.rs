@@ -1,6 +1,6 @@
 //! Reads row groups unit by unit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,16 +14,18 @@ use tokio::sync::mpsc;
 
 use super::column::Columns;
 use super::convert::convert;
-use super::source::{ParquetFile, Sources};
-use crate::job::{Job, Size, Units, Written};
+use super::source::{ParquetFile, Sources, footer};
+use crate::job::{Job, Size, Units, Written, catch_panic};
 use crate::{Error, OnError, Result, Skipped};
 
 /// Bytes per record batch, before and after conversion about the same.
 const BATCH_BYTES: u64 = 16 << 20;
 /// Rows per record batch at most.
 const BATCH_ROWS_MAX: u64 = 8192;
-/// Record batches that wait for the writer.
+/// Record batches of a row group that wait for the writer.
 const BATCHES_AHEAD: usize = 2;
+/// Row groups that are decoded at the same time, at most.
+const DECODERS_MAX: usize = 8;
 
 /// A row group; a file without rows is one piece without a row group.
 #[derive(Clone, Debug)]
@@ -52,6 +54,15 @@ struct Shared {
     schema: SchemaRef,
 }
 
+impl Shared {
+    fn unreadable(&self, piece: &Piece, reason: String) -> Error {
+        let path = self.files[piece.file].path.clone();
+        let Some(row_group) = piece.row_group else { return Error::Unreadable { path, reason } };
+        let (first, end) = (piece.first_row, piece.first_row + piece.rows);
+        Error::Unreadable { path, reason: format!("row group {row_group} (rows {first} to {end}): {reason}") }
+    }
+}
+
 impl ParquetUnits {
     /// Cuts the row groups into units of about `unit_bytes` each.
     pub fn new(sources: Sources, columns: Columns, unit_bytes: u64) -> Self {
@@ -72,6 +83,8 @@ impl ParquetUnits {
     }
 
     /// Writes the pieces of a unit but for those to leave out. `None` when asked to stop.
+    ///
+    /// Several pieces are decoded at the same time; their rows are written in order.
     async fn attempt(
         &self,
         job: &Job<'_>,
@@ -79,34 +92,52 @@ impl ParquetUnits {
         told: &mut usize,
         writer: &mut TableWriter,
     ) -> Result<Option<u64>, Failed> {
-        let (sender, mut receiver) = mpsc::channel(BATCHES_AHEAD);
-        let reader = {
-            let (shared, pieces) = (self.shared.clone(), pieces.to_vec());
-            tokio::task::spawn_blocking(move || read_pieces(&shared, &pieces, &sender))
-        };
-        let (mut rows, mut piece_rows) = (0, 0);
-        while let Some(message) = receiver.recv().await {
-            if job.progress.should_stop() {
-                return Ok(None);
-            }
-            match message {
-                Message::Rows(batch) => {
-                    writer.write(&batch).await.map_err(Error::from)?;
-                    rows += batch.num_rows() as u64;
-                    piece_rows += batch.num_rows() as u64;
+        let decoders = std::thread::available_parallelism().map_or(2, usize::from).min(DECODERS_MAX);
+        let mut waiting = pieces.iter().copied();
+        let mut decoding: VecDeque<(usize, mpsc::Receiver<Message>)> =
+            waiting.by_ref().take(decoders).map(|piece| (piece, self.decode(piece))).collect();
+        let mut rows = 0;
+        while let Some((piece, mut batches)) = decoding.pop_front() {
+            let mut piece_rows = 0;
+            loop {
+                if job.progress.should_stop() {
+                    return Ok(None);
                 }
-                Message::End(piece) => {
-                    if piece >= *told {
-                        self.tell(job, piece, piece_rows);
-                        *told = piece + 1;
+                match batches.recv().await {
+                    Some(Message::Rows(batch)) => {
+                        writer.write(&batch).await.map_err(Error::from)?;
+                        piece_rows += batch.num_rows() as u64;
                     }
-                    piece_rows = 0;
+                    Some(Message::End) => break,
+                    Some(Message::Failed(error)) => return Err(Failed { piece: Some(piece), error }),
+                    None => return Err(Error::internal("reading Parquet files", "a decoder stopped early").into()),
                 }
-                Message::Failed(failed) => return Err(failed),
+            }
+            decoding.extend(waiting.next().map(|piece| (piece, self.decode(piece))));
+            rows += piece_rows;
+            if piece >= *told {
+                self.tell(job, piece, piece_rows);
+                *told = piece + 1;
             }
         }
-        reader.await.map_err(|source| Error::internal("reading Parquet files", source))?;
         Ok(Some(rows))
+    }
+
+    /// Begins to decode a piece; it ends when nobody listens.
+    fn decode(&self, piece: usize) -> mpsc::Receiver<Message> {
+        let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+        let shared = self.shared.clone();
+        tokio::task::spawn_blocking(move || {
+            let piece = &shared.pieces[piece];
+            let unreadable = |reason| shared.unreadable(piece, reason);
+            let last = match catch_panic(|| read_piece(&shared, piece, &sender), unreadable) {
+                Ok(()) => Message::End,
+                Err(error) => Message::Failed(error),
+            };
+            // When nobody listens any more, the outcome is of no interest either.
+            let _ = sender.blocking_send(last);
+        });
+        receiver
     }
 
     fn tell(&self, job: &Job<'_>, piece: usize, rows: u64) {
@@ -145,7 +176,7 @@ impl Units for ParquetUnits {
                     if job.on_error == OnError::Skip =>
                 {
                     writer.abort().await;
-                    left_out.insert(piece, Skipped { path, reason });
+                    left_out.insert(piece, Skipped { path: path.display().to_string(), reason });
                     if piece >= told {
                         self.tell(job, piece, 0);
                         told = piece + 1;
@@ -174,19 +205,19 @@ impl From<Error> for Failed {
 
 enum Message {
     Rows(RecordBatch),
-    /// All rows of a piece were sent.
-    End(usize),
-    Failed(Failed),
+    /// All rows of the piece were sent.
+    End,
+    Failed(Error),
 }
 
 fn file_pieces(index: usize, file: &ParquetFile) -> Vec<Piece> {
-    let groups = file.metadata.metadata().row_groups();
+    let groups = &file.row_groups;
     let mut pieces = Vec::with_capacity(groups.len().max(1));
     let (mut first_row, mut rest) = (0, file.bytes);
     for (row_group, group) in groups.iter().enumerate() {
-        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
-        let bytes = u64::try_from(group.compressed_size()).unwrap_or(0).min(rest);
-        let row_bytes = (u64::try_from(group.total_byte_size()).unwrap_or(0) / rows.max(1)).max(1);
+        let rows = group.rows;
+        let bytes = group.bytes.min(rest);
+        let row_bytes = (group.plain_bytes / rows.max(1)).max(1);
         let batch_rows = (BATCH_BYTES / row_bytes).clamp(1, BATCH_ROWS_MAX) as usize;
         let row_group = Some(row_group);
         pieces.push(Piece { file: index, row_group, first_row, rows, bytes, batch_rows, last_of_file: false });
@@ -211,39 +242,21 @@ fn file_pieces(index: usize, file: &ParquetFile) -> Vec<Piece> {
     pieces
 }
 
-/// Sends the rows of all pieces until one fails or nobody listens.
-fn read_pieces(shared: &Shared, pieces: &[usize], sender: &mpsc::Sender<Message>) {
-    for &index in pieces {
-        let sent = match read_piece(shared, &shared.pieces[index], sender) {
-            Ok(true) => sender.blocking_send(Message::End(index)).is_ok(),
-            Ok(false) => false,
-            Err(error) => {
-                // When nobody listens any more, the error is of no interest either.
-                let _ = sender.blocking_send(Message::Failed(Failed { piece: Some(index), error }));
-                false
-            }
-        };
-        if !sent {
-            return;
-        }
+/// Sends the rows of one piece, until nobody listens.
+fn read_piece(shared: &Shared, piece: &Piece, sender: &mpsc::Sender<Message>) -> Result<()> {
+    let Some(row_group) = piece.row_group else { return Ok(()) };
+    let path = &shared.files[piece.file].path;
+    let unreadable = |reason: String| shared.unreadable(piece, reason);
+    let footer = footer(path).map_err(unreadable)?;
+    if footer.metadata().row_groups().get(row_group).map(|group| group.num_rows() as u64) != Some(piece.rows) {
+        return Err(unreadable("the file changed since it was listed".into()));
     }
-}
-
-/// Sends the rows of one piece; `false` when nobody listens.
-fn read_piece(shared: &Shared, piece: &Piece, sender: &mpsc::Sender<Message>) -> Result<bool> {
-    let Some(row_group) = piece.row_group else { return Ok(true) };
-    let file = &shared.files[piece.file];
-    let unreadable = |reason: String| {
-        let rows = piece.first_row..piece.first_row + piece.rows;
-        let reason = format!("row group {row_group} (rows {} to {}): {reason}", rows.start, rows.end);
-        Error::Unreadable { path: file.path.clone(), reason }
-    };
-    let open = File::open(&file.path).map_err(|error| unreadable(error.to_string()))?;
+    let open = File::open(path).map_err(|error| unreadable(error.to_string()))?;
     let wanted = |name: &str| shared.schema.field_with_name(name).is_ok();
-    let fields = file.metadata.schema().fields().iter().enumerate();
+    let fields = footer.schema().fields().iter().enumerate();
     let roots = fields.filter(|(_, field)| wanted(field.name())).map(|(index, _)| index);
-    let mask = ProjectionMask::roots(file.metadata.parquet_schema(), roots);
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(open, file.metadata.clone())
+    let mask = ProjectionMask::roots(footer.parquet_schema(), roots);
+    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(open, footer.clone())
         .with_row_groups(vec![row_group])
         .with_projection(mask)
         .with_batch_size(piece.batch_rows)
@@ -252,14 +265,14 @@ fn read_piece(shared: &Shared, piece: &Piece, sender: &mpsc::Sender<Message>) ->
     let mut first_row = piece.first_row;
     for batch in reader {
         let batch = batch.map_err(|error| unreadable(error.to_string()))?;
-        let rows = convert(&shared.columns, &shared.schema, &batch, &file.path, first_row)?;
+        let rows = convert(&shared.columns, &shared.schema, &batch, path, first_row)?;
         first_row += batch.num_rows() as u64;
         if sender.blocking_send(Message::Rows(rows)).is_err() {
-            return Ok(false);
+            return Ok(());
         }
     }
     if first_row != piece.first_row + piece.rows {
         return Err(unreadable(format!("{} rows were read", first_row - piece.first_row)));
     }
-    Ok(true)
+    Ok(())
 }

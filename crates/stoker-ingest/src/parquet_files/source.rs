@@ -4,20 +4,47 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use stoker_types::DigestBuilder;
 use walkdir::{DirEntry, WalkDir};
 
+use crate::job::catch_panic;
 use crate::{Error, OnError, Result, Skipped};
 
 /// Endings of file names in folders that are Parquet files.
 const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 
-/// A file with its footer.
+/// What is kept of a file's footer.
 pub(super) struct ParquetFile {
     pub path: PathBuf,
     pub bytes: u64,
-    pub metadata: ArrowReaderMetadata,
+    /// Shared by files with equal schemas.
+    pub schema: SchemaRef,
+    pub row_groups: Vec<RowGroup>,
+}
+
+/// The size of a row group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowGroup {
+    pub rows: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+    /// Bytes after decompression.
+    pub plain_bytes: u64,
+}
+
+impl ParquetFile {
+    fn new(path: PathBuf, bytes: u64, footer: &ArrowReaderMetadata, like: Option<&SchemaRef>) -> Self {
+        let size = |size: i64| u64::try_from(size).unwrap_or(0);
+        let row_groups = footer.metadata().row_groups().iter().map(|group| RowGroup {
+            rows: size(group.num_rows()),
+            bytes: size(group.compressed_size()),
+            plain_bytes: size(group.total_byte_size()),
+        });
+        let schema = like.filter(|like| *like == footer.schema()).unwrap_or(footer.schema()).clone();
+        Self { path, bytes, schema, row_groups: row_groups.collect() }
+    }
 }
 
 /// All files of an ingest.
@@ -42,7 +69,7 @@ impl Sources {
         if sources.files.is_empty() {
             let path = paths.first().cloned().unwrap_or_default();
             let reason = match sources.skipped.first() {
-                Some(skipped) => format!("no file is readable; {}: {}", skipped.path.display(), skipped.reason),
+                Some(skipped) => format!("no file is readable; {}: {}", skipped.path, skipped.reason),
                 None => format!("found no files that end with .{}", EXTENSIONS.join(", .")),
             };
             return Err(Error::Empty { path, reason });
@@ -56,8 +83,13 @@ impl Sources {
         let modified = status.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         self.identities.push((absolute, status.len(), modified.map_or(0, |age| age.as_nanos())));
         match footer(&path) {
-            Ok(metadata) => self.files.push(ParquetFile { path, bytes: status.len(), metadata }),
-            Err(reason) if on_error == OnError::Skip => self.skipped.push(Skipped { path, reason }),
+            Ok(footer) => {
+                let like = self.files.last().map(|file| &file.schema);
+                self.files.push(ParquetFile::new(path, status.len(), &footer, like));
+            }
+            Err(reason) if on_error == OnError::Skip => {
+                self.skipped.push(Skipped { path: path.display().to_string(), reason })
+            }
             Err(reason) => return Err(Error::Unreadable { path, reason }),
         }
         Ok(())
@@ -73,9 +105,13 @@ impl Sources {
     }
 }
 
-fn footer(path: &Path) -> Result<ArrowReaderMetadata, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| error.to_string())
+/// Reads the footer of a file.
+pub(super) fn footer(path: &Path) -> Result<ArrowReaderMetadata, String> {
+    let read = || {
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| error.to_string())
+    };
+    catch_panic(read, |reason| reason)
 }
 
 /// The file itself, or the Parquet files in a folder. Names that begin with `.` or `_` are bookkeeping of other tools.

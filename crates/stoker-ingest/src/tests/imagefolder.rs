@@ -110,7 +110,7 @@ async fn unreadable_files_fail_or_are_skipped() {
         let options =
             ImageFolderOptions { images, on_error: OnError::Skip, mode: crate::Mode::Overwrite, ..Default::default() };
         let report = world.ingest(&options).await.unwrap();
-        let paths: Vec<_> = report.skipped.iter().map(|skipped| skipped.path.clone()).collect();
+        let paths: Vec<_> = report.skipped.iter().map(|skipped| std::path::PathBuf::from(&skipped.path)).collect();
         assert_eq!(paths, [bad.canonicalize().unwrap(), cut.canonicalize().unwrap()]);
         assert_eq!((report.rows, report.files), (6, 8));
         assert_eq!(texts(&world.rows().await, "path")[0], "a/1.png");
@@ -165,4 +165,19 @@ async fn folders_of_another_kind_are_refused() {
     world.put("1.png", &png(2, 2, 0));
     let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
     assert!(matches!(error, Error::Layout { .. }) && error.to_string().contains("CLASS/"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn names_that_are_not_utf_8_fail_or_are_skipped() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new().await;
+    world.put_images();
+    let name = std::ffi::OsStr::from_bytes(b"b/\xff.png");
+    std::fs::write(world.source().join(name), png(4, 6, 9)).unwrap();
+    let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::DataCorrupt && error.to_string().contains("UTF-8"), "{error}");
+    let report =
+        world.ingest(&ImageFolderOptions { on_error: OnError::Skip, ..ImageFolderOptions::default() }).await.unwrap();
+    assert_eq!((report.rows, report.files, report.skipped.len()), (6, 7, 1));
 }

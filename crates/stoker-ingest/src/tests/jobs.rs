@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use stoker_lake::{Lake, StorageOptions};
 use stoker_types::ErrorKind;
 
 use super::{StopAfter, World, files_with, png};
-use crate::{Error, ImageFolderOptions, Mode, ingest_imagefolder};
+use crate::job::catch_panic;
+use crate::{Error, ImageFolderOptions, Mode, NoProgress, ingest_imagefolder};
 
 #[tokio::test]
 async fn a_stopped_ingest_goes_on_without_duplicates() {
@@ -92,4 +94,71 @@ async fn appended_classes_keep_their_labels() {
     assert!(error.to_string().contains("--classes") && error.to_string().contains("cat,dog"), "{error}");
     let classes = Some(["cat", "dog", "bee"].map(String::from).to_vec());
     assert_eq!(world.ingest(&ImageFolderOptions { classes, ..append }).await.unwrap().version, 2);
+}
+
+#[tokio::test]
+async fn units_whose_files_are_gone_are_written_again() {
+    let world = World::new().await;
+    world.put_images();
+    let options = ImageFolderOptions { unit_bytes: 1, ..ImageFolderOptions::default() };
+    let stop = StopAfter::new(7);
+    ingest_imagefolder(&world.lake, &world.source(), &world.table, &options, &stop).await.unwrap_err();
+    std::fs::remove_dir_all(world.root.path().join("lake/data.lance")).unwrap();
+    let report = world.ingest(&options).await.unwrap();
+    assert_eq!((report.rows, report.resumed_units), (6, 0));
+    assert_eq!(world.rows().await.num_rows(), 6);
+}
+
+/// Lakes that share nothing but the folder, as processes do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_is_appended_once_by_any_number_of_processes() {
+    for _ in 0..4 {
+        let world = World::new().await;
+        world.put_images();
+        world.ingest(&ImageFolderOptions::default()).await.unwrap();
+        let mut processes = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let uri = world.root.path().join("lake").to_str().unwrap().to_string();
+            let (source, table) = (world.source(), world.table.clone());
+            processes.spawn(async move {
+                let lake = Lake::open(&uri, &StorageOptions::default()).await.unwrap();
+                let append =
+                    ImageFolderOptions { mode: Mode::Append, unit_bytes: 300, ..ImageFolderOptions::default() };
+                ingest_imagefolder(&lake, &source, &table, &append, &NoProgress).await.unwrap()
+            });
+        }
+        for report in processes.join_all().await {
+            assert_eq!((report.version, report.rows), (2, 6));
+        }
+        assert_eq!(world.rows().await.num_rows(), 12);
+    }
+}
+
+#[tokio::test]
+async fn rows_that_were_overwritten_are_appended_again() {
+    let world = World::new().await;
+    world.put_images();
+    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
+    let overwrite = ImageFolderOptions { mode: Mode::Overwrite, ..ImageFolderOptions::default() };
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    world.ingest(&append).await.unwrap();
+    world.ingest(&overwrite).await.unwrap();
+    let report = world.ingest(&append).await.unwrap();
+    assert_eq!((report.version, report.already_ingested), (4, false));
+    assert_eq!(world.rows().await.num_rows(), 12);
+
+    // A table of the same name that is another one.
+    std::fs::remove_dir_all(world.root.path().join("lake/data.lance")).unwrap();
+    world.ingest(&ImageFolderOptions { again: true, ..ImageFolderOptions::default() }).await.unwrap();
+    for expected in [12, 12] {
+        world.ingest(&append).await.unwrap();
+        assert_eq!(world.rows().await.num_rows(), expected);
+    }
+}
+
+#[test]
+fn a_panic_of_a_decoder_is_an_error() {
+    assert_eq!(catch_panic(|| Ok::<i32, String>(3), |reason| reason), Ok(3));
+    let failed = catch_panic(|| -> Result<(), String> { panic!("row {} is odd", 7) }, |reason| reason);
+    assert_eq!(failed.unwrap_err(), "its decoder failed: row 7 is odd");
 }

@@ -199,3 +199,43 @@ async fn a_stopped_ingest_goes_on_without_duplicates() {
     let found = rows.column(0).as_primitive::<arrow_array::types::Int64Type>();
     assert_eq!(found.values().to_vec(), (0..11).collect::<Vec<i64>>());
 }
+
+#[tokio::test]
+async fn row_groups_keep_their_order() {
+    let world = World::new().await;
+    // More row groups than decoders, in two files.
+    for (name, first) in [("a.parquet", 0), ("b.parquet", 150)] {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 150));
+        put(&world, name, vec![("id", ids)]);
+    }
+    assert_eq!(ingest(&world, &ParquetOptions::default()).await.unwrap().rows, 300);
+    let rows = world.rows().await;
+    let found = rows["id"].as_primitive::<arrow_array::types::Int64Type>().values().to_vec();
+    assert_eq!(found, (0..300).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_file_that_becomes_readable_is_not_confused_with_earlier_units() {
+    let world = World::new().await;
+    for (name, first) in [("a.parquet", 0), ("b.parquet", 20), ("c.parquet", 40)] {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 20));
+        put(&world, name, vec![("id", ids)]);
+    }
+    let first = world.source().join("a.parquet");
+    let bytes = std::fs::read(&first).unwrap();
+    let modified = first.metadata().unwrap().modified().unwrap();
+    let restore = |bytes: &[u8]| {
+        std::fs::write(&first, bytes).unwrap();
+        std::fs::File::options().write(true).open(&first).unwrap().set_modified(modified).unwrap();
+    };
+    restore(&vec![0; bytes.len()]);
+    let options = ParquetOptions { on_error: OnError::Skip, unit_bytes: 1, ..ParquetOptions::default() };
+    let stop = StopAfter::new(8);
+    let stopped = ingest_parquet(&world.lake, &[world.source()], &world.table, &options, &stop).await;
+    assert!(matches!(stopped, Err(Error::Stopped { units_done: 1.., .. })), "{stopped:?}");
+    restore(&bytes);
+    assert_eq!(ingest(&world, &options).await.unwrap().rows, 60);
+    let rows = world.rows().await;
+    let found = rows["id"].as_primitive::<arrow_array::types::Int64Type>().values().to_vec();
+    assert_eq!(found, (0..60).collect::<Vec<_>>());
+}

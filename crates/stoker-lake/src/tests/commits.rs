@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, Schema};
 use stoker_types::ErrorKind;
 
 use super::data::{TestResult, append, drafts, latest, memory_lake, rows, schema, small, table_name, test_lake};
-use crate::{CommitMode, Lake, StorageOptions, WriteOptions};
+use crate::{CommitKey, CommitMode, Lake, StorageOptions, WriteOptions};
 
 /// Names of the files in a table's folder for versions.
 fn manifests(folder: &Path) -> Vec<String> {
@@ -144,7 +144,7 @@ async fn a_key_is_committed_once() -> TestResult {
     let (name, schema) = (table_name("t"), schema(&[]));
     for key in ["a", "b", "a", "c", "b", "a"] {
         let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
-        let version = lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, Some(key)).await?;
+        let version = lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, Some(once(key))).await?;
         assert_eq!(
             version,
             match key {
@@ -158,8 +158,80 @@ async fn a_key_is_committed_once() -> TestResult {
 
     // At the same time too.
     let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
-    let commit = || lake.commit(&name, &schema, CommitMode::Append, drafts.clone(), Some("d"));
+    let commit = || lake.commit(&name, &schema, CommitMode::Append, drafts.clone(), Some(once("d")));
     let (one, two, three) = tokio::join!(commit(), commit(), commit());
     assert_eq!((one?, two?, three?), (4, 4, 4));
+    Ok(())
+}
+
+fn once(key: &str) -> CommitKey<'_> {
+    CommitKey { key, since_version: 0 }
+}
+
+/// Several lakes over one folder share nothing, as processes do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_committed_once_by_any_number_of_writers() -> TestResult {
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&test.lake, &name, &schema, 0..3, small(100, 1000)).await?;
+    let uri = test.folder.path().to_str().expect("UTF-8").to_string();
+    for round in 0..8 {
+        let key = format!("round {round}");
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..6 {
+            let (uri, name, schema, key) = (uri.clone(), name.clone(), schema.clone(), key.clone());
+            writers.spawn(async move {
+                let lake = Lake::open(&uri, &StorageOptions::default()).await?;
+                let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
+                // Others write too, under keys of their own or none.
+                let own = format!("{key} {writer}");
+                let key = match writer {
+                    0 => None,
+                    1 => Some(once(&own)),
+                    _ => Some(once(&key)),
+                };
+                lake.commit(&name, &schema, CommitMode::Append, drafts, key).await
+            });
+        }
+        let mut versions: Vec<u64> = writers.join_all().await.into_iter().collect::<Result<_, _>>()?;
+        versions.sort_unstable();
+        versions.dedup();
+        assert_eq!(versions.len(), 3, "{versions:?}");
+        assert_eq!(latest(&test.lake, &name).await?.num_rows(), 3 + (round + 1) * 6);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_commit_is_included_until_it_is_overwritten() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    let commit = async |mode, key| {
+        let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
+        lake.commit(&name, &schema, mode, drafts, Some(once(key))).await
+    };
+    let version = commit(CommitMode::Create, "a").await?;
+    commit(CommitMode::Append, "b").await?;
+    let table = latest(&lake, &name).await?;
+    assert!(table.includes_commit("a", version).await? && table.includes_commit("b", 2).await?);
+    assert!(!table.includes_commit("b", version).await? && !table.includes_commit("b", 3).await?);
+    commit(CommitMode::Overwrite, "c").await?;
+    let table = latest(&lake, &name).await?;
+    assert!(!table.includes_commit("a", version).await? && table.includes_commit("c", 3).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn drafts_exist_until_their_files_are_gone() -> TestResult {
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    let drafts = drafts(&test.lake, &name, &schema, 0..5, small(100, 1000)).await?;
+    assert!(test.lake.draft_exists(&name, &drafts[0]).await?);
+    let file = test.folder.path().join("t.lance/data").join(&drafts[0].files()[0]);
+    let bytes = std::fs::read(&file)?;
+    std::fs::write(&file, &bytes[1..])?;
+    assert!(!test.lake.draft_exists(&name, &drafts[0]).await?);
+    std::fs::remove_file(&file)?;
+    assert!(!test.lake.draft_exists(&name, &drafts[0]).await?);
     Ok(())
 }

@@ -4,7 +4,7 @@ use stoker_types::ErrorKind;
 
 use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name};
 use super::reading::vector_table;
-use crate::IndexKind;
+use crate::{IndexKind, Metric};
 
 #[tokio::test]
 async fn scalar_and_text_indexes_are_listed() -> TestResult {
@@ -28,7 +28,7 @@ async fn scalar_and_text_indexes_are_listed() -> TestResult {
 async fn vector_indexes_are_listed() -> TestResult {
     let lake = memory_lake().await;
     let table = vector_table(&lake).await?;
-    let version = table.create_index("v", IndexKind::IvfFlat { num_partitions: 2 }).await?;
+    let version = table.create_index("v", IndexKind::IvfFlat { num_partitions: 2, metric: Metric::L2 }).await?;
     let table = latest(&lake, table.name()).await?;
     assert_eq!(table.version(), version);
     let indexes = table.indexes().await?;

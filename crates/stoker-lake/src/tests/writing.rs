@@ -9,7 +9,7 @@ use stoker_types::ErrorKind;
 use super::data::{
     TestResult, append, drafts, image_field, latest, media, rows, schema, small, table_name, tensor, test_lake,
 };
-use crate::{CommitMode, FragmentDraft, WriteOptions};
+use crate::{CommitKey, CommitMode, FragmentDraft, WriteOptions};
 
 fn tensor_batch(column: &str, values: ArrayRef) -> RecordBatch {
     let id: ArrayRef = Arc::new(Int64Array::from_iter_values(0..values.len() as i64));
@@ -104,7 +104,8 @@ async fn drafts_survive_a_journal_in_json() -> TestResult {
     let read: Vec<FragmentDraft> = serde_json::from_str(&journal)?;
     assert_eq!(read, written);
     assert!(lake.table(&name, &Default::default()).await.is_err(), "nothing is visible before the commit");
-    lake.commit(&name, &schema, CommitMode::Create, read, Some("ingest 1")).await?;
+    lake.commit(&name, &schema, CommitMode::Create, read, Some(CommitKey { key: "ingest 1", since_version: 0 }))
+        .await?;
     assert_eq!(latest(&lake, &name).await?.num_rows(), 50);
     Ok(())
 }

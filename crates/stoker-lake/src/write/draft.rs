@@ -1,8 +1,13 @@
 //! Fragments that are written and not yet committed.
 
+use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
-use lance_table::format::Fragment;
+use lance_table::format::{DataFile, Fragment};
+use object_store::ObjectStoreExt;
 use serde::{Deserialize, Serialize};
+use stoker_types::TableName;
+
+use crate::{Error, Lake, Result};
 
 /// A fragment whose files are written and which no version names yet. Serialises to JSON, for journals of long ingests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +45,26 @@ impl FragmentDraft {
 
     pub(crate) fn into_fragment(self) -> Fragment {
         self.fragment
+    }
+}
+
+impl Lake {
+    /// Whether all files of a fragment are still there, with the sizes that they were written with.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn draft_exists(&self, name: &TableName, draft: &FragmentDraft) -> Result<bool> {
+        let data = self.table_path(name).join("data");
+        let exists = async |file: &DataFile| {
+            let path = data.clone().join(file.path.as_str());
+            match self.inner.store.inner.head(&path).await {
+                Ok(found) => Ok(file.file_size_bytes.get().is_none_or(|bytes| bytes.get() == found.size)),
+                Err(object_store::Error::NotFound { .. }) => Ok(false),
+                Err(source) => Err(Error::storage(format!("looking for {path} in {}", self.inner.place), source)),
+            }
+        };
+        let found = try_join_all(draft.fragment.files.iter().map(exists)).await?;
+        Ok(found.into_iter().all(|there| there))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `vector_search` against brute force.
 
-use stoker_lake::IndexKind;
+use stoker_lake::{IndexKind, Metric};
 use stoker_types::{ErrorKind, ParamValue, SnapshotRef};
 
 use super::fixture::{Fixture, NUM_NEWEST, Row, floats, ids, ints, nearest, rows, table_name};
@@ -136,7 +136,7 @@ async fn metrics_and_parameters() {
 async fn an_index_answers_unless_it_must_not() {
     let fixture = Fixture::new().await;
     let table = fixture.engine.lake().table(&table_name("samples"), &SnapshotRef::Latest).await.expect("samples");
-    table.create_index("emb", IndexKind::IvfFlat { num_partitions: 2 }).await.expect("an index");
+    table.create_index("emb", IndexKind::IvfFlat { num_partitions: 2, metric: Metric::L2 }).await.expect("an index");
     let expected: Vec<i64> = nearest(&rows(NUM_NEWEST), QUERY, 10).into_iter().map(|(id, _)| id).collect();
     for option in ["use_index => false", "nprobes => 2", "nprobes => 2, refine => 2"] {
         let sql = format!("SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1], {option})");
