@@ -15,10 +15,10 @@ use crate::runtime::wait;
 use crate::sample_stream::SampleStream;
 use crate::slice_request::SliceRequest;
 
-/// A stream whose rows and order are fixed: it can be opened for any slice, any number of times.
 /// What a state says: epoch, position, and the log of (position, global batch).
 type Checked = (u64, u64, Vec<(u64, u64)>);
 
+/// A stream whose rows and order are fixed: it can be opened for any slice, any number of times.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct StreamHandle {
     connection: Py<Connection>,
@@ -99,7 +99,7 @@ impl StreamHandle {
         Ok((slice.num_steps(self.spec.num_rows), slice.global_batch()))
     }
 
-    /// Opens a slice. Nothing is fetched before the first `next`.
+    /// Opens a slice; reading begins at once.
     #[pyo3(signature = (slice, memory_budget_bytes=None))]
     fn open(&self, py: Python<'_>, slice: SliceRequest, memory_budget_bytes: Option<u64>) -> PyResult<SampleStream> {
         let slice = slice.to_slice(py)?;

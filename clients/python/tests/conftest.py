@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -65,11 +65,17 @@ def lake(lake_path: str) -> stoker.Lake:
 class Server:
     """A `stoker serve` process on a port of its own choice."""
 
-    def __init__(self, lake_path: str) -> None:
+    def __init__(self, lake_path: str, environment: Mapping[str, str] | None = None) -> None:
         binary = os.environ["STOKER_BIN"]
         assert Path(binary).exists(), f"STOKER_BIN names {binary}, which does not exist"
         command = [binary, "serve", "--lake", lake_path, "--listen", "127.0.0.1:0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
         self.url = f"grpc://127.0.0.1:{self._port()}"
 
     def _port(self) -> int:

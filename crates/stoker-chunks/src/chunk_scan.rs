@@ -22,7 +22,7 @@ pub struct ChunkScanOptions {
     pub local_threads: usize,
     /// GETs under way at once.
     pub remote_requests_max: usize,
-    /// Bytes of unused memory to keep for the next batches.
+    /// Memory of batches is kept for the next ones while used and kept memory take at most so many bytes together.
     pub pool_bytes: usize,
     /// How transient faults are retried.
     pub retry: RetryPolicy,

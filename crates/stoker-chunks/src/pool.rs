@@ -1,5 +1,6 @@
 //! Reused memory for batches.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -12,14 +13,16 @@ pub struct BufferPool {
 
 #[derive(Debug)]
 struct Shared {
-    free: Mutex<Free>,
+    state: Mutex<State>,
     bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Free {
-    buffers: Vec<Vec<u8>>,
-    bytes: usize,
+struct State {
+    /// Memory that nobody uses, the oldest first.
+    free: VecDeque<Vec<u8>>,
+    free_bytes: usize,
+    used_bytes: usize,
 }
 
 /// Memory that goes back to its pool when it is dropped.
@@ -30,23 +33,35 @@ pub(crate) struct Pooled {
 }
 
 impl BufferPool {
-    /// A pool that keeps at most `bytes_max` bytes that nobody uses.
+    /// A pool that keeps memory as long as that and what is in use take at most `bytes_max` bytes together.
     pub fn new(bytes_max: usize) -> Self {
-        Self { shared: Arc::new(Shared { free: Mutex::default(), bytes_max }) }
+        Self { shared: Arc::new(Shared { state: Mutex::default(), bytes_max }) }
     }
 
     /// Memory of exactly `length` initialised bytes with any content.
     pub(crate) fn take(&self, length: usize) -> Pooled {
         let found = {
-            let mut free = self.shared.free.lock();
-            let place = free.buffers.iter().position(|buffer| buffer.len() == length);
-            place.map(|place| {
-                free.bytes -= length;
-                free.buffers.swap_remove(place)
-            })
+            let mut state = self.shared.state.lock();
+            state.used_bytes += length;
+            let place = state.free.iter().rposition(|buffer| buffer.len() == length);
+            let found = place.and_then(|place| state.free.remove(place));
+            state.free_bytes -= found.as_ref().map_or(0, Vec::len);
+            state.shrink(self.shared.bytes_max);
+            found
         };
         let memory = found.unwrap_or_else(|| vec![0; length]);
         Pooled { memory, pool: Arc::downgrade(&self.shared) }
+    }
+}
+
+impl State {
+    /// Drops the oldest free memory until everything fits.
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.used_bytes + self.free_bytes > bytes_max
+            && let Some(oldest) = self.free.pop_front()
+        {
+            self.free_bytes -= oldest.len();
+        }
     }
 }
 
@@ -70,15 +85,10 @@ impl Drop for Pooled {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
         let memory = std::mem::take(&mut self.memory);
-        let mut free = pool.free.lock();
-        // Make room by dropping the oldest, so that a change of batch size does not fill the pool for ever.
-        while free.bytes + memory.len() > pool.bytes_max && !free.buffers.is_empty() {
-            let oldest = free.buffers.remove(0);
-            free.bytes -= oldest.len();
-        }
-        if !memory.is_empty() && free.bytes + memory.len() <= pool.bytes_max {
-            free.bytes += memory.len();
-            free.buffers.push(memory);
-        }
+        let mut state = pool.state.lock();
+        state.used_bytes -= memory.len();
+        state.free_bytes += memory.len();
+        state.free.push_back(memory);
+        state.shrink(pool.bytes_max);
     }
 }

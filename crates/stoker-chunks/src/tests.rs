@@ -99,6 +99,16 @@ fn memory_returns_to_the_pool() {
     assert!(again.freeze().is_err(), "not filled");
 }
 
+#[test]
+fn a_pool_keeps_what_fits_beside_the_memory_in_use() {
+    let pool = BufferPool::new(10_000);
+    Slots::new(&pool, 4, 1_000).claim(0).expect("free").copy_from_slice(&[1; 1_000]);
+    let is_kept = || Slots::new(&pool, 4, 1_000).claim(0).expect("free")[0] == 1;
+    assert!(is_kept());
+    let _other = Slots::new(&pool, 1, 7_000);
+    assert!(!is_kept(), "used and kept memory take more than the pool's bytes");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 

@@ -124,7 +124,7 @@ fn choice<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     PossibleValuesParser::new(words).try_map(|word| serde_json::from_value::<T>(serde_json::Value::String(word)))
 }
 
-/// Runs `stoker ingest`. Ctrl-C stops after the current group of rows; the same command goes on from there.
+/// Runs `stoker ingest`. Ctrl-C stops after the current group of rows; the same command goes on after the last finished unit.
 pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
     let lake = Lake::open(lake, &storage).await?;
     let stop = Arc::new(AtomicBool::new(false));

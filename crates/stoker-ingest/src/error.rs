@@ -75,6 +75,12 @@ pub enum Error {
         /// The lake.
         lake: String,
     },
+    /// The table to append to does not exist.
+    #[error("{source}; create it with --mode create")]
+    NoTable {
+        /// What the lake says.
+        source: stoker_lake::Error,
+    },
     /// [`crate::Progress::should_stop`] asked to stop.
     #[error("stopped after {units_done} of {units} units; run the same command again to go on from there")]
     Stopped {
@@ -111,7 +117,7 @@ impl Error {
             Error::Unreadable { .. } => ErrorKind::DataCorrupt,
             Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Error::Stopped { .. } => ErrorKind::Cancelled,
-            Error::Lake(source) => source.kind(),
+            Error::Lake(source) | Error::NoTable { source } => source.kind(),
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }

@@ -186,6 +186,7 @@ impl Job<'_> {
             }
             (Mode::Append, false) => match self.lake.table(self.table, &SnapshotRef::Latest).await {
                 Ok(_) => Ok(()),
+                Err(source) if source.kind() == ErrorKind::NotFound => Err(Error::NoTable { source }),
                 Err(error) => Err(error.into()),
             },
             _ => Ok(()),

@@ -5,7 +5,7 @@
 //! goes on after the last finished unit, and readers never see a part of it.
 //!
 //! ```text
-//! sources ──list──► units ──decode, convert──► TableWriter ──drafts──► journal  _stoker/ingest/<job>/<unit>.json
+//! sources ──list──► units ──decode, convert──► TableWriter ──drafts──► journal  _stoker/ingest/<run>/{begun,<unit>}.json
 //!                                                                         │
 //!                                           all units there: one commit ◄─┘──► marker  _stoker/ingest/done/<source>.json
 //! ```

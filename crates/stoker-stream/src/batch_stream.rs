@@ -31,7 +31,7 @@ impl BatchStream {
     pub(crate) fn start(plan: StreamPlan, slice: Slice, options: ReadOptions) -> Self {
         let scan = ChunkScan::new(ChunkScanOptions {
             local_threads: options.io_threads,
-            pool_bytes: usize::try_from(options.memory_budget_bytes / 4).unwrap_or(usize::MAX),
+            pool_bytes: usize::try_from(options.memory_budget_bytes).unwrap_or(usize::MAX),
             ..ChunkScanOptions::default()
         });
         let (output, input) = mpsc::channel(QUEUE_BATCHES);

@@ -9,6 +9,9 @@ use stoker_types::{Digest, ErrorKind, ParamValue, SPEC_VERSION, Slice, StreamSpe
 
 use crate::{BatchStream, Error, ReadOptions, Result, StreamOptions};
 
+/// Local rows of this size are read one by one at the price of a block: a system call costs what copying 8 KiB does.
+const ALONE_BYTES: usize = 64 << 10;
+
 /// Bytes per row assumed for a variable-width column without any stored data.
 const VARIABLE_ROW_BYTES: u64 = 64;
 
@@ -142,6 +145,20 @@ impl StreamPlan {
     /// Bytes per row of all columns, estimated for columns of variable width.
     pub fn row_bytes(&self) -> u64 {
         self.inner.row_bytes
+    }
+
+    /// Whether rows are so large, and their files so near, that reading them one by one costs no more than block by block.
+    pub(crate) fn reads_rows_alone(&self) -> bool {
+        let tables = self.inner.row_set.sources();
+        let is_local = |(source, _, dense): &(usize, String, Arc<DenseColumn>)| {
+            let fragment = tables[*source].fragments().first().map(|fragment| fragment.id);
+            let file = fragment.and_then(|id| dense.file(id));
+            file.is_some_and(|file| file.reader.local().is_some())
+        };
+        self.inner.columns.iter().all(|column| match column {
+            ColumnPlan::Dense { sources, row_bytes } => *row_bytes >= ALONE_BYTES && sources.iter().all(is_local),
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => true,
+        }) && self.inner.columns.iter().any(|column| matches!(column, ColumnPlan::Dense { .. }))
     }
 
     /// Opens a rank's share of an epoch. Reading begins at once, on the current Tokio runtime; dropping the stream stops it.

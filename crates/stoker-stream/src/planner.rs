@@ -94,7 +94,7 @@ impl Planner {
         let row_bytes = self.plan.row_bytes();
         let world = u64::from(self.slice.topology.world_size);
         let budget = u64::from(self.budget_permits) * PERMIT_BYTES;
-        let mut units = Units::new(&self.slice, self.plan.num_rows(), row_bytes, budget);
+        let mut units = Units::new(&self.slice, self.plan.num_rows(), row_bytes, budget, !self.plan.reads_rows_alone());
         while let Some(unit) = units.next(&self.order, row_bytes, world) {
             while self.reading.len() >= UNITS_AT_ONCE {
                 self.deliver_oldest().await?;

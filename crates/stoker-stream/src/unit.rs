@@ -16,18 +16,20 @@ pub(crate) struct Units {
     positions_max: u64,
     /// Positions of the first unit: one global batch, so that it is there soon.
     first: Option<u64>,
+    by_window: bool,
 }
 
 impl Units {
-    /// Units of a slice whose rows take `row_bytes`; a unit takes at most half of `budget_bytes`.
-    pub fn new(slice: &Slice, num_rows: u64, row_bytes: u64, budget_bytes: u64) -> Self {
+    /// Units of a slice whose rows take `row_bytes`; a unit takes at most half of `budget_bytes`. With `by_window` no unit
+    /// is smaller than a window for another reason, so that the rows of a block are read together.
+    pub fn new(slice: &Slice, num_rows: u64, row_bytes: u64, budget_bytes: u64, by_window: bool) -> Self {
         let steps = slice.num_steps(num_rows);
         let start = slice.positions(slice.first_step, num_rows).start;
         let end = steps.checked_sub(1).map_or(start, |last| slice.position_after(last, num_rows));
         let world = u64::from(slice.topology.world_size);
         let rows_max = (budget_bytes / 2 / row_bytes.max(1)).max(1);
         let positions_max = rows_max.saturating_mul(world).max(1);
-        Self { next: start.min(end), end, positions_max, first: Some(slice.global_batch()) }
+        Self { next: start.min(end), end, positions_max, first: Some(slice.global_batch()), by_window }
     }
 
     /// The next unit.
@@ -36,8 +38,8 @@ impl Units {
             return None;
         }
         let window_end = match order.window_positions(self.next) {
-            Some(window) => window.end,
-            None => self.next.saturating_add((UNIT_BYTES / row_bytes.max(1)).max(1).saturating_mul(world)),
+            Some(window) if self.by_window => window.end,
+            _ => self.next.saturating_add((UNIT_BYTES / row_bytes.max(1)).max(1).saturating_mul(world)),
         };
         let mut end = window_end.min(self.end);
         if let Some(first) = self.first.take() {

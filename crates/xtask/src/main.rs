@@ -39,7 +39,7 @@ Settings, from the environment:
   CARGO_TARGET_DIR     where the build goes (default: target/ in the checkout)
   STOKER_VENV          the Python virtual environment (default: ~/.cache/stoker/venv)
   STOKER_PYTHON_BASE   the Python that makes it (default: the first of python3, python3.13 … python3.10 that fits)
-  PROTOC               the protobuf compiler (default: protoc on PATH, otherwise one that Cargo brings along)";
+  PROTOC               the protobuf compiler (default: a packaged one, otherwise one that Cargo brings along)";
 
 fn main() -> ExitCode {
     if clippy_wrapper::is_requested() {

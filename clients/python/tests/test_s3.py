@@ -1,0 +1,194 @@
+"""A lake on an S3-compatible server: written, queried and streamed over HTTP, in process and through `stoker serve`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import lance
+import numpy as np
+import pytest
+from conftest import Server, expected_image, make_columns
+from PIL import Image
+
+import stoker
+
+BUCKET = "stoker-test"
+NUM_ROWS = 2_000
+QUERY = "SELECT id, image FROM samples WHERE id < 1500"
+
+
+class Store:
+    """A moto server on a port of its own choice, and the log of what it was asked."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        program = Path(sys.executable).with_name("moto_server")
+        with log.open("w") as out:
+            command = [program, "-H", "127.0.0.1", "-p", "0"]
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            )
+        found = None
+        while found is None:
+            assert self.process.poll() is None, f"the store ended:\n{log.read_text()}"
+            found = re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())
+        self.endpoint = found[1]
+        self.options = {
+            "aws_endpoint": self.endpoint,
+            "aws_region": "us-east-1",
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "test-secret",
+            "allow_http": "true",
+        }
+        names = ("endpoint_url", "region_name", "aws_access_key_id", "aws_secret_access_key")
+        self.client = boto3.client("s3", **dict(zip(names, self.options.values(), strict=False)))
+        self.client.create_bucket(Bucket=BUCKET)
+
+    def environment(self) -> dict[str, str]:
+        """The same options for a process."""
+        return {name.upper(): value for name, value in self.options.items()}
+
+    def gets(self, since: int) -> list[str]:
+        """The paths of data files that were read since the log had this length."""
+        return re.findall(r"GET (\S+/data/\S+) HTTP/1\.1\S* 20[06]", self.log.read_text()[since:])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with a bucket."""
+    running = Store(tmp_path_factory.mktemp("store") / "log")
+    yield running
+    running.process.terminate()
+    running.process.wait(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def uri(store: Store) -> str:
+    """A lake with the table `samples` in two versions, written over HTTP."""
+    uri = f"s3://{BUCKET}/lake"
+    lake = stoker.connect(uri, storage_options=store.options)
+    lake.create_table("samples", make_columns(1_000), rows_per_fragment=512).tag("v1")
+    lake.table("samples").append(make_columns(NUM_ROWS - 1_000, start=1_000))
+    return uri
+
+
+@pytest.fixture
+def s3(uri: str, store: Store) -> stoker.Lake:
+    """The lake in this process."""
+    return stoker.connect(uri, storage_options=store.options)
+
+
+def drain(lake: stoker.Lake, query: str = QUERY) -> list[dict[str, np.ndarray]]:
+    """All batches of an epoch."""
+    stream = lake.sql(query).stream(batch_size=64, seed=3, last_batch="uneven", rank=0, world_size=1)
+    return [{name: np.array(batch[name]) for name in ("id", "image")} for batch in stream]
+
+
+def test_sql_versions_and_tags(s3: stoker.Lake) -> None:
+    assert s3.tables() == ["samples"]
+    assert [version.version for version in s3.table("samples").versions()] == [1, 2]
+    count = "SELECT count(*) AS n FROM samples"
+    assert s3.sql(count).to_arrow()["n"].to_pylist() == [NUM_ROWS]
+    assert s3.sql(f"{count} AT (TAG => 'v1')").to_arrow()["n"].to_pylist() == [1_000]
+
+
+def test_streams_are_those_of_a_local_lake_and_of_a_server(
+    s3: stoker.Lake, uri: str, store: Store, tmp_path: Path
+) -> None:
+    batches = drain(s3)
+    ids = np.concatenate([batch["id"] for batch in batches])
+    assert sorted(ids.tolist()) == list(range(1_500))
+    for batch in batches:
+        for row, image in zip(batch["id"], batch["image"], strict=True):
+            np.testing.assert_array_equal(image, expected_image(int(row)))
+    local = stoker.connect(str(tmp_path))
+    local.create_table("samples", make_columns(1_000), rows_per_fragment=512)
+    local.table("samples").append(make_columns(NUM_ROWS - 1_000, start=1_000))
+    server = Server(uri, store.environment())
+    try:
+        for other in (drain(local), drain(stoker.connect(server.url))):
+            assert len(other) == len(batches)
+            for mine, theirs in zip(batches, other, strict=True):
+                np.testing.assert_array_equal(mine["id"], theirs["id"])
+                np.testing.assert_array_equal(mine["image"], theirs["image"])
+    finally:
+        server.stop()
+
+
+def test_pylance_reads_the_table_and_agrees(uri: str, store: Store, s3: stoker.Lake) -> None:
+    theirs = lance.dataset(f"{uri}/samples.lance", storage_options=store.options).to_table(
+        columns=["id", "image", "name"]
+    )
+    mine = s3.sql("SELECT id, image, name FROM samples").to_arrow()
+    assert theirs["id"].to_pylist() == mine["id"].to_pylist() == list(range(NUM_ROWS))
+    assert theirs["name"].to_pylist() == mine["name"].to_pylist()
+    images = [np.asarray(table["image"].combine_chunks().storage.values) for table in (theirs, mine)]
+    np.testing.assert_array_equal(*images)
+
+
+def test_the_store_sees_few_reads_and_a_resume_reads_only_what_is_left(store: Store) -> None:
+    lake = stoker.connect(f"s3://{BUCKET}/heavy", storage_options=store.options)
+    pixels = np.arange(NUM_ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), np.uint8)
+    lake.create_table("samples", {"id": np.arange(NUM_ROWS), "image": pixels})
+    query = lake.sql("SELECT id, image FROM samples")
+    stream = query.stream(batch_size=100, seed=1, rank=0, world_size=1)
+    bytes_wanted = pixels.nbytes
+    since = len(store.log.read_text())
+    for step, batch in enumerate(stream):
+        np.testing.assert_array_equal(batch["image"][:, 0, 0, 0], batch["id"].astype(np.uint8))
+        if step == 14:
+            state = stream.state_dict()
+    whole = stream.stats()
+    gets = store.gets(since)
+    assert 0 < whole.requests <= len(gets) < NUM_ROWS / 20, "requests are GETs, and rows are not read one by one"
+    assert bytes_wanted <= whole.bytes_read <= 1.1 * bytes_wanted
+    resumed = query.stream(batch_size=100, seed=1, rank=0, world_size=1)
+    resumed.load_state_dict(state)
+    assert sum(1 for _ in resumed) == 5
+    assert resumed.stats().bytes_read <= 0.5 * bytes_wanted, "a quarter is left, in up to twice as many bytes"
+    since = len(store.log.read_text())
+    found = lake.sql("SELECT id, image FROM samples WHERE id >= 700 AND id < 900").to_arrow()
+    assert found["id"].to_pylist() == list(range(700, 900))
+    assert len(store.gets(since)) < 20, "plain SQL reads the heavy values of the rows that it returns, in large ranges"
+
+
+def test_writers_at_the_same_time_lose_no_rows(store: Store) -> None:
+    uri = f"s3://{BUCKET}/contended"
+    stoker.connect(uri, storage_options=store.options).create_table("t", {"id": np.arange(10)})
+
+    def append(writer: int) -> None:
+        table = stoker.connect(uri, storage_options=store.options).table("t")
+        for number in range(5):
+            table.append({"id": np.full(1, 100 * writer + number)})
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(append, range(1, 5)))
+    ids = stoker.connect(uri, storage_options=store.options).sql("SELECT id FROM t ORDER BY id").to_arrow()["id"]
+    assert ids.to_pylist() == [*range(10), *(100 * writer + number for writer in range(1, 5) for number in range(5))]
+
+
+def test_the_command_line_ingests_images_and_streams_them(store: Store, tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        for number in range(20):
+            Image.new("RGB", (24, 24), (number, 100, 0)).save(tmp_path / label / f"{number:02}.png")
+    lake = ["--lake", f"s3://{BUCKET}/pictures"]
+    environment = {**os.environ, **store.environment()}
+
+    def run(*arguments: str) -> str:
+        command = [os.environ["STOKER_BIN"], *arguments, *lake]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    for mode, rows in [("create", 40), ("append", 80), ("append", 80)]:
+        run("ingest", "imagefolder", str(tmp_path), "pictures", "--mode", mode, "--quiet")
+        assert f"{rows} rows" in run("tables"), "the same files are not appended twice"
+    assert '"rows":80' in run("stream", "SELECT image, label FROM pictures", "--batch-size", "8", "--json")
