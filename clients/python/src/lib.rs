@@ -18,6 +18,7 @@ mod connection;
 mod exceptions;
 mod fit;
 mod fork;
+mod images;
 mod index;
 mod params;
 mod query_result;

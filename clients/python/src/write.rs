@@ -9,6 +9,7 @@ use stoker_types::{ErrorKind, SnapshotRef, TableName};
 use crate::arrow_import::reader;
 use crate::exceptions::{Raise, error};
 use crate::fit::{fit, target_schema};
+use crate::images::wrong_image;
 use crate::runtime::wait;
 
 /// The keys of the `WriteRequest` mapping in `_native.pyi`.
@@ -48,7 +49,7 @@ pub(crate) fn write(lake: &Lake, data: &Bound<'_, PyAny>, request: &WriteRequest
     let target = target_schema(&batches.schema(), existing.as_deref().filter(|_| for_append));
     let mut writer = wait(py, lake.writer(&name, &target, for_append, options))?.raise(py)?;
     let schema = writer.schema();
-    if let Err(failed) = write_all(py, &mut writer, &mut batches, &target) {
+    if let Err(failed) = write_all(py, &name, &mut writer, &mut batches, &target) {
         wait(py, writer.abort())?;
         return Err(failed);
     }
@@ -67,13 +68,19 @@ fn existing(py: Python<'_>, lake: &Lake, name: &TableName) -> PyResult<Option<Sc
 
 fn write_all(
     py: Python<'_>,
+    table: &TableName,
     writer: &mut TableWriter,
     batches: &mut (impl RecordBatchReader + Send),
     target: &Schema,
 ) -> PyResult<()> {
+    let mut num_rows = 0;
     // The reader may call back into Python, which attaches by itself.
     while let Some(batch) = py.detach(|| batches.next()) {
         let batch = fit(&batch.raise(py)?, target).raise(py)?;
+        if let Some(reason) = wrong_image(&batch, target, num_rows) {
+            return Err(stoker_lake::Error::InvalidData { table: table.to_string(), reason }).raise(py);
+        }
+        num_rows += batch.num_rows() as u64;
         wait(py, writer.write(&batch))?.raise(py)?;
     }
     Ok(())

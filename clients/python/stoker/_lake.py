@@ -12,12 +12,19 @@ import pyarrow as pa
 
 from stoker import _native
 from stoker._data import arrow_stream
+from stoker._numbers import whole_or_none
 from stoker._query import Query
 
 __all__ = ["ColumnLayout", "Lake", "Table", "VersionInfo", "connect"]
 
 IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
 Metric = Literal["l2", "cosine", "dot"]
+
+#: The most endpoints that a server shares a stream among.
+_ENDPOINTS_MAX = 256
+#: The most partitions and sub-vectors of an index.
+_PARTITIONS_MAX = 2**20
+_SUB_VECTORS_MAX = 2**16
 
 
 def connect(
@@ -41,7 +48,7 @@ def connect(
             ``aws_access_key_id``, ``aws_secret_access_key``. What is missing comes from the usual environment
             variables.
         retry_budget_secs: Seconds for which a stream looks for a lost server before it fails. Default: 120.
-        num_endpoints: Connections over which a server sends one stream. Default: 1.
+        num_endpoints: Connections over which a server sends one stream, up to 256. Default: 1.
 
     Raises:
         InvalidRequestError: The target has an unsupported scheme, or an option is malformed.
@@ -56,8 +63,8 @@ def connect(
         "token": token,
         "tls_ca": tls_ca,
         "storage_options": dict(storage_options) if storage_options is not None else None,
-        "retry_budget_secs": retry_budget_secs,
-        "num_endpoints": num_endpoints,
+        "retry_budget_secs": whole_or_none("retry_budget_secs", retry_budget_secs, 0),
+        "num_endpoints": whole_or_none("num_endpoints", num_endpoints, 1, _ENDPOINTS_MAX),
     }
     lake = Lake(target, options)
     lake._native.open()
@@ -94,13 +101,14 @@ class Lake:
 
         Raises:
             NotFoundError: The table, version or tag does not exist; the message lists what does.
-            InvalidRequestError: The name is malformed, or both version and tag are given.
+            InvalidRequestError: The name is malformed, the version is not a whole number, or both version and tag are
+                given.
 
         Example:
             >>> lake.table("digits").num_rows
             20
         """
-        return Table(self, self._native.table(name, version, tag))
+        return Table(self, self._native.table(name, whole_or_none("version", version, 0), tag))
 
     def sql(self, sql: str, params: Sequence[Any] | None = None) -> Query:
         """Plans a ``SELECT`` and returns it as a :class:`Query`.
@@ -141,7 +149,8 @@ class Lake:
                 arrays of two and more dimensions tensors (``arrow.fixed_shape_tensor``), with the first dimension
                 counting rows.
             mode: What to do when the table exists: ``"create"`` fails, the others add rows or replace them.
-            encoded_images: Binary columns that hold JPEG, PNG or WebP files.
+            encoded_images: Binary columns that hold JPEG, PNG or WebP files. Each value must begin as one does, or be
+                null; it is not decoded.
             rows_per_fragment: Rows per data file at most. Default: 1,048,576.
 
         Returns:
@@ -157,8 +166,12 @@ class Lake:
             >>> table.num_rows, str(table.schema.field("label").type)
             (3, 'int64')
         """
-        stream = arrow_stream(data, encoded_images)
-        self._native.write(stream, {"table": name, "mode": mode, "rows_per_fragment_max": rows_per_fragment})
+        request: _native.WriteRequest = {
+            "table": name,
+            "mode": mode,
+            "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
+        }
+        self._native.write(arrow_stream(data, encoded_images), request)
         return self.table(name)
 
     def __reduce__(self) -> tuple[type[Lake], tuple[str, dict[str, Any]]]:
@@ -295,7 +308,7 @@ class Table:
         request: _native.WriteRequest = {
             "table": self.name,
             "mode": "append",
-            "rows_per_fragment_max": rows_per_fragment,
+            "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
         }
         self._lake._native.write(stream, request)
         return self._lake.table(self.name)
@@ -323,15 +336,15 @@ class Table:
             The table at its new version.
 
         Raises:
-            InvalidRequestError: The column does not exist, or its type does not fit.
+            InvalidRequestError: The column does not exist, its type does not fit, or a number is out of range.
         """
         request: _native.IndexRequest = {
             "table": self.name,
             "column": column,
             "kind": kind,
             "metric": metric,
-            "num_partitions": num_partitions,
-            "num_sub_vectors": num_sub_vectors,
+            "num_partitions": whole_or_none("num_partitions", num_partitions, 1, _PARTITIONS_MAX),
+            "num_sub_vectors": whole_or_none("num_sub_vectors", num_sub_vectors, 1, _SUB_VECTORS_MAX),
         }
         self._lake._native.create_index(request)
         return self._lake.table(self.name)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from stoker import _distributed, _native
 from stoker._errors import InvalidRequestError
+from stoker._numbers import whole, whole_or_none
 from stoker._stream import SliceConfig, Stream
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ __all__ = ["Query"]
 
 Shuffle = Literal["block", "full", False]
 LastBatch = Literal["pad", "drop", "uneven"]
+
+#: The most rows of a global batch, the most ranks, and the most lanes.
+_BATCH_MAX = 2**32
+_RANKS_MAX = 2**32 - 1
+_LANES_MAX = 2**16
 
 
 class Query:
@@ -144,8 +150,8 @@ class Query:
         Args:
             batch_size: Rows per rank and batch.
             global_batch_size: Rows of all ranks per batch, instead of ``batch_size``; shares differ by at most one row.
-            seed: Chooses the order.
-            epoch: The epoch to begin with.
+            seed: Chooses the order; from 0 to 2**64 - 1.
+            epoch: The epoch to begin with, from zero.
             rank: This rank. With ``world_size``, defaults to ``torch.distributed``, then to the environment variables
                 ``RANK`` and ``WORLD_SIZE``, then to the only rank.
             world_size: Ranks in all.
@@ -160,8 +166,9 @@ class Query:
             num_lanes: Parts of the order that are read independently. Default: 48.
 
         Raises:
-            InvalidRequestError: Options that contradict each other, or a query that is not a sample query: one whose
-                output rows do not each carry columns of given table rows. The message has the reason.
+            InvalidRequestError: Options that contradict each other, numbers out of range, or a query that is not a
+                sample query: one whose output rows do not each carry columns of given table rows. The message has the
+                reason.
             NotFoundError: A table, version or tag does not exist.
 
         Example:
@@ -173,22 +180,23 @@ class Query:
         """
         ranks = _distributed.topology(rank, world_size)
         config = SliceConfig(
-            batch_size=batch_size,
-            global_batch_size=global_batch_size,
+            batch_size=whole_or_none("batch_size", batch_size, 1, _BATCH_MAX),
+            global_batch_size=whole_or_none("global_batch_size", global_batch_size, 1, _BATCH_MAX),
             last_batch=_last_batch(last_batch, drop_last),
-            rank=ranks[0],
-            world_size=ranks[1],
-            memory_budget_bytes=memory_budget_bytes,
+            rank=whole("rank", ranks[0], 0, _RANKS_MAX),
+            world_size=whole("world_size", ranks[1], 1, _RANKS_MAX),
+            memory_budget_bytes=whole_or_none("memory_budget_bytes", memory_budget_bytes, 1),
         )
         if (batch_size is None) == (global_batch_size is None):
             raise InvalidRequestError("give either batch_size or global_batch_size")
         request: _native.StreamRequest = {
-            "seed": seed,
+            "seed": whole("seed", seed, 0, 2**64 - 1),
             "shuffle": "sequential" if shuffle is False else str(shuffle),
-            "shuffle_window_bytes": shuffle_window_bytes,
-            "block_bytes": block_bytes,
-            "num_lanes": num_lanes,
+            "shuffle_window_bytes": whole_or_none("shuffle_window_bytes", shuffle_window_bytes, 1),
+            "block_bytes": whole_or_none("block_bytes", block_bytes, 1),
+            "num_lanes": whole_or_none("num_lanes", num_lanes, 1, _LANES_MAX),
         }
+        first_epoch = whole("epoch", epoch, 0)
         native = self._lake._native
 
         def plan() -> _native.StreamHandle:
@@ -196,7 +204,7 @@ class Query:
 
         collective = rank is None and _distributed.process_group() is not None
         handle = _distributed.agree(plan, native.load_stream) if collective else plan()
-        return Stream(self._lake, handle, config, epoch)
+        return Stream(self._lake, handle, config, first_epoch)
 
     def torch(self, *, device: Any = None, **options: Any) -> TorchLoader:
         """Pins the rows of this query and returns an iterable of dicts of PyTorch tensors, without worker processes.

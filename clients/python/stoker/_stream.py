@@ -14,6 +14,7 @@ import pyarrow as pa
 from stoker import _native
 from stoker._batch import Batch
 from stoker._errors import InvalidRequestError
+from stoker._numbers import whole
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
@@ -181,8 +182,7 @@ class Stream:
         Raises:
             InvalidRequestError: The epoch is negative.
         """
-        if epoch < 0:
-            raise InvalidRequestError(f"epoch is {epoch}; it must not be negative")
+        epoch = whole("epoch", epoch, 0)
         if epoch != self._epoch:
             self.close()
             self._restart(epoch, 0)

@@ -76,7 +76,7 @@ def test_parameters_of_every_type(lake: stoker.Lake) -> None:
         ("SELEC id FROM samples", stoker.InvalidRequestError, "SELEC"),
         ("SELECT id FROM samples AT (TAG => 'v9')", stoker.NotFoundError, "v9"),
         ("SELECT id FROM samples AT (VERSION => 99)", stoker.NotFoundError, "99"),
-        ("DROP TABLE samples", stoker.InvalidRequestError, ""),
+        ("DROP TABLE samples", stoker.InvalidRequestError, 'statement "DROP TABLE" is not allowed: only SELECT'),
         ("SELECT id FROM samples WHERE id = $1", stoker.InvalidRequestError, r"\$1"),
     ],
 )
@@ -94,6 +94,9 @@ def test_missing_things(lake: stoker.Lake) -> None:
         lake.table("samples", tag="v9")
     with pytest.raises(stoker.InvalidRequestError, match="either a version or a tag"):
         lake.table("samples", tag="v1", version=1)
+    for version in (-1, 2**63, 1.5):
+        with pytest.raises(stoker.InvalidRequestError, match=f"version is {version}; it must be a whole number from 0"):
+            lake.table("samples", version=version)
 
 
 def test_bad_targets(tmp_path: Path) -> None:
@@ -101,12 +104,59 @@ def test_bad_targets(tmp_path: Path) -> None:
         stoker.connect("ftp://host/lake")
     with pytest.raises(stoker.StokerError, match=r"127\.0\.0\.1"):
         stoker.connect("grpc://127.0.0.1:1", retry_budget_secs=0)
+    for name, value in [("retry_budget_secs", -1), ("num_endpoints", 0), ("num_endpoints", 257)]:
+        with pytest.raises(stoker.InvalidRequestError, match=f"{name} is {value}; it must be a whole number from"):
+            stoker.connect(str(tmp_path), **{name: value})
 
 
 def test_not_a_sample_query(lake: stoker.Lake) -> None:
     query = lake.sql("SELECT label, count(*) FROM samples GROUP BY label")
     with pytest.raises(stoker.InvalidRequestError):
         query.stream(batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "allowed"),
+    [
+        ("batch_size", [-1, 0, 2**32 + 1, 10**5000, 2.0, "8", True], "from 1 to 4294967296"),
+        ("global_batch_size", [-1, 0, 2**64], "from 1 to 4294967296"),
+        ("seed", [-1, 2**64, 0.5, None], "from 0 to 18446744073709551615"),
+        ("epoch", [-1, 2**63, None], "from 0 to 2**63 - 1"),
+        ("rank", [-1, 2**32], "from 0 to 4294967295"),
+        ("world_size", [-1, 0, 2**32], "from 1 to 4294967295"),
+        ("memory_budget_bytes", [-1, 0, 2**63], "from 1 to 2**63 - 1"),
+        ("shuffle_window_bytes", [-1, 0, 2**63], "from 1 to 2**63 - 1"),
+        ("block_bytes", [-1, 0, 2**63], "from 1 to 2**63 - 1"),
+        ("num_lanes", [-1, 0, 2**16 + 1], "from 1 to 65536"),
+    ],
+)
+def test_numbers_out_of_range(lake: stoker.Lake, name: str, values: list[object], allowed: str) -> None:
+    query = lake.sql("SELECT id FROM samples")
+    for value in values:
+        others = {"batch_size": 4} if name != "global_batch_size" else {}
+        ranks = {"rank": 0, "world_size": 1}
+        with pytest.raises(stoker.InvalidRequestError) as raised:
+            query.stream(**(others | ranks | {name: value}))
+        shown = "too large" if value == 10**5000 else repr(value)
+        assert str(raised.value) == f"{name} is {shown}; it must be a whole number {allowed}"
+
+
+def test_numbers_at_their_limits(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT id FROM samples")
+    largest = {"seed": 2**64 - 1, "epoch": 2**63 - 1, "num_lanes": 2**16, "block_bytes": 2**63 - 1}
+    for options in (largest, {"num_lanes": 1, "block_bytes": 1, "shuffle_window_bytes": 1, "memory_budget_bytes": 1}):
+        stream = query.stream(batch_size=np.int64(50), **options)
+        assert sorted(row for batch in stream for row in batch["id"][batch.valid].tolist()) == list(range(NUM_ROWS))
+    with pytest.raises(stoker.InvalidRequestError, match="epoch is -1; it must be"):
+        stream.set_epoch(-1)
+    assert stream.epoch == 1
+
+
+def test_ranks_of_the_environment(lake: stoker.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "-1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(stoker.InvalidRequestError, match="rank is -1; it must be"):
+        lake.sql("SELECT id FROM samples").stream(batch_size=4)
 
 
 def test_html(lake: stoker.Lake) -> None:

@@ -233,7 +233,7 @@ def test_state_mismatch_has_the_difference(lake: stoker.Lake) -> None:
     [
         ({}, "batch_size"),
         ({"batch_size": 1, "global_batch_size": 1}, "batch_size"),
-        ({"batch_size": 0}, "batch size"),
+        ({"batch_size": 0}, "batch_size is 0; it must be"),
         ({"batch_size": 1, "rank": 0}, "both rank and world_size"),
         ({"batch_size": 1, "rank": 2, "world_size": 2}, "rank 2"),
         ({"batch_size": 1, "shuffle": "maybe"}, "maybe"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from conftest import NUM_ROWS, SHAPE, expected_image, make_columns
+from PIL import Image
 
 import stoker
 
@@ -129,20 +131,95 @@ def test_bad_data_is_refused_with_the_column(tmp_path: Path) -> None:
     with pytest.raises(stoker.AlreadyExistsError, match="table t already exists"):
         lake.create_table("t", {"a": [1]})
     assert lake.create_table("t", {"a": [2, 3]}, mode="overwrite").num_rows == 2
+    for rows in (-1, 0, 2**63):
+        for write in (partial(lake.create_table, "u"), lake.table("t").append):
+            with pytest.raises(stoker.InvalidRequestError, match=f"rows_per_fragment is {rows}; it must be .* from 1"):
+                write({"a": [1]}, rows_per_fragment=rows)
+    assert lake.tables() == ["t"]
+
+
+def encoded(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save(buffer, kind)
+    return buffer.getvalue()
 
 
 def test_encoded_images(tmp_path: Path) -> None:
-    image_module = pytest.importorskip("PIL.Image")
-    buffer = io.BytesIO()
-    image_module.fromarray(np.zeros((4, 4), np.uint8)).save(buffer, "PNG")
     lake = stoker.connect(str(tmp_path))
-    files = [buffer.getvalue()] * 3
+    files = [encoded("PNG")] * 3
     table = lake.create_table("t", {"image": files, "label": [0, 1, 2]}, encoded_images=["image"])
     assert table.schema.field("image").metadata[b"stoker.kind"] == b"encoded_image"
     batch = next(iter(lake.sql("SELECT image FROM t").stream(batch_size=3)))
     assert batch["image"].tolist() == files
     assert 'img src="data:image/png' in lake.sql("SELECT * FROM t")._repr_html_()
     assert table.append({"image": files, "label": [0, 1, 2]}).num_rows == 6
+
+
+def test_what_is_no_encoded_image_is_refused(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    good = [encoded("JPEG"), encoded("PNG"), encoded("WEBP"), None]
+    bad = [
+        (b"this is text", r'12 bytes that begin with "this is "'),
+        (b"", "no bytes"),
+        (b"\x89PNG\n\x1a\n", r'7 bytes that begin with "\\x89PNG\\n\\x1a\\n"'),
+        (b"RIFF\x24\0\0\0WAVEfmt ", r'16 bytes that begin with "RIFF\$\\x00\\x00\\x00"'),
+        (encoded("GIF"), r'\d+ bytes that begin with "GIF8'),
+    ]
+    for value, found in bad:
+        message = f"table t: column image row 4: expected a JPEG, PNG or WebP file, found {found}"
+        for kind in (pa.binary(), pa.large_binary()):
+            values = {"image": pa.array([*good, value, None, b"more"], kind), "label": range(7)}
+            with pytest.raises(stoker.InvalidRequestError, match=message):
+                lake.create_table("t", values, encoded_images=["image"])
+    assert lake.tables() == []
+    with pytest.raises(stoker.InvalidRequestError, match="column name row 0: expected a JPEG, PNG or WebP file"):
+        lake.create_table("t", {"name": ["a", "b"]}, encoded_images=["name"])
+    assert lake.create_table("t", {"image": good, "label": range(4)}, encoded_images=["image"]).num_rows == 4
+    assert lake.create_table("t", {"image": good, "label": range(4)}, mode="create_or_append").num_rows == 8
+    for write in (lake.table("t").append, partial(lake.create_table, "t", mode="create_or_append")):
+        with pytest.raises(stoker.InvalidRequestError, match="column image row 1: expected a JPEG"):
+            write({"image": [good[0], b"text"], "label": [0, 1]})
+    batches = [pa.record_batch({"image": pa.array(good)}), pa.record_batch({"image": pa.array([None, b"text"])})]
+    with pytest.raises(stoker.InvalidRequestError, match="table u: column image row 5: expected a JPEG"):
+        lake.create_table("u", pa.Table.from_batches(batches), encoded_images=["image"])
+    assert (lake.tables(), lake.table("t").num_rows) == (["t"], 8)
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_vector_indexes(tmp_path: Path, metric: str) -> None:
+    vectors = np.random.default_rng(3).normal(size=(600, 8)).astype(np.float32)
+    query = vectors[17] * 3 + 0.1
+    lake = stoker.connect(str(tmp_path))
+    table = lake.create_table("t", {"id": np.arange(600), "emb": vectors})
+    indexed = table.create_index("emb", kind="ivf_flat", metric=metric, num_partitions=4)
+    assert (table.version, indexed.version, indexed.num_rows) == (1, 2, 600)
+    cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
+    distances = {"l2": ((vectors - query) ** 2).sum(axis=1), "cosine": 1 - cosines, "dot": 1 - vectors @ query}
+    # An index of another metric must not answer: its distances would be others.
+    for searched, expected in distances.items():
+        nearest = np.argsort(expected)[:10]
+        for option in ("nprobes => 4", "use_index => false"):
+            sql = f"SELECT id, _distance FROM vector_search(t, emb, $1, k => 10, metric => '{searched}', {option})"
+            found = lake.sql(sql, params=[query]).to_arrow()
+            assert found["id"].to_pylist() == nearest.tolist(), (searched, option)
+            np.testing.assert_allclose(found["_distance"].to_numpy(), expected[nearest], rtol=1e-4, atol=1e-5)
+
+
+def test_indexes_that_cannot_be_built(tmp_path: Path) -> None:
+    table = stoker.connect(str(tmp_path)).create_table("t", {"id": range(300), "emb": np.eye(300, 8, dtype=np.float32)})
+    cases: list[tuple[str, dict[str, object], str]] = [
+        ("nope", {"kind": "btree"}, "nope"),
+        ("id", {"kind": "ivf_flat"}, "column id of t@1"),
+        ("emb", {"kind": "ivf_pq", "num_sub_vectors": 3}, "column emb of t@1.*num_sub_vectors"),
+        ("emb", {"kind": "hnsw"}, 'kind "hnsw" is unknown.*ivf_flat'),
+        ("emb", {"kind": "ivf_flat", "metric": "manhattan"}, 'metric "manhattan" is unknown.*cosine'),
+        ("emb", {"kind": "ivf_flat", "num_partitions": 0}, "num_partitions is 0; it must be .* from 1 to 1048576"),
+        ("emb", {"kind": "ivf_pq", "num_sub_vectors": -2}, "num_sub_vectors is -2; it must be .* from 1 to 65536"),
+    ]
+    for column, options, message in cases:
+        with pytest.raises(stoker.InvalidRequestError, match=message):
+            table.create_index(column, **options)
+    assert [version.version for version in table.versions()] == [1]
 
 
 def test_pylance_reads_the_table_and_agrees(lake_path: str) -> None:

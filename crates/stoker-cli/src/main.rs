@@ -7,6 +7,7 @@ mod batch_log;
 mod bench;
 mod connect;
 mod describe;
+mod fail;
 mod ingest;
 mod process;
 mod serve;
@@ -21,6 +22,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::connect::LakeArgs;
+use crate::fail::fail;
 
 /// Query and stream training data from Lance tables on object storage.
 #[derive(Parser)]
@@ -88,16 +90,4 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Index(args) => tables::index(args, &lake).await,
         Command::Bench(args) => bench::run(args).await,
     }
-}
-
-/// Prints an error with its causes, each once.
-fn fail(error: &anyhow::Error) -> ExitCode {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    eprintln!("error: {text}");
-    ExitCode::FAILURE
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve};
 use stoker_lake::{Lake, StorageOptions};
@@ -56,7 +56,12 @@ impl ServeArgs {
             None => ServerConfig::default(),
             Some(path) => {
                 let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-                toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))?
+                // The error as a whole shows the line, which may hold a secret.
+                toml::from_str(&text).map_err(|error| {
+                    let line = |start: usize| text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
+                    let place = error.span().map_or(String::new(), |span| format!("line {}: ", line(span.start)));
+                    anyhow!("{} is not a configuration: {place}{}", path.display(), error.message())
+                })?
             }
         };
         config.listen = self.listen.unwrap_or(config.listen);

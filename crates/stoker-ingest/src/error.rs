@@ -43,6 +43,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A source file is not the one that was listed any more. Never skipped: what the ingest is known by holds no longer.
+    #[error("{} changed while it was ingested: {change}; run the same command again when nothing writes to it", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        change: String,
+    },
     /// A readable value does not fit its column.
     #[error("{}{}column {column}: expected {expected}, found {found}", path.display(), row.map_or(": ".into(), |row| format!(" row {row} ")))]
     Mismatch {
@@ -81,6 +89,16 @@ pub enum Error {
         /// What the lake says.
         source: stoker_lake::Error,
     },
+    /// What the lake keeps of finished ingests is damaged.
+    #[error(
+        "cannot tell whether these sources were ingested before: {path} in the lake is damaged ({reason}); look whether the rows are in the table, then delete that file"
+    )]
+    Journal {
+        /// The file, relative to the lake.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// [`crate::Progress::should_stop`] asked to stop.
     #[error("stopped after {units_done} of {units} units; run the same command again to go on from there")]
     Stopped {
@@ -114,7 +132,8 @@ impl Error {
             Error::Empty { .. } | Error::Layout { .. } | Error::Mismatch { .. } | Error::InvalidOption { .. } => {
                 ErrorKind::InvalidRequest
             }
-            Error::Unreadable { .. } => ErrorKind::DataCorrupt,
+            Error::Unreadable { .. } | Error::Journal { .. } => ErrorKind::DataCorrupt,
+            Error::Changed { .. } => ErrorKind::Unavailable,
             Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Error::Stopped { .. } => ErrorKind::Cancelled,
             Error::Lake(source) | Error::NoTable { source } => source.kind(),

@@ -65,21 +65,31 @@ impl Job<'_> {
             .iter()
             .fold(unreadable, |sum, size| Size { files: sum.files + size.files, bytes: sum.bytes + size.bytes });
         let digest = self.digest(&skipped);
-        let (journal, done, run, begun) = loop {
-            let existing = existing(self.lake, self.table).await?;
+        let (journal, done, run, begun, committed) = loop {
+            // The marker first: a table that is read after it holds what the marker tells of.
             let (mut journal, done) = Journal::open(self.lake.objects(), &digest).await?;
+            let existing = existing(self.lake, self.table).await?;
             if let Some(report) = self.already_ingested(existing.as_ref(), done.as_ref(), total).await? {
+                if let Some(done) = &done {
+                    journal.clear_finished(done).await?;
+                }
                 return Ok(report);
             }
             let runs = done.as_ref().map_or(0, |done| done.runs);
             let run =
                 DigestBuilder::new("stoker ingest run").part(digest.as_bytes()).part(&runs.to_le_bytes()).finish();
             journal.use_run(&run);
-            self.check_target(existing.is_some(), &journal, sizes.len()).await?;
+            let committed = match (&existing, journal.unit(0).await?) {
+                (Some(table), Some(unit)) => table.holds(&unit.fragments),
+                _ => false,
+            };
+            if !committed {
+                self.check_target(existing.is_some(), &journal, sizes.len()).await?;
+            }
             let begun = journal.begin(Begun { version: existing.as_ref().map_or(0, Table::version) }).await?;
             // Another process that finished this run meanwhile left its marker before it forgot where the run began.
             if journal.marker().await?.map_or(0, |done| done.runs) == runs {
-                break (journal, done, run, begun);
+                break (journal, done, run, begun, committed);
             }
             journal.clear().await?;
         };
@@ -90,7 +100,11 @@ impl Job<'_> {
         }
         let (mut fragments, mut rows, mut resumed_units) = (Vec::new(), 0, 0);
         for (index, size) in sizes.iter().enumerate() {
-            let unit = match self.finished(&journal, index).await? {
+            let finished = match committed {
+                true => journal.unit(index).await?,
+                false => self.finished(&journal, index).await?,
+            };
+            let unit = match finished {
                 Some(unit) => {
                     self.progress.advance(size.files, unit.rows, size.bytes);
                     resumed_units += 1;

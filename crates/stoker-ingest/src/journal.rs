@@ -23,7 +23,7 @@ pub(crate) struct FinishedUnit {
 }
 
 /// Where the first attempt of a run began.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Begun {
     /// The newest version of the table then; 0 when there was none.
     pub version: u64,
@@ -71,8 +71,14 @@ impl Journal {
     }
 
     /// The marker, if the job was finished before.
+    ///
+    /// # Errors
+    /// A marker that cannot be understood: the rows may be in the table already.
     pub async fn marker(&self) -> Result<Option<Marker>> {
-        get(&self.objects, &self.marker).await
+        let Some(bytes) = self.objects.get(&self.marker).await? else { return Ok(None) };
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|source| Error::Journal { path: format!("_stoker/{}", self.marker), reason: source.to_string() })
     }
 
     /// Chooses the folder of the units: one for each run of a job.
@@ -96,7 +102,7 @@ impl Journal {
         match self.objects.put_if_absent(&path, to_json(&begun)?.into()).await? {
             PutOutcome::Created => Ok(begun),
             // What cannot be understood tells nothing: search all versions.
-            PutOutcome::Exists => Ok(get(&self.objects, &path).await?.unwrap_or(Begun { version: 0 })),
+            PutOutcome::Exists => Ok(get(&self.objects, &path).await?.unwrap_or_default()),
         }
     }
 
@@ -104,12 +110,19 @@ impl Journal {
         Ok(self.objects.put(&self.marker, to_json(marker)?.into()).await?)
     }
 
-    /// Forgets the units.
+    /// Forgets the units, and where the run began.
     pub async fn clear(&self) -> Result<()> {
-        for path in self.objects.list(&self.folder).await? {
+        // Only names of its own: stores keep unfinished uploads of other processes in the same folder.
+        for path in self.objects.list(&self.folder).await?.into_iter().filter(|path| path.ends_with(".json")) {
             self.objects.delete(&path).await?;
         }
         Ok(())
+    }
+
+    /// Forgets what a run left that ended after its marker was put.
+    pub async fn clear_finished(&mut self, done: &Marker) -> Result<()> {
+        self.folder = format!("ingest/{}", done.run);
+        self.clear().await
     }
 
     fn unit_path(&self, index: usize) -> String {

@@ -21,6 +21,7 @@ mod options;
 mod parquet_files;
 mod progress;
 mod report;
+mod stamp;
 mod tensor_spec;
 
 pub use error::{Error, Result};

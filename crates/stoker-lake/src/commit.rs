@@ -1,7 +1,9 @@
 //! Atomic commits of written fragments.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use futures::stream::{self, BoxStream};
@@ -20,6 +22,9 @@ use crate::{Error, Lake, Result, Table};
 
 /// The transaction property that holds an idempotency key.
 const KEY_PROPERTY: &str = "stoker.idempotency_key";
+
+/// How often a commit is tried while others come in between.
+const ATTEMPTS_MAX: u32 = 200;
 
 /// Transactions that are read at the same time.
 const TRANSACTIONS_IN_FLIGHT: usize = 8;
@@ -64,7 +69,9 @@ impl Lake {
     ) -> Result<u64> {
         let _committing = self.inner.committing.lock().await;
         let mut searched = key.map_or(0, |key| key.since_version);
+        let mut attempts_left = ATTEMPTS_MAX;
         loop {
+            attempts_left -= 1;
             let existing = self.try_latest(name).await?;
             let newest = existing.as_ref().map_or(0, Table::version);
             if let (Some(table), Some(key)) = (&existing, key)
@@ -72,16 +79,29 @@ impl Lake {
             {
                 return Ok(version);
             }
+            if let (Some(table), Some(_)) = (&existing, key)
+                && table.holds(&fragments)
+            {
+                // The version of the commit was cleaned up, its rows were not.
+                return Ok(newest);
+            }
             searched = newest;
             let operation = self.operation(name, schema, mode, &fragments, existing.as_ref())?;
             let result = self.execute(name, existing.as_ref(), operation, key).await;
             match result {
                 Ok(dataset) => return self.acknowledge(name, dataset, &fragments).await,
                 Err(error) => match self.try_latest(name).await? {
-                    // Somebody else created the table or came in between, or the answer was lost: look for the key again.
-                    Some(now) if now.version() > newest && (existing.is_none() || key.is_some()) => continue,
                     // The answer was lost, the commit was not.
-                    Some(now) if key.is_none() && holds(&now, &fragments) => return Ok(now.version()),
+                    Some(now) if key.is_none() && now.holds(&fragments) => return Ok(now.version()),
+                    // Somebody else created the table or came in between, or the answer was lost: look for the key again.
+                    Some(now)
+                        if now.version() > newest
+                            && (existing.is_none() || key.is_some())
+                            && may_be_a_conflict(&error)
+                            && attempts_left > 0 =>
+                    {
+                        tokio::time::sleep(pause(ATTEMPTS_MAX - attempts_left)).await;
+                    }
                     _ => return Err(error),
                 },
             }
@@ -169,7 +189,7 @@ impl Lake {
         if let Some(newest) = &newest
             && newest.version() >= version
         {
-            if holds(newest, drafts) {
+            if newest.holds(drafts) {
                 return Ok(version);
             }
             let refs = newest.dataset().version_refs().await;
@@ -192,13 +212,28 @@ impl Lake {
     }
 }
 
-/// Whether a table version names files of these drafts.
-fn holds(table: &Table, drafts: &[FragmentDraft]) -> bool {
-    let files: HashSet<String> = drafts.iter().flat_map(FragmentDraft::files).collect();
-    table.dataset().fragments().iter().flat_map(|fragment| &fragment.files).any(|file| files.contains(&file.path))
+/// Whether an attempt may have failed because of another commit. Others would fail again.
+fn may_be_a_conflict(error: &Error) -> bool {
+    use ErrorKind::{AlreadyExists, NotFound, Unavailable};
+    matches!(error.kind(), AlreadyExists | NotFound | Unavailable)
+}
+
+/// The time between two attempts: random, and longer the more attempts there were.
+fn pause(attempts: u32) -> Duration {
+    let bound = 10 << attempts.min(7);
+    Duration::from_millis(RandomState::new().hash_one(attempts) % bound)
 }
 
 impl Table {
+    /// Whether this version names files of these drafts: it descends from their commit.
+    pub fn holds(&self, drafts: &[FragmentDraft]) -> bool {
+        self.names_any(drafts.iter().flat_map(FragmentDraft::files).collect())
+    }
+
+    fn names_any(&self, files: HashSet<String>) -> bool {
+        self.dataset().fragments().iter().flat_map(|fragment| &fragment.files).any(|file| files.contains(&file.path))
+    }
+
     /// Whether the rows committed under a key as `version` belong to this version of the table: the table was not replaced and
     /// nothing overwrote them. Of versions that were cleaned up it is assumed.
     ///
@@ -208,21 +243,31 @@ impl Table {
         if version > self.version() {
             return Ok(false);
         }
-        if let Some(found) = transaction(self, version).await?
-            && !has_key(&found, key)
-        {
-            return Ok(false);
-        }
-        let mut later = transactions(self, version + 1);
-        while let Some((_, found)) = later.try_next().await? {
-            let replaced = found.map(|found| {
-                let is_overwrite = matches!(found.operation, Operation::Overwrite { .. });
-                let restored_before =
-                    matches!(found.operation, Operation::Restore { version: restored } if restored < version);
-                is_overwrite || restored_before
-            });
-            if replaced == Some(true) {
+        if let Some(found) = transaction(self, version).await? {
+            if !has_key(&found, key) {
                 return Ok(false);
+            }
+            if let Operation::Append { fragments } | Operation::Overwrite { fragments, .. } = &found.operation
+                && self.names_any(fragments.iter().flat_map(|f| &f.files).map(|file| file.path.clone()).collect())
+            {
+                return Ok(true);
+            }
+        }
+        // Its files are gone: rewritten by a compaction or an update, overwritten, or left behind by a restore.
+        let refs = self.dataset().version_refs().await;
+        let refs = refs.map_err(|source| Error::storage(format!("listing the versions of {}", self.name()), source))?;
+        let mut versions: Vec<u64> = refs.iter().map(|found| found.version).collect();
+        versions.sort_unstable();
+        let mut newest = self.version();
+        while newest > version {
+            match transaction(self, newest).await?.map(|found| found.operation) {
+                Some(Operation::Overwrite { .. }) => return Ok(false),
+                Some(Operation::Restore { version: restored }) if restored < version => return Ok(false),
+                Some(Operation::Restore { version: restored }) => newest = restored.min(newest - 1),
+                // Only versions that were not cleaned up can tell more.
+                _ => {
+                    newest = versions[..versions.partition_point(|found| *found < newest)].last().copied().unwrap_or(0)
+                }
             }
         }
         Ok(true)

@@ -18,6 +18,7 @@ use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use stoker_types::fixed_row_bytes;
 
+use crate::damage::decode_error;
 use crate::{Error, RangeReader, Result, Table};
 
 /// Page tables kept per lake.
@@ -206,7 +207,7 @@ impl Table {
         let attempted = || format!("reading the footer of {} in table {}", file.path, self.snapshot());
         let path = self.dataset().data_dir().join(file.path.as_str());
         let opened = scheduler.open_file(&path, &file.file_size_bytes).await;
-        let opened = opened.map_err(|source| crate::take::decode_error(attempted(), source))?;
+        let opened = opened.map_err(|source| decode_error(attempted(), source))?;
         let metadata = fragment.get_file_metadata(&opened).await;
         let metadata = match metadata {
             Ok(metadata) => metadata,
@@ -214,7 +215,7 @@ impl Table {
                 // A truncated file fails in many ways: its size says it plainly.
                 let size = file.file_size_bytes.get().map_or(0, |size| size.get());
                 self.range_reader(file, size).await?.check_stored_size().await?;
-                return Err(crate::take::decode_error(attempted(), source));
+                return Err(decode_error(attempted(), source));
             }
         };
         if index >= metadata.column_infos.len() {

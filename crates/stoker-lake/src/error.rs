@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 
 use stoker_types::ErrorKind;
 
+use crate::lake::without_userinfo;
+
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -105,13 +107,13 @@ impl Error {
     }
 }
 
-/// The first line of a message, without Lance's source locations, without the query parts of URLs, where some stores carry
-/// signatures, and at most 400 characters.
+/// The first line of a message, without Lance's source locations, without the user and query parts of URLs, where credentials
+/// and signatures are, and at most 400 characters.
 pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
     let text = source.to_string();
     let line = text.lines().next().unwrap_or_default();
     let line = line.split(", /").next().unwrap_or(line).split(", library/").next().unwrap_or(line);
-    let words: Vec<&str> = line.split(' ').map(without_query).collect();
+    let words: Vec<String> = line.split(' ').map(|word| without_userinfo(without_query(word))).collect();
     words.join(" ").chars().take(400).collect()
 }
 
@@ -123,7 +125,7 @@ fn without_query(word: &str) -> &str {
 }
 
 /// Follows the chain of causes to the kind of error.
-pub(crate) fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
+fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
     let mut current = Some(source);
     let mut kind = ErrorKind::Internal;
     while let Some(error) = current {
@@ -136,6 +138,10 @@ pub(crate) fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 object_store::Error::InvalidPath { .. } | object_store::Error::NotSupported { .. } => {
                     ErrorKind::InvalidRequest
                 }
+                // Of a file whose bytes Lance holds in memory, a range beyond them was asked for.
+                object_store::Error::Generic { store: "memory" | "InMemory", .. } => ErrorKind::DataCorrupt,
+                // Lance's own error on its way through this crate.
+                object_store::Error::Generic { store: "N/A", source } => classify(source.as_ref()),
                 error => refused_by_system(error).unwrap_or(ErrorKind::Unavailable),
             };
         }

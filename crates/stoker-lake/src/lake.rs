@@ -73,7 +73,7 @@ impl Lake {
             })?;
         let session = Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, registry));
         let place = match options.get("aws_endpoint") {
-            Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {endpoint}"),
+            Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_userinfo(endpoint)),
             _ => uri.clone(),
         };
         let (dense, committing) = (DenseCache::default(), tokio::sync::Mutex::default());
@@ -234,7 +234,8 @@ fn normalise(uri: &str) -> Result<String> {
     }
 }
 
-fn without_userinfo(uri: &str) -> String {
+/// A URI without user and password.
+pub(crate) fn without_userinfo(uri: &str) -> String {
     match (uri.find("://"), uri.find('@')) {
         (Some(start), Some(at)) if start < at => format!("{}://…{}", &uri[..start], &uri[at..]),
         _ => uri.to_string(),

@@ -11,6 +11,7 @@
 //! ```
 
 mod commit;
+mod damage;
 mod dense;
 mod describe;
 mod error;

@@ -1,8 +1,10 @@
 //! Scans and searches of a table through Lance.
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use arrow_schema::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
@@ -15,9 +17,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{FutureExt, TryStreamExt};
 use lance::dataset::scanner::Scanner;
 use lance_linalg::distance::MetricType;
-use stoker_types::ErrorKind;
 
-use crate::error::classify;
+use crate::error::first_line;
 use crate::{Error, Result, Table};
 
 /// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.
@@ -114,16 +115,16 @@ impl Table {
     /// The record batches of a scan.
     ///
     /// # Errors
-    /// As for [`Table::scan_plan`]. In the stream, errors of storage are [`DataFusionError::External`] with an [`Error`] inside;
-    /// those of expressions stay DataFusion's.
+    /// As for [`Table::scan_plan`]. In the stream, errors of storage and of the filter are [`DataFusionError::External`] with an
+    /// [`Error`] inside; others, as about memory limits, stay DataFusion's.
     pub async fn scan(&self, request: &ScanRequest) -> Result<SendableRecordBatchStream> {
         let plan = self.scan_plan(request).await?;
         let batches = plan.execute(0, Arc::new(TaskContext::default()));
         let batches = batches.map_err(|source| Error::storage(self.scanning(), source))?;
-        let (schema, scanning) = (batches.schema(), self.scanning());
-        let batches = batches.map_err(move |source| match classify(&source) {
-            ErrorKind::Internal | ErrorKind::InvalidRequest => source,
-            _ => DataFusionError::External(Box::new(Error::storage(scanning.clone(), source))),
+        let (schema, table) = (batches.schema(), self.clone());
+        let batches = batches.or_else(move |source| {
+            let table = table.clone();
+            async move { Err(table.scan_error(source).await) }
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
@@ -144,6 +145,16 @@ impl Table {
         }
         let projection = ProjectionExec::try_new(columns, plan);
         Ok(Arc::new(projection.map_err(|source| Error::storage(self.scanning(), source))?))
+    }
+
+    /// The error of a scan that was under way.
+    async fn scan_error(&self, source: DataFusionError) -> DataFusionError {
+        let error = match Fault::of(&source) {
+            Fault::Engine => return source,
+            Fault::Filter(reason) => Error::InvalidRequest { attempted: self.scanning(), reason },
+            Fault::Storage => self.read_error(self.scanning(), source).await,
+        };
+        DataFusionError::External(Box::new(error))
     }
 
     fn scanning(&self) -> String {
@@ -185,5 +196,48 @@ impl Table {
             scanner.with_row_address();
         }
         Ok(scanner)
+    }
+}
+
+/// What a failed scan failed on.
+enum Fault {
+    /// Reading or decoding.
+    Storage,
+    /// The filter, on the values of a row; with the reason.
+    Filter(String),
+    /// The query engine: a memory limit, a cancelled task.
+    Engine,
+}
+
+impl Fault {
+    /// Follows the chain of causes. Lance and DataFusion wrap each other's errors.
+    fn of(source: &DataFusionError) -> Self {
+        let mut current: Option<&(dyn StdError + 'static)> = Some(source);
+        while let Some(error) = current {
+            if let Some(lance_core::Error::Execution { message, .. }) = error.downcast_ref::<lance_core::Error>()
+                && let Some((_, reason)) = message.split_once("filter expression to batch: ")
+            {
+                return Fault::Filter(format!("the filter cannot be evaluated: {}", first_line(reason)));
+            }
+            let is_wrapper = match (error.downcast_ref::<DataFusionError>(), error.downcast_ref::<ArrowError>()) {
+                (Some(error), _) => matches!(
+                    error,
+                    DataFusionError::External(_)
+                        | DataFusionError::ArrowError(..)
+                        | DataFusionError::IoError(_)
+                        | DataFusionError::Context(..)
+                        | DataFusionError::Diagnostic(..)
+                        | DataFusionError::Shared(_)
+                        | DataFusionError::Collection(_)
+                ),
+                (_, Some(error)) => matches!(error, ArrowError::ExternalError(_) | ArrowError::IoError(..)),
+                (None, None) => true,
+            };
+            if !is_wrapper {
+                return Fault::Engine;
+            }
+            current = error.source();
+        }
+        Fault::Storage
     }
 }

@@ -11,7 +11,6 @@ use lance::dataset::TakeBuilder;
 use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
 
-use crate::error::first_line;
 use crate::{Error, Result, Table};
 
 impl Table {
@@ -29,8 +28,10 @@ impl Table {
         self.check_addresses(&sorted)?;
         let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));
         let arrow = |source| Error::storage(attempted(), source);
-        let taken =
-            self.take_sorted(columns, sorted.clone()).await.map_err(|source| decode_error(attempted(), source))?;
+        let taken = match self.take_sorted(columns, sorted.clone()).await {
+            Ok(taken) => taken,
+            Err(source) => return Err(self.read_error(attempted(), source).await),
+        };
         if taken.num_rows() != sorted.len() {
             return Err(self.deleted(&sorted).await?);
         }
@@ -102,15 +103,4 @@ impl Table {
 fn without_columns(num_rows: usize) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
     RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), Vec::new(), &options)
-}
-
-/// Lance reports damaged pages as invalid input or as an I/O error about ranges: with valid arguments the data is at fault.
-pub(crate) fn decode_error(attempted: String, source: lance_core::Error) -> Error {
-    use stoker_types::ErrorKind::{Internal, InvalidRequest, NotFound};
-    match Error::storage(attempted, source) {
-        Error::Storage { attempted, kind: InvalidRequest | Internal | NotFound, source } => {
-            Error::DataCorrupt { attempted, reason: first_line(&source) }
-        }
-        error => error,
-    }
 }

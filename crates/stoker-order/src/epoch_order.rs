@@ -64,8 +64,6 @@ impl EpochOrder {
     }
 
     /// Appends the ordinals of `positions` to `out`, in order. Faster than one by one: windows are set up once.
-    ///
-    /// `stride` is the distance between positions; it is 1 or the number of ranks.
     pub fn ordinals(&self, positions: impl Iterator<Item = u64>, out: &mut Vec<u64>) {
         if self.options.mode != ShuffleMode::Block {
             out.extend(positions.map(|position| self.ordinal(position)));

@@ -1,5 +1,7 @@
 //! The options that, with seed and epoch, determine the order of a row set.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -47,6 +49,18 @@ pub struct OrderOptions {
     pub rows_per_block: u64,
     /// Rows per window of *one* lane; at least 1.
     pub rows_per_window: u64,
+}
+
+impl fmt::Display for OrderOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, mode, num_lanes, rows_per_block, rows_per_window } = self;
+        let mode = mode.as_str();
+        write!(
+            f,
+            "shuffle {mode}, {num_lanes} lanes, {rows_per_block} rows per block, {rows_per_window} rows per window, \
+             version {version}"
+        )
+    }
 }
 
 impl OrderOptions {

@@ -80,7 +80,7 @@ impl StreamSpec {
         check("rows", self.num_rows.to_string(), other.num_rows.to_string());
         check("row set", self.row_set.short(), other.row_set.short());
         check("seed", self.seed.to_string(), other.seed.to_string());
-        check("order options", format!("{:?}", self.order), format!("{:?}", other.order));
+        check("order options", self.order.to_string(), other.order.to_string());
         lines
     }
 }

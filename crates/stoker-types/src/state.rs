@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cursor, Digest, Error, Result, Snapshot, StreamSpec};
+use crate::{Cursor, Digest, Error, OrderOptions, Result, Snapshot, StreamSpec};
 
 /// The version of the state document.
 pub const STATE_VERSION: u32 = 1;
@@ -36,8 +36,12 @@ pub struct StreamState {
     pub query_text: String,
     /// The first pinned snapshots, at most four; the specification has all.
     pub snapshots: Vec<Snapshot>,
+    /// Rows in the row set.
+    pub num_rows: u64,
     /// The seed.
     pub seed: u64,
+    /// The options of the order.
+    pub order: OrderOptions,
     /// The epoch, from zero.
     pub epoch: u64,
     /// The next position.
@@ -58,7 +62,9 @@ impl StreamState {
             query: spec.query_digest(),
             query_text: spec.sql.chars().take(QUERY_CHARS_MAX).collect(),
             snapshots: spec.snapshots.iter().take(4).cloned().collect(),
+            num_rows: spec.num_rows,
             seed: spec.seed,
+            order: spec.order.clone(),
             epoch,
             position,
             log: log[log.len().saturating_sub(8)..].to_vec(),
@@ -130,8 +136,7 @@ impl StreamState {
         }
         if differences.is_empty() {
             let ids = (self.stream_id.short(), spec.stream_id().short());
-            differences
-                .push(format!("row set or order options: the state has stream id {}, the stream {}", ids.0, ids.1));
+            differences.push(format!("row set: the state has stream id {}, the stream has {}", ids.0, ids.1));
         }
         Err(Error::StateMismatch { differences })
     }
@@ -148,6 +153,12 @@ impl StreamState {
                 names(&self.snapshots),
                 names(&theirs)
             ));
+        }
+        if self.num_rows != spec.num_rows {
+            lines.push(format!("rows: the state has {}, the stream has {}", self.num_rows, spec.num_rows));
+        }
+        if self.order != spec.order {
+            lines.push(format!("order options: the state has {}, the stream has {}", self.order, spec.order));
         }
         if self.seed != spec.seed {
             lines.push(format!("seed: the state has {}, the stream has {}", self.seed, spec.seed));

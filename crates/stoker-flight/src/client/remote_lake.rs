@@ -167,6 +167,11 @@ impl RemoteLake {
 
     /// The messages for each ticket of an answer, over a connection each. `server` gives the server to begin with for the
     /// i-th ticket, cyclically.
+    ///
+    /// The locations of endpoints are left to other clients. Flight says that a ticket belongs to one of them; tickets of
+    /// Stoker's servers are good at every server that shares the key, thus at those that this client was given. A location is
+    /// said by whoever answered, so to go there could carry the token and the data to a host that nobody configured, or from
+    /// TLS to plain text.
     pub(crate) async fn do_get(
         &self,
         info: &FlightInfo,
@@ -208,13 +213,17 @@ impl RemoteLake {
     }
 }
 
-/// An error with its causes: the outermost says little.
+/// An error with its causes: the outermost says little. Some repeat the one before and say more.
 fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+    let mut texts: Vec<String> = Vec::new();
+    let mut cause = Some(error);
     while let Some(error) = cause {
-        text = format!("{text}: {error}");
+        let text = error.to_string();
+        if texts.last().is_some_and(|last| text.starts_with(last.as_str())) {
+            texts.pop();
+        }
+        texts.push(text);
         cause = error.source();
     }
-    text
+    texts.join(": ")
 }

@@ -68,18 +68,18 @@ impl ServerState {
         let answer = match name {
             "version" => json!({ "version": env!("CARGO_PKG_VERSION") }),
             "tables" => json!(self.engine.lake().tables().await?),
-            "table" => json!(self.table_answer(&request).await?),
+            "table" => json!(self.table_answer(name, &request).await?),
             "versions" => {
-                let versions: Vec<VersionInfo> = self.action_table(&request).await?.versions().await?;
+                let versions: Vec<VersionInfo> = self.action_table(name, &request).await?.versions().await?;
                 json!(versions)
             }
             "tag" => {
                 let tag = request.new_tag.as_deref().ok_or_else(|| Error::invalid("action tag needs new_tag"))?;
-                self.action_table(&request).await?.create_tag(&TagName::try_new(tag)?).await?;
+                self.action_table(name, &request).await?.create_tag(&TagName::try_new(tag)?).await?;
                 json!({})
             }
             "describe" => {
-                let columns: Vec<ColumnLayout> = self.action_table(&request).await?.describe().await?;
+                let columns: Vec<ColumnLayout> = self.action_table(name, &request).await?.describe().await?;
                 json!(columns)
             }
             "explain" => {
@@ -94,19 +94,24 @@ impl ServerState {
         serde_json::to_vec(&answer).map_err(Error::internal)
     }
 
-    async fn action_table(&self, request: &ActionRequest) -> Result<Table> {
-        let name = request.table.as_deref().ok_or_else(|| Error::invalid("the action needs a table"))?;
+    async fn action_table(&self, action: &str, request: &ActionRequest) -> Result<Table> {
+        let name = request.table.as_deref();
+        let name = name.ok_or_else(|| Error::invalid(format!("action {action} needs a table")))?;
         let at = match (&request.version, &request.tag) {
             (Some(version), None) => SnapshotRef::Version(*version),
             (None, Some(tag)) => SnapshotRef::Tag(tag.clone()),
             (None, None) => SnapshotRef::Latest,
-            (Some(_), Some(_)) => return Err(Error::invalid("give a version or a tag, not both")),
+            (Some(version), Some(tag)) => {
+                return Err(Error::invalid(format!(
+                    "action {action} takes a version or a tag, not both; these are version {version} and tag {tag:?}"
+                )));
+            }
         };
         Ok(self.engine.lake().table(&TableName::try_new(name)?, &at).await?)
     }
 
-    async fn table_answer(&self, request: &ActionRequest) -> Result<TableAnswer> {
-        let table = self.action_table(request).await?;
+    async fn table_answer(&self, action: &str, request: &ActionRequest) -> Result<TableAnswer> {
+        let table = self.action_table(action, request).await?;
         Ok(TableAnswer {
             name: table.name().to_string(),
             version: table.version(),

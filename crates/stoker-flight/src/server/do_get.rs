@@ -92,12 +92,23 @@ async fn open_stream(state: &ServerState, ticket: StreamTicket) -> Result<(Strea
 
 async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<SqlQuery> {
     let query = state.engine.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
-    let same = |(then, now): (&PinnedTable, &Snapshot)| then.table == now.table.as_str() && then.version == now.version;
-    let snapshots = query.snapshots();
-    match snapshots.len() == ticket.tables.len() && ticket.tables.iter().zip(snapshots).all(same) {
-        true => Ok(query),
-        false => Err(Error::ExpiredTicket { reason: "a table of the query has a newer version now".into() }),
+    match changed_versions(&ticket.tables, query.snapshots()) {
+        None => Ok(query),
+        Some(reason) => Err(Error::ExpiredTicket { reason }),
     }
+}
+
+/// What there is to say when a query reads other versions now than those on which it was planned.
+fn changed_versions(then: &[PinnedTable], now: &[Snapshot]) -> Option<String> {
+    let then: Vec<String> = then.iter().map(|pinned| format!("{}@{}", pinned.table, pinned.version)).collect();
+    let now: Vec<String> = now.iter().map(Snapshot::to_string).collect();
+    let changed = || {
+        let (then, now) = (then.join(", "), now.join(", "));
+        format!(
+            "the query was planned on {then} and reads {now} now: plan it again, or pin its tables with AT (VERSION => …)"
+        )
+    };
+    (then != now).then(changed)
 }
 
 async fn send_stream(plan: &StreamPlan, mut stream: BatchStream, message_bytes: usize, output: &Output) -> Result<()> {

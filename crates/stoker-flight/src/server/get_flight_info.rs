@@ -64,7 +64,10 @@ impl ServerState {
     fn parse(&self, descriptor: &FlightDescriptor) -> Result<Kind> {
         if descriptor.r#type() == DescriptorType::Path {
             let [name] = descriptor.path.as_slice() else {
-                return Err(Error::invalid("a descriptor of type PATH names one table"));
+                let path = &descriptor.path;
+                return Err(Error::invalid(format!(
+                    "a descriptor of type PATH names one table, and this one is {path:?}"
+                )));
             };
             let name = TableName::try_new(name.as_str())?;
             return Ok(Kind::Sql(SqlRequest { sql: format!("SELECT * FROM \"{name}\""), params_json: String::new() }));

@@ -6,6 +6,7 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
+use crate::stamp::StampError;
 use crate::{ImageSize, Layout};
 
 /// The tensor that each image becomes.
@@ -47,8 +48,19 @@ pub(super) struct Header {
 pub(super) enum Failure {
     /// The file is damaged, no image, or too large.
     Unreadable(String),
+    /// The file is not the one that was listed.
+    Changed(String),
     /// The image is fine, but other than the tensor needs it.
     Mismatch { expected: String, found: String },
+}
+
+impl From<StampError> for Failure {
+    fn from(error: StampError) -> Self {
+        match error {
+            StampError::Changed(change) => Failure::Changed(change),
+            StampError::Io(error) => Failure::Unreadable(error.to_string()),
+        }
+    }
 }
 
 /// Reads the header; at most `bytes_max` bytes may follow from it.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use arrow_schema::ArrowError;
 use futures::TryStreamExt;
 use stoker_lake::{ScanRequest, Table};
 
@@ -13,7 +14,7 @@ use crate::{Error, Result};
 /// Compares classes, whose labels are their positions, with all rows of a table.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] naming the first class or label that differs, and the classes to give.
+/// [`Error::InvalidOption`] naming the first class or label that differs, and the classes to give; errors of the lake.
 pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()> {
     let columns = vec!["label".to_string(), "label_name".to_string()];
     if columns.iter().any(|column| table.schema().field_with_name(column).is_err()) {
@@ -22,8 +23,7 @@ pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()
     let mut there: BTreeMap<i64, String> = BTreeMap::new();
     let request = ScanRequest { columns, batch_size: 8192, ..ScanRequest::default() };
     let mut batches = table.scan(&request).await?;
-    let scanning = || format!("reading the labels of table {}", table.name());
-    while let Some(batch) = batches.try_next().await.map_err(|source| Error::internal(scanning(), source))? {
+    while let Some(batch) = batches.try_next().await.map_err(|source| scan_error(table, source.into()))? {
         let (labels, names) = (batch.column(0), batch.column(1));
         let (Some(labels), Some(names)) = (labels.as_primitive_opt::<Int64Type>(), names.as_string_opt::<i32>()) else {
             return Ok(()); // The writer says which type is wrong.
@@ -48,4 +48,16 @@ pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The lake's own error where a scan failed on storage; others are defects.
+fn scan_error(table: &Table, source: ArrowError) -> Error {
+    let attempted = format!("reading the labels of table {}", table.name());
+    match source {
+        ArrowError::ExternalError(source) => match source.downcast::<stoker_lake::Error>() {
+            Ok(source) => Error::Lake(*source),
+            Err(source) => Error::internal(attempted, source),
+        },
+        source => Error::internal(attempted, source),
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use stoker_types::DigestBuilder;
 use walkdir::{DirEntry, WalkDir};
 
+use crate::stamp::Stamp;
 use crate::{Error, OnError, Result, Skipped};
 
 /// Folder names that are splits when all folders of the first level have such names.
@@ -25,10 +25,8 @@ pub(super) struct ImageFile {
     pub class: usize,
     /// The index of its split.
     pub split: usize,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// When it was modified, in nanoseconds since 1970.
-    modified_nanos: u128,
+    /// What the file was when it was listed.
+    pub stamp: Stamp,
 }
 
 /// The images of a folder.
@@ -83,8 +81,8 @@ impl Listing {
                 let reason = format!("an image should be in {layout} below {}", dir.display());
                 return Err(Error::Layout { path: root.join(&entry.relative), reason });
             };
-            let Entry { relative, bytes, modified_nanos, .. } = entry;
-            files.push(ImageFile { relative, class, split, bytes, modified_nanos });
+            let Entry { relative, stamp, .. } = entry;
+            files.push(ImageFile { relative, class, split, stamp });
         }
         if files.is_empty() {
             let reason = format!("found no {} files in class folders", EXTENSIONS.join(", "));
@@ -108,8 +106,7 @@ impl Listing {
         }
         for file in &self.files {
             digest.update(file.relative.as_bytes());
-            digest.update(&file.bytes.to_le_bytes());
-            digest.update(&file.modified_nanos.to_le_bytes());
+            file.stamp.add_to(digest);
         }
     }
 }
@@ -118,8 +115,8 @@ impl Listing {
 struct Entry {
     relative: String,
     folder: bool,
-    bytes: u64,
-    modified_nanos: u128,
+    /// Of a file.
+    stamp: Stamp,
 }
 
 impl Entry {
@@ -152,14 +149,8 @@ fn entries(root: &Path, on_error: OnError, skipped: &mut Vec<Skipped>) -> Result
             continue;
         };
         let relative = relative.replace(std::path::MAIN_SEPARATOR, "/");
-        let (bytes, modified_nanos) = if folder {
-            (0, 0)
-        } else {
-            let metadata = entry.metadata().map_err(fail)?;
-            let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-            (metadata.len(), modified.map_or(0, |age| age.as_nanos()))
-        };
-        entries.push(Entry { relative, folder, bytes, modified_nanos });
+        let stamp = if folder { Stamp::default() } else { Stamp::of(&entry.metadata().map_err(fail)?) };
+        entries.push(Entry { relative, folder, stamp });
     }
     Ok(entries)
 }

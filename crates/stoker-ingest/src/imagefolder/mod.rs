@@ -13,9 +13,9 @@ use stoker_lake::{Lake, TableWriter};
 use stoker_types::{DigestBuilder, TableName};
 use tokio::task::JoinHandle;
 
-use crate::job::{Job, Size, Units, Written, blocking, existing};
+use crate::job::{Job, Size, Units, Written, blocking, catch_panic, existing};
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
-use decode::{Header, Target, header};
+use decode::{Failure, Header, Target, header};
 use labels::check_labels;
 use listing::Listing;
 use rows::{RowBuilder, Rows};
@@ -39,8 +39,9 @@ const GROUP_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// [`Error::AlreadyExists`] in [`Mode::Create`], [`Error::Layout`] and [`Error::Empty`] for folders of another kind,
-/// [`Error::Unreadable`] unless such files are skipped, [`Error::Mismatch`] for images of different sizes without
-/// [`ImageFolderOptions::size`], [`Error::Stopped`], errors of the lake. No table changes then.
+/// [`Error::Unreadable`] unless such files are skipped, [`Error::Changed`] when a file is written to or removed meanwhile,
+/// [`Error::Mismatch`] for images of different sizes without [`ImageFolderOptions::size`], [`Error::Stopped`], errors of the
+/// lake. No table changes then.
 pub async fn ingest_imagefolder(
     lake: &Lake,
     dir: &Path,
@@ -115,7 +116,8 @@ fn plan(dir: &Path, options: &ImageFolderOptions) -> Result<RowBuilder> {
 fn first_header(dir: &Path, builder: &RowBuilder, options: &ImageFolderOptions) -> Result<Header> {
     let mut first_skipped: Option<Skipped> = None;
     for file in &builder.listing.files {
-        match builder.file(file).and_then(|bytes| header(&bytes, options.image_bytes_max)) {
+        let read = |bytes: Vec<u8>| catch_panic(|| header(&bytes, options.image_bytes_max), Failure::Unreadable);
+        match builder.file(file).and_then(read) {
             Ok(header) => return Ok(header),
             Err(failure) => {
                 let skipped = builder.skip(file, failure)?;
@@ -130,7 +132,7 @@ fn first_header(dir: &Path, builder: &RowBuilder, options: &ImageFolderOptions) 
 
 /// Ranges of files of about `unit_bytes` each.
 fn units(listing: &Listing, unit_bytes: u64) -> Vec<Range<usize>> {
-    ranges(0..listing.files.len(), unit_bytes, |index| listing.files[index].bytes)
+    ranges(0..listing.files.len(), unit_bytes, |index| listing.files[index].stamp.bytes)
 }
 
 /// Cuts a range where the sum of bytes reaches a limit.
@@ -156,7 +158,7 @@ impl Units for ImageUnits {
         let files = &self.builder.listing.files;
         let size = |unit: &Range<usize>| Size {
             files: unit.len() as u64,
-            bytes: files[unit.clone()].iter().map(|file| file.bytes).sum(),
+            bytes: files[unit.clone()].iter().map(|file| file.stamp.bytes).sum(),
         };
         self.units.iter().map(size).collect()
     }
@@ -194,7 +196,7 @@ impl ImageUnits {
                 writer.write(&decoded.batch).await?;
             }
             let group_rows = decoded.batch.num_rows() as u64;
-            let bytes = files[group.clone()].iter().map(|file| file.bytes).sum();
+            let bytes = files[group.clone()].iter().map(|file| file.stamp.bytes).sum();
             job.progress.advance(group.len() as u64, group_rows, bytes);
             rows += group_rows;
             skipped.extend(decoded.skipped);

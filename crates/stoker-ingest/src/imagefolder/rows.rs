@@ -1,5 +1,6 @@
 //! Turns groups of image files into record batches.
 
+use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType};
 use super::decode::{Failure, Target, decode, header, verify};
 use super::listing::{ImageFile, Listing};
 use crate::job::catch_panic;
+use crate::stamp::StampError;
 use crate::{Error, Images, OnError, Result, Skipped};
 
 /// Makes rows from files of a listing.
@@ -52,7 +54,7 @@ impl RowBuilder {
 
     /// Bytes that a file's row takes in memory.
     pub fn row_bytes(&self, file: &ImageFile) -> u64 {
-        self.target.map_or(0, |target| target.row_bytes() as u64) + file.bytes
+        self.target.map_or(0, |target| target.row_bytes() as u64) + file.stamp.bytes
     }
 
     /// Reads and decodes a range of the files on all cores.
@@ -96,13 +98,20 @@ impl RowBuilder {
         Ok(if self.images == Images::Tensor { Vec::new() } else { bytes })
     }
 
-    /// The bytes of a file.
+    /// The bytes of a file that still is as it was listed; never more than it had then.
     pub fn file(&self, file: &ImageFile) -> Result<Vec<u8>, Failure> {
-        if file.bytes > self.image_bytes_max {
-            let reason = format!("{} bytes are more than the limit of {}", file.bytes, self.image_bytes_max);
+        let listed = file.stamp;
+        if listed.bytes > self.image_bytes_max {
+            let reason = format!("{} bytes are more than the limit of {}", listed.bytes, self.image_bytes_max);
             return Err(Failure::Unreadable(reason));
         }
-        std::fs::read(self.listing.path(file)).map_err(|error| Failure::Unreadable(error.to_string()))
+        let open = listed.open(&self.listing.path(file))?;
+        let mut bytes = Vec::new();
+        let reserved = bytes.try_reserve_exact(usize::try_from(listed.bytes).unwrap_or(usize::MAX));
+        reserved.map_err(|error| Failure::Unreadable(error.to_string()))?;
+        Read::take(&open, listed.bytes).read_to_end(&mut bytes).map_err(StampError::Io)?;
+        listed.check(&open)?;
+        Ok(bytes)
     }
 
     /// A skipped file, or the error when this failure must not be skipped.
@@ -113,6 +122,7 @@ impl RowBuilder {
                 Ok(Skipped { path: path.display().to_string(), reason })
             }
             Failure::Unreadable(reason) => Err(Error::Unreadable { path, reason }),
+            Failure::Changed(change) => Err(Error::Changed { path, change }),
             Failure::Mismatch { expected, found } => {
                 Err(Error::Mismatch { path, row: None, column: "image".into(), expected, found })
             }

@@ -1,8 +1,13 @@
 //! Ingests Parquet files.
 
+mod batch_size;
+mod budget;
 mod column;
 mod convert;
+mod decode;
 mod flatten;
+mod footer;
+mod piece;
 mod read;
 mod schema_file;
 mod source;
@@ -36,7 +41,8 @@ use source::Sources;
 /// # Errors
 /// [`Error::AlreadyExists`] in [`crate::Mode::Create`], [`Error::InvalidOption`] for columns that do not exist,
 /// [`Error::Mismatch`] naming file, row and column of a value that does not fit, [`Error::Unreadable`] unless such files are
-/// skipped, [`Error::Stopped`], errors of the lake. No table changes then.
+/// skipped, [`Error::Changed`] when a file is written to, replaced or removed meanwhile, [`Error::Stopped`], errors of the
+/// lake. No table changes then.
 pub async fn ingest_parquet(
     lake: &Lake,
     files: &[PathBuf],
@@ -73,3 +79,6 @@ fn plan(files: &[PathBuf], options: ParquetOptions) -> Result<(Sources, Columns,
     let columns = Columns::plan(&sources.files, &options)?;
     Ok((sources, columns, options))
 }
+
+#[cfg(test)]
+mod tests;

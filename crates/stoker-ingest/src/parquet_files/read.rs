@@ -1,66 +1,33 @@
 //! Reads row groups unit by unit.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stoker_lake::TableWriter;
 use tokio::sync::mpsc;
 
+use super::budget::Budget;
 use super::column::Columns;
-use super::convert::convert;
-use super::source::{ParquetFile, Sources, footer};
-use crate::job::{Job, Size, Units, Written, catch_panic};
+use super::decode::{Decoder, Message, Shared};
+use super::footer::LastFooter;
+use super::piece::file_pieces;
+use super::source::Sources;
+use crate::job::{Job, Size, Units, Written};
 use crate::{Error, OnError, Result, Skipped};
 
-/// Bytes per record batch, before and after conversion about the same.
-const BATCH_BYTES: u64 = 16 << 20;
-/// Rows per record batch at most.
-const BATCH_ROWS_MAX: u64 = 8192;
 /// Record batches of a row group that wait for the writer.
 const BATCHES_AHEAD: usize = 2;
 /// Row groups that are decoded at the same time, at most.
 const DECODERS_MAX: usize = 8;
-
-/// A row group; a file without rows is one piece without a row group.
-#[derive(Clone, Debug)]
-struct Piece {
-    file: usize,
-    row_group: Option<usize>,
-    /// The row in the file of its first row.
-    first_row: u64,
-    rows: u64,
-    /// Bytes in the file; the last piece of a file has the footer too.
-    bytes: u64,
-    batch_rows: usize,
-    last_of_file: bool,
-}
+/// Bytes of decoded rows that all decoders of a run hold together.
+const DECODED_BYTES_MAX: u64 = 512 << 20;
 
 /// The row groups of all files, in units.
 pub(super) struct ParquetUnits {
     shared: Arc<Shared>,
+    footer: LastFooter,
     units: Vec<Range<usize>>,
-}
-
-struct Shared {
-    files: Vec<ParquetFile>,
-    pieces: Vec<Piece>,
-    columns: Columns,
-    schema: SchemaRef,
-}
-
-impl Shared {
-    fn unreadable(&self, piece: &Piece, reason: String) -> Error {
-        let path = self.files[piece.file].path.clone();
-        let Some(row_group) = piece.row_group else { return Error::Unreadable { path, reason } };
-        let (first, end) = (piece.first_row, piece.first_row + piece.rows);
-        Error::Unreadable { path, reason: format!("row group {row_group} (rows {first} to {end}): {reason}") }
-    }
 }
 
 impl ParquetUnits {
@@ -78,8 +45,9 @@ impl ParquetUnits {
                 (start, sum) = (index + 1, 0);
             }
         }
-        let schema = columns.schema();
-        Self { shared: Arc::new(Shared { files: sources.files, pieces, columns, schema }), units }
+        let (schema, budget) = (columns.schema(), Budget::new(DECODED_BYTES_MAX));
+        let shared = Arc::new(Shared { files: sources.files, pieces, columns, schema, budget });
+        Self { shared, footer: LastFooter::default(), units }
     }
 
     /// Writes the pieces of a unit but for those to leave out. `None` when asked to stop.
@@ -94,17 +62,18 @@ impl ParquetUnits {
     ) -> Result<Option<u64>, Failed> {
         let decoders = std::thread::available_parallelism().map_or(2, usize::from).min(DECODERS_MAX);
         let mut waiting = pieces.iter().copied();
-        let mut decoding: VecDeque<(usize, mpsc::Receiver<Message>)> =
-            waiting.by_ref().take(decoders).map(|piece| (piece, self.decode(piece))).collect();
+        let mut decoding = Decoding { queue: VecDeque::with_capacity(decoders), budget: &self.shared.budget };
+        decoding.queue.extend(waiting.by_ref().take(decoders).map(|piece| (piece, self.decode(piece))));
         let mut rows = 0;
-        while let Some((piece, mut batches)) = decoding.pop_front() {
+        while let Some((piece, mut batches)) = decoding.queue.pop_front() {
+            self.shared.budget.give_turn(piece);
             let mut piece_rows = 0;
             loop {
                 if job.progress.should_stop() {
                     return Ok(None);
                 }
                 match batches.recv().await {
-                    Some(Message::Rows(batch)) => {
+                    Some(Message::Rows(batch, _held)) => {
                         writer.write(&batch).await.map_err(Error::from)?;
                         piece_rows += batch.num_rows() as u64;
                     }
@@ -113,7 +82,7 @@ impl ParquetUnits {
                     None => return Err(Error::internal("reading Parquet files", "a decoder stopped early").into()),
                 }
             }
-            decoding.extend(waiting.next().map(|piece| (piece, self.decode(piece))));
+            decoding.queue.extend(waiting.next().map(|piece| (piece, self.decode(piece))));
             rows += piece_rows;
             if piece >= *told {
                 self.tell(job, piece, piece_rows);
@@ -126,17 +95,9 @@ impl ParquetUnits {
     /// Begins to decode a piece; it ends when nobody listens.
     fn decode(&self, piece: usize) -> mpsc::Receiver<Message> {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-        let shared = self.shared.clone();
-        tokio::task::spawn_blocking(move || {
-            let piece = &shared.pieces[piece];
-            let unreadable = |reason| shared.unreadable(piece, reason);
-            let last = match catch_panic(|| read_piece(&shared, piece, &sender), unreadable) {
-                Ok(()) => Message::End,
-                Err(error) => Message::Failed(error),
-            };
-            // When nobody listens any more, the outcome is of no interest either.
-            let _ = sender.blocking_send(last);
-        });
+        let footer = self.footer.of(self.shared.pieces[piece].file);
+        let decoder = Decoder { shared: self.shared.clone(), piece, footer, sender };
+        tokio::task::spawn_blocking(move || decoder.run());
         receiver
     }
 
@@ -203,76 +164,16 @@ impl From<Error> for Failed {
     }
 }
 
-enum Message {
-    Rows(RecordBatch),
-    /// All rows of the piece were sent.
-    End,
-    Failed(Error),
+/// Pieces that are being decoded, in order.
+struct Decoding<'a> {
+    queue: VecDeque<(usize, mpsc::Receiver<Message>)>,
+    budget: &'a Budget,
 }
 
-fn file_pieces(index: usize, file: &ParquetFile) -> Vec<Piece> {
-    let groups = &file.row_groups;
-    let mut pieces = Vec::with_capacity(groups.len().max(1));
-    let (mut first_row, mut rest) = (0, file.bytes);
-    for (row_group, group) in groups.iter().enumerate() {
-        let rows = group.rows;
-        let bytes = group.bytes.min(rest);
-        let row_bytes = (group.plain_bytes / rows.max(1)).max(1);
-        let batch_rows = (BATCH_BYTES / row_bytes).clamp(1, BATCH_ROWS_MAX) as usize;
-        let row_group = Some(row_group);
-        pieces.push(Piece { file: index, row_group, first_row, rows, bytes, batch_rows, last_of_file: false });
-        first_row += rows;
-        rest -= bytes;
+impl Drop for Decoding<'_> {
+    /// Ends the decoders, those that wait for room too.
+    fn drop(&mut self) {
+        self.queue.clear();
+        self.budget.wake();
     }
-    match pieces.last_mut() {
-        Some(last) => {
-            last.bytes += rest;
-            last.last_of_file = true;
-        }
-        None => pieces.push(Piece {
-            file: index,
-            row_group: None,
-            first_row: 0,
-            rows: 0,
-            bytes: rest,
-            batch_rows: 1,
-            last_of_file: true,
-        }),
-    }
-    pieces
-}
-
-/// Sends the rows of one piece, until nobody listens.
-fn read_piece(shared: &Shared, piece: &Piece, sender: &mpsc::Sender<Message>) -> Result<()> {
-    let Some(row_group) = piece.row_group else { return Ok(()) };
-    let path = &shared.files[piece.file].path;
-    let unreadable = |reason: String| shared.unreadable(piece, reason);
-    let footer = footer(path).map_err(unreadable)?;
-    if footer.metadata().row_groups().get(row_group).map(|group| group.num_rows() as u64) != Some(piece.rows) {
-        return Err(unreadable("the file changed since it was listed".into()));
-    }
-    let open = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    let wanted = |name: &str| shared.schema.field_with_name(name).is_ok();
-    let fields = footer.schema().fields().iter().enumerate();
-    let roots = fields.filter(|(_, field)| wanted(field.name())).map(|(index, _)| index);
-    let mask = ProjectionMask::roots(footer.parquet_schema(), roots);
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(open, footer.clone())
-        .with_row_groups(vec![row_group])
-        .with_projection(mask)
-        .with_batch_size(piece.batch_rows)
-        .build()
-        .map_err(|error| unreadable(error.to_string()))?;
-    let mut first_row = piece.first_row;
-    for batch in reader {
-        let batch = batch.map_err(|error| unreadable(error.to_string()))?;
-        let rows = convert(&shared.columns, &shared.schema, &batch, path, first_row)?;
-        first_row += batch.num_rows() as u64;
-        if sender.blocking_send(Message::Rows(rows)).is_err() {
-            return Ok(());
-        }
-    }
-    if first_row != piece.first_row + piece.rows {
-        return Err(unreadable(format!("{} rows were read", first_row - piece.first_row)));
-    }
-    Ok(())
 }

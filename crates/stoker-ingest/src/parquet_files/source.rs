@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use arrow_schema::SchemaRef;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use parquet::file::metadata::RowGroupMetaData;
 use stoker_types::DigestBuilder;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::job::catch_panic;
+use super::footer::read_footer;
+use crate::stamp::Stamp;
 use crate::{Error, OnError, Result, Skipped};
 
 /// Endings of file names in folders that are Parquet files.
@@ -18,7 +19,8 @@ const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 /// What is kept of a file's footer.
 pub(super) struct ParquetFile {
     pub path: PathBuf,
-    pub bytes: u64,
+    /// What the file was when it was listed.
+    pub stamp: Stamp,
     /// Shared by files with equal schemas.
     pub schema: SchemaRef,
     pub row_groups: Vec<RowGroup>,
@@ -30,21 +32,22 @@ pub(super) struct RowGroup {
     pub rows: u64,
     /// Bytes in the file.
     pub bytes: u64,
-    /// Bytes after decompression.
-    pub plain_bytes: u64,
 }
 
 impl ParquetFile {
-    fn new(path: PathBuf, bytes: u64, footer: &ArrowReaderMetadata, like: Option<&SchemaRef>) -> Self {
-        let size = |size: i64| u64::try_from(size).unwrap_or(0);
+    fn new(path: PathBuf, stamp: Stamp, footer: &ArrowReaderMetadata, like: Option<&SchemaRef>) -> Self {
         let row_groups = footer.metadata().row_groups().iter().map(|group| RowGroup {
-            rows: size(group.num_rows()),
-            bytes: size(group.compressed_size()),
-            plain_bytes: size(group.total_byte_size()),
+            rows: num_rows(group),
+            bytes: u64::try_from(group.compressed_size()).unwrap_or(0),
         });
         let schema = like.filter(|like| *like == footer.schema()).unwrap_or(footer.schema()).clone();
-        Self { path, bytes, schema, row_groups: row_groups.collect() }
+        Self { path, stamp, schema, row_groups: row_groups.collect() }
     }
+}
+
+/// Rows of a row group; none when a damaged footer says less.
+pub(super) fn num_rows(group: &RowGroupMetaData) -> u64 {
+    u64::try_from(group.num_rows()).unwrap_or(0)
 }
 
 /// All files of an ingest.
@@ -53,8 +56,8 @@ pub(super) struct Sources {
     pub files: Vec<ParquetFile>,
     /// The others.
     pub skipped: Vec<Skipped>,
-    /// Path, size and time of modification of each, readable or not.
-    identities: Vec<(PathBuf, u64, u128)>,
+    /// The absolute path of each, readable or not, and what it was.
+    identities: Vec<(PathBuf, Stamp)>,
 }
 
 impl Sources {
@@ -80,12 +83,13 @@ impl Sources {
     fn add(&mut self, path: PathBuf, on_error: OnError) -> Result<()> {
         let absolute = path.canonicalize().map_err(|source| Error::list(&path, source))?;
         let status = absolute.metadata().map_err(|source| Error::list(&path, source))?;
-        let modified = status.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        self.identities.push((absolute, status.len(), modified.map_or(0, |age| age.as_nanos())));
-        match footer(&path) {
+        let stamp = Stamp::of(&status);
+        self.identities.push((absolute, stamp));
+        let footer = File::open(&path).map_err(|error| error.to_string()).and_then(|file| read_footer(&file));
+        match footer {
             Ok(footer) => {
                 let like = self.files.last().map(|file| &file.schema);
-                self.files.push(ParquetFile::new(path, status.len(), &footer, like));
+                self.files.push(ParquetFile::new(path, stamp, &footer, like));
             }
             Err(reason) if on_error == OnError::Skip => {
                 self.skipped.push(Skipped { path: path.display().to_string(), reason })
@@ -97,21 +101,11 @@ impl Sources {
 
     /// Adds all that identifies these sources: names, sizes and times of modification.
     pub fn add_to(&self, digest: &mut DigestBuilder) {
-        for (path, bytes, modified_nanos) in &self.identities {
+        for (path, stamp) in &self.identities {
             digest.update(path.as_os_str().as_encoded_bytes());
-            digest.update(&bytes.to_le_bytes());
-            digest.update(&modified_nanos.to_le_bytes());
+            stamp.add_to(digest);
         }
     }
-}
-
-/// Reads the footer of a file.
-pub(super) fn footer(path: &Path) -> Result<ArrowReaderMetadata, String> {
-    let read = || {
-        let file = File::open(path).map_err(|error| error.to_string())?;
-        ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| error.to_string())
-    };
-    catch_panic(read, |reason| reason)
 }
 
 /// The file itself, or the Parquet files in a folder. Names that begin with `.` or `_` are bookkeeping of other tools.

@@ -4,10 +4,14 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type};
 use image::{GrayImage, ImageFormat};
+use stoker_lake::{Lake, StorageOptions};
 use stoker_types::{ErrorKind, TensorType, is_encoded_image};
 
+use super::parquet::{Meddler, Moment, touch};
 use super::{World, encode, pixels, png};
-use crate::{Channels, Error, ImageFolderOptions, ImageSize, Images, Layout, OnError};
+use crate::{
+    Channels, Error, ImageFolderOptions, ImageSize, Images, Layout, Mode, NoProgress, OnError, ingest_imagefolder,
+};
 
 fn texts(batch: &RecordBatch, column: &str) -> Vec<String> {
     let column = batch.column_by_name(column).unwrap().as_string::<i32>();
@@ -108,7 +112,7 @@ async fn unreadable_files_fail_or_are_skipped() {
     assert!(!world.exists().await);
     for images in [Images::Tensor, Images::Encoded] {
         let options =
-            ImageFolderOptions { images, on_error: OnError::Skip, mode: crate::Mode::Overwrite, ..Default::default() };
+            ImageFolderOptions { images, on_error: OnError::Skip, mode: Mode::Overwrite, ..Default::default() };
         let report = world.ingest(&options).await.unwrap();
         let paths: Vec<_> = report.skipped.iter().map(|skipped| std::path::PathBuf::from(&skipped.path)).collect();
         assert_eq!(paths, [bad.canonicalize().unwrap(), cut.canonicalize().unwrap()]);
@@ -144,7 +148,7 @@ async fn grey_images_stay_grey_when_asked() {
     world.ingest(&options).await.unwrap();
     assert_eq!(tensor(&world.rows().await, 0), gray.into_raw());
     world.put("a/2.png", &png(2, 3, 0));
-    let error = world.ingest(&ImageFolderOptions { mode: crate::Mode::Overwrite, ..options }).await.unwrap_err();
+    let error = world.ingest(&ImageFolderOptions { mode: Mode::Overwrite, ..options }).await.unwrap_err();
     assert!(error.to_string().contains("--channels"), "{error}");
 }
 
@@ -180,4 +184,41 @@ async fn names_that_are_not_utf_8_fail_or_are_skipped() {
     let report =
         world.ingest(&ImageFolderOptions { on_error: OnError::Skip, ..ImageFolderOptions::default() }).await.unwrap();
     assert_eq!((report.rows, report.files, report.skipped.len()), (6, 7, 1));
+}
+
+#[tokio::test]
+async fn an_image_that_changes_meanwhile_is_an_error_and_never_skipped() {
+    type Change = fn(&std::path::Path);
+    // Larger than the limit, as large as before, none at all.
+    let changes: [Change; 3] =
+        [|path| std::fs::write(path, vec![0u8; 50_000]).unwrap(), touch, |path| std::fs::remove_file(path).unwrap()];
+    for change in changes {
+        for on_error in [OnError::Fail, OnError::Skip] {
+            let world = World::new().await;
+            world.put_images();
+            let path = world.source().join("b/2.png");
+            let options = ImageFolderOptions { on_error, image_bytes_max: 40_000, ..ImageFolderOptions::default() };
+            let meddler = Meddler::new(Moment::Listed, || change(&path));
+            let outcome = ingest_imagefolder(&world.lake, &world.source(), &world.table, &options, &meddler).await;
+            let error = outcome.unwrap_err();
+            assert!(matches!(&error, Error::Changed { path, .. } if path.ends_with("b/2.png")), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert!(!world.exists().await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn labels_that_cannot_be_read_are_an_error_of_the_lake() {
+    let world = World::new().await;
+    world.put_images();
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    std::fs::remove_dir_all(world.root.path().join("lake/data.lance/data")).unwrap();
+    // A lake that has nothing of the table in memory.
+    let uri = world.root.path().join("lake");
+    let lake = Lake::open(uri.to_str().unwrap(), &StorageOptions::default()).await.unwrap();
+    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
+    let outcome = ingest_imagefolder(&lake, &world.source(), &world.table, &append, &NoProgress).await;
+    let error = outcome.unwrap_err();
+    assert!(matches!(&error, Error::Lake(_)) && error.kind() != ErrorKind::Internal, "{error}");
 }

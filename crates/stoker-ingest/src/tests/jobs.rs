@@ -1,5 +1,6 @@
 //! Modes, resumption and repetition.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use stoker_lake::{Lake, StorageOptions};
@@ -154,6 +155,48 @@ async fn rows_that_were_overwritten_are_appended_again() {
         world.ingest(&append).await.unwrap();
         assert_eq!(world.rows().await.num_rows(), expected);
     }
+}
+
+#[tokio::test]
+async fn a_damaged_marker_is_an_error_not_a_second_ingest() {
+    let world = World::new().await;
+    world.put_images();
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
+    world.ingest(&append).await.unwrap();
+    let markers = world.root.path().join("lake/_stoker/ingest/done");
+    for marker in std::fs::read_dir(&markers).unwrap() {
+        std::fs::write(marker.unwrap().path(), "").unwrap();
+    }
+    let error = world.ingest(&append).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::DataCorrupt && error.to_string().contains("_stoker/ingest/done/"), "{error}");
+    assert_eq!(world.rows().await.num_rows(), 12);
+}
+
+#[tokio::test]
+async fn a_commit_without_its_marker_is_found_again() {
+    let world = World::new().await;
+    world.put_images();
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    let append = ImageFolderOptions { mode: Mode::Append, unit_bytes: 1, ..ImageFolderOptions::default() };
+    // Five of six units are in the journal.
+    let stop = StopAfter::new(11);
+    ingest_imagefolder(&world.lake, &world.source(), &world.table, &append, &stop).await.unwrap_err();
+    let folder = world.root.path().join("lake/_stoker/ingest");
+    let runs = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let runs: Vec<PathBuf> = runs.filter(|path| !path.ends_with("done")).collect();
+    let files = runs.iter().flat_map(|run| std::fs::read_dir(run).unwrap().map(|file| file.unwrap().path()));
+    let journal: Vec<(PathBuf, Vec<u8>)> = files.map(|file| (file.clone(), std::fs::read(file).unwrap())).collect();
+    assert_eq!(journal.len(), 6, "five units and where they began");
+    let report = world.ingest(&append).await.unwrap();
+    std::fs::remove_dir_all(folder.join("done")).unwrap();
+    for (path, bytes) in journal {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    let again = world.ingest(&append).await.unwrap();
+    assert_eq!((again.version, again.rows, again.already_ingested), (report.version, 6, false));
+    assert_eq!(world.rows().await.num_rows(), 12);
 }
 
 #[test]

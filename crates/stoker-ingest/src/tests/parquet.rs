@@ -1,7 +1,10 @@
 //! Parquet files.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, ListBuilder, UInt8Builder};
 use arrow_array::cast::AsArray;
@@ -13,7 +16,7 @@ use parquet::file::properties::WriterProperties;
 use stoker_types::{DTYPE_KEY, ErrorKind, TensorType, is_encoded_image};
 
 use super::{StopAfter, World};
-use crate::{Error, IngestReport, NoProgress, OnError, ParquetOptions, Result, ingest_parquet};
+use crate::{Error, IngestReport, NoProgress, OnError, ParquetOptions, Progress, Result, ingest_parquet};
 
 /// Writes a Parquet file with four rows per row group.
 fn put(world: &World, name: &str, columns: Vec<(&str, ArrayRef)>) -> PathBuf {
@@ -23,9 +26,69 @@ fn put(world: &World, name: &str, columns: Vec<(&str, ArrayRef)>) -> PathBuf {
 
 fn put_batch(world: &World, name: &str, batch: &RecordBatch) -> PathBuf {
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(4)).build();
+    world.put(name, &encode(batch, properties))
+}
+
+fn encode(batch: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
     writer.write(batch).unwrap();
-    world.put(name, &writer.into_inner().unwrap())
+    writer.into_inner().unwrap()
+}
+
+/// When something happens during an ingest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// When the sources are listed and nothing is read.
+    Listed,
+    /// When the first progress is told.
+    FirstProgress,
+    /// At the question with this number, from 0, whether to stop.
+    Question(u64),
+}
+
+/// Does something once during an ingest.
+pub(super) struct Meddler<F> {
+    moment: Moment,
+    /// How often each moment was there.
+    progress: AtomicU64,
+    questions: AtomicU64,
+    action: F,
+}
+
+impl<F: Fn() + Send + Sync> Meddler<F> {
+    pub(super) fn new(moment: Moment, action: F) -> Self {
+        Self { moment, progress: AtomicU64::new(0), questions: AtomicU64::new(0), action }
+    }
+
+    fn reach(&self, moment: Moment) {
+        if self.moment == moment {
+            (self.action)();
+        }
+    }
+}
+
+impl<F: Fn() + Send + Sync> Progress for Meddler<F> {
+    fn total(&self, _files: u64, _bytes: u64) {
+        self.reach(Moment::Listed);
+    }
+
+    fn advance(&self, _files: u64, _rows: u64, _bytes: u64) {
+        if self.progress.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.reach(Moment::FirstProgress);
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        self.reach(Moment::Question(self.questions.fetch_add(1, Ordering::Relaxed)));
+        false
+    }
+}
+
+/// Gives a file another time of modification.
+pub(super) fn touch(path: &Path) {
+    let file = File::options().write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(modified + Duration::from_secs(1)).unwrap();
 }
 
 async fn ingest(world: &World, options: &ParquetOptions) -> Result<IngestReport> {
@@ -171,7 +234,7 @@ async fn damaged_files_fail_or_are_skipped() {
 async fn a_damaged_row_group_is_left_out_as_a_whole() {
     let world = World::new().await;
     let path = put(&world, "1.parquet", vec![ids(12), ("x", lists(12, None))]);
-    let file = std::fs::File::open(&path).unwrap();
+    let file = File::open(&path).unwrap();
     let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
     let (start, length) = builder.metadata().row_group(1).column(1).byte_range();
     let mut bytes = std::fs::read(&path).unwrap();
@@ -226,7 +289,7 @@ async fn a_file_that_becomes_readable_is_not_confused_with_earlier_units() {
     let modified = first.metadata().unwrap().modified().unwrap();
     let restore = |bytes: &[u8]| {
         std::fs::write(&first, bytes).unwrap();
-        std::fs::File::options().write(true).open(&first).unwrap().set_modified(modified).unwrap();
+        File::options().write(true).open(&first).unwrap().set_modified(modified).unwrap();
     };
     restore(&vec![0; bytes.len()]);
     let options = ParquetOptions { on_error: OnError::Skip, unit_bytes: 1, ..ParquetOptions::default() };
@@ -238,4 +301,99 @@ async fn a_file_that_becomes_readable_is_not_confused_with_earlier_units() {
     let rows = world.rows().await;
     let found = rows["id"].as_primitive::<arrow_array::types::Int64Type>().values().to_vec();
     assert_eq!(found, (0..60).collect::<Vec<_>>());
+}
+
+fn found_ids(rows: &RecordBatch) -> Vec<i64> {
+    rows["id"].as_primitive::<arrow_array::types::Int64Type>().values().to_vec()
+}
+
+#[tokio::test]
+async fn a_file_that_changes_meanwhile_is_an_error_and_never_skipped() {
+    type Change = fn(&Path, &[u8]);
+    let replaced: Change = |path, other| {
+        let new = path.with_extension("new");
+        std::fs::write(&new, other).unwrap();
+        touch(&new);
+        std::fs::rename(&new, path).unwrap();
+    };
+    let written: Change = |path, other| {
+        std::fs::write(path, other).unwrap();
+        touch(path);
+    };
+    let removed: Change = |path, _| std::fs::remove_file(path).unwrap();
+    for change in [replaced, written, removed] {
+        for moment in [Moment::Listed, Moment::FirstProgress] {
+            for on_error in [OnError::Fail, OnError::Skip] {
+                let world = World::new().await;
+                let other = std::fs::read(put(
+                    &world,
+                    "1.parquet",
+                    vec![("id", Arc::new(Int64Array::from_iter_values(100..112)) as ArrayRef)],
+                ));
+                let (path, other) = (put(&world, "1.parquet", vec![ids(12)]), other.unwrap());
+                // A unit for each of the three row groups.
+                let options = ParquetOptions { on_error, unit_bytes: 1, ..ParquetOptions::default() };
+                let meddler = Meddler::new(moment, || change(&path, &other));
+                let files = [world.source()];
+                let outcome = ingest_parquet(&world.lake, &files, &world.table, &options, &meddler).await;
+                let error = outcome.unwrap_err();
+                assert!(matches!(&error, Error::Changed { path, .. } if path.ends_with("1.parquet")), "{error}");
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert!(!world.exists().await);
+                if path.exists() {
+                    let report = ingest(&world, &options).await.unwrap();
+                    assert_eq!((report.rows, report.resumed_units), (12, 0));
+                    assert_eq!(found_ids(&world.rows().await), (100..112).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_written_to_while_it_is_read_is_an_error() {
+    let world = World::new().await;
+    // One row group of four record batches: when the first one is written, two wait and the last cannot be sent yet.
+    let batch = RecordBatch::try_from_iter([ids(127)]).unwrap();
+    let path = world.put("1.parquet", &encode(&batch, WriterProperties::default()));
+    // The first question is asked before the unit, the second before its first record batch.
+    let meddler = Meddler::new(Moment::Question(2), || touch(&path));
+    let options = ParquetOptions { on_error: OnError::Skip, ..ParquetOptions::default() };
+    let outcome = ingest_parquet(&world.lake, &[world.source()], &world.table, &options, &meddler).await;
+    assert!(matches!(outcome, Err(Error::Changed { .. })), "{outcome:?}");
+    assert!(!world.exists().await);
+}
+
+#[tokio::test]
+async fn many_row_groups_of_one_file_keep_their_order() {
+    for unit_bytes in [2_000, 256 << 20] {
+        let world = World::new().await;
+        put(&world, "1.parquet", vec![ids(2_000)]);
+        let options = ParquetOptions { unit_bytes, ..ParquetOptions::default() };
+        assert_eq!(ingest(&world, &options).await.unwrap().rows, 2_000);
+        assert_eq!(found_ids(&world.rows().await), (0..2_000).collect::<Vec<_>>());
+    }
+}
+
+/// 40 MB of strings in the middle of a row group, of a file that is much smaller: the record batches get larger after the
+/// first and smaller after the strings, and each row is there once.
+#[tokio::test]
+async fn rows_of_very_different_sizes_keep_their_order() {
+    let world = World::new().await;
+    let wide = "wide".repeat(12_500);
+    let text = |row: i64| if (4_000..4_800).contains(&row) { wide.clone() } else { row.to_string() };
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..8_000).map(text)));
+    let batch = RecordBatch::try_from_iter([ids(8_000), ("text", texts), ("list", lists(8_000, None))]).unwrap();
+    // Many pages: lists reach over their borders.
+    let properties = WriterProperties::builder().set_data_page_row_count_limit(500).set_write_batch_size(100);
+    let path = world.put("1.parquet", &encode(&batch, properties.build()));
+    assert!(path.metadata().unwrap().len() < 1_000_000);
+    assert_eq!(ingest(&world, &ParquetOptions::default()).await.unwrap().rows, 8_000);
+    let rows = world.rows().await;
+    assert_eq!(found_ids(&rows), (0..8_000).collect::<Vec<_>>());
+    let (texts, lists) = (rows["text"].as_string::<i32>(), rows["list"].as_list::<i32>());
+    for row in 0..8_000usize {
+        assert!(texts.value(row) == text(row as i64), "row {row}");
+        assert_eq!(lists.value(row).as_primitive::<UInt8Type>().values(), &[row as u8; 6], "row {row}");
+    }
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
-use stoker_types::ErrorKind;
+use lance::dataset::cleanup::{CleanupPolicy, cleanup_old_versions};
+use lance::dataset::optimize::{CompactionOptions, compact_files};
+use stoker_types::{ErrorKind, SnapshotRef};
 
 use super::data::{TestResult, append, drafts, latest, memory_lake, rows, schema, small, table_name, test_lake};
 use crate::{CommitKey, CommitMode, Lake, StorageOptions, WriteOptions};
@@ -218,6 +220,23 @@ async fn a_commit_is_included_until_it_is_overwritten() -> TestResult {
     commit(CommitMode::Overwrite, "c").await?;
     let table = latest(&lake, &name).await?;
     assert!(!table.includes_commit("a", version).await? && table.includes_commit("c", 3).await?);
+    let restore = async |to| -> TestResult {
+        let mut dataset = lake.table(&name, &SnapshotRef::Version(to)).await?.dataset().as_ref().clone();
+        Ok(dataset.restore().await?)
+    };
+    restore(2).await?;
+    let table = latest(&lake, &name).await?;
+    assert!(table.includes_commit("a", version).await? && table.includes_commit("b", 2).await?);
+    restore(1).await?;
+    let table = latest(&lake, &name).await?;
+    assert!(table.includes_commit("a", version).await? && !table.includes_commit("b", 2).await?);
+    // Rows that were rewritten are still those of their commits.
+    restore(2).await?;
+    let mut dataset = latest(&lake, &name).await?.dataset().as_ref().clone();
+    dataset.delete("id = 1").await?;
+    compact_files(&mut dataset, CompactionOptions::default(), None).await?;
+    let table = latest(&lake, &name).await?;
+    assert!(table.includes_commit("a", version).await? && table.includes_commit("b", 2).await?);
     Ok(())
 }
 
@@ -233,5 +252,21 @@ async fn drafts_exist_until_their_files_are_gone() -> TestResult {
     assert!(!test.lake.draft_exists(&name, &drafts[0]).await?);
     std::fs::remove_file(&file)?;
     assert!(!test.lake.draft_exists(&name, &drafts[0]).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_commit_whose_version_is_gone_is_found_by_its_files() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&lake, &name, &schema, 0..3, small(100, 1000)).await?;
+    let drafts = drafts(&lake, &name, &schema, 3..5, small(100, 1000)).await?;
+    lake.commit(&name, &schema, CommitMode::Append, drafts.clone(), Some(once("a"))).await?;
+    append(&lake, &name, &schema, 5..6, small(100, 1000)).await?;
+    let newest = latest(&lake, &name).await?;
+    let policy = CleanupPolicy { before_version: Some(newest.version()), ..CleanupPolicy::default() };
+    cleanup_old_versions(newest.dataset(), policy).await?;
+    let version = lake.commit(&name, &schema, CommitMode::Append, drafts, Some(once("a"))).await?;
+    assert_eq!((version, latest(&lake, &name).await?.num_rows()), (3, 6));
     Ok(())
 }

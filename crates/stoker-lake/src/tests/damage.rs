@@ -4,11 +4,13 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 
 use arrow_schema::DataType;
+use datafusion::error::DataFusionError;
+use datafusion::prelude::{col, lit};
 use futures::TryStreamExt;
 use stoker_types::ErrorKind;
 
 use super::data::{TestLake, TestResult, addresses, append, latest, schema, small, table_name, tensor, test_lake};
-use crate::{Error, Lake, ScanRequest, StorageOptions};
+use crate::{Error, Lake, ScanRequest, StorageOptions, Table};
 
 /// A table of 20 rows and the path of the data file of column `x`, opened before anything was cached.
 async fn table(test: &TestLake) -> Result<(Lake, PathBuf), Box<dyn std::error::Error>> {
@@ -71,9 +73,57 @@ async fn a_missing_file_is_damage_not_a_wrong_name() -> TestResult {
     assert_eq!(error.kind(), ErrorKind::DataCorrupt, "{error}");
     let error = table.take(&["x".to_string()], &[0]).await.expect_err("the file is missing");
     assert_eq!(error.kind(), ErrorKind::DataCorrupt, "{error}");
+    let error = scan(&table, "x").await.expect_err("the file is missing");
+    assert!(error.to_string().contains(path.file_name().and_then(|name| name.to_str()).ok_or("a name")?), "{error}");
+    assert_corrupt(&error, "is missing");
     // The other columns are still there.
-    let request = ScanRequest { columns: vec!["id".into()], batch_size: 100, ..ScanRequest::default() };
-    let batches: Vec<_> = table.scan(&request).await?.try_collect().await?;
-    assert_eq!(batches.iter().map(arrow_array::RecordBatch::num_rows).sum::<usize>(), 20);
+    assert_eq!(scan(&table, "id").await?, 20);
+    Ok(())
+}
+
+/// Rows that a scan of one column gives, or the lake's error inside DataFusion's.
+async fn scan(table: &Table, column: &str) -> crate::Result<usize> {
+    let request = ScanRequest { columns: vec![column.into()], batch_size: 100, ..ScanRequest::default() };
+    let batches: Result<Vec<_>, _> = table.scan(&request).await?.try_collect().await;
+    match batches {
+        Ok(batches) => Ok(batches.iter().map(arrow_array::RecordBatch::num_rows).sum()),
+        Err(DataFusionError::External(error)) => Err(*error.downcast::<Error>().expect("an error of the lake")),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn a_small_file_that_is_cut_is_damage_and_named() -> TestResult {
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&test.lake, &name, &schema, 0..50, small(100, 1000)).await?;
+    let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+    let table = latest(&lake, &name).await?;
+    let file = &table.dataset().fragments()[0].files[0].path;
+    let path = test.folder.path().join("t.lance/data").join(file);
+    let size = std::fs::metadata(&path)?.len();
+    OpenOptions::new().write(true).open(&path)?.set_len(size / 2)?;
+    let message = format!("data file {file}: the manifest says {size} bytes, the file has {}", size / 2);
+    assert_corrupt(&scan(&table, "id").await.expect_err("a cut file"), &message);
+    assert_corrupt(&table.take(&["id".to_string()], &[0]).await.expect_err("a cut file"), &message);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_filter_that_fails_on_a_row_is_an_invalid_request() -> TestResult {
+    let lake = super::data::memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&lake, &name, &schema, 0..50, small(100, 1000)).await?;
+    let quotient = lit(10i64) / (col("id") - lit(5i64));
+    let request =
+        ScanRequest { columns: vec!["id".into()], filter: Some(quotient.gt(lit(1i64))), ..ScanRequest::default() };
+    let found: Result<Vec<_>, _> = latest(&lake, &name).await?.scan(&request).await?.try_collect().await;
+    let Err(DataFusionError::External(error)) = found else { panic!("row 5 divides by zero") };
+    let error = error.downcast::<Error>().expect("an error of the lake");
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert_eq!(
+        error.to_string(),
+        "scanning table t@1: the filter cannot be evaluated: Arrow error: Divide by zero error"
+    );
     Ok(())
 }

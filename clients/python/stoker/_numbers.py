@@ -1,0 +1,42 @@
+"""Numbers in options, checked before they reach the engine."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from stoker._errors import InvalidRequestError
+
+__all__ = ["whole", "whole_or_none"]
+
+#: The largest number of most options.
+_MAX = 2**63 - 1
+
+
+def whole(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int:
+    """Returns the value of an option as an int; NumPy's integers are fine, floats and booleans are not.
+
+    Raises:
+        InvalidRequestError: It is not a whole number from ``minimum`` to ``maximum``; the message names the option.
+    """
+    try:
+        number = minimum - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = minimum - 1
+    if not minimum <= number <= maximum:
+        limit = "2**63 - 1" if maximum == _MAX else str(maximum)
+        raise InvalidRequestError(f"{name} is {_shown(value)}; it must be a whole number from {minimum} to {limit}")
+    return number
+
+
+def whole_or_none(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int | None:
+    """Returns the value of an option that may be missing; see :func:`whole`."""
+    return None if value is None else whole(name, value, minimum, maximum)
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write numbers of more than 4,300 digits
+        return "too large"
+    return text if len(text) <= 40 else f"{text[:40]}…"

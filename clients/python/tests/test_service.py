@@ -1,0 +1,419 @@
+"""`stoker serve` as an operator sets it up: TLS, a token, a configuration file, the environment and options."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import NUM_ROWS, make_columns
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from pyarrow import flight
+
+import stoker
+
+TOKEN = "the-token-of-this-service"
+SQL = "SELECT id, image, name FROM samples WHERE label < 7 ORDER BY id"
+
+
+def stoker_bin() -> str:
+    if "STOKER_BIN" not in os.environ:
+        pytest.fail("set STOKER_BIN to the stoker binary, as `cargo xtask test` does")
+    return os.environ["STOKER_BIN"]
+
+
+def environment(own: dict[str, str]) -> dict[str, str]:
+    """The environment of a process: none of the caller's settings of Stoker, and its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("STOKER_")} | own
+
+
+@contextmanager
+def serving(*args: str, **own: str) -> Iterator[str]:
+    """Runs `stoker serve` until it is left; gives the URL that it tells. It must end well and log no token."""
+    command = [stoker_bin(), "serve", *args]
+    process = subprocess.Popen(
+        command, env=environment(own), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    log = ""
+    try:
+        for line in process.stdout:
+            log += line
+            if found := re.search(r"listening on (\S+)", line):
+                break
+        assert found, f"the server did not tell its address:\n{log}"
+        yield found[1]
+    finally:
+        process.terminate()
+        log += process.stdout.read()
+        process.stdout.close()
+        status = process.wait(timeout=60)
+    assert status == 0, log
+    assert "panicked" not in log
+    assert TOKEN not in log
+
+
+def cli(*args: str, **own: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([stoker_bin(), *args], env=environment(own), capture_output=True, text=True, timeout=120)
+
+
+def refused(*args: str, **own: str) -> str:
+    """Runs a command that must fail with one error; returns it."""
+    done = cli(*args, **own)
+    assert done.returncode == 1, done.stderr
+    assert "panicked" not in done.stderr
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    return error
+
+
+class Issuer:
+    """A certificate authority of a test."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        own = self._sign(self.name, self.key, x509.BasicConstraints(ca=True, path_length=None))
+        self.ca = folder / f"{name}.pem"
+        self.ca.write_bytes(own.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, host: x509.GeneralName) -> tuple[Path, Path]:
+        """Writes a certificate for a host, and its key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a server")])
+        issued = self._sign(subject, key, x509.SubjectAlternativeName([host]))
+        cert_path, key_path = (self.folder / f"{issued.serial_number}.{kind}" for kind in ("crt", "key"))
+        cert_path.write_bytes(issued.public_bytes(serialization.Encoding.PEM))
+        key_path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return cert_path, key_path
+
+    def _sign(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
+    ) -> x509.Certificate:
+        now = datetime.now(timezone.utc)
+        builder = x509.CertificateBuilder(
+            issuer_name=self.name,
+            subject_name=subject,
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=now - timedelta(hours=1),
+            not_valid_after=now + timedelta(hours=12),
+        )
+        critical = isinstance(extension, x509.BasicConstraints)
+        return builder.add_extension(extension, critical).sign(self.key, hashes.SHA256())
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files for TLS: two authorities, and certificates with their keys, both of the first one."""
+
+    ca: Path
+    other_ca: Path
+    good: tuple[Path, Path]
+    of_another_host: tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    folder = tmp_path_factory.mktemp("certificates")
+    issuer, other = Issuer(folder, "issuer"), Issuer(folder, "other")
+    good = issuer.issue(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+    return Certificates(issuer.ca, other.ca, good, issuer.issue(x509.DNSName("stoker.example")))
+
+
+def secured(lake_path: str, files: tuple[Path, Path]) -> list[str]:
+    """Options of a server with TLS and a token."""
+    cert, key = map(str, files)
+    return ["--lake", lake_path, "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token", TOKEN]
+
+
+def test_everything_goes_through_tls(lake_path: str, lake: stoker.Lake, certificates: Certificates) -> None:
+    with serving(*secured(lake_path, certificates.good)) as url:
+        assert url.startswith("grpc+tls://127.0.0.1:")
+        remote = stoker.connect(url, token=TOKEN, tls_ca=str(certificates.ca), num_endpoints=2)
+        assert remote.tables() == ["samples"]
+        assert remote.sql(SQL).to_arrow() == lake.sql(SQL).to_arrow()
+        here, there = (place.sql(SQL).stream(batch_size=9, seed=5) for place in (lake, remote))
+        for mine, theirs in zip(here, there, strict=True):
+            assert mine.to_arrow().equals(theirs.to_arrow())
+        target = {"STOKER_SERVER": url, "STOKER_TLS_CA": str(certificates.ca), "STOKER_CLIENT_TOKEN": TOKEN}
+        assert cli("tables", **target).stdout == f"samples\tversion 2\t{NUM_ROWS} rows\n"
+        options = ["--server", url, "--tls-ca", str(certificates.ca), "--server-token", TOKEN]
+        report = json.loads(cli("stream", SQL, "--batch-size", "9", "--seed", "5", "--json", *options).stdout)
+        assert (report["stream_id"], report["steps"]) == (there.stream_id, 8)
+
+
+def test_a_stock_client_through_tls(lake_path: str, certificates: Certificates) -> None:
+    token = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())])
+    with (
+        serving(*secured(lake_path, certificates.good)) as url,
+        flight.connect(url, tls_root_certs=certificates.ca.read_bytes()) as client,
+    ):
+        (info,) = client.list_flights(options=token)
+        assert info.total_records == NUM_ROWS
+        (endpoint,) = client.get_flight_info(info.descriptor, token).endpoints
+        assert client.do_get(endpoint.ticket, token).read_all().num_rows == NUM_ROWS
+        with pytest.raises(flight.FlightUnauthenticatedError, match="a bearer token is needed"):
+            client.do_get(endpoint.ticket)
+
+
+def test_who_is_refused_by_tls_or_the_token(lake_path: str, certificates: Certificates) -> None:
+    ca, other_ca = str(certificates.ca), str(certificates.other_ca)
+    with serving(*secured(lake_path, certificates.good)) as url:
+        host = url.removeprefix("grpc+tls://")
+        for wrong in ("another-token", None):
+            with pytest.raises(stoker.UnauthenticatedError, match="token"):
+                stoker.connect(url, token=wrong, tls_ca=ca).tables()
+        for target, authority in [(url, None), (url, other_ca), (f"grpc://{host}", None)]:
+            with pytest.raises(stoker.UnavailableError, match=host):
+                stoker.connect(target, token=TOKEN, tls_ca=authority).tables()
+        with pytest.raises(stoker.InvalidRequestError, match="cannot read the certificate authority /nowhere"):
+            stoker.connect(url, tls_ca="/nowhere")
+        assert "token" in refused("tables", "--server", url, "--tls-ca", ca)
+        assert host in refused("tables", "--server", url, "--tls-ca", other_ca, "--server-token", TOKEN)
+    with serving(*secured(lake_path, certificates.of_another_host)) as url:
+        host = url.removeprefix("grpc+tls://")
+        with pytest.raises(stoker.UnavailableError, match=host):
+            stoker.connect(url, token=TOKEN, tls_ca=ca)
+    with serving("--lake", lake_path, "--listen", "127.0.0.1:0") as url:
+        host = url.removeprefix("grpc://")
+        with pytest.raises(stoker.UnavailableError, match=host):
+            stoker.connect(f"grpc+tls://{host}", tls_ca=ca)
+
+
+def test_tls_files_that_cannot_be_used(tmp_path: Path, lake_path: str, certificates: Certificates) -> None:
+    cert, key = certificates.good
+    text = tmp_path / "text.pem"
+    text.write_text("no certificate\n")
+    for files, said in [
+        ((cert, tmp_path / "nowhere"), f"cannot read {tmp_path}/nowhere"),
+        ((tmp_path / "nowhere", key), f"cannot read {tmp_path}/nowhere"),
+        ((text, key), "the TLS files are not valid"),
+        ((cert, text), "the TLS files are not valid"),
+    ]:
+        assert said in refused("serve", *secured(lake_path, files))
+    half = cli("serve", "--lake", lake_path, "--tls-cert", str(cert))
+    assert (half.returncode, "--tls-key" in half.stderr) == (2, True)
+
+
+FILE = """
+listen = "{listen}"
+token = "token-of-file"
+ticket_ttl_secs = 1000
+advertise = ["grpc://file:1", "grpc://file:2"]
+message_bytes = {message_bytes}
+streams_max = {streams_max}
+memory_budget_bytes = {memory_budget_bytes}
+grace_secs = 1
+
+[[ticket_keys]]
+id = "file"
+secret = "a secret of the file"
+"""
+
+#: What a server refuses to start with: where one source wins, the others may hold these.
+BAD = {"listen": "nowhere", "message_bytes": "1", "streams_max": "0", "memory_budget_bytes": "0"}
+GOOD = {"listen": "127.0.0.1:0", "message_bytes": "1024", "streams_max": "3", "memory_budget_bytes": "1000000"}
+
+
+def write_file(folder: Path, settings: dict[str, str]) -> str:
+    path = folder / "stoker.toml"
+    path.write_text(FILE.format(**settings))
+    return str(path)
+
+
+def variables(source: str, settings: dict[str, str]) -> dict[str, str]:
+    """All settings as variables of the environment, with values that tell the source."""
+    own = {
+        "token": f"token-of-{source}",
+        "ticket_key": f"{source}:a secret of the {source}",
+        "ticket_ttl_secs": "2000",
+        "advertise": f"grpc://{source}:1,grpc://{source}:2",
+    }
+    return {f"STOKER_{name.upper()}": value for name, value in (settings | own).items()}
+
+
+def flags(source: str, settings: dict[str, str]) -> list[str]:
+    """All settings as options, with values that tell the source."""
+    own = ["--token", f"token-of-{source}", "--ticket-key", f"{source}:a secret of the {source}"]
+    own += ["--ticket-ttl-secs", "3000", "--advertise", f"grpc://{source}:1", "--advertise", f"grpc://{source}:2"]
+    return own + [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value)]
+
+
+@dataclass
+class Observed:
+    """Settings of a server as a stock client notices them."""
+
+    token: str
+    key: str
+    ticket: flight.Ticket
+    ttl: int
+    advertised: list[str]
+    num_messages: int
+
+
+def observe(url: str, sources: list[str]) -> Observed:
+    """Finds out which of several tokens a server takes, and what it answers then."""
+    taken = {}
+    with flight.connect(url) as client:
+        for source in sources:
+            token = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer token-of-{source}".encode())])
+            try:
+                asked = datetime.now(timezone.utc)
+                (endpoint,) = client.get_flight_info(flight.FlightDescriptor.for_path("samples"), token).endpoints
+            except flight.FlightUnauthenticatedError:
+                continue
+            signed, messages = endpoint.ticket.ticket, list(client.do_get(endpoint.ticket, token))
+            assert sum(message.data.num_rows for message in messages) == NUM_ROWS
+            taken[source] = Observed(
+                token=source,
+                key=signed[2 : 2 + signed[1]].decode(),
+                ticket=endpoint.ticket,
+                # Cut to whole seconds by the server, and rounded here; a slow machine adds to the time that passed.
+                ttl=round((endpoint.expiration_time.as_py() - asked).total_seconds(), -2),
+                advertised=[location.uri.decode() for location in endpoint.locations],
+                num_messages=len(messages),
+            )
+    (observed,) = taken.values()
+    return observed
+
+
+def test_options_win_over_the_environment_which_wins_over_the_file(tmp_path: Path, lake_path: str) -> None:
+    sources = ["file", "environment", "option"]
+    file = write_file(tmp_path, GOOD)
+    with serving("--lake", lake_path, "--config", file) as url:
+        observed = observe(url, sources)
+        assert (observed.token, observed.key, observed.ttl) == ("file", "file", 1000)
+        assert observed.advertised == ["grpc://file:1", "grpc://file:2"]
+        num_messages = [observed.num_messages]
+    from_environment = {"STOKER_LAKE": lake_path, "STOKER_CONFIG": write_file(tmp_path, BAD)}
+    good = GOOD | {"message_bytes": "4096"}
+    with serving(**from_environment, **variables("environment", good)) as url:
+        observed = observe(url, sources)
+        assert (observed.token, observed.key, observed.ttl) == ("environment", "environment", 2000)
+        assert observed.advertised == ["grpc://environment:1", "grpc://environment:2"]
+        num_messages.append(observed.num_messages)
+    good = GOOD | {"message_bytes": "1000000"}
+    with serving(*flags("option", good), **from_environment, **variables("environment", BAD)) as url:
+        observed = observe(url, sources)
+        assert (observed.token, observed.key, observed.ttl) == ("option", "option", 3000)
+        assert observed.advertised == ["grpc://option:1", "grpc://option:2"]
+        num_messages.append(observed.num_messages)
+    assert num_messages[0] > num_messages[1] > num_messages[2]
+
+
+def test_sources_complete_each_other(tmp_path: Path, lake_path: str, certificates: Certificates) -> None:
+    cert, key = certificates.good
+    file = tmp_path / "stoker.toml"
+    file.write_text(f'listen = "127.0.0.1:0"\n[tls]\ncert = "{cert}"\nkey = "{key}"\n')
+    with serving("--lake", lake_path, "--token", TOKEN, STOKER_CONFIG=str(file), STOKER_TICKET_TTL_SECS="500") as url:
+        assert url.startswith("grpc+tls://")
+        remote = stoker.connect(url, token=TOKEN, tls_ca=str(certificates.ca))
+        assert remote.sql("SELECT count(*) AS n FROM samples").to_arrow().to_pylist() == [{"n": NUM_ROWS}]
+        with pytest.raises(stoker.UnauthenticatedError):
+            stoker.connect(url, tls_ca=str(certificates.ca)).tables()
+
+
+def test_keys_rotate(tmp_path: Path, lake_path: str) -> None:
+    file = write_file(tmp_path, GOOD)
+    token = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer token-of-file")])
+    new_key = "new:a newer secret than the file's"
+    with serving("--lake", lake_path, "--config", file) as url:
+        old = observe(url, ["file"])
+    with serving("--lake", lake_path, "--config", file, "--ticket-key", new_key) as url:
+        new = observe(url, ["file"])
+        assert (old.key, new.key) == ("file", "new")
+        with flight.connect(url) as client:
+            assert client.do_get(old.ticket, token).read_all().num_rows == NUM_ROWS
+    with (
+        serving("--lake", lake_path, "--config", file) as url,
+        flight.connect(url) as client,
+        pytest.raises(pa.ArrowInvalid, match="its key is unknown to this server"),
+    ):
+        client.do_get(new.ticket, token)
+
+
+def test_a_limit_that_only_the_file_sets(tmp_path: Path, lake_path: str) -> None:
+    file = tmp_path / "stoker.toml"
+    file.write_text('listen = "127.0.0.1:0"\nrequest_bytes_max = 1000\n')
+    with serving("--lake", lake_path, "--config", str(file)) as url:
+        remote = stoker.connect(url)
+        assert remote.sql("SELECT 1 AS one").to_arrow().num_rows == 1
+        with pytest.raises(stoker.InvalidRequestError, match="1000"):
+            remote.sql(f"SELECT '{'x' * 1000}' AS text")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('\ncolour = "red"', "line 2: unknown field `colour`, expected one of `listen`, `token`"),
+        ('streams_max = "many"', "line 1: invalid type: string"),
+        (f'token = "{TOKEN}" x', "line 1: "),
+        (f'[[ticket_keys]]\nid = "a"\nsecret = "{TOKEN}"\ncolour = 1', "line 4: unknown field `colour`"),
+        ('[tls]\ncert = "a"', "missing field `key`"),
+    ],
+)
+def test_files_that_are_no_configuration(tmp_path: Path, lake_path: str, text: str, said: str) -> None:
+    file = tmp_path / "stoker.toml"
+    file.write_text(text)
+    error = refused("serve", "--lake", lake_path, "--config", str(file))
+    assert f"{file} is not a configuration: " in error
+    assert said in error
+    assert TOKEN not in error
+
+
+def test_settings_that_are_refused(tmp_path: Path, lake_path: str) -> None:
+    serve = ["serve", "--lake", lake_path]
+    assert f"cannot read {tmp_path}/nowhere" in refused(*serve, "--config", f"{tmp_path}/nowhere")
+    for name, value in BAD.items():
+        option, variable = f"--{name.replace('_', '-')}", f"STOKER_{name.upper()}"
+        said = "cannot listen on nowhere" if name == "listen" else f"{name} is out of range: "
+        assert said in refused(*serve, option, value)
+        assert said in refused(*serve, **{variable: value})
+        assert said in refused(*serve, "--config", write_file(tmp_path, GOOD | {name: value}))
+    assert "ticket key 'short' has 5 bytes" in refused(*serve, "--ticket-key", "short:short")
+    assert "no lake is given" in refused("serve")
+    malformed = cli(*serve, STOKER_STREAMS_MAX="many")
+    assert malformed.returncode == 2
+    assert "'many' for '--streams-max <STREAMS_MAX>'" in malformed.stderr
+
+
+def test_errors_say_what_to_do(tmp_path: Path) -> None:
+    table = stoker.connect(str(tmp_path)).create_table("samples", make_columns(5))
+    with serving("--lake", str(tmp_path), "--listen", "127.0.0.1:0") as url, flight.connect(url) as client:
+        descriptor = flight.FlightDescriptor.for_path("samples")
+        (endpoint,) = client.get_flight_info(descriptor).endpoints
+        table.append(make_columns(5, start=5))
+        changed = "planned on samples@1 and reads samples@2 now: plan it again, or pin its tables with AT"
+        with pytest.raises(pa.ArrowInvalid, match=changed):
+            client.do_get(endpoint.ticket)
+        for path in (["samples", "id"], []):
+            said = re.escape(f"PATH names one table, and this one is {json.dumps(path)}")
+            with pytest.raises(pa.ArrowInvalid, match=said):
+                client.get_flight_info(flight.FlightDescriptor.for_path(*path))
+        for name in ("table", "versions", "tag", "describe"):
+            for body, said in [
+                ({}, f"action {name} needs a table"),
+                (
+                    {"table": "samples", "version": 1, "tag": "v1"},
+                    f'action {name} takes a version or a tag, not both; these are version 1 and tag "v1"',
+                ),
+            ]:
+                text = json.dumps(body | {"new_tag": "v2"})
+                with pytest.raises(pa.ArrowInvalid, match=said):
+                    list(client.do_action(flight.Action(name, text.encode())))

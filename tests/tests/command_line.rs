@@ -1,0 +1,335 @@
+//! The commands about tables with the real binary, and an ingest that is killed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use futures::TryStreamExt;
+use image::RgbImage;
+use parquet::arrow::ArrowWriter;
+use stoker_flight::{ConnectOptions, connect};
+use stoker_tests::{Server, image_folder, run, run_failing, stoker};
+
+/// Vectors of the indexed table, and their dimension.
+const NUM_VECTORS: i64 = 600;
+const DIMENSION: usize = 8;
+
+/// Pictures of the ingest that is killed, and the length of their sides in pixels.
+const NUM_PICTURES: usize = 400;
+const SIDE: usize = 160;
+
+/// Bytes of a picture's tensor.
+const PICTURE_BYTES: usize = 3 * SIDE * SIDE;
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("UTF-8")
+}
+
+/// The words of a command.
+fn words<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {
+    parts.concat()
+}
+
+/// A lake with table `pictures`: version 1 of 15 rows, version 2 of 30.
+fn lake_of_pictures(folder: &Path) -> Result<String> {
+    let (pictures, lake) = (folder.join("pictures"), folder.join("lake"));
+    image_folder(&pictures, 5)?;
+    let ingest = ["ingest", "imagefolder", text(&pictures)?, "pictures", "--quiet", "--lake", text(&lake)?];
+    run(&ingest)?;
+    run(&words(&[&ingest, &["--mode", "append"]]))?;
+    Ok(text(&lake)?.to_string())
+}
+
+#[test]
+fn versions_and_tags_are_listed_and_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lake = lake_of_pictures(folder.path())?;
+    let server = Server::start(&lake, "127.0.0.1:0", &[])?;
+    let (local, served) = (["--lake", lake.as_str()], ["--server", server.address.as_str()]);
+    let tags: [(&[&str], [&str; 2], &str); 3] = [
+        (&["v1", "--version", "1"], local, "tag 'v1' names version 1 of pictures\n"),
+        (&["first", "--tag", "v1"], served, "tag 'first' names version 1 of pictures\n"),
+        (&["newest"], served, "tag 'newest' names version 2 of pictures\n"),
+    ];
+    for (tag, place, said) in tags {
+        let output = run(&words(&[&["tag", "pictures"], tag, &place]))?;
+        ensure!(output == said, "{output}");
+    }
+    let refused: [(&[&str], &str); 5] = [
+        (&["tag", "pictures", "v1"], "tag 'v1' of table pictures already exists and names version 1"),
+        (&["tag", "pictures", "a b"], "tag \"a b\" is not valid"),
+        (&["tag", "pictures", "v9", "--version", "9"], "version 9 of table pictures does not exist"),
+        (&["tag", "nothing", "v9"], "table nothing in"),
+        (&["versions", "nothing"], "table nothing in"),
+    ];
+    for place in [local, served] {
+        let listed = run(&words(&[&["versions", "pictures"], &place]))?;
+        let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split('\t').collect()).collect();
+        ensure!(lines.len() == 2 && lines.iter().all(|line| line.len() == 3), "{listed}");
+        ensure!((lines[0][0], lines[0][2]) == ("version 1", "first, v1"), "{listed}");
+        ensure!((lines[1][0], lines[1][2]) == ("version 2", "newest"), "{listed}");
+        ensure!(lines.iter().all(|line| line[1].len() == 20 && line[1].ends_with('Z')), "{listed}");
+        for (tag, rows) in [("v1", 15), ("first", 15), ("newest", 30)] {
+            let sql = format!("SELECT count(*) AS n FROM pictures AT (TAG => '{tag}')");
+            let counted = run(&words(&[&["sql", &sql, "--format", "csv"], &place]))?;
+            ensure!(counted == format!("n\n{rows}\n"), "{tag}: {counted}");
+        }
+        for (command, said) in refused {
+            let error = run_failing(&words(&[command, &place]))?;
+            ensure!(error.contains(said), "{command:?}: {error}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn describe_tells_how_columns_are_stored() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lake = lake_of_pictures(folder.path())?;
+    let server = Server::start(&lake, "127.0.0.1:0", &[])?;
+    run(&["tag", "pictures", "v1", "--version", "1", "--lake", &lake])?;
+    let snapshots: [(&[&str], &str, &str); 3] = [
+        (&[], "pictures version 2, 30 rows", "2"),
+        (&["--tag", "v1"], "pictures version 1, 15 rows", "1"),
+        (&["--version", "1"], "pictures version 1, 15 rows", "1"),
+    ];
+    for place in [["--lake", lake.as_str()], ["--server", server.address.as_str()]] {
+        for (at, first_line, chunks) in snapshots {
+            let described = run(&words(&[&["describe", "pictures"], at, &place]))?;
+            let mut lines = described.lines();
+            ensure!(lines.next() == Some(first_line), "{described}");
+            let cells = |line: &str| -> Vec<String> {
+                line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(String::from).collect()
+            };
+            let rows: Vec<Vec<String>> = lines.map(cells).collect();
+            let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+            ensure!(names == ["column", "image", "label", "label_name", "path", "split"], "{described}");
+            ensure!(rows[0] == ["column", "kind", "bytes/row", "chunks", "chunk size", "dense", "compression"]);
+            ensure!(rows[1][..4] == ["image", "tensor uint8[3, 20, 24]", "1440", chunks], "{described}");
+            ensure!(rows[1][5..] == ["yes", "none"], "{described}");
+            ensure!(rows[2][..4] == ["label", "scalar", "8", chunks] && rows[2][5] == "light", "{described}");
+        }
+        for (at, said) in [("--version", "version 9 of table pictures"), ("--tag", "tag '9' of table pictures")] {
+            let error = run_failing(&words(&[&["describe", "pictures", at, "9"], &place]))?;
+            ensure!(error.contains(said), "{error}");
+        }
+    }
+    Ok(())
+}
+
+/// The vector of a row: numbers from -1 to 1 that look random.
+fn vector(id: i64) -> [f32; DIMENSION] {
+    let mut state = id as u64 + 1;
+    std::array::from_fn(|_| (xorshift(&mut state) >> 40) as f32 / (1u64 << 23) as f32 - 1.0)
+}
+
+/// The next number of a sequence that looks random: Marsaglia, "Xorshift RNGs", 2003, after a multiplication that spreads small
+/// seeds.
+fn xorshift(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// A lake with table `vectors`: id, emb.
+fn lake_of_vectors(folder: &Path) -> Result<String> {
+    let (file, lake) = (folder.join("vectors.parquet"), folder.join("lake"));
+    let item = Arc::new(Field::new("item", DataType::Float32, false));
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        Field::new("emb", DataType::FixedSizeList(item.clone(), DIMENSION as i32), false),
+    ]));
+    let values: ArrayRef = Arc::new(Float32Array::from_iter_values((0..NUM_VECTORS).flat_map(vector)));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(0..NUM_VECTORS)),
+        Arc::new(FixedSizeListArray::try_new(item, DIMENSION as i32, values, None)?),
+    ];
+    let mut writer = ArrowWriter::try_new(File::create(&file)?, schema.clone(), None)?;
+    writer.write(&RecordBatch::try_new(schema, columns)?)?;
+    writer.close()?;
+    let emb = format!("emb={DIMENSION}");
+    run(&["ingest", "parquet", text(&file)?, "vectors", "--vector", &emb, "--lake", text(&lake)?, "--quiet"])?;
+    Ok(text(&lake)?.to_string())
+}
+
+/// The nearest rows with their distances, by brute force.
+fn nearest(query: &[f32; DIMENSION], metric: &str, k: usize) -> Vec<(i64, f64)> {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let distance = |id: i64| {
+        let row = vector(id);
+        let (across, own, of_query) = (dot(&row, query), dot(&row, &row), dot(query, query));
+        match metric {
+            "cosine" => 1.0 - across / (own * of_query).sqrt(),
+            "dot" => 1.0 - across,
+            _ => own + of_query - 2.0 * across,
+        }
+    };
+    let mut rows: Vec<(i64, f64)> = (0..NUM_VECTORS).map(|id| (id, distance(id))).collect();
+    rows.sort_by(|a, b| a.1.total_cmp(&b.1));
+    rows.truncate(k);
+    rows
+}
+
+#[test]
+fn searches_agree_with_brute_force_with_and_without_an_index_of_their_metric() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lake = lake_of_vectors(folder.path())?;
+    let server = Server::start(&lake, "127.0.0.1:0", &[])?;
+    let query = vector(-7).map(|value| value * 3.0);
+    let param = serde_json::to_string(&query)?;
+    let check = |place: [&str; 2], metric: &str, option: &str| -> Result<()> {
+        let sql = format!(
+            "SELECT id, _distance FROM vector_search(vectors, emb, $1, k => 12, metric => '{metric}', {option})"
+        );
+        let found = run(&words(&[&["sql", &sql, "--param", &param, "--format", "csv"], &place]))?;
+        let rows: Vec<&str> = found.lines().skip(1).collect();
+        let expected = nearest(&query, metric, 12);
+        ensure!(rows.len() == expected.len(), "{metric}, {option}: {found}");
+        for (row, (id, distance)) in rows.into_iter().zip(expected) {
+            let (found_id, found_distance) = row.split_once(',').context("two columns")?;
+            let near = (found_distance.parse::<f64>()? - distance).abs() < 1e-4;
+            ensure!(found_id == id.to_string() && near, "{metric}, {option}: {row} in place of {id}, {distance}");
+        }
+        Ok(())
+    };
+    let (local, served) = (["--lake", lake.as_str()], ["--server", server.address.as_str()]);
+    check(local, "cosine", "use_index => true")?;
+    let index = ["index", "vectors", "emb", "--kind", "ivf-flat", "--partitions", "4", "--metric", "cosine"];
+    let said = run(&words(&[&index, &local]))?;
+    ensure!(said == "column emb of vectors is indexed since version 2\n", "{said}");
+    for place in [local, served] {
+        for metric in ["cosine", "l2", "dot"] {
+            for option in ["nprobes => 4", "use_index => false"] {
+                check(place, metric, option)?;
+            }
+        }
+    }
+    let said = run(&["index", "vectors", "id", "--kind", "btree", "--lake", &lake])?;
+    ensure!(said == "column id of vectors is indexed since version 3\n", "{said}");
+    let versions = run(&["versions", "vectors", "--lake", &lake])?;
+    ensure!(versions.lines().count() == 3, "{versions}");
+    let counted = run(&["sql", "SELECT count(*) AS n FROM vectors WHERE id < 9", "--format", "csv", "--lake", &lake])?;
+    ensure!(counted == "n\n9\n", "{counted}");
+    let error = run_failing(&words(&[&index, &served]))?;
+    ensure!(error.contains("`stoker index` works on a lake, not through a server"), "{error}");
+    Ok(())
+}
+
+/// The line of a command that fails.
+fn error_line(args: &[&str]) -> Result<String> {
+    let output = run_failing(args)?;
+    let mut lines = output.lines().filter(|line| line.starts_with("error: "));
+    let line = lines.next().with_context(|| format!("no error in {output}"))?.to_string();
+    ensure!(lines.next().is_none(), "{output}");
+    Ok(line)
+}
+
+#[test]
+fn errors_say_everything_once_and_nothing_of_the_source_code() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lake = lake_of_vectors(folder.path())?;
+    let index = ["index", "vectors", "id", "--kind", "ivf-flat", "--lake", &lake];
+    let pq = ["index", "vectors", "emb", "--kind", "ivf-pq", "--sub-vectors", "3", "--lake", &lake];
+    let endpoint = "aws_endpoint=http://127.0.0.1:1";
+    let keys = ["--storage-option", "aws_access_key_id=a", "--storage-option", "aws_secret_access_key=hidden"];
+    let store = words(&[&["tables", "--lake", "s3://bucket/lake", "--storage-option", endpoint], &keys]);
+    let server = ["tables", "--server", "grpc://127.0.0.1:1"];
+    let said_once: [(&[&str], &str); 6] = [
+        (&index, "not a vector"),
+        (&pq, "num_sub_vectors must divide"),
+        (&store, "error sending request"),
+        (&store, "refused"),
+        (&server, "tcp connect error"),
+        (&server, "refused"),
+    ];
+    for (args, once) in said_once {
+        let error = error_line(args)?;
+        ensure!(error.matches(once).count() == 1, "{error}");
+        ensure!(!error.contains(".rs:") && !error.contains(".cargo"), "{error}");
+        ensure!(!error.contains('?') && !error.contains("hidden") && error.chars().count() < 620, "{error}");
+    }
+    Ok(())
+}
+
+/// The pixels of a picture, which PNG cannot make smaller: rows of pixels of red, green and blue.
+fn pixels(number: usize) -> Vec<u8> {
+    let mut state = number as u64 + 1;
+    (0..PICTURE_BYTES).map(|_| (xorshift(&mut state) >> 32) as u8).collect()
+}
+
+/// The same pixels as the table has them: a plane of each colour.
+fn planes(number: usize) -> Vec<u8> {
+    let pixels = pixels(number);
+    (0..3).flat_map(|colour| pixels.iter().skip(colour).step_by(3).copied()).collect()
+}
+
+fn picture_path(number: usize) -> String {
+    format!("class{}/{number:04}.png", number % 4)
+}
+
+/// Notes about finished units in the journal of a lake where one ingest runs.
+fn finished_units(lake: &Path) -> usize {
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let runs = entries(lake.join("_stoker/ingest")).filter(|run| !run.ends_with("done"));
+    let is_unit = |file: &PathBuf| file.extension().is_some_and(|end| end == "json") && !file.ends_with("begun.json");
+    runs.flat_map(entries).filter(is_unit).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ingest_that_is_killed_goes_on_and_writes_every_row_once() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (pictures, lake) = (folder.path().join("pictures"), folder.path().join("lake"));
+    for number in 0..NUM_PICTURES {
+        let path = pictures.join(picture_path(number));
+        std::fs::create_dir_all(path.parent().context("a folder")?)?;
+        RgbImage::from_raw(SIDE as u32, SIDE as u32, pixels(number)).context("a picture")?.save(path)?;
+    }
+    let place = text(&lake)?;
+    let ingest = ["ingest", "imagefolder", text(&pictures)?, "pictures", "--unit-mib", "1", "--quiet", "--lake", place];
+    for _ in 0..2 {
+        let before = finished_units(&lake);
+        let mut process = stoker(&ingest).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        while finished_units(&lake) <= before {
+            ensure!(
+                process.try_wait()?.is_none(),
+                "the ingest ended before it could be killed: it needs more pictures"
+            );
+        }
+        process.kill()?;
+        let status = process.wait()?;
+        ensure!(status.signal() == Some(9), "the ingest ended before it was killed: it needs more pictures");
+        let tables = run(&["tables", "--lake", place])?;
+        ensure!(tables.is_empty(), "a part of the rows is visible: {tables}");
+    }
+    let units = finished_units(&lake);
+    ensure!(units >= 2, "{units} units");
+    let report = run(&ingest)?;
+    ensure!(report.contains(&format!("version 1, {NUM_PICTURES} rows from {NUM_PICTURES} files")), "{report}");
+    ensure!(report.contains(&format!(", {units} units from an earlier run")), "{units} units: {report}");
+    ensure!(finished_units(&lake) == 0, "the journal is left");
+
+    let mut missing: BTreeMap<String, usize> = (0..NUM_PICTURES).map(|number| (picture_path(number), number)).collect();
+    let connection = connect(place, &ConnectOptions::default()).await?;
+    let mut rows = connection.sql("SELECT path, label, image FROM pictures", &[]).await?.stream;
+    while let Some(batch) = rows.try_next().await? {
+        let (paths, images) = (batch["path"].as_string::<i32>(), batch["image"].as_fixed_size_list());
+        for (row, label) in batch["label"].as_primitive::<Int64Type>().values().iter().enumerate() {
+            let number = missing.remove(paths.value(row)).with_context(|| format!("{} again", paths.value(row)))?;
+            ensure!(*label == number as i64 % 4, "{} has label {label}", paths.value(row));
+            let image = images.value(row);
+            ensure!(image.as_primitive::<UInt8Type>().values()[..] == planes(number), "{}", paths.value(row));
+        }
+    }
+    ensure!(missing.is_empty(), "{} pictures have no row", missing.len());
+    Ok(())
+}
