@@ -21,6 +21,7 @@ mod error;
 mod server;
 mod status;
 mod ticket;
+mod tls;
 mod wire;
 
 /// The messages of `proto/stoker/v1/stream.proto`.

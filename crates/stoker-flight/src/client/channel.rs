@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
+use crate::tls::choose_ciphers;
 use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
 use crate::{Error, Result};
 
@@ -28,6 +29,7 @@ pub(crate) fn endpoint(host: &str, tls: bool, tls_ca: Option<&Path>) -> Result<E
     if !tls {
         return Ok(endpoint);
     }
+    choose_ciphers();
     let mut config = ClientTlsConfig::new().with_native_roots();
     if let Some(path) = tls_ca {
         let pem = std::fs::read(path).map_err(|source| {

@@ -129,7 +129,7 @@ impl RemoteLake {
     {
         let mut failure = None;
         for _ in 0..=self.inner.servers.len() {
-            match call(self.client().await?).await.map_err(Error::from) {
+            match call(self.client().await?).await.map_err(|status| self.failure(status)) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
                     self.leave();
                     failure = Some(error);
@@ -138,6 +138,17 @@ impl RemoteLake {
             }
         }
         Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
+    }
+
+    /// What a status says. One with a cause was made on this side, by a connection that failed, and names no server.
+    fn failure(&self, status: Status) -> Error {
+        let is_ours = std::error::Error::source(&status).is_some();
+        match Error::from(status) {
+            Error::Remote { kind: ErrorKind::Unavailable, message } if is_ours => {
+                Error::Unreachable { target: self.inner.hosts.clone(), reason: message }
+            }
+            error => error,
+        }
     }
 
     /// Begins with the next server from now on.

@@ -17,6 +17,7 @@ use tonic_health::server::HealthReporter;
 use crate::server::service::StokerService;
 use crate::server::state::ServerState;
 use crate::server::{ServerConfig, TlsFiles};
+use crate::tls::choose_ciphers;
 use crate::wire::{FRAME_BYTES, SERVICE, WINDOW_BYTES};
 use crate::{Error, Result, TicketSigner};
 
@@ -45,6 +46,7 @@ pub async fn serve(
         .initial_connection_window_size(WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES);
     if let Some(files) = &config.tls {
+        choose_ciphers();
         let tls = server.tls_config(tls_config(files)?);
         server = tls.map_err(|source| Error::invalid(format!("the TLS files are not valid: {source}")))?;
     }
