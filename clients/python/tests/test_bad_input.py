@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -376,7 +375,11 @@ def test_tokens(lake_path: str) -> None:
         (IDS, {"seed": 2}, ["seed: the state has 1, the stream has 2"]),
         (f"{IDS} WHERE id > 3", {"seed": 1}, [f'query: the state has "{IDS}", the stream has "{IDS} WHERE id > 3"']),
         (f"{IDS} AT (TAG => 'v1')", {"seed": 1}, ['the state has ["samples@2"], the stream has ["samples@1"]']),
-        (IDS, {"seed": 1, "shuffle": False}, ["order options: the state has shuffle block", "the stream has shuffle sequential"]),
+        (
+            IDS,
+            {"seed": 1, "shuffle": False},
+            ["order options: the state has shuffle block", "the stream has shuffle sequential"],
+        ),
     ],
 )
 def test_states_of_other_streams(place: stoker.Lake, sql: str, options: dict[str, Any], words: list[str]) -> None:
@@ -472,22 +475,19 @@ def test_a_truncated_file(tmp_path: Path, sound_path: Path, column: str) -> None
     os.truncate(file, size // 2)
     sql, sound = f"SELECT {column} FROM t", "SELECT id FROM t" if column == "image" else "SELECT image FROM t"
     words = [file.name, "t@1", f"says {size} bytes, the file has {size // 2}"]
-    # What is read through Lance's decoder names the table and its version.
-    by_stream = ["t@1", "damaged"] if column == "id" else words
-    by_sql = words if column == "image" else ["t@1", "damaged"]
     with unchanged(str(path)), serving(str(path)) as server, Wire(server.url) as wire:
         for lake in (stoker.connect(str(path)), stoker.connect(server.url)):
-            refuses("data_corrupt", by_stream, rows_of, lake, sql)
-            refuses("data_corrupt", by_sql, lake.sql(sql).to_arrow)
+            refuses("data_corrupt", words, rows_of, lake, sql)
+            refuses("data_corrupt", words, lake.sql(sql).to_arrow)
             refuses("data_corrupt", words, lake.table("t").describe)
             assert lake.sql(sound).to_arrow().num_rows == 300
         streamed, selected = stream_command({1: message({1: sql})}), wire.ticket(sql_command(sql))
-        wire.refuses("data_corrupt", by_stream, lambda: wire.rows(wire.ticket(streamed)))
-        wire.refuses("data_corrupt", by_sql, wire.rows, selected)
+        wire.refuses("data_corrupt", words, lambda: wire.rows(wire.ticket(streamed)))
+        wire.refuses("data_corrupt", words, wire.rows, selected)
         wire.refuses("data_corrupt", words, wire.act, "describe", b'{"table": "t"}')
         for target in (["--lake", str(path)], ["--server", server.url]):
-            cli_refuses(by_stream, "stream", sql, *target)
-            cli_refuses(by_sql, "sql", sql, *target)
+            cli_refuses(words, "stream", sql, *target)
+            cli_refuses(words, "sql", sql, *target)
             cli_refuses(words, "describe", "t", *target)
 
 
@@ -495,7 +495,7 @@ def test_a_truncated_file(tmp_path: Path, sound_path: Path, column: str) -> None
 def test_a_file_that_is_truncated_while_it_is_read(tmp_path: Path, sound_path: Path, column: str) -> None:
     path = shutil.copytree(sound_path, tmp_path / "lake")
     file, sql = data_file(path, column), f"SELECT {column} FROM t"
-    words = [file.name, "t@1", "damaged"] if column == "image" else ["t@1 (name)", "damaged"]
+    words = [file.name, "t@1", "damaged"]
     with serving(str(path)) as server, Wire(server.url) as wire:
         streams = [stoker.connect(target).sql(sql).stream(batch_size=30) for target in (str(path), server.url)]
         ticket = wire.ticket(stream_command({1: message({1: sql})}))
@@ -516,12 +516,10 @@ def refusing() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-def soon_and_without_the_secret(calls: list[Callable[[], str]]) -> None:
-    """Makes calls at once; each must end within a minute, and what it said must not hold the secret."""
-    started = time.monotonic()
+def ends_without_the_secret(calls: list[Callable[[], str]]) -> None:
+    """Makes calls at once; each must end, and what it said must not hold the secret."""
     with ThreadPoolExecutor(len(calls)) as pool:
         texts = list(pool.map(lambda call: call(), calls))
-    assert time.monotonic() - started < 60
     assert not [text for text in texts if SECRET in text]
 
 
@@ -546,14 +544,14 @@ def test_an_endpoint_that_refuses(refusing: str) -> None:
         partial(refuses, "unavailable", opening, lake.sql, "SELECT id FROM t"),
         partial(refuses, "unavailable", opening, lake.create_table, "t", {"a": [1]}),
     ]
-    soon_and_without_the_secret(calls)
+    ends_without_the_secret(calls)
 
 
 def test_an_endpoint_that_refuses_the_command_line(refusing: str, pictures: Path) -> None:
     environment = {"STOKER_LAKE": "s3://bucket/lake", "STOKER_LOG": "debug", **credentials(refusing)}
     commands = [["tables"], ["serve", "--listen", "127.0.0.1:0"], ["ingest", "imagefolder", str(pictures), "t"]]
     words = [f"s3://bucket/lake at {refusing}"]
-    soon_and_without_the_secret([partial(cli_refuses, words, *command, **environment) for command in commands])
+    ends_without_the_secret([partial(cli_refuses, words, *command, **environment) for command in commands])
 
 
 class EmptyBucket(http.server.BaseHTTPRequestHandler):
@@ -598,7 +596,7 @@ def test_an_endpoint_that_refuses_a_server() -> None:
             partial(lister.refuses, "unavailable", listing, lambda: list(lister.client.list_flights())),
             partial(asker.refuses, "unavailable", opening, asker.ticket, flight.FlightDescriptor.for_path("t")),
         ]
-        soon_and_without_the_secret(calls)
+        ends_without_the_secret(calls)
 
 
 @pytest.fixture
