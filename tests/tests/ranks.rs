@@ -1,10 +1,11 @@
 //! Ranks are processes of the real binary: every row exactly once, the same global batches on any number of ranks, resume at
 //! any position, and through Flight the same bytes.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ struct Fixture {
     schema: SchemaRef,
     /// The id of the row at an address.
     ids: BTreeMap<u64, i64>,
+    /// Jobs so far.
+    jobs: Cell<u32>,
 }
 
 /// A line of a rank's log.
@@ -55,6 +58,7 @@ struct Step {
 struct Rank {
     steps: Vec<Step>,
     state: Value,
+    receipt: PathBuf,
 }
 
 impl Fixture {
@@ -73,7 +77,7 @@ impl Fixture {
             "{} rows are stored, or not in the order of the files",
             ids.len()
         );
-        Ok(Self { folder, lake, schema, ids })
+        Ok(Self { folder, lake, schema, ids, jobs: Cell::new(0) })
     }
 
     /// Runs all ranks of a job at the same time, each a process, and checks their batches against what is stored.
@@ -82,14 +86,25 @@ impl Fixture {
         let world = world_size.to_string();
         let mut running = Vec::new();
         for rank in 0..world_size {
-            let (log, rank) = (self.folder.path().join(format!("rank{rank}.jsonl")), rank.to_string());
+            let log = self.folder.path().join(format!("rank{rank}.jsonl"));
+            let receipt = self.folder.path().join(format!("receipt{rank}of{world}-{num_rows}-{}", self.jobs.get()));
+            let rank = rank.to_string();
             let mut command =
                 stoker(&["stream", &query, "--rank", &rank, "--world-size", &world, "--seed", "5", "--json"]);
-            command.args(place).args(more).arg("--log").arg(&log).stdout(Stdio::piped()).stderr(Stdio::piped());
-            running.push((command.spawn()?, log));
+            command
+                .args(place)
+                .args(more)
+                .arg("--log")
+                .arg(&log)
+                .arg("--receipt")
+                .arg(&receipt)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            running.push((command.spawn()?, log, receipt));
         }
         let mut ranks = Vec::new();
-        for (process, log) in running {
+        self.jobs.set(self.jobs.get() + 1);
+        for (process, log, receipt) in running {
             let output = process.wait_with_output()?;
             ensure!(output.status.success(), "a rank failed: {}", String::from_utf8_lossy(&output.stderr));
             let report: Value = serde_json::from_slice(&output.stdout)?;
@@ -101,7 +116,7 @@ impl Fixture {
                     step.step
                 );
             }
-            ranks.push(Rank { steps, state: report["state"].clone() });
+            ranks.push(Rank { steps, state: report["state"].clone(), receipt });
         }
         Ok(ranks)
     }
@@ -190,6 +205,14 @@ async fn stored(lake: &str) -> Result<(SchemaRef, BTreeMap<u64, i64>)> {
     Ok((handle.schema(), ids))
 }
 
+/// Whether `stoker verify` finds that receipts prove exactly once, and what it prints.
+fn verify(place: [&str; 2], receipts: &[&Path]) -> Result<(bool, String)> {
+    let output = stoker(&["verify"]).args(place).args(receipts).output()?;
+    let text = String::from_utf8(output.stdout)? + &String::from_utf8_lossy(&output.stderr);
+    ensure!(!text.contains("panicked") && matches!(output.status.code(), Some(0 | 1)), "{text}");
+    Ok((output.status.success(), text))
+}
+
 /// The addresses of global batch `step` in order of position: the k-th of rank r is position r + k·W, counted from where the
 /// job began.
 fn global_batch(ranks: &[Rank], step: usize) -> Vec<u64> {
@@ -263,6 +286,8 @@ async fn a_job_resumes_at_every_position_on_another_number_of_ranks() -> Result<
         let resumed = fixture.job(place, ROWS, 2, &onward)?;
         let both = interrupted.iter().chain(&resumed).flat_map(|rank| &rank.steps);
         fixture.ensure_exactly_once(both, ROWS).with_context(|| format!("interrupted at {position}"))?;
+        let receipts: Vec<&Path> = interrupted.iter().chain(&resumed).map(|rank| rank.receipt.as_path()).collect();
+        ensure!(verify(place, &receipts)?.0, "the receipts of a job interrupted at {position}");
     }
     Ok(())
 }
@@ -281,6 +306,12 @@ async fn processes_get_identical_bytes_in_process_and_through_flight() -> Result
             ensure!(local.steps == served.steps && local.state == served.state, "{num_rows} rows, {world_size} ranks");
         }
         fixture.ensure_exactly_once(served.iter().flat_map(|rank| &rank.steps), num_rows)?;
+        let receipts: Vec<&Path> = served.iter().map(|rank| rank.receipt.as_path()).collect();
+        for place in [fixture.local(), ["--server", &server.address]] {
+            ensure!(num_rows == 0 || verify(place, &receipts)?.0, "{num_rows} rows, {world_size} ranks");
+            let (sound, text) = verify(place, &receipts[1..])?;
+            ensure!(!sound && (num_rows < 2 || text.contains("missing")), "a receipt is not there: {text}");
+        }
     }
     Ok(())
 }

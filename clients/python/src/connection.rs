@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use stoker_flight::ConnectOptions;
 use stoker_lake::StorageOptions;
-use stoker_stream::StreamOptions;
+use stoker_stream::{Receipt, StreamOptions};
 use stoker_types::{ErrorKind, ShuffleMode, SnapshotRef, StreamState};
 
 use crate::exceptions::{Raise, error};
@@ -173,6 +173,14 @@ impl Connection {
         let state = StreamState::from_json(state).raise(py)?;
         let handle = wait(py, connection.load_stream(&state))?.raise(py)?;
         Ok(StreamHandle::new(slf.unbind(), handle))
+    }
+
+    /// What receipts say, as a JSON list with one object for each epoch.
+    fn verify(&self, py: Python<'_>, receipts: Vec<String>) -> PyResult<String> {
+        let receipts: Vec<Receipt> =
+            receipts.iter().map(|json| Receipt::from_json(json)).collect::<Result<_, _>>().raise(py)?;
+        let verdicts = wait(py, self.live(py)?.verify(&receipts))?.raise(py)?;
+        serde_json::to_string(&verdicts).map_err(|source| error(py, ErrorKind::Internal, &source))
     }
 
     /// Writes the record batches of an Arrow stream in one commit; returns the new version.

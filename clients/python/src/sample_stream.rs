@@ -18,13 +18,21 @@ use crate::runtime::{runtime, wait};
 pub(crate) struct SampleStream {
     stream: Mutex<PerProcess<stoker_flight::SampleStream>>,
     stats: Mutex<StreamStats>,
+    receipt: Mutex<String>,
 }
 
 impl SampleStream {
     /// Wraps a stream that was opened.
     pub(crate) fn new(stream: stoker_flight::SampleStream) -> Self {
-        let stats = stream.stats();
-        Self { stream: Mutex::new(PerProcess::new(stream)), stats: Mutex::new(stats) }
+        let (stats, receipt) = (stream.stats(), stream.receipt().to_json());
+        let stream = Mutex::new(PerProcess::new(stream));
+        Self { stream, stats: Mutex::new(stats), receipt: Mutex::new(receipt) }
+    }
+
+    /// Keeps what is asked for after the stream is gone.
+    fn note(&self, stream: &stoker_flight::SampleStream) {
+        *self.stats.lock() = stream.stats();
+        *self.receipt.lock() = stream.receipt().to_json();
     }
 }
 
@@ -38,7 +46,7 @@ impl SampleStream {
             return Err(error(py, ErrorKind::InvalidRequest, &message));
         };
         let outcome = wait(py, stream.next())?;
-        *self.stats.lock() = stream.stats();
+        self.note(&stream);
         let Some(batch) = outcome.raise(py)? else { return Ok(None) };
         *self.stream.lock() = PerProcess::new(stream);
         Batch::try_new(py, batch).map(Some)
@@ -62,11 +70,19 @@ impl SampleStream {
         Ok(counters)
     }
 
+    /// What was delivered, as the JSON of a receipt.
+    fn receipt(&self) -> String {
+        if let Some(stream) = self.stream.lock().get() {
+            *self.receipt.lock() = stream.receipt().to_json();
+        }
+        self.receipt.lock().clone()
+    }
+
     /// Cancels what is under way and frees the buffers. Closing twice is fine.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let taken = self.stream.lock().take();
         if let Some(stream) = taken {
-            *self.stats.lock() = stream.stats();
+            self.note(&stream);
             let runtime = runtime(py)?;
             py.detach(|| {
                 let _context = runtime.enter();

@@ -38,7 +38,7 @@ from stoker._errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from stoker._lake import ColumnLayout, Lake, Table, VersionInfo, connect
+from stoker._lake import ColumnLayout, EpochVerdict, Lake, Table, VersionInfo, connect
 from stoker._native import __version__
 from stoker._query import Query
 from stoker._stream import Stream, StreamStats
@@ -50,6 +50,7 @@ __all__ = [
     "ColumnLayout",
     "Cursor",
     "DataCorruptError",
+    "EpochVerdict",
     "ExpiredError",
     "InternalError",
     "InvalidRequestError",

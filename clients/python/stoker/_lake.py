@@ -15,7 +15,7 @@ from stoker._data import arrow_stream
 from stoker._numbers import whole_or_none
 from stoker._query import Query
 
-__all__ = ["ColumnLayout", "Lake", "Table", "VersionInfo", "connect"]
+__all__ = ["ColumnLayout", "EpochVerdict", "Lake", "Table", "VersionInfo", "connect"]
 
 IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
 Metric = Literal["l2", "cosine", "dot"]
@@ -177,6 +177,35 @@ class Lake:
     def __reduce__(self) -> tuple[type[Lake], tuple[str, dict[str, Any]]]:
         return Lake, (self._target, self._options)
 
+    def verify(self, receipts: Sequence[Mapping[str, Any]]) -> list[EpochVerdict]:
+        """Checks that each row of the epochs in the receipts was delivered exactly once.
+
+        Args:
+            receipts: What :meth:`Stream.receipt` returned on every rank; of an epoch that was resumed, those of both
+                sides.
+
+        Raises:
+            InvalidRequestError: These are not receipts, or not of one stream.
+            NotFoundError: The lake does not know the stream.
+        """
+
+        def runs(positions: Mapping[str, Any]) -> list[tuple[int, int]]:
+            return [(run["start"], run["end"]) for run in positions["runs"]]
+
+        verdicts = json.loads(self._native.verify([json.dumps(receipt) for receipt in receipts]))
+        return [
+            EpochVerdict(
+                epoch=verdict["epoch"],
+                num_rows=verdict["num_rows"],
+                num_missing=verdict["missing"]["count"],
+                missing=runs(verdict["missing"]),
+                num_repeated=verdict["repeated"]["count"],
+                repeated=runs(verdict["repeated"]),
+                wrong=verdict["wrong"],
+            )
+            for verdict in verdicts
+        ]
+
     def __repr__(self) -> str:
         return f"Lake({self._target!r})"
 
@@ -194,6 +223,34 @@ class VersionInfo:
     version: int
     timestamp: datetime
     tags: list[str]
+
+
+@dataclass(frozen=True)
+class EpochVerdict:
+    """What receipts say about one epoch.
+
+    Attributes:
+        epoch: The epoch, from zero.
+        num_rows: Rows in the epoch.
+        num_missing: Positions that no rank got.
+        missing: The first runs of them, as (start, end).
+        num_repeated: Positions that ranks got more than once.
+        repeated: The first runs of them, as (start, end).
+        wrong: Parts of receipts whose rows are not those of their positions.
+    """
+
+    epoch: int
+    num_rows: int
+    num_missing: int
+    missing: list[tuple[int, int]]
+    num_repeated: int
+    repeated: list[tuple[int, int]]
+    wrong: list[dict[str, Any]]
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether every row was delivered exactly once."""
+        return not (self.num_missing or self.num_repeated or self.wrong)
 
 
 @dataclass(frozen=True)

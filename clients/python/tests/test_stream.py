@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import NUM_ROWS, SHAPE, expected_image, make_columns
+from conftest import NUM_ROWS, SHAPE, Server, expected_image, make_columns
 
 import stoker
 
@@ -323,3 +323,30 @@ def test_memory_lakes_live_in_their_process() -> None:
     lake = stoker.connect("memory://")
     lake.create_table("t", make_columns(12))
     assert sorted(epoch_ids(lake.sql("SELECT id, image FROM t").stream(batch_size=5))) == list(range(12))
+
+
+def test_receipts_prove_that_each_row_was_seen_once(lake: stoker.Lake, server: Server) -> None:
+    for place in (lake, stoker.connect(server.url)):
+        query = place.sql("SELECT id, image FROM samples")
+        ranks = [query.stream(batch_size=7, seed=3, rank=rank, world_size=3) for rank in range(3)]
+        for stream in ranks:
+            for _ in zip(range(2), stream, strict=False):
+                pass
+        before, state = [stream.receipt() for stream in ranks], ranks[0].state_dict()
+        resumed = [query.stream(batch_size=10, seed=3, rank=rank, world_size=2) for rank in range(2)]
+        for stream in resumed:
+            stream.load_state_dict(state)
+            assert sum(batch.num_valid for batch in stream) > 0
+        after = [stream.receipt() for stream in resumed]
+        assert [verdict.is_exactly_once for verdict in place.verify([*before, *after])] == [True]
+        [verdict] = place.verify([*before, *after[:1]])
+        assert not verdict.is_exactly_once
+        assert (verdict.num_missing, verdict.num_repeated) == ((NUM_ROWS - 42) // 2, 0)
+        assert verdict.missing[0] == (43, 44)
+        [verdict] = place.verify([*before, *before, *after])
+        assert (verdict.num_missing, verdict.num_repeated, verdict.repeated) == (0, 42, [(0, 42)])
+        for _ in resumed[0]:
+            pass
+        assert [part["epoch"] for part in resumed[0].receipt()["parts"]] == [0, 1]
+    with pytest.raises(stoker.InvalidRequestError, match="cannot use the receipt"):
+        lake.verify([{"version": 1}])

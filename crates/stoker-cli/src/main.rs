@@ -14,6 +14,7 @@ mod serve;
 mod sql;
 mod stream;
 mod tables;
+mod verify;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ enum Command {
     Sql(sql::SqlArgs),
     /// Drain a stream and report its rates
     Stream(stream::StreamArgs),
+    /// Check from receipts that every row was delivered exactly once
+    Verify(verify::VerifyArgs),
     /// Serve a lake over Arrow Flight
     Serve(serve::ServeArgs),
     /// List tables
@@ -82,6 +85,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ingest(args) => ingest::run(args, lake.local("ingest")?, lake.storage()?).await,
         Command::Sql(args) => sql::run(args, &lake).await,
         Command::Stream(args) => stream::run(args, &lake).await,
+        Command::Verify(args) => verify::run(args, &lake).await,
         Command::Serve(args) => serve::run(args, lake.local("serve")?, lake.storage()?).await,
         Command::Tables => tables::list(&lake).await,
         Command::Describe(args) => describe::run(args, &lake).await,

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stoker_stream::{ReadOptions, StreamOptions, StreamStats};
@@ -57,6 +58,9 @@ pub struct StreamArgs {
     /// Write a line of JSON for each batch to this file: step, position, addresses of the rows, SHA-256 of the batch
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write a receipt to this file, for `stoker verify`: which positions this rank had, and a sum over their rows
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -134,6 +138,10 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     }
     bar.finish_and_clear();
     log.map(BatchLog::finish).transpose()?;
+    if let Some(path) = &args.receipt {
+        std::fs::write(path, format!("{}\n", stream.receipt().to_json()))
+            .with_context(|| format!("cannot write the receipt {}", path.display()))?;
+    }
     let report = report(
         &handle.spec().stream_id().to_string(),
         handle.num_rows(),

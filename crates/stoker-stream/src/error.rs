@@ -37,6 +37,12 @@ pub enum Error {
         /// Expected and found.
         reason: String,
     },
+    /// A receipt that cannot be used.
+    #[error("cannot use the receipt: {reason}")]
+    Receipt {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A bug in Stoker.
     #[error("internal: {reason}")]
     Internal {
@@ -53,6 +59,7 @@ impl Error {
             Error::Chunks(error) => error.kind(),
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
+            Error::Receipt { .. } => ErrorKind::InvalidRequest,
             Error::UnknownStream { .. } => ErrorKind::NotFound,
             Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
             Error::Internal { .. } => ErrorKind::Internal,

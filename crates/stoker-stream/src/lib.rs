@@ -18,15 +18,19 @@ mod light;
 mod options;
 mod plan;
 mod planner;
+mod receipt;
 mod stats;
 mod unit;
+mod verify;
 
 pub use batch::Batch;
 pub use batch_stream::BatchStream;
 pub use error::{Error, Result};
 pub use options::{ReadOptions, StreamOptions};
 pub use plan::StreamPlan;
+pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, row_hash};
 pub use stats::StreamStats;
+pub use verify::{EpochVerdict, Positions};
 
 #[cfg(test)]
 mod tests;

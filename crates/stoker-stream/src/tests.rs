@@ -234,3 +234,56 @@ fn an_invalid_slice_is_refused() {
         }
     });
 }
+
+/// What a rank gets of `steps` batches of a slice, as its receipt.
+async fn receipt(plan: &StreamPlan, slice: Slice, steps: u64) -> Receipt {
+    let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
+    let mut builder = ReceiptBuilder::new(plan.stream_id(), &slice, plan.num_rows());
+    for _ in 0..steps {
+        builder.add(&stream.next().await.expect("a batch").expect("not the end"));
+    }
+    Receipt::from_json(&builder.receipt().to_json()).expect("own JSON")
+}
+
+#[test]
+fn receipts_prove_that_each_row_was_seen_once_or_name_what_is_wrong() {
+    run(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = plan(&engine, "SELECT x, id FROM t WHERE id % 7 != 3", ShuffleMode::Block).await;
+        let num_rows = plan.num_rows();
+        // Three ranks stop after ten batches of 8, two others go on.
+        let mut receipts = Vec::new();
+        for rank in 0..3 {
+            let slice = slice(rank, 3, BatchSize::PerRank(8), LastBatch::Pad);
+            receipts.push(receipt(&plan, slice, 10).await);
+        }
+        for rank in 0..2 {
+            let slice = Slice { origin: 240, ..slice(rank, 2, BatchSize::PerRank(50), LastBatch::Uneven) };
+            receipts.push(receipt(&plan, slice, slice.num_steps(num_rows)).await);
+        }
+        let verdict = async |receipts: &[Receipt]| plan.verify(receipts).await.expect("a verdict").remove(0);
+        let sound = verdict(&receipts).await;
+        assert!(sound.is_exactly_once() && sound.num_rows == num_rows, "{sound:?}");
+
+        let without = verdict(&receipts[..4]).await;
+        assert_eq!((without.missing.count, without.repeated.count), ((num_rows - 240) / 2, 0));
+        assert_eq!(without.missing.runs[0], 241..242);
+        let twice = verdict(&[&receipts[..], &receipts[..1]].concat()).await;
+        assert_eq!((twice.missing.count, twice.repeated.count, twice.repeated.runs[1].clone()), (0, 80, 3..4));
+        let slice = Slice { origin: 230, ..slice(0, 1, BatchSize::PerRank(10), LastBatch::Pad) };
+        let overlap = verdict(&[&receipts[..], &[receipt(&plan, slice, 1).await]].concat()).await;
+        assert_eq!((overlap.missing.count, overlap.repeated.count, &overlap.repeated.runs[0]), (0, 10, &(230..240)));
+
+        let mut wrong = receipts.clone();
+        wrong[1].parts[0].sum ^= 1;
+        assert_eq!(verdict(&wrong).await.wrong, wrong[1].parts);
+        wrong[1].stream_id = stoker_types::Digest::of(b"another");
+        let error = plan.verify(&wrong).await.expect_err("a receipt of another stream");
+        assert!(error.to_string().contains("is of stream"), "{error}");
+        wrong[1] = receipts[1].clone();
+        wrong[1].parts[0].end = num_rows + 1;
+        assert!(plan.verify(&wrong).await.is_err());
+        assert!(Receipt::from_json("{}").is_err());
+    });
+}

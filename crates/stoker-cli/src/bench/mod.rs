@@ -4,19 +4,23 @@
 //! Flight is measured against a `stoker serve` process on the loopback interface. Repetitions interleave the measurements.
 
 mod data;
+mod order;
 mod raw;
 mod report;
 mod runs;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::bench::report::Report;
 
 /// Measure rates beside the ceiling of the same run: page-cache reads of the same bytes.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Rows of uint8[3,224,224], sorted by class
     #[arg(long, default_value_t = 8_192)]
     rows: u64,
@@ -37,8 +41,17 @@ pub struct BenchArgs {
     json: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+enum What {
+    /// How well orders mix rows, and what reading them costs; reads no data
+    Order(order::OrderArgs),
+}
+
 /// Runs all measurements and prints the table.
 pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
+    if let Some(What::Order(args)) = &args.what {
+        return order::run(args);
+    }
     let temporary = std::env::temp_dir().join(format!("stoker-bench-{}", std::process::id()));
     let dir = args.dir.clone().unwrap_or_else(|| temporary.clone());
     let measured = measure(&args, &dir).await;

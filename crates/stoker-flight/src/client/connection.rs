@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 use stoker_lake::{ColumnLayout, VersionInfo};
 use stoker_sql::Engine;
-use stoker_stream::{StreamOptions, StreamPlan};
+use stoker_stream::{EpochVerdict, Receipt, StreamOptions, StreamPlan};
 use stoker_types::{ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
 
 use crate::client::RemoteLake;
@@ -175,6 +175,20 @@ impl Connection {
         }
     }
 
+    /// What the receipts of all ranks of one stream say about each epoch that they name, ascending.
+    ///
+    /// # Errors
+    /// Receipts of different streams, or of a stream that this lake does not know; errors of reading its row set.
+    pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
+        match self {
+            Connection::Local(engine) => verify(engine, receipts).await,
+            Connection::Remote(lake) => {
+                let receipts = receipts.to_vec();
+                ask(lake, "verify", ActionRequest { receipts, ..ActionRequest::default() }).await
+            }
+        }
+    }
+
     /// Opens the stream of a state again.
     ///
     /// # Errors
@@ -193,6 +207,12 @@ impl Connection {
         state.check(handle.spec())?;
         Ok(handle)
     }
+}
+
+/// Verifies receipts with the specification that the lake keeps.
+pub(crate) async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
+    let Some(first) = receipts.first() else { return Err(Error::invalid("there is no receipt to verify")) };
+    Ok(StreamPlan::load_by_id(engine, first.stream_id).await?.verify(receipts).await?)
 }
 
 async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<StreamHandle> {

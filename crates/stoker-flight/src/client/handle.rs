@@ -1,13 +1,13 @@
 //! A planned stream, here or on servers.
 
 use arrow_schema::SchemaRef;
-use stoker_stream::{ReadOptions, StreamPlan};
+use stoker_stream::{ReadOptions, ReceiptBuilder, StreamPlan};
 use stoker_types::{BatchLogEntry, Slice, StreamSpec, StreamState};
 
 use crate::Result;
 use crate::client::RemoteLake;
 use crate::client::remote_stream::{RemoteStream, Request};
-use crate::client::sample_stream::{Inner, SampleStream};
+use crate::client::sample_stream::{Batches, SampleStream};
 
 /// A planned stream: opens any slice of any epoch. Cheap to clone.
 #[derive(Clone)]
@@ -60,15 +60,17 @@ impl StreamHandle {
     /// An invalid slice. Errors of servers come with the first batch.
     pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
         slice.validate()?;
-        Ok(SampleStream(match &self.place {
-            Place::Local(plan) => Inner::Local(plan.open(slice, options)?),
-            Place::Remote(lake) => Inner::Remote(RemoteStream::start(Request {
+        let batches = match &self.place {
+            Place::Local(plan) => Batches::Local(plan.open(slice, options)?),
+            Place::Remote(lake) => Batches::Remote(RemoteStream::start(Request {
                 lake: lake.clone(),
                 spec: self.spec.clone(),
                 spec_stored: self.spec_stored,
                 slice: *slice,
                 memory_budget_bytes: options.memory_budget_bytes,
             })),
-        }))
+        };
+        let receipt = ReceiptBuilder::new(self.spec.stream_id(), slice, self.spec.num_rows);
+        Ok(SampleStream::new(batches, receipt))
     }
 }

@@ -1,35 +1,49 @@
 //! Batches, from wherever they come.
 
-use stoker_stream::{Batch, BatchStream, StreamStats};
+use stoker_stream::{Batch, BatchStream, Receipt, ReceiptBuilder, StreamStats};
 
 use crate::Result;
 use crate::client::remote_stream::RemoteStream;
 
 /// A rank's batches in order, from the engine in this process or from servers. Dropping it stops everything.
-pub struct SampleStream(pub(crate) Inner);
+pub struct SampleStream {
+    batches: Batches,
+    receipt: ReceiptBuilder,
+}
 
-pub(crate) enum Inner {
+pub(crate) enum Batches {
     Local(BatchStream),
     Remote(RemoteStream),
 }
 
 impl SampleStream {
+    pub(crate) fn new(batches: Batches, receipt: ReceiptBuilder) -> Self {
+        Self { batches, receipt }
+    }
+
     /// The next batch; `None` after the last one. Cancelling the future loses nothing.
     ///
     /// # Errors
     /// What stood in the way of the next batch; the stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
-        match &mut self.0 {
-            Inner::Local(stream) => Ok(stream.next().await?),
-            Inner::Remote(stream) => stream.next().await,
-        }
+        let batch = match &mut self.batches {
+            Batches::Local(stream) => stream.next().await?,
+            Batches::Remote(stream) => stream.next().await?,
+        };
+        batch.iter().for_each(|batch| self.receipt.add(batch));
+        Ok(batch)
     }
 
     /// What the stream did so far. Counts of requests and bytes read are known in process only.
     pub fn stats(&self) -> StreamStats {
-        match &self.0 {
-            Inner::Local(stream) => stream.stats(),
-            Inner::Remote(stream) => stream.stats(),
+        match &self.batches {
+            Batches::Local(stream) => stream.stats(),
+            Batches::Remote(stream) => stream.stats(),
         }
+    }
+
+    /// Which positions were delivered so far, with a sum over their rows.
+    pub fn receipt(&self) -> &Receipt {
+        self.receipt.receipt()
     }
 }

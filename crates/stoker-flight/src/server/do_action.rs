@@ -8,13 +8,15 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stoker_lake::{ColumnLayout, Table, VersionInfo};
+use stoker_stream::Receipt;
 use stoker_types::{ParamValue, SnapshotRef, TableName, TagName};
 
+use crate::client::verify;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 
 /// The actions and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 7] = [
+pub(crate) const ACTIONS: [(&str, &str); 8] = [
     ("version", "the version of the server"),
     ("tables", "the names of all tables"),
     ("table", "{table, version?, tag?}: version, rows, schema and tags of a table"),
@@ -22,6 +24,7 @@ pub(crate) const ACTIONS: [(&str, &str); 7] = [
     ("tag", "{table, version?, new_tag}: gives a version a tag"),
     ("describe", "{table, version?, tag?}: how its columns are stored"),
     ("explain", "{sql, params?}: the plan of a query"),
+    ("verify", "{receipts}: whether the receipts of all ranks show that each row was seen exactly once"),
 ];
 
 /// The body of an action's request.
@@ -40,6 +43,8 @@ pub(crate) struct ActionRequest {
     pub sql: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<ParamValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<Receipt>,
 }
 
 /// The answer of the action `table`.
@@ -86,6 +91,7 @@ impl ServerState {
                 let sql = request.sql.as_deref().ok_or_else(|| Error::invalid("action explain needs sql"))?;
                 json!(self.engine.query(sql, &request.params).await?.explain().await?)
             }
+            "verify" => json!(verify(&self.engine, &request.receipts).await?),
             other => {
                 let names = ACTIONS.map(|(name, _)| name).join(", ");
                 return Err(Error::invalid(format!("there is no action {other:?}; actions: {names}")));

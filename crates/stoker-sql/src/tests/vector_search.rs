@@ -142,4 +142,12 @@ async fn an_index_answers_unless_it_must_not() {
         let sql = format!("SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1], {option})");
         assert_eq!(ints(&fixture.collect(&sql).await, "id"), expected, "{option}");
     }
+    // One of two partitions has not all rows. An index for another metric does not answer.
+    for (option, all) in
+        [("nprobes => 1", false), ("use_index => false", true), ("nprobes => 1, metric => 'cosine'", true)]
+    {
+        let sql = format!("SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1], k => {NUM_NEWEST}, {option})");
+        let found = ints(&fixture.collect(&sql).await, "id").len() as i64;
+        assert_eq!(found == NUM_NEWEST, all, "{option}: {found} rows");
+    }
 }

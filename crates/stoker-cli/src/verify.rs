@@ -1,0 +1,62 @@
+//! `stoker verify`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use stoker_stream::Receipt;
+
+use crate::connect::LakeArgs;
+
+/// Check the receipts of all ranks: was every row of an epoch delivered exactly once?
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Receipts, as `stoker stream --receipt` and `Stream.receipt()` write them; of epochs that were resumed, those of both sides
+    #[arg(required = true, value_name = "RECEIPTS")]
+    receipts: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints what the receipts say; fails unless every epoch was delivered exactly once.
+pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let read = |path: &PathBuf| -> anyhow::Result<Receipt> {
+        let text = std::fs::read_to_string(path);
+        Receipt::from_json(&text.with_context(|| format!("cannot read {}", path.display()))?)
+            .with_context(|| path.display().to_string())
+    };
+    let receipts: Vec<Receipt> = args.receipts.iter().map(read).collect::<Result<_, _>>()?;
+    let verdicts = lake.connect().await?.verify(&receipts).await?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", serde_json::json!(verdicts))?;
+    }
+    for verdict in verdicts.iter().filter(|_| !args.json) {
+        if verdict.is_exactly_once() {
+            writeln!(out, "epoch {}: {} rows, each exactly once", verdict.epoch, verdict.num_rows)?;
+            continue;
+        }
+        writeln!(out, "epoch {}: {} rows, not each exactly once", verdict.epoch, verdict.num_rows)?;
+        for (what, positions) in [("missing", &verdict.missing), ("repeated", &verdict.repeated)] {
+            if positions.count > 0 {
+                writeln!(out, "  {what}: {positions}")?;
+            }
+        }
+        for part in &verdict.wrong {
+            writeln!(
+                out,
+                "  other rows than those of positions {}..{} on rank {} of {}",
+                part.start, part.end, part.rank, part.world_size
+            )?;
+        }
+    }
+    if verdicts.is_empty() {
+        bail!("the receipts tell of no batch");
+    }
+    if !verdicts.iter().all(stoker_stream::EpochVerdict::is_exactly_once) {
+        bail!("the receipts do not show that each row was delivered exactly once; is the receipt of every rank there?");
+    }
+    Ok(())
+}

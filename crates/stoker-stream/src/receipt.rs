@@ -1,0 +1,159 @@
+//! Receipts: which positions a rank delivered, and a sum over their rows.
+
+use serde::{Deserialize, Serialize};
+use stoker_types::{Digest, Slice};
+
+use crate::{Batch, Error, Result};
+
+/// The version of the receipt document.
+pub const RECEIPT_VERSION: u32 = 1;
+
+/// What one rank delivered of one stream. JSON; the receipts of all ranks together prove that an epoch was seen exactly once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receipt {
+    /// [`RECEIPT_VERSION`].
+    pub version: u32,
+    /// The stream id.
+    pub stream_id: Digest,
+    /// What was delivered, in order.
+    pub parts: Vec<ReceiptPart>,
+}
+
+/// A run of positions of which one rank delivered its share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiptPart {
+    /// The epoch, from zero.
+    pub epoch: u64,
+    /// The position from which the ranks took turns: where the epoch or a resume began.
+    pub origin: u64,
+    /// The rank: it had the positions p with `(p - origin) mod world_size == rank`.
+    pub rank: u32,
+    /// Ranks in all.
+    pub world_size: u32,
+    /// The first position of the run.
+    pub start: u64,
+    /// The position after the run.
+    pub end: u64,
+    /// The sum of the hashes of the delivered rows modulo 2^128, see [`row_hash`], as 32 hexadecimal digits.
+    #[serde(with = "hex_u128")]
+    pub sum: u128,
+}
+
+/// Writes a receipt while a stream is read.
+#[derive(Clone, Debug)]
+pub struct ReceiptBuilder {
+    slice: Slice,
+    num_rows: u64,
+    receipt: Receipt,
+}
+
+impl ReceiptBuilder {
+    /// A receipt without parts.
+    pub fn new(stream_id: Digest, slice: &Slice, num_rows: u64) -> Self {
+        let receipt = Receipt { version: RECEIPT_VERSION, stream_id, parts: Vec::new() };
+        Self { slice: *slice, num_rows, receipt }
+    }
+
+    /// Notes a delivered batch of the slice. Padding is not noted.
+    pub fn add(&mut self, batch: &Batch) {
+        let positions = self.slice.positions(batch.step, self.num_rows);
+        let sum = (0..batch.num_valid)
+            .fold(0u128, |sum, row| sum.wrapping_add(row_hash(batch.row_addrs.iter().map(|addrs| addrs[row]))));
+        match self.receipt.parts.last_mut().filter(|part| part.end == positions.start) {
+            Some(part) => {
+                part.end = positions.end;
+                part.sum = part.sum.wrapping_add(sum);
+            }
+            None => self.receipt.parts.push(ReceiptPart {
+                epoch: self.slice.epoch,
+                origin: self.slice.origin,
+                rank: self.slice.topology.rank,
+                world_size: self.slice.topology.world_size,
+                start: positions.start,
+                end: positions.end,
+                sum,
+            }),
+        }
+    }
+
+    /// What was delivered so far.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+}
+
+impl Receipt {
+    /// The receipt as JSON text.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads a receipt.
+    ///
+    /// # Errors
+    /// [`Error::Receipt`] for text that is not one, one of another version, or with impossible numbers.
+    pub fn from_json(json: &str) -> Result<Self> {
+        let fail = |reason: String| Error::Receipt { reason };
+        let receipt: Receipt = serde_json::from_str(json).map_err(|source| fail(source.to_string()))?;
+        if receipt.version != RECEIPT_VERSION {
+            return Err(fail(format!("its version is {}, this build knows {RECEIPT_VERSION}", receipt.version)));
+        }
+        for part in &receipt.parts {
+            if part.rank >= part.world_size || part.start > part.end || part.origin > part.start {
+                return Err(fail(format!("a part has impossible numbers: {part:?}")));
+            }
+        }
+        Ok(receipt)
+    }
+}
+
+impl ReceiptPart {
+    /// Whether the rank had this position of the run.
+    pub fn has(&self, position: u64) -> bool {
+        (self.start..self.end).contains(&position)
+            && (position - self.origin) % u64::from(self.world_size) == u64::from(self.rank)
+    }
+
+    /// The positions that the rank had, ascending.
+    pub fn positions(&self) -> impl Iterator<Item = u64> + use<> {
+        let (world, rank) = (u64::from(self.world_size), u64::from(self.rank));
+        let behind = (self.start - self.origin) % world;
+        let lead = (rank + world - behind) % world;
+        let first = self.start.saturating_add(lead);
+        (first..self.end).step_by(usize::try_from(world).unwrap_or(usize::MAX))
+    }
+}
+
+/// The hash of a row by the addresses that its sources have for it, in order of sources: 128 bits, well mixed, not cryptographic.
+///
+/// Each half is a chain over the addresses, `h = mix(h ^ address)` with `mix` of SplitMix64, from two different seeds.
+pub fn row_hash(addrs: impl Iterator<Item = u64>) -> u128 {
+    let (low, high) = addrs.fold((0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344), |(low, high), addr| {
+        (mix(low ^ addr), mix(high ^ addr.rotate_left(32)))
+    });
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// The finaliser of SplitMix64.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// 128-bit numbers as hexadecimal text: JSON readers take numbers for floats.
+mod hex_u128 {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{value:032x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,180 @@
+//! Whether receipts prove that epochs were seen exactly once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use stoker_order::EpochOrder;
+
+use crate::receipt::row_hash;
+use crate::{Error, Receipt, ReceiptPart, Result, StreamPlan};
+
+/// Positions whose rows are looked up at once.
+const LOOKUP_ROWS: usize = 1 << 16;
+
+/// Runs of positions that a verdict lists.
+const RUNS_MAX: usize = 20;
+
+/// What receipts say about one epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EpochVerdict {
+    /// The epoch, from zero.
+    pub epoch: u64,
+    /// Rows in the epoch.
+    pub num_rows: u64,
+    /// Positions that no rank delivered.
+    pub missing: Positions,
+    /// Positions that were delivered more than once.
+    pub repeated: Positions,
+    /// Parts whose rows are not those of their positions.
+    pub wrong: Vec<ReceiptPart>,
+}
+
+/// Some positions of an epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Positions {
+    /// How many.
+    pub count: u64,
+    /// The first runs of them, at most twenty.
+    pub runs: Vec<Range<u64>>,
+}
+
+impl EpochVerdict {
+    /// Whether every row was delivered exactly once.
+    pub fn is_exactly_once(&self) -> bool {
+        self.missing.count == 0 && self.repeated.count == 0 && self.wrong.is_empty()
+    }
+}
+
+impl Positions {
+    fn push(&mut self, run: Range<u64>) {
+        if run.is_empty() {
+            return;
+        }
+        self.count += run.end - run.start;
+        let is_full = self.runs.len() >= RUNS_MAX;
+        match self.runs.last_mut().filter(|last| last.end == run.start) {
+            Some(last) => last.end = run.end,
+            None if is_full => {}
+            None => self.runs.push(run),
+        }
+    }
+}
+
+impl fmt::Display for Positions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs: Vec<String> = self.runs.iter().map(|run| format!("{}..{}", run.start, run.end)).collect();
+        let listed: u64 = self.runs.iter().map(|run| run.end - run.start).sum();
+        let more = if listed < self.count { ", …" } else { "" };
+        write!(f, "{} positions: {}{more}", self.count, runs.join(", "))
+    }
+}
+
+impl StreamPlan {
+    /// What the receipts of all ranks say about each epoch that they name, ascending.
+    ///
+    /// Checks that each position was delivered exactly once, and that each rank had the rows of its positions: their hashes are
+    /// added up again from row set and order. Epochs that went on after an interruption need the receipts of both sides.
+    ///
+    /// # Errors
+    /// [`Error::Receipt`] for a receipt of another stream or with positions beyond its end; errors of reading the row set.
+    pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
+        let mut epochs: BTreeMap<u64, Vec<&ReceiptPart>> = BTreeMap::new();
+        for receipt in receipts {
+            if receipt.stream_id != self.stream_id() {
+                let (found, mine) = (receipt.stream_id.short(), self.stream_id().short());
+                return Err(Error::Receipt { reason: format!("it is of stream {found}, not of {mine}") });
+            }
+            for part in &receipt.parts {
+                if part.end > self.num_rows() {
+                    let reason = format!("position {} lies beyond the {} rows", part.end, self.num_rows());
+                    return Err(Error::Receipt { reason });
+                }
+                epochs.entry(part.epoch).or_default().push(part);
+            }
+        }
+        let mut verdicts = Vec::new();
+        for (epoch, parts) in epochs {
+            let (missing, repeated) = coverage(&parts, self.num_rows());
+            let mut wrong = Vec::new();
+            for part in parts {
+                if self.sum(part).await? != part.sum {
+                    wrong.push(part.clone());
+                }
+            }
+            verdicts.push(EpochVerdict { epoch, num_rows: self.num_rows(), missing, repeated, wrong });
+        }
+        Ok(verdicts)
+    }
+
+    /// The addresses of the rows at these positions of an epoch: for each source of the row set, one for each position.
+    ///
+    /// # Errors
+    /// Errors of reading the row set.
+    pub async fn row_addrs(&self, epoch: u64, positions: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let spec = self.spec();
+        if let Some(beyond) = positions.iter().find(|position| **position >= spec.num_rows) {
+            let reason = format!("position {beyond} lies beyond the {} rows", spec.num_rows);
+            return Err(stoker_types::Error::InvalidValue { what: "position", reason }.into());
+        }
+        let order = EpochOrder::new(spec.num_rows, &spec.order, spec.seed, epoch);
+        let mut ordinals = Vec::with_capacity(positions.len());
+        order.ordinals(positions.iter().copied(), &mut ordinals);
+        let mut unique = ordinals.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        let resolved = self.inner.row_set.resolve(&unique).await?;
+        let place = |ordinal: &u64| unique.partition_point(|found| found < ordinal);
+        let places: Vec<usize> = ordinals.iter().map(place).collect();
+        Ok(resolved.addrs.iter().map(|addrs| places.iter().map(|place| addrs[*place]).collect()).collect())
+    }
+
+    /// The sum that a part must have.
+    async fn sum(&self, part: &ReceiptPart) -> Result<u128> {
+        let mut positions = part.positions();
+        let mut sum = 0u128;
+        loop {
+            let some: Vec<u64> = positions.by_ref().take(LOOKUP_ROWS).collect();
+            if some.is_empty() {
+                return Ok(sum);
+            }
+            let addrs = self.row_addrs(part.epoch, &some).await?;
+            for row in 0..some.len() {
+                sum = sum.wrapping_add(row_hash(addrs.iter().map(|addrs| addrs[row])));
+            }
+        }
+    }
+}
+
+/// Positions that no part has, and positions that several have.
+fn coverage(parts: &[&ReceiptPart], num_rows: u64) -> (Positions, Positions) {
+    let (mut missing, mut repeated) = (Positions::default(), Positions::default());
+    let borders: BTreeSet<u64> = parts.iter().flat_map(|part| [part.start, part.end]).chain([0, num_rows]).collect();
+    let borders: Vec<u64> = borders.into_iter().collect();
+    for pair in borders.windows(2) {
+        let run = pair[0]..pair[1];
+        let there: Vec<&ReceiptPart> =
+            parts.iter().copied().filter(|part| part.start <= run.start && run.end <= part.end).collect();
+        if there.is_empty() {
+            missing.push(run);
+        } else if !is_one_job(&there) {
+            for position in run {
+                match there.iter().filter(|part| part.has(position)).count() {
+                    0 => missing.push(position..position + 1),
+                    1 => {}
+                    _ => repeated.push(position..position + 1),
+                }
+            }
+        }
+    }
+    (missing, repeated)
+}
+
+/// Whether these are all ranks of one job, each once.
+fn is_one_job(parts: &[&ReceiptPart]) -> bool {
+    let (first, ranks) = (parts[0], parts.iter().map(|part| part.rank).collect::<BTreeSet<u32>>());
+    parts.iter().all(|part| part.world_size == first.world_size && part.origin == first.origin)
+        && parts.len() == ranks.len()
+        && ranks.len() as u64 == u64::from(first.world_size)
+}
