@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Every method that waits releases the interpreter lock and answers Ctrl-C within 100 ms ([`runtime`]). Objects survive
-//! `fork`: what belongs to the parent process is left alone and opened again in the child ([`fork`]). Bytes cross by the
+//! `fork`: threads rest while it happens ([`pause`]), what belongs to the parent process is left alone and opened again in the
+//! child ([`fork`]). Bytes cross by the
 //! Arrow C data interface, never copied ([`arrow_export`], [`arrow_import`]). Documentation for users is in the Python
 //! package, whose modules wrap each class here.
 
@@ -21,6 +22,7 @@ mod fork;
 mod images;
 mod index;
 mod params;
+mod pause;
 mod query_result;
 mod runtime;
 mod sample_stream;
@@ -37,6 +39,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The extension module `stoker._native`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    pause::register(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<arrow_export::ArrowArray>()?;
     module.add_class::<arrow_export::ArrowSchema>()?;

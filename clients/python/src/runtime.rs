@@ -37,6 +37,12 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
     Ok(runtime)
 }
 
+/// This process's runtime, if it was started.
+pub(crate) fn started() -> Option<&'static Runtime> {
+    let slot = *RUNTIME.lock();
+    slot.filter(|(owner, _)| *owner == std::process::id()).map(|(_, runtime)| runtime)
+}
+
 /// Waits for a future without holding the interpreter lock.
 ///
 /// A signal whose Python handler raises, as Ctrl-C does, drops the future and raises here.
