@@ -1,31 +1,35 @@
 //! Gathers rows of dense columns.
 
+use std::slice;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, make_array};
-use arrow_buffer::Buffer;
-use arrow_data::ArrayData;
-use arrow_schema::DataType;
-use futures::future::try_join_all;
-use stoker_lake::DenseColumn;
+use arrow_array::ArrayRef;
+use futures::future::{try_join, try_join_all};
+use stoker_lake::{DenseColumn, RangeReader};
 use tokio::sync::Semaphore;
 
+use crate::clock::MachineClock;
 use crate::coalesce::{Limits, Read, coalesce};
-use crate::local::read_local;
-use crate::remote::read_remote;
-use crate::{BufferPool, Error, IoStats, Result, RetryPolicy, SlotMut, Slots, with_retries};
+use crate::local::{read_local, read_past_cache};
+use crate::remote::Remote;
+use crate::verify::{addresses, expect};
+use crate::{BadRow, BufferPool, Error, IoStats, Result, RetryPolicy, SlotMut, Slots, to_array, with_retries};
 
 /// Limits of a chunk scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkScanOptions {
-    /// Threads that read local files at once.
+    /// Threads that read local files, or check what object stores sent, at once.
     pub local_threads: usize,
     /// GETs under way at once.
     pub remote_requests_max: usize,
     /// Memory of batches is kept for the next ones while used and kept memory take at most so many bytes together.
     pub pool_bytes: usize,
-    /// How transient faults are retried.
+    /// How transient faults of object stores are retried.
     pub retry: RetryPolicy,
+    /// Whether GETs that are slow beyond their peers get a second one; they do by default, at most a tenth of them.
+    pub hedge: bool,
+    /// Whether rows are compared with the checksums that their files hold; they are by default.
+    pub verify: bool,
 }
 
 impl Default for ChunkScanOptions {
@@ -36,6 +40,8 @@ impl Default for ChunkScanOptions {
             remote_requests_max: 32,
             pool_bytes: 256 << 20,
             retry: RetryPolicy::default(),
+            hedge: true,
+            verify: true,
         }
     }
 }
@@ -53,19 +59,22 @@ pub struct ChunkScan {
     pool: BufferPool,
     stats: Arc<IoStats>,
     local: Arc<Semaphore>,
-    remote: Arc<Semaphore>,
+    remote: Arc<Remote>,
     retry: RetryPolicy,
+    verify: bool,
 }
 
 impl ChunkScan {
     /// A chunk scan with limits and counts of its own.
     pub fn new(options: ChunkScanOptions) -> Self {
+        let stats = Arc::<IoStats>::default();
         Self {
             pool: BufferPool::new(options.pool_bytes),
-            stats: Arc::default(),
             local: Arc::new(Semaphore::new(options.local_threads.max(1))),
-            remote: Arc::new(Semaphore::new(options.remote_requests_max.max(1))),
+            remote: Arc::new(Remote::new(&options, stats.clone(), Arc::new(MachineClock::new()))),
+            stats,
             retry: options.retry,
+            verify: options.verify,
         }
     }
 
@@ -74,52 +83,71 @@ impl ChunkScan {
         &self.pool
     }
 
+    /// How transient faults are retried.
+    pub fn retry(&self) -> RetryPolicy {
+        self.retry
+    }
+
     /// The counts of requests and bytes.
     pub fn stats(&self) -> &Arc<IoStats> {
         &self.stats
     }
 
+    /// Whether rows are compared with their checksums.
+    pub fn verifies(&self) -> bool {
+        self.verify
+    }
+
     /// Fills slots with the rows at these addresses, in whatever order is best to read. Several slots may want the same row.
+    ///
+    /// Returns the rows that are damaged, by address, with their slots; all others are filled. A row that does not have its
+    /// checksum is read once more before, alone and past caches. Rows without a checksum are not checked.
     ///
     /// Dropping the future stops it after the reads under way.
     ///
     /// # Errors
     /// [`Error::UnknownRow`]; storage errors after the retries of transient faults.
-    pub async fn gather(&self, name: &str, column: &Arc<DenseColumn>, rows: Vec<(u64, SlotMut)>) -> Result<()> {
-        let Some((address, _)) = rows.first() else { return Ok(()) };
+    pub async fn gather(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        rows: Vec<(u64, SlotMut)>,
+    ) -> Result<Vec<BadRow>> {
+        let Some((address, _)) = rows.first() else { return Ok(Vec::new()) };
         let first = column.file((address >> 32) as u32);
         let first = first.ok_or_else(|| Error::UnknownRow { address: *address, column: name.to_string() })?;
-        if first.reader.local().is_some() {
-            let reads = coalesce(name, column, rows, LOCAL)?;
-            try_join_all(split(reads).into_iter().map(|reads| self.gather_local(column, reads))).await?;
+        let bad = if first.reader.local().is_some() {
+            let mut reads = coalesce(name, column, rows, LOCAL)?;
+            let checksums = self.checksums(column, &addresses(&reads)).await?;
+            expect(&mut reads, checksums);
+            try_join_all(split(reads).into_iter().map(|reads| self.gather_local(name, column, reads))).await?
         } else {
             let reads = coalesce(name, column, rows, REMOTE)?;
-            try_join_all(reads.into_iter().map(|read| self.gather_remote(column, read))).await?;
-        }
-        Ok(())
+            try_join_all(reads.into_iter().map(|read| self.gather_remote(name, column, read))).await?
+        };
+        Ok(bad.into_iter().flatten().collect())
     }
 
     /// The rows at these addresses, in this order, as an array of the column's type.
     ///
     /// # Errors
-    /// As for [`ChunkScan::gather`].
+    /// As for [`ChunkScan::gather`]; [`Error::BadRow`] when a row is damaged.
     pub async fn column(&self, name: &str, column: &Arc<DenseColumn>, addresses: &[u64]) -> Result<ArrayRef> {
         let slots = Slots::new(&self.pool, addresses.len(), column.row_bytes);
         let rows = addresses.iter().enumerate();
         let rows = rows.map(|(row, address)| Ok((*address, slots.claim(row)?))).collect::<Result<Vec<_>>>()?;
-        self.gather(name, column, rows).await?;
+        if let Some(bad) = self.gather(name, column, rows).await?.into_iter().next() {
+            return Err(bad.into_error(name));
+        }
         to_array(&column.data_type, addresses.len(), slots.freeze()?)
     }
 
-    async fn gather_local(&self, column: &Arc<DenseColumn>, reads: Vec<Read>) -> Result<()> {
-        let closed = |_| Error::Internal { reason: "the semaphore for local reads is closed".into() };
-        let permit = self.local.clone().acquire_owned().await.map_err(closed)?;
-        let (column, stats) = (column.clone(), self.stats.clone());
-        let task = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let mut scratch = Vec::new();
+    async fn gather_local(&self, name: &str, column: &Arc<DenseColumn>, reads: Vec<Read>) -> Result<Vec<BadRow>> {
+        let (files, stats) = (column.clone(), self.stats.clone());
+        let work = move || {
+            let (mut suspects, mut scratch) = (Vec::new(), Vec::new());
             for mut read in reads {
-                let reader = column.file(read.fragment).map(|file| &file.reader);
+                let reader = files.file(read.fragment).map(|file| &file.reader);
                 let (Some(reader), Some(file)) = (reader, reader.and_then(|reader| reader.local())) else {
                     return Err(Error::Internal { reason: format!("fragment {} is not local", read.fragment) });
                 };
@@ -128,29 +156,109 @@ impl ChunkScan {
                 let calls = calls.map_err(|source| reader.read_failed(range, source))?;
                 stats.add_read(read.length, read.used_bytes());
                 (1..calls).for_each(|_| stats.add_read(0, 0));
+                suspects.extend(read.take_suspects(&stats));
                 read.finish();
             }
-            Ok(())
+            Ok(suspects)
+        };
+        let suspects = self.on_local_thread(work).await?;
+        self.read_again(name, column, suspects).await
+    }
+
+    async fn gather_remote(&self, name: &str, column: &Arc<DenseColumn>, mut read: Read) -> Result<Vec<BadRow>> {
+        let addresses = addresses(slice::from_ref(&read));
+        let checksums = self.checksums(column, &addresses);
+        let (_, checksums) = try_join(self.read_remote(column, &mut read), checksums).await?;
+        expect(slice::from_mut(&mut read), checksums);
+        if !read.is_checked() {
+            read.finish();
+            return Ok(Vec::new());
+        }
+        let stats = self.stats.clone();
+        let work = move || {
+            let suspects = read.take_suspects(&stats);
+            read.finish();
+            Ok(suspects)
+        };
+        let suspects = self.on_local_thread(work).await?;
+        self.read_again(name, column, suspects).await
+    }
+
+    async fn read_remote(&self, column: &DenseColumn, read: &mut Read) -> Result<()> {
+        let Some(file) = column.file(read.fragment) else {
+            return Err(Error::Internal { reason: format!("fragment {} is unknown", read.fragment) });
+        };
+        self.remote.read(&file.reader, read).await?;
+        self.stats.add_read(read.length, read.used_bytes());
+        Ok(())
+    }
+
+    /// The checksums of the rows at these addresses; none when nothing is to be checked.
+    async fn checksums(&self, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
+        let Some(checksums) = column.checksums.as_ref().filter(|_| self.verify) else { return Ok(Vec::new()) };
+        let load = || checksums.load(addresses);
+        with_retries(self.retry, stoker_lake::Error::kind, |_| self.stats.add_retry(), load).await
+    }
+
+    /// Reads rows that do not have their checksums once more, one by one and past caches. Those that fail again are bad.
+    async fn read_again(&self, name: &str, column: &Arc<DenseColumn>, suspects: Vec<Read>) -> Result<Vec<BadRow>> {
+        let mut bad = Vec::new();
+        for mut read in suspects {
+            let (Some(file), Some(checksums)) = (column.file(read.fragment), &column.checksums) else {
+                return Err(Error::Internal { reason: format!("fragment {} has no checksums", read.fragment) });
+            };
+            for address in addresses(slice::from_ref(&read)) {
+                // What is wrong may also be the checksum in memory.
+                let reload = || checksums.reload(address);
+                let kind = stoker_lake::Error::kind;
+                let checksum = with_retries(self.retry, kind, |_| self.stats.add_retry(), reload).await?;
+                expect(slice::from_mut(&mut read), vec![checksum]);
+            }
+            match file.reader.local() {
+                Some(_) => read = self.read_past_cache(&file.reader, read).await?,
+                None => self.read_remote(column, &mut read).await?,
+            }
+            let failed = read.take_suspects(&self.stats);
+            if failed.is_empty() {
+                self.stats.add_retry();
+            }
+            read.finish();
+            for piece in failed.into_iter().flat_map(|read| read.pieces) {
+                self.stats.add_bad_row();
+                bad.push(BadRow::new(piece, name, file.reader.place()));
+            }
+        }
+        Ok(bad)
+    }
+
+    async fn read_past_cache(&self, reader: &RangeReader, mut read: Read) -> Result<Read> {
+        let (reader, stats) = (reader.clone(), self.stats.clone());
+        let work = move || {
+            let reader = reader.open()?;
+            let Some(file) = reader.local() else {
+                return Err(Error::Internal { reason: format!("fragment {} is not local", read.fragment) });
+            };
+            let range = read.offset..read.offset + read.length;
+            let calls = read_past_cache(file, &mut read).map_err(|source| reader.read_failed(range, source))?;
+            stats.add_read(read.length, 0);
+            (1..calls).for_each(|_| stats.add_read(0, 0));
+            Ok(read)
+        };
+        self.on_local_thread(work).await
+    }
+
+    /// Runs what blocks, or takes long, on one of the threads for local reads.
+    async fn on_local_thread<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let closed = |_| Error::Internal { reason: "the semaphore for local reads is closed".into() };
+        let permit = self.local.clone().acquire_owned().await.map_err(closed)?;
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work()
         });
         task.await.map_err(|source| match source.is_cancelled() {
             true => Error::ShuttingDown,
             false => Error::Internal { reason: format!("a reading thread failed: {source}") },
         })?
-    }
-
-    async fn gather_remote(&self, column: &Arc<DenseColumn>, read: Read) -> Result<()> {
-        let closed = |_| Error::Internal { reason: "the semaphore for remote reads is closed".into() };
-        let _permit = self.remote.acquire().await.map_err(closed)?;
-        let Some(file) = column.file(read.fragment) else {
-            return Err(Error::Internal { reason: format!("fragment {} is unknown", read.fragment) });
-        };
-        let read = tokio::sync::Mutex::new(read);
-        let attempt = || async { read_remote(&file.reader, &mut *read.lock().await).await };
-        with_retries(self.retry, Error::kind, |_| self.stats.add_retry(), attempt).await?;
-        let read = read.into_inner();
-        self.stats.add_read(read.length, read.used_bytes());
-        read.finish();
-        Ok(())
     }
 }
 
@@ -169,35 +277,4 @@ fn split(reads: Vec<Read>) -> Vec<Vec<Read>> {
         }
     }
     parts
-}
-
-/// An array of a FixedSizeList type over its plain bytes.
-///
-/// # Errors
-/// [`Error::Internal`] when the bytes do not have the right length.
-pub fn to_array(data_type: &DataType, num_rows: usize, values: Buffer) -> Result<ArrayRef> {
-    let fail = |source: arrow_schema::ArrowError| Error::Internal { reason: source.to_string() };
-    let mut types = vec![data_type.clone()];
-    while let Some(DataType::FixedSizeList(item, _)) = types.last() {
-        let item = item.data_type().clone();
-        types.push(item);
-    }
-    let width = types.last().and_then(DataType::primitive_width).unwrap_or(1);
-    let mut data: Option<ArrayData> = None;
-    for data_type in types.into_iter().rev() {
-        let builder = ArrayData::builder(data_type.clone());
-        let built = match (&data_type, data.take()) {
-            (DataType::FixedSizeList(_, length), Some(child)) => {
-                let rows = child.len().checked_div(*length as usize).unwrap_or(num_rows);
-                builder.len(rows).add_child_data(child)
-            }
-            _ => builder.len(values.len() / width).add_buffer(values.clone()),
-        };
-        data = Some(built.build().map_err(fail)?);
-    }
-    let array = make_array(data.ok_or_else(|| Error::Internal { reason: "a column without a type".into() })?);
-    if array.len() != num_rows {
-        return Err(Error::Internal { reason: format!("{} rows were read, {num_rows} were wanted", array.len()) });
-    }
-    Ok(array)
 }

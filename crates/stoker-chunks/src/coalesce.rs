@@ -30,9 +30,19 @@ pub(crate) struct Read {
 pub(crate) struct Piece {
     /// Where the row begins, counted from the start of the read.
     pub at: u64,
+    pub address: u64,
     pub slot: SlotMut,
     /// More slots that want the same row.
     pub copies: Vec<SlotMut>,
+    /// The checksum that the row should have, where it is known.
+    pub checksum: Option<u32>,
+}
+
+impl Piece {
+    /// A row that one slot wants, without a checksum.
+    pub fn new(address: u64, at: u64, slot: SlotMut) -> Self {
+        Self { at, address, slot, copies: Vec::new(), checksum: None }
+    }
 }
 
 impl Read {
@@ -83,17 +93,12 @@ pub(crate) fn coalesce(
             let length = read.length + gap + row_bytes;
             let wasteful = gap > 0 && (length - used).saturating_mul(limits.waste_divisor) > used;
             if gap <= limits.gap_bytes_max && !wasteful && length <= limits.read_bytes_max {
-                read.pieces.push(Piece { at: offset - read.offset, slot, copies: Vec::new() });
+                read.pieces.push(Piece::new(address, offset - read.offset, slot));
                 read.length = length;
                 continue;
             }
         }
-        reads.push(Read {
-            fragment,
-            offset,
-            length: row_bytes,
-            pieces: vec![Piece { at: 0, slot, copies: Vec::new() }],
-        });
+        reads.push(Read { fragment, offset, length: row_bytes, pieces: vec![Piece::new(address, 0, slot)] });
     }
     Ok(reads)
 }

@@ -1,5 +1,7 @@
 //! Errors of the chunk scan.
 
+use std::time::Duration;
+
 use stoker_types::ErrorKind;
 
 /// The result of this crate's fallible functions.
@@ -20,6 +22,36 @@ pub enum Error {
         /// Which column was read.
         column: String,
     },
+    /// The bytes of a row do not have its checksum, in two reads.
+    #[error("row address {address:#x} is damaged: {reason}")]
+    BadRow {
+        /// The address.
+        address: u64,
+        /// Which column was read.
+        column: String,
+        /// Which checksums, which data file.
+        reason: String,
+    },
+    /// A body, or the answer to a request, stayed away.
+    #[error("{attempted}: no byte came for {}", seconds(*waited))]
+    Stalled {
+        /// What was attempted, on which file.
+        attempted: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Transient faults went on until the retries were used up.
+    #[error("{attempted} failed {attempts} times in {}, last: {}", seconds(*elapsed), reason_of(source, attempted))]
+    GaveUp {
+        /// What was attempted, on which file.
+        attempted: String,
+        /// Attempts in all.
+        attempts: u32,
+        /// From the first attempt to the end of the last.
+        elapsed: Duration,
+        /// How the last attempt failed.
+        source: Box<Error>,
+    },
     /// The process ends: the runtime that reads for it was shut down.
     #[error("the process is shutting down")]
     ShuttingDown,
@@ -36,9 +68,33 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Lake(error) => error.kind(),
-            Error::ShuttingDown => ErrorKind::Unavailable,
-            Error::UnknownRow { .. } => ErrorKind::DataCorrupt,
+            Error::ShuttingDown | Error::Stalled { .. } => ErrorKind::Unavailable,
+            Error::GaveUp { source, .. } => source.kind(),
+            Error::UnknownRow { .. } | Error::BadRow { .. } => ErrorKind::DataCorrupt,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }
+
+    /// What was attempted, as far as the error knows.
+    pub(crate) fn attempted(&self) -> &str {
+        match self {
+            Error::Lake(stoker_lake::Error::Storage { attempted, .. })
+            | Error::Stalled { attempted, .. }
+            | Error::GaveUp { attempted, .. } => attempted,
+            _ => "a read",
+        }
+    }
+}
+
+/// A message without what was attempted, where it begins with that.
+fn reason_of(error: &Error, attempted: &str) -> String {
+    let text = error.to_string();
+    let reason = text.strip_prefix(attempted).and_then(|rest| rest.strip_prefix(": "));
+    reason.map_or_else(|| text.clone(), str::to_string)
+}
+
+/// Seconds for people.
+fn seconds(span: Duration) -> String {
+    let decimals = if span < Duration::from_secs(10) { 1 } else { 0 };
+    format!("{:.decimals$} s", span.as_secs_f64())
 }

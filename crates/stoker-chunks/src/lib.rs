@@ -5,24 +5,33 @@
 //! ```
 //!
 //! [`Slots`] is the memory of one column of one batch: every row has a slot that is claimed once and filled from anywhere, so
-//! that a shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots.
+//! that a shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots, and checks the bytes where their
+//! files hold checksums: a [`BadRow`] gets no slot.
 
+mod array;
 mod chunk_scan;
+mod clock;
 mod coalesce;
 mod error;
+mod hedge;
 mod local;
 mod pool;
 mod remote;
 mod retry;
 mod slots;
 mod stats;
+mod verify;
+mod verify_values;
 
-pub use chunk_scan::{ChunkScan, ChunkScanOptions, to_array};
+pub use array::to_array;
+pub use chunk_scan::{ChunkScan, ChunkScanOptions};
 pub use error::{Error, Result};
 pub use pool::BufferPool;
 pub use retry::{RetryPolicy, with_retries};
 pub use slots::{SlotMut, Slots};
 pub use stats::{IoStats, IoTotals};
+pub use verify::BadRow;
+pub use verify_values::verify_values;
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+#[cfg(target_os = "linux")]
+use std::num::NonZeroU64;
+use std::ops::Range;
 
 use crate::coalesce::Read;
+
+/// The largest pages that systems keep files in.
+#[cfg(target_os = "linux")]
+const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// Slices per system call; Linux takes 1,024.
 const SLICES_MAX: usize = 1_000;
@@ -22,12 +29,32 @@ pub(crate) fn read_local(file: &File, read: &mut Read, scratch: &mut Vec<u8>) ->
     Ok(calls)
 }
 
+/// Reads a range as [`read_local`] does, from the device rather than from the system's memory of the file.
+pub(crate) fn read_past_cache(file: &File, read: &mut Read) -> io::Result<u64> {
+    forget(file, read.offset..read.offset + read.length);
+    read_local(file, read, &mut Vec::new())
+}
+
+/// Lets the system forget a range of a file. Only Linux can, and a file system may refuse: then the next read gives the same
+/// bytes once more.
+pub(crate) fn forget(file: &File, range: Range<u64>) {
+    #[cfg(target_os = "linux")]
+    {
+        // Only whole pages go.
+        let start = range.start - range.start % PAGE_BYTES_MAX;
+        let length = NonZeroU64::new(range.end.next_multiple_of(PAGE_BYTES_MAX) - start);
+        let _ = rustix::fs::fadvise(file, start, length, rustix::fs::Advice::DontNeed);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, range);
+}
+
 /// Bytes between neighbouring rows of a read.
 fn gaps(read: &Read) -> impl Iterator<Item = usize> + '_ {
     read.pieces.windows(2).map(|pair| (pair[1].at - pair[0].at) as usize - pair[0].slot.len())
 }
 
-fn read_pieces(file: &File, read: &mut Read, range: std::ops::Range<usize>, scratch: &mut [u8]) -> io::Result<u64> {
+fn read_pieces(file: &File, read: &mut Read, range: Range<usize>, scratch: &mut [u8]) -> io::Result<u64> {
     let start = read.offset + read.pieces[range.start].at;
     // Unwanted bytes of all gaps land in the same scratch memory; slices must not overlap, so each gap takes a part of its own.
     let widths: Vec<usize> = gaps(read).skip(range.start).take(range.len().saturating_sub(1)).collect();

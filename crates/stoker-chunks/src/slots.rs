@@ -3,7 +3,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use arrow_buffer::Buffer;
 use bytes::Bytes;
@@ -18,12 +18,17 @@ pub struct Slots {
     base: *mut u8,
     memory: Pooled,
     row_bytes: usize,
-    claimed: Box<[AtomicBool]>,
+    /// For each slot, [`FREE`], [`CLAIMED`] or [`FILLED`].
+    states: Box<[AtomicU8]>,
     filled: AtomicUsize,
 }
 
+const FREE: u8 = 0;
+const CLAIMED: u8 = 1;
+const FILLED: u8 = 2;
+
 // SAFETY: `base` points into `memory`, which `Slots` owns and does not touch before `freeze`. Until then the bytes of a slot are
-// only reached through the one `SlotMut` that claimed it; `claimed` is atomic, so no two threads get the same slot.
+// only reached through the one `SlotMut` that claimed it; `states` are atomic, so no two threads get the same slot.
 unsafe impl Send for Slots {}
 // SAFETY: as above; shared references only claim slots.
 unsafe impl Sync for Slots {}
@@ -33,8 +38,8 @@ impl Slots {
     pub fn new(pool: &BufferPool, num_rows: usize, row_bytes: usize) -> Arc<Self> {
         let mut memory = pool.take(num_rows * row_bytes);
         let base = memory.as_mut_ptr();
-        let claimed = (0..num_rows).map(|_| AtomicBool::new(false)).collect();
-        Arc::new(Self { base, memory, row_bytes, claimed, filled: AtomicUsize::new(0) })
+        let states = (0..num_rows).map(|_| AtomicU8::new(FREE)).collect();
+        Arc::new(Self { base, memory, row_bytes, states, filled: AtomicUsize::new(0) })
     }
 
     /// Bytes of all slots.
@@ -47,10 +52,31 @@ impl Slots {
     /// # Errors
     /// [`Error::Internal`] when it was claimed before or does not exist.
     pub fn claim(self: &Arc<Self>, row: usize) -> Result<SlotMut> {
-        match self.claimed.get(row) {
-            Some(claimed) if !claimed.swap(true, Ordering::Relaxed) => Ok(SlotMut { slots: self.clone(), row }),
-            Some(_) => Err(Error::Internal { reason: format!("slot {row} was claimed twice") }),
-            None => Err(Error::Internal { reason: format!("slot {row} of {} does not exist", self.claimed.len()) }),
+        self.take(row, FREE)
+    }
+
+    /// The slot of a row that was filled, to be filled with something else.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when it is not filled or does not exist.
+    pub fn reopen(self: &Arc<Self>, row: usize) -> Result<SlotMut> {
+        let slot = self.take(row, FILLED)?;
+        self.filled.fetch_sub(1, Ordering::Relaxed);
+        Ok(slot)
+    }
+
+    /// Claims a slot that is in this state.
+    fn take(self: &Arc<Self>, row: usize, state: u8) -> Result<SlotMut> {
+        let Some(slot) = self.states.get(row) else {
+            let reason = format!("slot {row} of {} does not exist", self.states.len());
+            return Err(Error::Internal { reason });
+        };
+        match slot.compare_exchange(state, CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(SlotMut { slots: self.clone(), row }),
+            Err(found) => {
+                let found = ["free", "claimed", "filled"][usize::from(found.min(FILLED))];
+                Err(Error::Internal { reason: format!("slot {row} is wanted and is {found}") })
+            }
         }
     }
 
@@ -60,11 +86,11 @@ impl Slots {
     /// [`Error::Internal`] when a slot is not filled.
     pub fn freeze(self: Arc<Self>) -> Result<Buffer> {
         let slots = Arc::try_unwrap(self).map_err(|slots| Error::Internal {
-            reason: format!("slots of {} rows are still being filled", slots.claimed.len()),
+            reason: format!("slots of {} rows are still being filled", slots.states.len()),
         })?;
         let filled = slots.filled.load(Ordering::Acquire);
-        if filled != slots.claimed.len() {
-            return Err(Error::Internal { reason: format!("{filled} of {} slots are filled", slots.claimed.len()) });
+        if filled != slots.states.len() {
+            return Err(Error::Internal { reason: format!("{filled} of {} slots are filled", slots.states.len()) });
         }
         Ok(Buffer::from(Bytes::from_owner(slots.memory)))
     }
@@ -80,6 +106,7 @@ pub struct SlotMut {
 impl SlotMut {
     /// Declares the slot filled.
     pub fn fill(self) {
+        self.slots.states[self.row].store(FILLED, Ordering::Release);
         self.slots.filled.fetch_add(1, Ordering::Release);
     }
 }
@@ -89,7 +116,7 @@ impl Deref for SlotMut {
 
     fn deref(&self) -> &[u8] {
         let start = self.row * self.slots.row_bytes;
-        // SAFETY: `row < claimed.len()`, so the range lies inside `memory`, whose bytes are initialised; this `SlotMut` is the
+        // SAFETY: `row < states.len()`, so the range lies inside `memory`, whose bytes are initialised; this `SlotMut` is the
         // only one for the row, and `Slots` cannot be frozen while it holds an `Arc`.
         unsafe { std::slice::from_raw_parts(self.slots.base.add(start), self.slots.row_bytes) }
     }

@@ -9,12 +9,16 @@ pub struct IoStats {
     bytes_read: AtomicU64,
     bytes_used: AtomicU64,
     retries: AtomicU64,
+    hedges: AtomicU64,
+    hedges_won: AtomicU64,
+    verified_bytes: AtomicU64,
+    bad_rows: AtomicU64,
 }
 
 /// The counts at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoTotals {
-    /// Range reads: system calls on local files, GETs on object stores.
+    /// Range reads: system calls on local files, GETs on object stores without those that retries and hedges add.
     pub requests: u64,
     /// Bytes read, those between wanted rows included.
     pub bytes_read: u64,
@@ -22,6 +26,14 @@ pub struct IoTotals {
     pub bytes_used: u64,
     /// Reads that were repeated after a transient fault.
     pub retries: u64,
+    /// Second GETs for reads that were slow beyond their peers.
+    pub hedges: u64,
+    /// Hedges that finished first.
+    pub hedges_won: u64,
+    /// Bytes that were compared with the checksums of their rows.
+    pub verified_bytes: u64,
+    /// Rows that did not have their checksums in two reads.
+    pub bad_rows: u64,
 }
 
 impl IoStats {
@@ -35,6 +47,22 @@ impl IoStats {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn add_hedge(&self) {
+        self.hedges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_hedge_won(&self) {
+        self.hedges_won.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_verified(&self, bytes: u64) {
+        self.verified_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_bad_row(&self) {
+        self.bad_rows.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The counts now.
     pub fn totals(&self) -> IoTotals {
         IoTotals {
@@ -42,6 +70,10 @@ impl IoStats {
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             bytes_used: self.bytes_used.load(Ordering::Relaxed),
             retries: self.retries.load(Ordering::Relaxed),
+            hedges: self.hedges.load(Ordering::Relaxed),
+            hedges_won: self.hedges_won.load(Ordering::Relaxed),
+            verified_bytes: self.verified_bytes.load(Ordering::Relaxed),
+            bad_rows: self.bad_rows.load(Ordering::Relaxed),
         }
     }
 }

@@ -1,5 +1,11 @@
 //! Tests of the chunk scan against Lance's own decoder.
 
+mod checksums;
+mod faults;
+mod hedging;
+mod script;
+mod virtual_time;
+
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, UInt8Array};

@@ -18,11 +18,12 @@ use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use stoker_types::fixed_row_bytes;
 
+use crate::checksums::{Checksums, FileChecksums};
 use crate::damage::decode_error;
 use crate::{Error, RangeReader, Result, Table};
 
-/// Page tables kept per lake.
-const CACHE_ENTRIES_MAX: usize = 256;
+/// Columns whose page tables, or whose checksums, are kept per lake.
+pub(crate) const CACHE_ENTRIES_MAX: usize = 256;
 
 /// Footers that are read at the same time.
 pub(crate) const FOOTERS_IN_FLIGHT: usize = 16;
@@ -46,6 +47,8 @@ pub struct DenseColumn {
     pub row_bytes: usize,
     /// The column's type: FixedSizeList of a primitive.
     pub data_type: DataType,
+    /// The checksums of its rows; `None` when no data file has any.
+    pub checksums: Option<Arc<Checksums>>,
     files: BTreeMap<u32, DenseFile>,
 }
 
@@ -90,11 +93,26 @@ impl DenseFile {
     }
 }
 
-type Key = (String, u64, String);
+/// Table, version and column.
+pub(crate) type ColumnKey = (String, u64, String);
 
-/// Probes by table, version and column.
+/// What was found out about columns.
 #[derive(Default)]
-pub(crate) struct DenseCache(Mutex<HashMap<Key, DenseProbe>>);
+pub(crate) struct DenseCache(Mutex<HashMap<ColumnKey, DenseProbe>>);
+
+impl DenseCache {
+    pub fn get(&self, key: &ColumnKey) -> Option<DenseProbe> {
+        self.0.lock().get(key).cloned()
+    }
+
+    fn insert(&self, key: ColumnKey, probe: DenseProbe) {
+        let mut cache = self.0.lock();
+        if cache.len() >= CACHE_ENTRIES_MAX {
+            cache.clear();
+        }
+        cache.insert(key, probe);
+    }
+}
 
 impl Table {
     /// Finds out whether a column is dense, and where its bytes lie. Reads one footer per fragment, once.
@@ -102,17 +120,18 @@ impl Table {
     /// # Errors
     /// An unknown column; `DataCorrupt` when a file is missing or shorter than the manifest says; storage errors.
     pub async fn dense_column(&self, column: &str) -> Result<DenseProbe> {
-        let key = (self.name().to_string(), self.version(), column.to_string());
-        if let Some(probe) = self.lake().inner.dense.0.lock().get(&key) {
-            return Ok(probe.clone());
+        let key = self.column_key(column);
+        if let Some(probe) = self.lake().inner.dense.get(&key) {
+            return Ok(probe);
         }
         let probe = self.probe(column).await?;
-        let mut cache = self.lake().inner.dense.0.lock();
-        if cache.len() >= CACHE_ENTRIES_MAX {
-            cache.clear();
-        }
-        cache.insert(key, probe.clone());
+        self.lake().inner.dense.insert(key, probe.clone());
         Ok(probe)
+    }
+
+    /// The key of a column in the lake's caches.
+    pub(crate) fn column_key(&self, column: &str) -> ColumnKey {
+        (self.name().to_string(), self.version(), column.to_string())
     }
 
     async fn probe(&self, column: &str) -> Result<DenseProbe> {
@@ -136,15 +155,20 @@ impl Table {
                     }
                 })
                 .buffered(FOOTERS_IN_FLIGHT);
-        let mut files = BTreeMap::new();
+        let (mut files, mut checksums) = (BTreeMap::new(), Vec::new());
         while let Some((id, probe)) = probes.try_next().await? {
             match probe {
-                Ok(file) => files.insert(id as u32, file),
+                Ok((file, sums)) => {
+                    files.insert(id as u32, file);
+                    checksums.push((id as u32, sums));
+                }
                 Err(reason) => return Ok(DenseProbe::NotDense { reason: format!("fragment {id}: {reason}") }),
-            };
+            }
         }
         let data_type = field.data_type().clone();
-        Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes, data_type, files })))
+        let segments = self.lake().inner.checksums.segments.clone();
+        let checksums = Checksums::new(checksums, segments).map(Arc::new);
+        Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes, data_type, checksums, files })))
     }
 
     async fn dense_file(
@@ -153,7 +177,7 @@ impl Table {
         fragment: &FileFragment,
         column: &str,
         row_bytes: u64,
-    ) -> Result<Result<DenseFile, &'static str>> {
+    ) -> Result<Result<(DenseFile, Option<FileChecksums>), &'static str>> {
         let (data_file, metadata, index) = match self.column_file(scheduler, fragment, column).await? {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
@@ -168,8 +192,9 @@ impl Table {
             Ok(runs) => runs,
             Err(reason) => return Ok(Err(reason)),
         };
-        let reader = self.range_reader(&data_file, metadata.file_size_bytes).await?;
-        Ok(Ok(DenseFile { reader, runs, num_rows, row_bytes }))
+        let reader = self.store_reader(&data_file, metadata.file_size_bytes).open()?;
+        let checksums = self.file_checksums(column, &metadata, reader.clone());
+        Ok(Ok((DenseFile { reader, runs, num_rows, row_bytes }, checksums)))
     }
 
     /// What reads footers; one for many files.
@@ -214,7 +239,7 @@ impl Table {
             Err(source) => {
                 // A truncated file fails in many ways: its size says it plainly.
                 let size = file.file_size_bytes.get().map_or(0, |size| size.get());
-                self.range_reader(file, size).await?.check_stored_size().await?;
+                self.store_reader(file, size).open()?.check_stored_size().await?;
                 return Err(decode_error(attempted(), source));
             }
         };
@@ -224,11 +249,12 @@ impl Table {
         Ok(Ok((file.clone(), metadata, index)))
     }
 
-    async fn range_reader(&self, file: &DataFile, actual_size: u64) -> Result<RangeReader> {
+    /// Reads a data file through its store.
+    pub(crate) fn store_reader(&self, file: &DataFile, actual_size: u64) -> RangeReader {
         let path = self.dataset().data_dir().join(file.path.as_str());
         let size = file.file_size_bytes.get().map_or(actual_size, |size| size.get());
         let place = format!("data file {} of table {}", file.path, self.snapshot());
-        RangeReader::open(self.lake().inner.store.clone(), path, place, size).await
+        RangeReader::new(self.lake().inner.store.clone(), path, place, size)
     }
 }
 

@@ -9,6 +9,7 @@ use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry
 use object_store::path::Path;
 use stoker_types::{ErrorKind, SnapshotRef, TableName, TagName};
 
+use crate::checksums::ChecksumCache;
 use crate::dense::DenseCache;
 use crate::error::first_line;
 use crate::{Error, Objects, Result, StorageOptions, Table};
@@ -37,6 +38,7 @@ pub(crate) struct LakeInner {
     pub store: Arc<ObjectStore>,
     pub base: Path,
     pub dense: DenseCache,
+    pub checksums: ChecksumCache,
     /// Held while a commit of this process looks for its idempotency key and commits.
     pub committing: tokio::sync::Mutex<()>,
     /// The endpoint, for messages.
@@ -76,8 +78,9 @@ impl Lake {
             Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_userinfo(endpoint)),
             _ => uri.clone(),
         };
-        let (dense, committing) = (DenseCache::default(), tokio::sync::Mutex::default());
-        let inner = LakeInner { uri, params, session, store, base, dense, committing, place };
+        let (dense, checksums) = (DenseCache::default(), ChecksumCache::default());
+        let committing = tokio::sync::Mutex::default();
+        let inner = LakeInner { uri, params, session, store, base, dense, checksums, committing, place };
         Ok(Lake { inner: Arc::new(inner) })
     }
 

@@ -5,11 +5,13 @@
 //! ```text
 //! Lake ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
 //!   │                               ├────take──► rows by address
-//!   │                               └────dense_column──► page table + RangeReader (bytes of heavy columns)
+//!   │                               ├────dense_column──► page table + RangeReader (bytes of heavy columns)
+//!   │                               └────checksums──► by which rows of heavy columns are checked
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
 //! ```
 
+mod checksums;
 mod commit;
 mod damage;
 mod dense;
@@ -19,6 +21,7 @@ mod exact_commit;
 mod index;
 mod lake;
 mod objects;
+mod quarantine;
 mod range_reader;
 mod scan;
 mod storage_options;
@@ -27,6 +30,7 @@ mod take;
 mod versions;
 mod write;
 
+pub use checksums::{Checksums, checksum, row_checksums};
 pub use commit::{CommitKey, CommitMode};
 pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};
 pub use describe::ColumnLayout;
@@ -34,6 +38,7 @@ pub use error::{Error, Result};
 pub use index::{IndexInfo, IndexKind};
 pub use lake::Lake;
 pub use objects::{Objects, PutOutcome};
+pub use quarantine::Quarantined;
 pub use range_reader::RangeReader;
 pub use scan::{Metric, Nearest, ROW_ADDR, ScanRequest};
 pub use storage_options::StorageOptions;

@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use lance_io::object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStoreExt};
+use object_store::{GetOptions, GetRange, GetResult, ObjectStoreExt};
 use stoker_types::ErrorKind;
 
 use crate::{Error, Result};
@@ -35,18 +35,30 @@ impl std::fmt::Debug for RangeReader {
 }
 
 impl RangeReader {
-    /// Opens a file whose size is known from the manifest.
+    /// Reads a file whose size is known from the manifest; keeps no file open.
+    pub(crate) fn new(store: Arc<ObjectStore>, path: Path, place: String, size: u64) -> Self {
+        Self { inner: Arc::new(Inner { store, path, place, size, local: None }) }
+    }
+
+    /// A reader with the file opened anew, when the lake is local.
     ///
     /// # Errors
-    /// `DataCorrupt` when a local file has another size; storage errors.
-    pub(crate) async fn open(store: Arc<ObjectStore>, path: Path, place: String, size: u64) -> Result<Self> {
-        let local = if store.is_local() { Some(open_local(&path, &place, size)?) } else { None };
-        Ok(Self { inner: Arc::new(Inner { store, path, place, size, local }) })
+    /// `DataCorrupt` when a local file is missing or has another size; storage errors.
+    pub fn open(&self) -> Result<Self> {
+        let Inner { store, path, place, size, .. } = self.inner.as_ref();
+        let local = if store.is_local() { Some(open_local(path, place, *size)?) } else { None };
+        let (store, path, place) = (store.clone(), path.clone(), place.clone());
+        Ok(Self { inner: Arc::new(Inner { store, path, place, size: *size, local }) })
     }
 
     /// The open file, when the lake is local: for positioned reads into the caller's memory.
     pub fn local(&self) -> Option<&Arc<File>> {
         self.inner.local.as_ref()
+    }
+
+    /// The path of the file in its store.
+    pub(crate) fn path(&self) -> &str {
+        self.inner.path.as_ref()
     }
 
     /// Table and path, for messages.
@@ -64,15 +76,13 @@ impl RangeReader {
     /// # Errors
     /// Storage errors; `DataCorrupt` when the file ends earlier.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let mut bytes = Vec::with_capacity(range.end.saturating_sub(range.start) as usize);
-        let mut body = self.read_stream(range.clone()).await?;
-        while let Some(chunk) = body.next().await {
-            bytes.extend_from_slice(&chunk?);
-        }
+        let attempted = self.attempted(&range);
+        let Some(got) = self.request(&attempted, range.clone()).await? else { return Ok(Bytes::new()) };
+        let bytes = got.bytes().await.map_err(|source| Error::storage(attempted, source))?;
         if bytes.len() as u64 != range.end - range.start {
             return Err(self.too_short(range, bytes.len() as u64));
         }
-        Ok(bytes.into())
+        Ok(bytes)
     }
 
     /// The bytes of a range as they arrive. The caller counts them: see [`RangeReader::too_short`].
@@ -80,25 +90,14 @@ impl RangeReader {
     /// # Errors
     /// Storage errors.
     pub async fn read_stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let attempted = format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place);
-        if range.end > self.inner.size {
-            return Err(Error::DataCorrupt { attempted, reason: format!("the file has {} bytes", self.inner.size) });
-        }
-        if range.is_empty() {
-            return Ok(futures::stream::empty().boxed());
-        }
-        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
-        let got = match self.inner.store.inner.get_opts(&self.inner.path, options).await {
-            Ok(got) => got,
-            Err(source) => return Err(self.request_failed(attempted, source).await),
-        };
-        self.check_size(&attempted, got.meta.size)?;
+        let attempted = self.attempted(&range);
+        let Some(got) = self.request(&attempted, range).await? else { return Ok(futures::stream::empty().boxed()) };
         Ok(got.into_stream().map_err(move |source| Error::storage(attempted.clone(), source)).boxed())
     }
 
     /// The error for a range that ended early: damage of a local file, a broken connection of a remote one.
     pub fn too_short(&self, range: Range<u64>, found: u64) -> Error {
-        let attempted = format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place);
+        let attempted = self.attempted(&range);
         let reason = format!("only {found} bytes came; the file should have {}", self.inner.size);
         if self.inner.local.is_some() {
             return Error::DataCorrupt { attempted, reason };
@@ -108,11 +107,33 @@ impl RangeReader {
 
     /// The error for a positioned read that failed.
     pub fn read_failed(&self, range: Range<u64>, source: std::io::Error) -> Error {
-        Error::storage(format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place), source)
+        Error::storage(self.attempted(&range), source)
     }
 }
 
 impl RangeReader {
+    fn attempted(&self, range: &Range<u64>) -> String {
+        format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place)
+    }
+
+    /// Asks for a range, unless it is empty.
+    async fn request(&self, attempted: &str, range: Range<u64>) -> Result<Option<GetResult>> {
+        if range.end > self.inner.size {
+            let (attempted, reason) = (attempted.to_string(), format!("the file has {} bytes", self.inner.size));
+            return Err(Error::DataCorrupt { attempted, reason });
+        }
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let got = match self.inner.store.inner.get_opts(&self.inner.path, options).await {
+            Ok(got) => got,
+            Err(source) => return Err(self.request_failed(attempted.to_string(), source).await),
+        };
+        self.check_size(attempted, got.meta.size)?;
+        Ok(Some(got))
+    }
+
     /// A range beyond the end of a truncated file fails in ways that differ between stores: the size tells.
     async fn request_failed(&self, attempted: String, source: object_store::Error) -> Error {
         if matches!(source, object_store::Error::NotFound { .. }) {

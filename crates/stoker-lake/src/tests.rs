@@ -1,12 +1,14 @@
 //! Tests of lakes and tables, on local and in-memory lakes.
 
+mod checksums;
 mod commits;
 mod damage;
-mod data;
+pub(crate) mod data;
 mod dense;
 mod indexes;
 mod layout;
 mod objects;
+mod quarantine;
 mod reading;
 mod threads;
 mod uris;

@@ -1,12 +1,12 @@
 //! Work on a lake can move between threads.
 
 use super::data::{memory_lake, schema, table_name};
-use crate::{CommitMode, IndexKind, Lake, RangeReader, ScanRequest, Table, TableWriter, WriteOptions};
+use crate::{Checksums, CommitMode, IndexKind, Lake, RangeReader, ScanRequest, Table, TableWriter, WriteOptions};
 
 fn is_send<T: Send>(_: T) {}
 
 /// Compiles only when every future is `Send`; nothing is awaited.
-fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, writer: &mut TableWriter) {
+fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, checksums: &Checksums, writer: &mut TableWriter) {
     let (name, schema) = (table_name("t"), schema(&[]));
     let batch = arrow_array::RecordBatch::new_empty(schema.clone());
     let request = ScanRequest::default();
@@ -16,6 +16,9 @@ fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, writer: &m
     is_send(lake.commit(&name, &schema, CommitMode::Create, Vec::new(), None));
     is_send(writer.write(&batch));
     is_send(table.dense_column("x"));
+    is_send(table.checksums("x"));
+    is_send(checksums.load(&[]));
+    is_send(checksums.reload(0));
     is_send(table.describe());
     is_send(table.scan(&request));
     is_send(table.scan_plan(&request));

@@ -13,6 +13,7 @@ use lance_table::format::DataFile;
 use object_store::path::Path;
 
 use super::page_buffer::{PageBuffer, compact};
+use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
 use crate::lake::LakeInner;
 use crate::{Error, Result};
 
@@ -28,6 +29,8 @@ pub(super) struct ColumnFile {
     columns: Vec<usize>,
     /// Gathers the one column of a heavy file; `None` for light columns, which Lance gathers.
     pages: Option<PageBuffer>,
+    /// The checksums of a heavy column's rows so far, as they are stored; `None` when its type has none.
+    checksums: Option<Vec<u8>>,
     writer: FileWriter,
 }
 
@@ -54,7 +57,8 @@ impl ColumnFile {
         let writer = create_writer(LanceFileVersion::V2_2.resolve(), output, schema.clone(), options);
         let writer = writer.map_err(|source| Error::storage(attempted(), source))?;
         let batch_schema = Arc::new(ArrowSchema::from(&schema));
-        Ok(Self { name, schema, batch_schema, columns, pages: page_bytes.map(PageBuffer::new), writer })
+        let (pages, checksums) = (page_bytes.map(PageBuffer::new), page_bytes.map(|_| Vec::new()));
+        Ok(Self { name, schema, batch_schema, columns, pages, checksums, writer })
     }
 
     /// Adds this file's columns of a batch.
@@ -64,7 +68,7 @@ impl ColumnFile {
             return self.write_columns(columns).await;
         };
         for page in pages.push(batch.column(self.columns[0]))? {
-            self.write_columns(vec![page]).await?;
+            self.write_page(page).await?;
         }
         Ok(())
     }
@@ -72,8 +76,9 @@ impl ColumnFile {
     /// Closes the file. Returns its manifest entry and its size in bytes.
     pub async fn finish(mut self) -> Result<(DataFile, u64)> {
         if let Some(page) = self.pages.as_mut().map(PageBuffer::flush).transpose()?.flatten() {
-            self.write_columns(vec![page]).await?;
+            self.write_page(page).await?;
         }
+        self.write_checksums().await?;
         let summary = self.writer.finish().await;
         let summary = summary.map_err(|source| Error::storage(format!("closing data file {}", self.name), source))?;
         let (fields, column_indices) = v2_2::data_file_columns(&self.schema);
@@ -84,6 +89,25 @@ impl ColumnFile {
 
     pub async fn abort(mut self) {
         self.writer.abort().await;
+    }
+
+    async fn write_page(&mut self, page: ArrayRef) -> Result<()> {
+        let both = self.checksums.take().zip(row_checksums(&page));
+        self.checksums = both.map(|(mut checksums, of_page)| {
+            checksums.extend(of_page.into_iter().flat_map(u32::to_le_bytes));
+            checksums
+        });
+        self.write_columns(vec![page]).await
+    }
+
+    /// Stores the checksums behind the pages, and where they are in the file's metadata.
+    async fn write_checksums(&mut self) -> Result<()> {
+        let Some(checksums) = self.checksums.take().filter(|checksums| !checksums.is_empty()) else { return Ok(()) };
+        let Some(column) = self.schema.fields.first() else { return Ok(()) };
+        let buffer = self.writer.add_global_buffer(checksums.into()).await;
+        let buffer = buffer.map_err(|source| Error::storage(format!("writing data file {}", self.name), source))?;
+        self.writer.add_schema_metadata(CHECKSUMS_KEY, checksums_entry(&column.name, buffer));
+        Ok(())
     }
 
     async fn write_columns(&mut self, columns: Vec<ArrayRef>) -> Result<()> {

@@ -36,7 +36,7 @@ impl Default for WriteOptions {
 ///
 /// Each heavy column has a data file of its own, and its pages hold as many rows as fit `page_bytes`; the light columns share
 /// another file. All files of a fragment are written at the same time. Holds less than one page per heavy column, plus the
-/// page that is being encoded.
+/// page that is being encoded, plus 4 bytes for each row of the open fragment: their checksums.
 pub struct TableWriter {
     target: Target,
     /// Rows that were accepted.

@@ -10,7 +10,7 @@ use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use stoker_chunks::ChunkScan;
+use stoker_chunks::{ChunkScan, verify_values};
 use stoker_lake::{DenseProbe, ROW_ADDR, Table};
 
 use super::{Layout, lake_error, rows_per_batch};
@@ -74,8 +74,19 @@ impl HeavyTable {
         }
         if !encoded.is_empty() {
             let batch = self.table.take(&encoded, addrs.values()).await.map_err(lake_error)?;
+            for (name, values) in encoded.iter().zip(batch.columns()) {
+                self.verify(name, addrs.values(), values).await?;
+            }
             fetched.extend(encoded.into_iter().zip(batch.columns().iter().cloned()));
         }
         Ok(fetched)
+    }
+
+    /// Fails for values that do not have their checksums.
+    async fn verify(&self, column: &str, addrs: &[u64], values: &ArrayRef) -> DfResult<()> {
+        let failed = |error: stoker_chunks::Error| DataFusionError::External(Box::new(error));
+        let bad = verify_values(&self.table, column, addrs, values).await.map_err(failed)?;
+        let Some((address, reason)) = bad.into_iter().next() else { return Ok(()) };
+        Err(failed(stoker_chunks::Error::BadRow { address, column: column.to_string(), reason }))
     }
 }

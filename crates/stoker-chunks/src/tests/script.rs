@@ -1,0 +1,198 @@
+//! A file whose answers follow a script, and reads of it in virtual time.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::vec::IntoIter;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use stoker_types::ErrorKind;
+
+use super::virtual_time::VirtualTime;
+use crate::clock::Clock;
+use crate::coalesce::{Piece, Read};
+use crate::remote::{Body, Remote, Source};
+use crate::{BufferPool, ChunkScanOptions, IoStats, IoTotals, Result, Slots};
+
+const PLACE: &str = "data file x of table t@1";
+
+const ROW: usize = 100;
+
+const NUM_ROWS: usize = 20;
+
+/// The range of a read: every second row of the file is wanted.
+pub(super) const RANGE: Range<u64> = 1_000..4_900;
+
+/// What a body does next.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Brings so many bytes, at most up to the end of the range.
+    Bytes(u64),
+    /// Brings so many bytes that are not the file's.
+    Wrong(u64),
+    /// Lets time pass.
+    Wait(Duration),
+    /// Breaks with an error of this kind.
+    Fail(ErrorKind),
+    /// Brings nothing, for ever.
+    Hang,
+}
+
+/// Brings what is left of the range.
+pub(super) const REST: Step = Step::Bytes(u64::MAX);
+
+/// How a GET is answered.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// With an error of this kind.
+    Refused(ErrorKind),
+    /// With a body, which ends after these steps.
+    Body(Vec<Step>),
+}
+
+/// A file that answers GETs as it was told, and all later ones with what they want.
+struct Script {
+    time: VirtualTime,
+    answers: Mutex<VecDeque<Answer>>,
+    ranges: Mutex<Vec<Range<u64>>>,
+    bytes_sent: Arc<AtomicU64>,
+}
+
+impl Source for Script {
+    fn place(&self) -> &str {
+        PLACE
+    }
+
+    fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<Body>> {
+        self.ranges.lock().push(range.clone());
+        let answer = self.answers.lock().pop_front().unwrap_or_else(|| Answer::Body(vec![REST]));
+        let answered = match answer {
+            Answer::Refused(kind) => Err(fault(&range, kind, "503 Slow Down")),
+            Answer::Body(steps) => Ok(self.body(range, steps)),
+        };
+        Box::pin(async move { answered })
+    }
+
+    fn too_short(&self, range: Range<u64>, found: u64) -> stoker_lake::Error {
+        fault(&range, ErrorKind::Unavailable, &format!("only {found} bytes came"))
+    }
+}
+
+impl Script {
+    fn body(&self, range: Range<u64>, steps: Vec<Step>) -> Body {
+        let (time, bytes_sent) = (self.time.clone(), self.bytes_sent.clone());
+        let at = range.start;
+        stream::unfold(Sender { steps: steps.into_iter(), range, at, time, bytes_sent }, Sender::next).boxed()
+    }
+}
+
+/// What is left of a body.
+struct Sender {
+    steps: IntoIter<Step>,
+    range: Range<u64>,
+    at: u64,
+    time: VirtualTime,
+    bytes_sent: Arc<AtomicU64>,
+}
+
+impl Sender {
+    async fn next(mut self) -> Option<(stoker_lake::Result<Bytes>, Self)> {
+        loop {
+            let (length, flip) = match self.steps.next() {
+                None => return None,
+                Some(Step::Bytes(length)) => (length, 0),
+                Some(Step::Wrong(length)) => (length, 0xFF),
+                Some(Step::Fail(kind)) => return Some((Err(fault(&self.range, kind, "connection reset")), self)),
+                Some(Step::Wait(wait)) => {
+                    self.time.sleep(wait).await;
+                    continue;
+                }
+                Some(Step::Hang) => {
+                    std::future::pending::<()>().await;
+                    continue;
+                }
+            };
+            let end = self.at.saturating_add(length).min(self.range.end);
+            let chunk: Bytes = (self.at..end).map(|at| byte(at) ^ flip).collect();
+            self.bytes_sent.fetch_add(end - self.at, Ordering::Relaxed);
+            self.at = end;
+            return Some((Ok(chunk), self));
+        }
+    }
+}
+
+/// The file's byte at an offset.
+fn byte(at: u64) -> u8 {
+    (at * 31 + at / 251) as u8
+}
+
+fn fault(range: &Range<u64>, kind: ErrorKind, reason: &str) -> stoker_lake::Error {
+    let attempted = format!("reading bytes {}..{} of {PLACE}", range.start, range.end);
+    match kind {
+        ErrorKind::DataCorrupt => stoker_lake::Error::DataCorrupt { attempted, reason: reason.to_string() },
+        kind => stoker_lake::Error::Storage { attempted, kind, source: reason.into() },
+    }
+}
+
+/// Reads of a scripted file, with counts.
+pub(super) struct Trial {
+    pub time: VirtualTime,
+    stats: Arc<IoStats>,
+    script: Script,
+    remote: Remote,
+}
+
+impl Trial {
+    /// A file that answers the first GETs so.
+    pub fn new(options: ChunkScanOptions, answers: Vec<Answer>) -> Self {
+        let (time, stats) = (VirtualTime::default(), Arc::<IoStats>::default());
+        let remote = Remote::new(&options, stats.clone(), Arc::new(time.clone()));
+        let script = Script {
+            time: time.clone(),
+            answers: Mutex::new(answers.into()),
+            ranges: Mutex::default(),
+            bytes_sent: Arc::default(),
+        };
+        Self { time, stats, script, remote }
+    }
+
+    /// Reads the range, checks all bytes a minute after that, and tells when the read was done.
+    pub async fn read(&self) -> Result<Duration> {
+        let slots = Slots::new(&BufferPool::new(0), NUM_ROWS, ROW);
+        let at = |row: usize| 2 * (row * ROW) as u64;
+        let piece = |row| Ok(Piece::new(row as u64, at(row), slots.claim(row)?));
+        let pieces = (0..NUM_ROWS).map(piece).collect::<Result<Vec<_>>>()?;
+        let mut read = Read { fragment: 0, offset: RANGE.start, length: RANGE.end - RANGE.start, pieces };
+        self.remote.read(&self.script, &mut read).await?;
+        let done = self.time.now();
+        self.time.sleep(Duration::from_secs(60)).await;
+        read.finish();
+        let bytes = slots.freeze()?;
+        for row in 0..NUM_ROWS {
+            let start = RANGE.start + at(row);
+            let expected: Vec<u8> = (start..start + ROW as u64).map(byte).collect();
+            assert_eq!(&bytes[row * ROW..(row + 1) * ROW], &expected, "row {row}");
+        }
+        Ok(done)
+    }
+
+    /// The range of each GET so far.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        self.script.ranges.lock().clone()
+    }
+
+    /// Bytes that all bodies brought so far.
+    pub fn bytes_sent(&self) -> u64 {
+        self.script.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    /// The counts so far.
+    pub fn totals(&self) -> IoTotals {
+        self.stats.totals()
+    }
+}

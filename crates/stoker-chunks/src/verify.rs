@@ -1,0 +1,73 @@
+//! Checks rows against their checksums.
+
+use stoker_lake::checksum;
+
+use crate::coalesce::{Piece, Read};
+use crate::{Error, IoStats, SlotMut};
+
+/// A row that is damaged where it is stored: its bytes do not have its checksum, in two reads.
+#[derive(Debug)]
+pub struct BadRow {
+    /// Its row address.
+    pub address: u64,
+    /// Which column, which checksums, which data file.
+    pub reason: String,
+    /// The slots that want it, unfilled and with any content: the caller may fill them with another row.
+    pub slots: Vec<SlotMut>,
+}
+
+impl BadRow {
+    pub(crate) fn new(piece: Piece, column: &str, place: &str) -> Self {
+        let (found, expected) = (checksum(&piece.slot), piece.checksum.unwrap_or_default());
+        let reason = mismatch(column, found, expected, place);
+        let slots = std::iter::once(piece.slot).chain(piece.copies).collect();
+        Self { address: piece.address, reason, slots }
+    }
+
+    /// The error for a row that nothing can replace.
+    pub fn into_error(self, column: &str) -> Error {
+        Error::BadRow { address: self.address, column: column.to_string(), reason: self.reason }
+    }
+}
+
+/// What is wrong with a row that does not have its checksum.
+pub(crate) fn mismatch(column: &str, found: u32, expected: u32, place: &str) -> String {
+    format!("the checksum of column {column} is {found:#010x} and not {expected:#010x}, in {place}")
+}
+
+/// The addresses of the rows of reads.
+pub(crate) fn addresses(reads: &[Read]) -> Vec<u64> {
+    reads.iter().flat_map(|read| &read.pieces).map(|piece| piece.address).collect()
+}
+
+/// Notes which checksums the rows of reads should have: one for each of [`addresses`], or none at all.
+pub(crate) fn expect(reads: &mut [Read], checksums: Vec<Option<u32>>) {
+    for (piece, checksum) in reads.iter_mut().flat_map(|read| &mut read.pieces).zip(checksums) {
+        piece.checksum = checksum;
+    }
+}
+
+impl Read {
+    /// Whether a row has a checksum.
+    pub fn is_checked(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.checksum.is_some())
+    }
+
+    /// Takes out the rows that were read and do not have their checksums, each as a read of its own.
+    pub fn take_suspects(&mut self, stats: &IoStats) -> Vec<Read> {
+        let (fragment, offset) = (self.fragment, self.offset);
+        let mut verified_bytes = 0;
+        let is_suspect = |piece: &mut Piece| {
+            let Some(expected) = piece.checksum else { return false };
+            verified_bytes += piece.slot.len() as u64;
+            checksum(&piece.slot) != expected
+        };
+        let alone = |piece: Piece| {
+            let (offset, length) = (offset + piece.at, piece.slot.len() as u64);
+            Read { fragment, offset, length, pieces: vec![Piece { at: 0, ..piece }] }
+        };
+        let suspects = self.pieces.extract_if(.., is_suspect).map(alone).collect();
+        stats.add_verified(verified_bytes);
+        suspects
+    }
+}

@@ -1,0 +1,242 @@
+//! Checksums of the rows of heavy columns, by which damaged bytes are found.
+//!
+//! Lance keeps none. So the data file of a heavy column holds 4 bytes for each of its rows, in a *global buffer*: a part of the
+//! file format that other readers pass over. The file's schema metadata names it:
+//!
+//! ```text
+//! stoker:checksums = {"version":1,"hash":"xxh3_64_low32","buffers":{"image":1}}
+//! buffer 1         = for each row a little-endian u32: its checksum, or 0 where the row is null
+//! ```
+//!
+//! Rows of files without such a buffer, which other writers and older versions make, are not checked.
+
+mod directory;
+mod find;
+mod rows;
+mod segments;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use self::directory::CHECKSUM_BYTES;
+use self::segments::{SegmentCache, SegmentKey};
+use crate::{RangeReader, Result};
+
+pub(crate) use self::directory::{CHECKSUMS_KEY, checksums_entry};
+pub(crate) use self::find::ChecksumCache;
+pub use self::rows::{checksum, row_checksums};
+
+/// The checksums of a column are read file by file as long as all of them take so many bytes at most, else in segments.
+const WHOLE_BYTES_MAX: u64 = 16 << 20;
+
+/// Rows of a segment: 16 KiB.
+const SEGMENT_ROWS: u64 = 4096;
+
+/// Neighbouring segments that one read brings at most: 1 MiB.
+const READ_SEGMENTS_MAX: u64 = 64;
+
+/// Files whose checksums one [`Checksums::load`] reads at the same time.
+const FILES_IN_FLIGHT: usize = 16;
+
+/// Reads of one file at the same time.
+const READS_PER_FILE: usize = 4;
+
+/// The checksums of one column's rows at a snapshot. They are read when they are asked for, and kept within a bound.
+#[derive(Debug)]
+pub struct Checksums {
+    files: BTreeMap<u32, FileChecksums>,
+    segments: Arc<SegmentCache>,
+    /// Rows of a segment; all rows of a file are one where this exceeds them.
+    segment_rows: u64,
+}
+
+/// Where the checksums of one data file lie.
+#[derive(Debug)]
+pub(crate) struct FileChecksums {
+    reader: RangeReader,
+    path: Arc<str>,
+    offset: u64,
+    num_rows: u64,
+    /// Held while they are read, so that what two ask for is read once.
+    loading: tokio::sync::Mutex<()>,
+}
+
+/// A row whose checksum is asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Its place in the answer.
+    place: usize,
+    /// The row in the file.
+    row: u64,
+}
+
+/// Neighbouring segments, and the rows that are wanted of them.
+struct Run {
+    segments: Range<u64>,
+    wanted: Vec<Wanted>,
+}
+
+impl Checksums {
+    /// The checksums of the rows at these addresses, in this order. `None` for null rows, and for rows of which none is known.
+    ///
+    /// # Errors
+    /// Storage errors; `DataCorrupt` when a file is shorter than the manifest says.
+    pub async fn load(&self, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
+        let mut by_fragment: BTreeMap<u32, Vec<Wanted>> = BTreeMap::new();
+        for (place, address) in addresses.iter().enumerate() {
+            let (fragment, row) = place_of(*address);
+            by_fragment.entry(fragment).or_default().push(Wanted { place, row });
+        }
+        let mut loads = stream::iter(by_fragment)
+            .map(|(fragment, wanted)| self.load_file(fragment, wanted))
+            .buffer_unordered(FILES_IN_FLIGHT);
+        let mut checksums = vec![None; addresses.len()];
+        while let Some(found) = loads.try_next().await? {
+            for (place, value) in found {
+                checksums[place] = known(value);
+            }
+        }
+        Ok(checksums)
+    }
+
+    /// The checksum of one row, read anew, in case that the one in memory is what is damaged.
+    ///
+    /// # Errors
+    /// As for [`Checksums::load`].
+    pub async fn reload(&self, address: u64) -> Result<Option<u32>> {
+        let (fragment, row) = place_of(address);
+        let Some(file) = self.files.get(&fragment).filter(|file| row < file.num_rows) else { return Ok(None) };
+        self.segments.remove(&file.key(&self.rows(file, row / self.segment_rows)));
+        let bytes = file.reader.read(file.bytes(&(row..row + 1))).await?;
+        Ok(numbers(&bytes).first().copied().and_then(known))
+    }
+
+    /// Reads the data file of a row; `None` when the file has no checksums.
+    pub fn reader(&self, address: u64) -> Option<&RangeReader> {
+        self.files.get(&place_of(address).0).map(|file| &file.reader)
+    }
+
+    /// Those of a column's files that have checksums; `None` when there are none.
+    pub(crate) fn new(
+        files: impl IntoIterator<Item = (u32, Option<FileChecksums>)>,
+        segments: Arc<SegmentCache>,
+    ) -> Option<Self> {
+        let files = files.into_iter().filter_map(|(fragment, file)| Some((fragment, file?)));
+        let files: BTreeMap<u32, FileChecksums> = files.collect();
+        let bytes: u64 = files.values().map(|file| file.num_rows * CHECKSUM_BYTES).sum();
+        let segment_rows = if bytes <= WHOLE_BYTES_MAX { u64::MAX } else { SEGMENT_ROWS };
+        (!files.is_empty()).then(|| Self { files, segments, segment_rows })
+    }
+
+    /// The checksums of rows of one file, with their places in the answer.
+    async fn load_file(&self, fragment: u32, mut wanted: Vec<Wanted>) -> Result<Vec<(usize, u32)>> {
+        let Some(file) = self.files.get(&fragment) else { return Ok(Vec::new()) };
+        wanted.retain(|wanted| wanted.row < file.num_rows);
+        wanted.sort_unstable_by_key(|wanted| wanted.row);
+        let mut found = Vec::with_capacity(wanted.len());
+        let missing = self.take_cached(file, wanted, &mut found);
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let _loading = file.loading.lock().await;
+        // Whoever held the lock may have read them.
+        let missing = self.take_cached(file, missing, &mut found);
+        let mut reads =
+            stream::iter(self.runs(missing)).map(|run| self.read(file, run)).buffer_unordered(READS_PER_FILE);
+        while let Some(values) = reads.try_next().await? {
+            found.extend(values);
+        }
+        Ok(found)
+    }
+
+    /// Adds the checksums that are in memory to `found`. Returns the other rows; `wanted` and they are ascending.
+    fn take_cached(&self, file: &FileChecksums, wanted: Vec<Wanted>, found: &mut Vec<(usize, u32)>) -> Vec<Wanted> {
+        let mut missing = Vec::new();
+        for part in wanted.chunk_by(|a, b| a.row / self.segment_rows == b.row / self.segment_rows) {
+            let Some(first) = part.first() else { continue };
+            let rows = self.rows(file, first.row / self.segment_rows);
+            match self.segments.get(&file.key(&rows)) {
+                Some(values) => found.extend(pick(&values, rows.start, part)),
+                None => missing.extend_from_slice(part),
+            }
+        }
+        missing
+    }
+
+    /// Groups ascending rows by what one read brings.
+    fn runs(&self, wanted: Vec<Wanted>) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for wanted in wanted {
+            let segment = wanted.row / self.segment_rows;
+            if let Some(run) = runs.last_mut()
+                && segment <= run.segments.end
+                && segment < run.segments.start + READ_SEGMENTS_MAX
+            {
+                run.segments.end = segment + 1;
+                run.wanted.push(wanted);
+                continue;
+            }
+            runs.push(Run { segments: segment..segment + 1, wanted: vec![wanted] });
+        }
+        runs
+    }
+
+    /// Reads neighbouring segments into memory.
+    async fn read(&self, file: &FileChecksums, run: Run) -> Result<Vec<(usize, u32)>> {
+        let rows = self.rows(file, run.segments.start).start..self.rows(file, run.segments.end - 1).end;
+        let values = numbers(&file.reader.read(file.bytes(&rows)).await?);
+        for segment in run.segments {
+            let part = self.rows(file, segment);
+            let place = (part.start - rows.start) as usize..(part.end - rows.start) as usize;
+            if let Some(values) = values.get(place) {
+                self.segments.insert(file.key(&part), values.into());
+            }
+        }
+        Ok(pick(&values, rows.start, &run.wanted).collect())
+    }
+
+    /// The rows of a segment of a file.
+    fn rows(&self, file: &FileChecksums, segment: u64) -> Range<u64> {
+        let start = segment.saturating_mul(self.segment_rows);
+        start..start.saturating_add(self.segment_rows).min(file.num_rows)
+    }
+}
+
+impl FileChecksums {
+    fn new(reader: RangeReader, offset: u64, num_rows: u64) -> Self {
+        Self { path: reader.path().into(), reader, offset, num_rows, loading: tokio::sync::Mutex::default() }
+    }
+
+    fn bytes(&self, rows: &Range<u64>) -> Range<u64> {
+        self.offset + rows.start * CHECKSUM_BYTES..self.offset + rows.end * CHECKSUM_BYTES
+    }
+
+    fn key(&self, rows: &Range<u64>) -> SegmentKey {
+        SegmentKey { path: self.path.clone(), bytes: self.bytes(rows) }
+    }
+}
+
+/// The fragment of a row address, and the row in it.
+fn place_of(address: u64) -> (u32, u64) {
+    ((address >> 32) as u32, address & 0xffff_ffff)
+}
+
+/// A stored checksum, unless it says that there is none.
+fn known(value: u32) -> Option<u32> {
+    (value != 0).then_some(value)
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|chunk| u32::from_le_bytes(*chunk)).collect()
+}
+
+/// The wanted ones of the checksums that begin with that of row `first`.
+fn pick(values: &[u32], first: u64, wanted: &[Wanted]) -> impl Iterator<Item = (usize, u32)> {
+    wanted.iter().filter_map(move |wanted| Some((wanted.place, *values.get((wanted.row - first) as usize)?)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! The checksums of values.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray};
+use arrow_schema::DataType;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The checksum of a row: the lower 32 bits of the XXH3 hash (64 bits, seed 0) of its bytes, and 1 where these are 0.
+///
+/// The bytes of a fixed-size list are its numbers in little-endian order, those of binary values and text the value itself.
+/// The hash is specified at <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    (xxh3_64(bytes) as u32).max(1)
+}
+
+/// The checksum of each row, 0 for nulls. `None` for types that have no checksums: all but fixed-size lists of numbers, binary
+/// values and text.
+pub fn row_checksums(values: &ArrayRef) -> Option<Vec<u32>> {
+    match values.data_type() {
+        DataType::FixedSizeList(item, _) if item.data_type().is_primitive() => of_lists(values.as_fixed_size_list()),
+        DataType::Binary => Some(of_values(values.as_binary::<i32>().iter())),
+        DataType::LargeBinary => Some(of_values(values.as_binary::<i64>().iter())),
+        DataType::Utf8 => Some(of_values(values.as_string::<i32>().iter().map(|text| text.map(str::as_bytes)))),
+        DataType::LargeUtf8 => Some(of_values(values.as_string::<i64>().iter().map(|text| text.map(str::as_bytes)))),
+        _ => None,
+    }
+}
+
+/// `None` when there are nulls among the numbers, whose bytes may be any.
+fn of_lists(lists: &FixedSizeListArray) -> Option<Vec<u32>> {
+    let items = lists.values().to_data();
+    if items.null_count() > 0 {
+        return None;
+    }
+    let width = items.data_type().primitive_width()?;
+    let row_bytes = width.checked_mul(usize::try_from(lists.value_length()).ok()?)?;
+    let bytes = items.buffers().first()?.as_slice().get(items.offset() * width..)?;
+    let of_row = |row: usize| match lists.is_null(row) {
+        true => Some(0),
+        false => bytes.get(row * row_bytes..(row + 1) * row_bytes).map(checksum),
+    };
+    (0..lists.len()).map(of_row).collect()
+}
+
+fn of_values<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u32> {
+    values.map(|value| value.map_or(0, checksum)).collect()
+}

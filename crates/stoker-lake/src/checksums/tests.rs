@@ -1,0 +1,140 @@
+//! The entry in a file's metadata, segments in memory, and reading them.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use futures::future::try_join_all;
+use lance_file::reader::BufferDescriptor;
+use stoker_types::ErrorKind;
+
+use super::directory::offset_of;
+use super::segments::{SegmentCache, SegmentKey};
+use super::{CHECKSUMS_KEY, Checksums, checksum, checksums_entry};
+use crate::tests::data::{
+    TestResult, addresses, append, latest, memory_lake, schema, small, table_name, tensor, tensor_bytes, test_lake,
+};
+use crate::{Lake, Table};
+
+#[test]
+fn entries_that_cannot_be_used_say_why() {
+    let buffers = [BufferDescriptor { position: 0, size: 10 }, BufferDescriptor { position: 64, size: 40 }];
+    let offset = |entry: &str, num_rows| {
+        let metadata = HashMap::from([(CHECKSUMS_KEY.to_string(), entry.to_string())]);
+        offset_of(&metadata, &buffers, "x", num_rows)
+    };
+    let entry = r#"{"version":1,"hash":"xxh3_64_low32","buffers":{"x":1}}"#;
+    assert_eq!(checksums_entry("x", 1), entry);
+    assert_eq!(offset(entry, 10), Ok(Some(64)));
+    assert_eq!(offset(&checksums_entry("y", 1), 10), Ok(None), "another column");
+    assert_eq!(offset_of(&HashMap::new(), &buffers, "x", 10), Ok(None), "another writer");
+    let (schema, missing) = (checksums_entry("x", 0), checksums_entry("x", 2));
+    for (entry, num_rows, reason) in [
+        (entry, 11, "buffer 1 has 40 bytes for 11 rows"),
+        (entry, u64::MAX, "buffer 1 has 40 bytes"),
+        (schema.as_str(), 10, "buffer 0 does not exist"),
+        (missing.as_str(), 10, "buffer 2 does not exist"),
+        (r#"{"version":2,"hash":"xxh3_64_low32","buffers":{"x":1}}"#, 10, "version 2"),
+        (r#"{"version":1,"hash":"crc32c","buffers":{"x":1}}"#, 10, "\"crc32c\" is unknown"),
+        (r#"{"version":1,"hash":"xxh3_64_low32","buffers":{"x":-1}}"#, 10, "cannot be read"),
+        (r#"{"version":1}"#, 10, "cannot be read"),
+        ("", 10, "cannot be read"),
+    ] {
+        let found = offset(entry, num_rows).expect_err(entry);
+        assert!(found.contains(reason), "{found}");
+    }
+}
+
+#[test]
+fn the_cache_keeps_what_was_used_last_within_its_bound() {
+    let cache = SegmentCache::new(10_000);
+    let key = |number: u64| SegmentKey { path: "a".into(), bytes: number * 4_000..(number + 1) * 4_000 };
+    let values = |length: usize| Arc::<[u32]>::from(vec![7; length]);
+    for number in 0..50 {
+        cache.insert(key(number), values(1_000));
+        assert!(cache.bytes() <= 10_000, "{cache:?}");
+        assert!(cache.get(&key(0)).is_some(), "it is used all the time");
+    }
+    assert!(cache.get(&key(49)).is_some() && cache.get(&key(48)).is_none());
+    let bytes = cache.bytes();
+    cache.insert(key(0), values(1_000));
+    cache.insert(key(50), values(3_000));
+    assert_eq!(cache.bytes(), bytes, "one was there, the other is larger than the bound");
+    cache.remove(&key(0));
+    cache.remove(&key(0));
+    cache.remove(&key(49));
+    assert_eq!(cache.bytes(), 0);
+}
+
+/// 60 rows in fragments of 25.
+async fn table(lake: &Lake) -> crate::Result<Table> {
+    let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1_500])]));
+    append(lake, &name, &schema, 0..60, small(25, 5_000)).await?;
+    latest(lake, &name).await
+}
+
+async fn checksums(table: &Table, segment_rows: u64) -> Result<Checksums, Box<dyn std::error::Error>> {
+    let mut checksums = table.find_checksums("x").await?.ok_or("the column has checksums")?;
+    checksums.segment_rows = segment_rows;
+    Ok(checksums)
+}
+
+#[tokio::test]
+async fn segments_of_any_size_give_the_same() -> TestResult {
+    let table = table(&memory_lake().await).await?;
+    let expected = |address: &u64| {
+        let (fragment, offset) = (address >> 32, address & 0xffff_ffff);
+        let row = (fragment * 25 + offset) as usize;
+        (offset < 25 && row < 60).then(|| checksum(&tensor_bytes(row, 1_500).collect::<Vec<_>>()))
+    };
+    let mut wanted: Vec<u64> = addresses(&table).into_iter().rev().collect();
+    wanted.extend([3, 25, 9 << 32, u64::MAX, 3, 1 << 32 | 24, 2 << 32 | 10]);
+    let sparse = vec![2 << 32 | 9, 0, 1 << 32 | 12, 20];
+    for segment_rows in [1, 4, 7, 25, u64::MAX] {
+        for wanted in [&sparse, &wanted, &wanted] {
+            let found = checksums(&table, segment_rows).await?.load(wanted).await?;
+            assert_eq!(found, wanted.iter().map(expected).collect::<Vec<_>>(), "{segment_rows}");
+        }
+    }
+    assert!(checksums(&table, 4).await?.load(&[]).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_many_ask_for_is_read_once() -> TestResult {
+    let table = table(&memory_lake().await).await?;
+    let all = addresses(&table);
+    let mut num_inserted = 0;
+    for (segment_rows, num_segments) in [(u64::MAX, 3), (4, 7 + 7 + 3)] {
+        let checksums = checksums(&table, segment_rows).await?;
+        try_join_all((0..20).map(|_| checksums.load(&all))).await?;
+        num_inserted += num_segments;
+        assert_eq!(checksums.segments.num_inserted(), num_inserted);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn damaged_checksums_are_values_and_cut_ones_an_error() -> TestResult {
+    let test = test_lake().await;
+    let table = table(&test.lake).await?;
+    let checksums = checksums(&table, 4).await?;
+    let stored = checksums.load(&[0, 1, 2, 3, 4]).await?;
+    assert!(stored.iter().all(Option::is_some));
+    let place = &checksums.files[&0];
+    let file = OpenOptions::new().write(true).open(format!("/{}", place.path))?;
+    file.write_all_at(&[[0u8; 4], [0xff; 4]].concat(), place.offset + 4)?;
+    assert_eq!(checksums.load(&[0, 1, 2, 3, 4]).await?, stored, "from memory");
+    assert_eq!(checksums.reload(1).await?, None);
+    assert_eq!(checksums.load(&[0, 1, 2, 3, 4]).await?, [stored[0], None, Some(u32::MAX), stored[3], stored[4]]);
+    assert_eq!(checksums.reload(25).await?, None, "no such row");
+    file.set_len(place.offset)?;
+    for error in [checksums.load(&[20]).await.map(|_| ()), checksums.reload(2).await.map(|_| ())] {
+        let error = error.expect_err("the file is cut");
+        assert_eq!(error.kind(), ErrorKind::DataCorrupt, "{error}");
+        assert!(error.to_string().contains("of table t@1"), "{error}");
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! Quarantine: bad rows that later versions of a table exclude.
+//!
+//! An excluded row is deleted by Lance's deletion vectors. Nothing is rewritten, older versions keep the row, and any Lance
+//! reader sees the same.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use lance::dataset::fragment::FileFragment;
+use lance::dataset::scanner::RowAddrTreeMap;
+use lance::dataset::{CommitBuilder, WriteDestination};
+use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
+use stoker_types::{ErrorKind, SnapshotRef, TableName};
+
+use crate::{Error, Lake, Result, Table};
+
+/// The transaction property that holds how many rows a version excludes anew.
+const ROWS_PROPERTY: &str = "stoker.quarantine_rows";
+
+/// The transaction property that holds why.
+const REASON_PROPERTY: &str = "stoker.quarantine_reason";
+
+/// The longest reason, in bytes.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// How often rows are looked for again when another commit changed their fragments.
+const ATTEMPTS_MAX: u32 = 50;
+
+/// Deletion vectors that are read or written at the same time.
+const FRAGMENTS_IN_FLIGHT: usize = 16;
+
+/// What a quarantine did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The version that excludes the rows: a new one, or the newest when it excluded all of them before.
+    pub version: u64,
+    /// Rows that were excluded now.
+    pub num_excluded: u64,
+    /// Rows that were excluded before.
+    pub num_excluded_before: u64,
+}
+
+/// Rows, by whether a version has them.
+struct Selection {
+    /// The offsets of those that it has, ascending, by fragment.
+    present: Vec<(FileFragment, Vec<u32>)>,
+    /// How many it does not have any more.
+    num_excluded: u64,
+}
+
+impl Lake {
+    /// Excludes rows from the versions of a table from a new one on. Versions before it, and what is pinned to them, keep the
+    /// rows.
+    ///
+    /// Addresses are those of any version since which the rows' fragments were not rewritten; duplicates count once. Rows that
+    /// the newest version excludes are left as they are, so that a call may be repeated; without others there is no new version.
+    /// The reason is kept in the transaction, as the property `stoker.quarantine_reason`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a table or row that does not exist, and for a row that was rewritten since; a reason of more than
+    /// 1,024 bytes; storage errors. The table stays as it was.
+    pub async fn quarantine(&self, name: &TableName, row_addrs: &[u64], reason: Option<&str>) -> Result<Quarantined> {
+        let attempted = || format!("excluding {} rows of table {name}", row_addrs.len());
+        let reason_bytes = reason.map_or(0, str::len);
+        if reason_bytes > REASON_BYTES_MAX {
+            let reason = format!("the reason has {reason_bytes} bytes; give at most {REASON_BYTES_MAX}");
+            return Err(Error::InvalidRequest { attempted: attempted(), reason });
+        }
+        let mut attempts_left = ATTEMPTS_MAX;
+        loop {
+            attempts_left -= 1;
+            let table = self.table(name, &SnapshotRef::Latest).await?;
+            let rows = table.select(row_addrs).await?;
+            let (num_excluded, num_excluded_before) = (rows.num_present(), rows.num_excluded);
+            if num_excluded == 0 {
+                return Ok(Quarantined { version: table.version(), num_excluded, num_excluded_before });
+            }
+            match table.exclude(rows, reason).await {
+                Ok(version) => {
+                    self.check_kept(name, version, row_addrs).await?;
+                    return Ok(Quarantined { version, num_excluded, num_excluded_before });
+                }
+                // Rows may have been deleted or moved meanwhile: look for them in the newest version.
+                Err(source) if is_conflict(&source) && attempts_left > 0 => {}
+                Err(source) => return Err(Error::storage(attempted(), source)),
+            }
+        }
+    }
+
+    /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when every version from it
+    /// to the newest exists, so that no cleanup came between, or when the newest excludes the rows.
+    async fn check_kept(&self, name: &TableName, version: u64, row_addrs: &[u64]) -> Result<()> {
+        let newest = self.table(name, &SnapshotRef::Latest).await?;
+        if newest.version() == version {
+            return Ok(());
+        }
+        if newest.version() > version {
+            let refs = newest.dataset().version_refs().await;
+            let refs =
+                refs.map_err(|source| Error::storage(format!("listing the versions of table {name}"), source))?;
+            let later = refs.iter().filter(|found| found.version >= version).count() as u64;
+            if later > newest.version() - version
+                || newest.select(row_addrs).await.is_ok_and(|rows| rows.present.is_empty())
+            {
+                return Ok(());
+            }
+        }
+        Err(Error::Storage {
+            attempted: format!("excluding rows of table {name} in version {version}"),
+            kind: ErrorKind::Unavailable,
+            source: format!("the newest version is {} afterwards; the commit may be lost, repeat it", newest.version())
+                .into(),
+        })
+    }
+}
+
+impl Table {
+    /// How many of these rows this version excludes; duplicates count once.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a row that never existed, and for one that was rewritten; storage errors.
+    pub async fn num_excluded(&self, row_addrs: &[u64]) -> Result<u64> {
+        Ok(self.select(row_addrs).await?.num_excluded)
+    }
+
+    async fn select(&self, row_addrs: &[u64]) -> Result<Selection> {
+        let mut sorted = row_addrs.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let (mut found, mut gone) = (Vec::new(), Vec::new());
+        for addrs in sorted.chunk_by(|one, next| one >> 32 == next >> 32) {
+            match self.dataset().get_fragment((addrs[0] >> 32) as usize) {
+                Some(fragment) => {
+                    let num_rows = fragment.metadata().physical_rows.unwrap_or(0) as u64;
+                    if let Some(beyond) = addrs.iter().find(|addr| **addr & 0xffff_ffff >= num_rows) {
+                        return Err(self.no_row(*beyond, format!("; the fragment has {num_rows} rows")));
+                    }
+                    let offsets: Vec<u32> = addrs.iter().map(|addr| *addr as u32).collect();
+                    found.push((fragment, offsets));
+                }
+                None => gone.extend_from_slice(addrs),
+            }
+        }
+        self.check_deleted(&gone).await?;
+        let mut selection = Selection { present: Vec::with_capacity(found.len()), num_excluded: gone.len() as u64 };
+        let mut parts = stream::iter(found)
+            .map(|(fragment, mut offsets)| async move {
+                let deletions = fragment.get_deletion_vector().await.map_err(|source| {
+                    Error::storage(format!("reading the deletions of {}", self.snapshot()), source)
+                })?;
+                let num_rows = offsets.len();
+                if let Some(deletions) = deletions {
+                    offsets.retain(|offset| !deletions.contains(*offset));
+                }
+                let num_excluded = (num_rows - offsets.len()) as u64;
+                Ok::<_, Error>((fragment, offsets, num_excluded))
+            })
+            .buffered(FRAGMENTS_IN_FLIGHT);
+        while let Some((fragment, offsets, num_excluded)) = parts.try_next().await? {
+            selection.num_excluded += num_excluded;
+            if !offsets.is_empty() {
+                selection.present.push((fragment, offsets));
+            }
+        }
+        Ok(selection)
+    }
+
+    /// Checks that the fragments of these rows, which this version does not have, were dropped because all of their rows were
+    /// deleted. Reads the transactions of the versions before this one until it knows.
+    async fn check_deleted(&self, addrs: &[u64]) -> Result<()> {
+        let newest = self.dataset().manifest().max_fragment_id();
+        if let Some(addr) = addrs.iter().find(|addr| newest.is_none_or(|newest| **addr >> 32 > newest)) {
+            return Err(self.no_row(*addr, "; there is no such fragment".into()));
+        }
+        let mut unknown: BTreeSet<u64> = addrs.iter().map(|addr| addr >> 32).collect();
+        let mut version = self.version();
+        while version > 0 && !unknown.is_empty() {
+            let Some(transaction) = self.transaction_of(version).await? else { break };
+            version -= 1;
+            match transaction.operation {
+                Operation::Delete { deleted_fragment_ids, .. } => {
+                    unknown.retain(|id| !deleted_fragment_ids.contains(id));
+                }
+                Operation::Restore { version: restored } => version = version.min(restored),
+                Operation::Rewrite { groups, .. }
+                    if groups.iter().flat_map(|group| &group.old_fragments).any(|old| unknown.contains(&old.id)) =>
+                {
+                    break;
+                }
+                Operation::Overwrite { .. } => break,
+                _ => {}
+            }
+        }
+        match addrs.iter().find(|addr| unknown.contains(&(**addr >> 32))) {
+            None => Ok(()),
+            Some(addr) => {
+                let hint = "; its fragment was rewritten or replaced: take the row's address from a newer version";
+                Err(self.no_row(*addr, hint.into()))
+            }
+        }
+    }
+
+    /// The transaction that made a version; `None` for versions that were cleaned up.
+    async fn transaction_of(&self, version: u64) -> Result<Option<Transaction>> {
+        match self.dataset().read_transaction_by_version(version).await {
+            Ok(transaction) => Ok(transaction),
+            Err(source) => {
+                let attempted = format!("reading the transaction of version {version} of table {}", self.name());
+                match Error::storage(attempted, source) {
+                    error if error.kind() == ErrorKind::NotFound => Ok(None),
+                    error => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Commits a version without these rows; returns it. Lance lays the commit over appends and other deletions that came
+    /// between; where they touched the same rows, that is a conflict.
+    async fn exclude(&self, rows: Selection, reason: Option<&str>) -> Result<u64, lance_core::Error> {
+        let num_rows = rows.num_present();
+        let affected: RowAddrTreeMap = rows.addrs().collect();
+        let mut parts = stream::iter(rows.present)
+            .map(|(fragment, offsets)| async move {
+                let id = fragment.id() as u64;
+                Ok::<_, lance_core::Error>((id, fragment.extend_deletions(offsets).boxed().await?))
+            })
+            .buffered(FRAGMENTS_IN_FLIGHT);
+        let (mut updated_fragments, mut deleted_fragment_ids) = (Vec::new(), Vec::new());
+        while let Some((id, fragment)) = parts.try_next().await? {
+            match fragment {
+                Some(fragment) => updated_fragments.push(fragment.metadata().clone()),
+                None => deleted_fragment_ids.push(id),
+            }
+        }
+        let predicate = format!("quarantined rows: {num_rows}");
+        let operation = Operation::Delete { updated_fragments, deleted_fragment_ids, predicate };
+        let mut properties = HashMap::from([(ROWS_PROPERTY.to_string(), num_rows.to_string())]);
+        if let Some(reason) = reason {
+            properties.insert(REASON_PROPERTY.to_string(), reason.to_string());
+        }
+        let transaction = TransactionBuilder::new(self.version(), operation)
+            .transaction_properties(Some(Arc::new(properties)))
+            .build();
+        let inner = &self.lake().inner;
+        let commit = CommitBuilder::new(WriteDestination::Dataset(self.dataset().clone()))
+            .with_store_params(inner.params.clone())
+            .with_session(inner.session.clone())
+            .with_affected_rows(affected);
+        let dataset = commit.execute(transaction).boxed().await?;
+        Ok(dataset.manifest().version)
+    }
+
+    fn no_row(&self, addr: u64, hint: String) -> Error {
+        let (fragment, offset) = (addr >> 32, addr & 0xffff_ffff);
+        let what = format!("row {addr} (fragment {fragment}, offset {offset}) of {}", self.snapshot());
+        Error::NotFound { what, hint }
+    }
+}
+
+impl Selection {
+    fn num_present(&self) -> u64 {
+        self.present.iter().map(|(_, offsets)| offsets.len() as u64).sum()
+    }
+
+    /// The addresses of the rows that are there.
+    fn addrs(&self) -> impl Iterator<Item = u64> {
+        self.present.iter().flat_map(|(fragment, offsets)| {
+            let id = fragment.id() as u64;
+            offsets.iter().map(move |offset| id << 32 | u64::from(*offset))
+        })
+    }
+}
+
+/// Whether a commit failed because of another one that came between.
+fn is_conflict(error: &lance_core::Error) -> bool {
+    use lance_core::Error::{CommitConflict, IncompatibleTransaction, RetryableCommitConflict, TooMuchWriteContention};
+    matches!(
+        error,
+        CommitConflict { .. }
+            | IncompatibleTransaction { .. }
+            | RetryableCommitConflict { .. }
+            | TooMuchWriteContention { .. }
+    )
+}
