@@ -6,13 +6,18 @@
 //! ```
 //!
 //! [`EpochOrder::ordinal`] maps a position to the ordinal of a row in its row set in constant time and without memory per
-//! row; [`EpochOrder::position`] is its inverse. `crates/stoker-order/ORDER.md` specifies both precisely enough to reimplement them.
+//! row; [`EpochOrder::position`] is its inverse. [`Mixture`] deals the positions of several row sets, and [`StreamOrder`] is what a
+//! stream asks: which row of which row set a position delivers. `crates/stoker-order/ORDER.md` specifies both precisely enough to reimplement them.
 
 mod epoch_order;
+mod mixture;
 mod permutation;
+mod stream_order;
 
 pub use epoch_order::EpochOrder;
+pub use mixture::{Draw, Mixture};
 pub use permutation::{Key, Permutation};
+pub use stream_order::{StreamOrder, StreamOrders, Visit};
 
 #[cfg(test)]
 mod tests;

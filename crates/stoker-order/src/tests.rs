@@ -5,6 +5,8 @@ use stoker_types::{ORDER_VERSION, OrderOptions, ShuffleMode};
 
 use crate::{EpochOrder, Key, Permutation};
 
+mod mixture;
+
 fn options(mode: ShuffleMode, num_lanes: u32, rows_per_block: u64, rows_per_window: u64) -> OrderOptions {
     OrderOptions { version: ORDER_VERSION, mode, num_lanes, rows_per_block, rows_per_window }
 }

@@ -30,6 +30,24 @@ pub enum LastBatch {
     Uneven,
 }
 
+impl LastBatch {
+    const ALL: [LastBatch; 3] = [LastBatch::Pad, LastBatch::Drop, LastBatch::Uneven];
+
+    /// The name in options.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LastBatch::Pad => "pad",
+            LastBatch::Drop => "drop",
+            LastBatch::Uneven => "uneven",
+        }
+    }
+
+    /// The policy of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|last| last.as_str() == name)
+    }
+}
+
 /// Batch size and last-batch policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Batching {

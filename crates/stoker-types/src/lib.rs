@@ -14,6 +14,7 @@ mod cursor;
 mod digest;
 mod error;
 mod kind;
+mod mixture;
 mod name;
 mod order_options;
 mod param;
@@ -28,13 +29,14 @@ pub use cursor::Cursor;
 pub use digest::{Digest, DigestBuilder};
 pub use error::{Error, Result};
 pub use kind::ErrorKind;
-pub use name::{TableName, TagName};
+pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};
+pub use name::{RunId, TableName, TagName};
 pub use order_options::{ORDER_VERSION, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
 pub use slice::{Share, Slice};
 pub use snapshot::{Snapshot, SnapshotRef};
-pub use spec::{SPEC_VERSION, StreamSpec};
-pub use state::{BatchLogEntry, STATE_VERSION, StreamState};
+pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec};
+pub use state::{BatchLogEntry, Place, STATE_VERSION, StreamState};
 pub use tensor::{
     DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY, HEAVY_ROW_BYTES,
     KIND_ENCODED_IMAGE, KIND_KEY, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,

@@ -1,4 +1,4 @@
-//! Names of tables and tags.
+//! Names of tables, tags and runs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,6 +21,11 @@ pub struct TableName(String);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TagName(String);
+
+/// The name that the processes of one training run share; the same rules as for [`TableName`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(String);
 
 fn check(what: &'static str, value: &str) -> Result<()> {
     let fail = |reason| Err(Error::InvalidName { what, value: value.chars().take(NAME_BYTES_MAX).collect(), reason });
@@ -91,3 +96,4 @@ macro_rules! name {
 
 name!(TableName, "table name");
 name!(TagName, "tag");
+name!(RunId, "run id");

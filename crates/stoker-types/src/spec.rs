@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, DigestBuilder, Error, OrderOptions, ParamValue, Result, Snapshot};
+use crate::{Digest, DigestBuilder, Error, MixtureSpec, OrderOptions, ParamValue, Result, Snapshot};
 
 /// The version of the specification document.
-pub const SPEC_VERSION: u32 = 1;
+pub const SPEC_VERSION: u32 = 2;
 
 /// Everything that determines which rows a stream delivers, and in which order. Batching and topology are not part of it.
 ///
@@ -15,18 +15,33 @@ pub const SPEC_VERSION: u32 = 1;
 pub struct StreamSpec {
     /// [`SPEC_VERSION`].
     pub version: u32,
+    /// The queries whose rows it delivers: one, or those of the mixture.
+    pub sources: Vec<SourceSpec>,
+    /// How the sources are interleaved; `None` for one source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mixture: Option<MixtureSpec>,
+    /// Rows per epoch.
+    pub num_rows: u64,
+    /// The seed of the order.
+    pub seed: u64,
+}
+
+/// One query of a stream, pinned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceSpec {
     /// The sample query as it was given.
     pub sql: String,
     /// Its positional parameters.
     pub params: Vec<ParamValue>,
     /// The pinned snapshot of every table that the query names, in order of first mention.
     pub snapshots: Vec<Snapshot>,
+    /// Those of them that supply rows, in the order of row addresses.
+    pub tables: Vec<Snapshot>,
     /// The digest of the row set.
     pub row_set: Digest,
     /// Rows in the row set.
     pub num_rows: u64,
-    /// The seed of the order.
-    pub seed: u64,
     /// The options of the order.
     pub order: OrderOptions,
 }
@@ -34,13 +49,37 @@ pub struct StreamSpec {
 impl StreamSpec {
     /// The digest of the specification: the stream id.
     pub fn stream_id(&self) -> Digest {
-        DigestBuilder::new("stoker.stream.v1").part(&self.to_json()).finish()
+        DigestBuilder::new("stoker.stream.v2").part(&self.to_json()).finish()
     }
 
-    /// The digest of query text and parameters.
+    /// The digest of the texts and parameters of all queries.
     pub fn query_digest(&self) -> Digest {
-        let params = serde_json::to_vec(&self.params).unwrap_or_default();
-        DigestBuilder::new("stoker.query.v1").part(self.sql.as_bytes()).part(&params).finish()
+        let mut digest = DigestBuilder::new("stoker.query.v1");
+        for source in &self.sources {
+            digest.update(source.sql.as_bytes());
+            digest.update(&serde_json::to_vec(&source.params).unwrap_or_default());
+        }
+        digest.finish()
+    }
+
+    /// The pinned snapshots of all queries, in order.
+    pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
+        self.sources.iter().flat_map(|source| &source.snapshots)
+    }
+
+    /// The tables that supply rows, over all queries, in the order of row addresses.
+    pub fn tables(&self) -> impl Iterator<Item = &Snapshot> {
+        self.sources.iter().flat_map(|source| &source.tables)
+    }
+
+    /// Whether this is the stream `other` with other weights at some later draw, or the other way round.
+    pub fn continues(&self, other: &StreamSpec) -> bool {
+        let same = (&self.sources, self.num_rows, self.seed) == (&other.sources, other.num_rows, other.seed);
+        match (&self.mixture, &other.mixture) {
+            (Some(mine), Some(theirs)) => same && mine.continues(theirs),
+            (None, None) => same,
+            _ => false,
+        }
     }
 
     /// The specification as canonical JSON: fields in order of declaration, no white space.
@@ -61,26 +100,54 @@ impl StreamSpec {
                 reason: format!("its version is {}, this build knows {SPEC_VERSION}", spec.version),
             });
         }
-        spec.order.validate()?;
+        spec.validate()?;
         Ok(spec)
     }
 
-    /// One line for each field in which `self` (the state's) and `other` (the stream's) differ.
-    pub fn differences(&self, other: &StreamSpec) -> Vec<String> {
+    fn validate(&self) -> Result<()> {
+        let malformed =
+            |reason: &str| Err(Error::Malformed { what: "stream specification", reason: reason.to_string() });
+        for source in &self.sources {
+            source.order.validate()?;
+        }
+        match (&self.mixture, self.sources.as_slice()) {
+            (_, []) => malformed("it has no query"),
+            (None, [source]) if source.num_rows == self.num_rows => Ok(()),
+            (None, [_]) => malformed("its epoch has other rows than its query"),
+            (None, _) => malformed("it has several queries and no mixture"),
+            (Some(_), sources) if sources.iter().any(|source| source.num_rows == 0) => {
+                malformed("a query of its mixture selects no rows")
+            }
+            (Some(mixture), sources) => mixture.validate(sources.len()),
+        }
+    }
+
+    /// One line for each field in which `self` and `other` differ; `names` are what the two are called: `the state`.
+    pub fn differences(&self, other: &StreamSpec, names: (&str, &str)) -> Vec<String> {
         let mut lines = Vec::new();
         let mut check = |name: &str, mine: String, theirs: String| {
             if mine != theirs {
-                lines.push(format!("{name}: the state has {mine}, the stream has {theirs}"));
+                lines.push(format!("{name}: {} has {mine}, {} has {theirs}", names.0, names.1));
             }
         };
-        let list = |snapshots: &[Snapshot]| snapshots.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", ");
-        check("query", format!("{:?}", self.sql), format!("{:?}", other.sql));
-        check("parameters", format!("{:?}", self.params), format!("{:?}", other.params));
-        check("snapshots", list(&self.snapshots), list(&other.snapshots));
-        check("rows", self.num_rows.to_string(), other.num_rows.to_string());
-        check("row set", self.row_set.short(), other.row_set.short());
+        check("queries", self.sources.len().to_string(), other.sources.len().to_string());
+        for (mine, theirs) in self.sources.iter().zip(&other.sources) {
+            check("query", format!("{:?}", mine.sql), format!("{:?}", theirs.sql));
+            check("parameters", format!("{:?}", mine.params), format!("{:?}", theirs.params));
+            check("snapshots", list(&mine.snapshots), list(&theirs.snapshots));
+            check("rows", mine.num_rows.to_string(), theirs.num_rows.to_string());
+            check("row set", mine.row_set.short(), theirs.row_set.short());
+            check("order options", mine.order.to_string(), theirs.order.to_string());
+        }
+        let weights = |spec: &StreamSpec| spec.mixture.as_ref().map_or("none".into(), MixtureSpec::to_string);
+        check("mixture", weights(self), weights(other));
+        check("rows of an epoch", self.num_rows.to_string(), other.num_rows.to_string());
         check("seed", self.seed.to_string(), other.seed.to_string());
-        check("order options", self.order.to_string(), other.order.to_string());
         lines
     }
+}
+
+/// Snapshots as text.
+pub(crate) fn list(snapshots: &[Snapshot]) -> String {
+    snapshots.iter().map(Snapshot::to_string).collect::<Vec<_>>().join(", ")
 }

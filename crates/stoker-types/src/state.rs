@@ -2,24 +2,41 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cursor, Digest, Error, OrderOptions, Result, Snapshot, StreamSpec};
+use crate::spec::list;
+use crate::{Cursor, Digest, Error, MixtureSpec, OrderOptions, Result, Snapshot, StreamSpec};
 
 /// The version of the state document.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// A state is smaller than this, in bytes, unless the specification travels with it.
 const STATE_BYTES_MAX: usize = 1024;
 
+/// Snapshots that a state repeats for people.
+const SNAPSHOTS_MAX: usize = 4;
+
 /// Characters of the query that a state repeats for people.
 const QUERY_CHARS_MAX: usize = 120;
 
-/// From which position on which global batch size was used.
+/// From which step and position on which global batch size was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchLogEntry {
+    /// The first step.
+    pub step: u64,
     /// The first position.
     pub position: u64,
     /// Rows per global batch from there on.
     pub global_batch: u64,
+}
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The epoch, from zero.
+    pub epoch: u64,
+    /// The next position.
+    pub position: u64,
+    /// The next step, counted from the start of the training.
+    pub step: u64,
 }
 
 /// The state of a stream: the same on all ranks, JSON, and under 1 KiB unless the specification travels with it.
@@ -36,16 +53,21 @@ pub struct StreamState {
     pub query_text: String,
     /// The first pinned snapshots, at most four; the specification has all.
     pub snapshots: Vec<Snapshot>,
-    /// Rows in the row set.
+    /// Rows per epoch.
     pub num_rows: u64,
     /// The seed.
     pub seed: u64,
-    /// The options of the order.
-    pub order: OrderOptions,
+    /// The options of the order; of the first query, if there are several.
+    pub order: Option<OrderOptions>,
+    /// The digest of the mixture, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mixture: Option<Digest>,
     /// The epoch, from zero.
     pub epoch: u64,
     /// The next position.
     pub position: u64,
+    /// Global batches that were delivered since the start of the training, over all epochs: the number of the next step.
+    pub step: u64,
     /// The latest entries of this epoch's batch size log, at most eight.
     pub log: Vec<BatchLogEntry>,
     /// The whole specification, only when the lake cannot keep it.
@@ -54,19 +76,22 @@ pub struct StreamState {
 }
 
 impl StreamState {
-    /// The state of `spec` at a position. `embed_spec` when the specification could not be stored in the lake.
-    pub fn new(spec: &StreamSpec, epoch: u64, position: u64, log: &[BatchLogEntry], embed_spec: bool) -> Self {
+    /// The state of `spec` at a cursor and step. `embed_spec` when the specification could not be stored in the lake.
+    pub fn new(spec: &StreamSpec, place: Place, log: &[BatchLogEntry], embed_spec: bool) -> Self {
+        let first = spec.sources.first();
         let mut state = Self {
             version: STATE_VERSION,
             stream_id: spec.stream_id(),
             query: spec.query_digest(),
-            query_text: spec.sql.chars().take(QUERY_CHARS_MAX).collect(),
-            snapshots: spec.snapshots.iter().take(4).cloned().collect(),
+            query_text: first.map_or_else(String::new, |source| source.sql.chars().take(QUERY_CHARS_MAX).collect()),
+            snapshots: spec.snapshots().take(SNAPSHOTS_MAX).cloned().collect(),
             num_rows: spec.num_rows,
             seed: spec.seed,
-            order: spec.order.clone(),
-            epoch,
-            position,
+            order: first.map(|source| source.order.clone()),
+            mixture: spec.mixture.as_ref().map(mixture_digest),
+            epoch: place.epoch,
+            position: place.position,
+            step: place.step,
             log: log[log.len().saturating_sub(8)..].to_vec(),
             spec: None,
         };
@@ -127,7 +152,7 @@ impl StreamState {
             return Ok(());
         }
         let mut differences = match &self.spec {
-            Some(mine) => mine.differences(spec),
+            Some(mine) => mine.differences(spec, ("the state", "the stream")),
             None => self.brief_differences(spec),
         };
         if self.position > spec.num_rows {
@@ -143,22 +168,31 @@ impl StreamState {
 
     fn brief_differences(&self, spec: &StreamSpec) -> Vec<String> {
         let mut lines = Vec::new();
+        let first = spec.sources.first();
         if self.query != spec.query_digest() {
-            lines.push(format!("query: the state has {:?}, the stream has {:?}", self.query_text, spec.sql));
+            let sql = first.map_or("", |source| &source.sql);
+            lines.push(format!("query: the state has {:?}, the stream has {sql:?}", self.query_text));
         }
-        let theirs: Vec<_> = spec.snapshots.iter().take(self.snapshots.len()).cloned().collect();
+        let theirs: Vec<_> = spec.snapshots().take(self.snapshots.len()).cloned().collect();
         if self.snapshots != theirs {
-            lines.push(format!(
-                "snapshots: the state has {:?}, the stream has {:?}",
-                names(&self.snapshots),
-                names(&theirs)
-            ));
+            let (mine, theirs) = (list(&self.snapshots), list(&theirs));
+            lines.push(format!("snapshots: the state has {mine}, the stream has {theirs}"));
         }
         if self.num_rows != spec.num_rows {
             lines.push(format!("rows: the state has {}, the stream has {}", self.num_rows, spec.num_rows));
         }
-        if self.order != spec.order {
-            lines.push(format!("order options: the state has {}, the stream has {}", self.order, spec.order));
+        let orders = (self.order.as_ref(), first.map(|source| &source.order));
+        if orders.0 != orders.1 {
+            let (mine, theirs) = (orders.0.map(ToString::to_string), orders.1.map(ToString::to_string));
+            lines.push(format!(
+                "order options: the state has {}, the stream has {}",
+                mine.unwrap_or_default(),
+                theirs.unwrap_or_default()
+            ));
+        }
+        if self.mixture != spec.mixture.as_ref().map(mixture_digest) {
+            let theirs = spec.mixture.as_ref().map_or("none".into(), ToString::to_string);
+            lines.push(format!("mixture: the state has other weights than the stream, which has {theirs}"));
         }
         if self.seed != spec.seed {
             lines.push(format!("seed: the state has {}, the stream has {}", self.seed, spec.seed));
@@ -167,6 +201,6 @@ impl StreamState {
     }
 }
 
-fn names(snapshots: &[Snapshot]) -> Vec<String> {
-    snapshots.iter().map(|snapshot| snapshot.to_string()).collect()
+fn mixture_digest(mixture: &MixtureSpec) -> Digest {
+    Digest::of(&serde_json::to_vec(mixture).unwrap_or_default())
 }

@@ -26,8 +26,7 @@ fn kinds_round_trip_by_name() {
 }
 
 fn spec(num_rows: u64) -> StreamSpec {
-    StreamSpec {
-        version: SPEC_VERSION,
+    let source = SourceSpec {
         sql: "SELECT image, label FROM digits WHERE split = $1 ".repeat(20),
         params: vec![ParamValue::Text("train".into())],
         snapshots: (0..6)
@@ -36,9 +35,9 @@ fn spec(num_rows: u64) -> StreamSpec {
                 version: i,
             })
             .collect(),
+        tables: Vec::new(),
         row_set: Digest::of(b"rows"),
         num_rows,
-        seed: u64::MAX,
         order: OrderOptions {
             version: ORDER_VERSION,
             mode: ShuffleMode::Block,
@@ -46,18 +45,34 @@ fn spec(num_rows: u64) -> StreamSpec {
             rows_per_block: 3,
             rows_per_window: 70,
         },
-    }
+    };
+    StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows, seed: u64::MAX }
+}
+
+fn at(epoch: u64, position: u64, step: u64) -> Place {
+    Place { epoch, position, step }
+}
+
+/// The specification of a mixture of two queries like the one of [`spec`].
+fn mixed(num_rows: u64, weights: &[f64]) -> StreamSpec {
+    let mut spec = spec(num_rows);
+    spec.sources = vec![spec.sources[0].clone(); weights.len()];
+    let slots = slots_for(weights).expect("weights");
+    let segments = vec![MixtureSegment { start: 0, drawn: vec![0; weights.len()], slots }];
+    spec.mixture = Some(MixtureSpec { version: MIXTURE_VERSION, stop: MixtureStop::First, segments });
+    spec
 }
 
 #[test]
 fn states_stay_under_one_kibibyte() {
-    let spec = spec(1 << 60);
-    let log = vec![BatchLogEntry { position: u64::MAX, global_batch: 1 << 32 }; 100];
-    let state = StreamState::new(&spec, u64::MAX, 1 << 59, &log, false);
-    let json = state.to_json();
-    assert!(json.len() < 1024, "{} bytes: {json}", json.len());
-    assert_eq!(StreamState::from_json(&json).expect("own state"), state);
-    assert!(state.check(&spec).is_ok());
+    for spec in [spec(1 << 60), mixed(1 << 60, &[0.123_456_789, 3.3, 1e-3])] {
+        let log = vec![BatchLogEntry { step: u64::MAX, position: u64::MAX, global_batch: 1 << 32 }; 100];
+        let state = StreamState::new(&spec, at(u64::MAX, 1 << 59, u64::MAX), &log, false);
+        let json = state.to_json();
+        assert!(json.len() < 1024, "{} bytes: {json}", json.len());
+        assert_eq!(StreamState::from_json(&json).expect("own state"), state);
+        assert!(state.check(&spec).is_ok());
+    }
 }
 
 #[test]
@@ -66,17 +81,18 @@ fn states_of_other_streams_are_refused_with_the_difference() {
     let mut theirs = mine.clone();
     theirs.seed = 3;
     for embed in [true, false] {
-        let error = StreamState::new(&mine, 0, 5, &[], embed).check(&theirs).expect_err("another seed");
+        let error = StreamState::new(&mine, at(0, 5, 1), &[], embed).check(&theirs).expect_err("another seed");
         assert_eq!(error.kind(), ErrorKind::StateMismatch);
         assert!(error.to_string().contains("seed"), "{error}");
     }
     let mut theirs = mine.clone();
-    theirs.order.num_lanes = 2;
-    let error = StreamState::new(&mine, 0, 5, &[], false).check(&theirs).expect_err("other options");
+    theirs.sources[0].order.num_lanes = 2;
+    let error = StreamState::new(&mine, at(0, 5, 1), &[], false).check(&theirs).expect_err("other options");
     assert!(error.to_string().contains("48 lanes") && error.to_string().contains("2 lanes"), "{error}");
     assert!(StreamState::from_json("{}").is_err());
     assert!(
-        StreamState::from_json(&StreamState::new(&mine, 0, 0, &[], false).to_json().replace(":1,", ":9,")).is_err()
+        StreamState::from_json(&StreamState::new(&mine, at(0, 0, 0), &[], false).to_json().replace(":2,", ":9,"))
+            .is_err()
     );
 }
 
@@ -85,9 +101,57 @@ fn specifications_round_trip_and_digest_every_field() {
     let one = spec(10);
     assert_eq!(StreamSpec::from_json(&one.to_json()).expect("own json"), one);
     let mut other = one.clone();
-    other.params = vec![];
+    other.sources[0].params = vec![];
     assert_ne!(one.stream_id(), other.stream_id());
-    assert!(StreamSpec::from_json(b"{\"version\":1}").is_err());
+    assert!(StreamSpec::from_json(b"{\"version\":2}").is_err());
+}
+
+#[test]
+fn mixtures_are_checked() {
+    let good = mixed(10, &[0.7, 0.3]);
+    assert_eq!(StreamSpec::from_json(&good.to_json()).expect("own json"), good);
+    let broken = |change: fn(&mut StreamSpec)| {
+        let mut spec = good.clone();
+        change(&mut spec);
+        StreamSpec::from_json(&spec.to_json()).expect_err("broken").to_string()
+    };
+    assert!(broken(|spec| spec.mixture = None).contains("no mixture"));
+    assert!(broken(|spec| spec.sources.clear()).contains("no query"));
+    assert!(broken(|spec| spec.sources[1].num_rows = 0).contains("no rows"));
+    let change = |spec: &mut StreamSpec, change: fn(&mut MixtureSegment)| {
+        spec.mixture.iter_mut().for_each(|mixture| change(&mut mixture.segments[0]));
+    };
+    let all: [fn(&mut MixtureSegment); 5] = [
+        |segment| segment.start = 1,
+        |segment| segment.drawn[0] = 1,
+        |segment| segment.slots[0] = 0,
+        |segment| segment.slots.push(1),
+        |segment| segment.slots[0] = u32::MAX,
+    ];
+    for edit in all {
+        let mut spec = good.clone();
+        change(&mut spec, edit);
+        assert!(StreamSpec::from_json(&spec.to_json()).is_err(), "{:?}", spec.mixture);
+    }
+}
+
+#[test]
+fn weights_are_exact_where_they_can_be() {
+    let exact = |weights: &[f64]| {
+        let slots = slots_for(weights).expect("weights");
+        let period: u32 = slots.iter().sum();
+        assert!((1_024..=65_536).contains(&period), "{period}");
+        let total: f64 = weights.iter().sum();
+        let off = |(slots, weight): (&u32, &f64)| (f64::from(*slots) / f64::from(period) - weight / total).abs();
+        slots.iter().zip(weights).map(off).fold(0.0, f64::max)
+    };
+    for weights in [&[0.7, 0.3][..], &[1.0], &[1.0, 1.0], &[3.0, 2.0, 5.0], &[0.125, 0.875], &[1.0 / 3.0, 2.0 / 3.0]] {
+        assert!(exact(weights) < 1e-9, "{weights:?}");
+    }
+    assert!(exact(&[std::f64::consts::PI, std::f64::consts::E, 1.0]) <= 1.0 / 65_536.0);
+    for bad in [&[][..], &[0.0], &[-1.0, 2.0], &[f64::NAN], &[f64::INFINITY, 1.0], &[1e-9, 1.0], &[1.0; 65]] {
+        assert_eq!(slots_for(bad).expect_err("bad weights").kind(), ErrorKind::InvalidRequest, "{bad:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! The order of one epoch of a stream, over all its sources.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use stoker_types::{OrderOptions, SourceSpec, StreamSpec};
+
+use crate::{EpochOrder, Key, Mixture};
+
+/// The label of the keys of sources.
+const SOURCE: u64 = 5;
+
+/// Which row a position delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Which source of the stream.
+    pub source: usize,
+    /// The source's own epoch.
+    pub epoch: u64,
+    /// The position in that epoch of the source.
+    pub position: u64,
+    /// The ordinal of the row in the source's row set.
+    pub ordinal: u64,
+}
+
+/// The orders of all epochs of a stream. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct StreamOrders {
+    num_rows: u64,
+    seed: u64,
+    sources: Arc<[Source]>,
+    mixture: Option<Arc<Mixture>>,
+}
+
+/// The order of one epoch of a stream. Cheap to make and to clone.
+#[derive(Clone, Debug)]
+pub struct StreamOrder {
+    sources: Arc<[Source]>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    One { order: EpochOrder, epoch: u64 },
+    Mixed { mixture: Arc<Mixture>, first_draw: u64 },
+}
+
+/// What determines the orders of one source.
+#[derive(Debug)]
+struct Source {
+    num_rows: u64,
+    order: OrderOptions,
+    seed: u64,
+}
+
+impl StreamOrders {
+    /// The orders of a valid specification.
+    pub fn new(spec: &StreamSpec) -> Self {
+        let seed = |index: usize| match spec.mixture {
+            None => spec.seed,
+            Some(_) => Key::new(spec.seed).with(SOURCE).with(index as u64).bits(),
+        };
+        let source = |(index, source): (usize, &SourceSpec)| Source {
+            num_rows: source.num_rows,
+            order: source.order.clone(),
+            seed: seed(index),
+        };
+        Self {
+            num_rows: spec.num_rows,
+            seed: spec.seed,
+            sources: spec.sources.iter().enumerate().map(source).collect(),
+            mixture: spec.mixture.as_ref().map(|mixture| Arc::new(Mixture::new(mixture, spec.seed))),
+        }
+    }
+
+    /// How sources are interleaved, if there are several.
+    pub fn mixture(&self) -> Option<&Mixture> {
+        self.mixture.as_deref()
+    }
+
+    /// The first draw of an epoch of a mixture.
+    pub fn first_draw(&self, epoch: u64) -> u64 {
+        epoch.saturating_mul(self.num_rows)
+    }
+
+    /// The order of an epoch.
+    pub fn epoch(&self, epoch: u64) -> StreamOrder {
+        let kind = match &self.mixture {
+            Some(mixture) => Kind::Mixed { mixture: mixture.clone(), first_draw: self.first_draw(epoch) },
+            None => {
+                let Source { num_rows, order, .. } = &self.sources[0];
+                Kind::One { order: EpochOrder::new(*num_rows, order, self.seed, epoch), epoch }
+            }
+        };
+        StreamOrder { sources: self.sources.clone(), kind }
+    }
+}
+
+impl StreamOrder {
+    /// Appends what `positions` deliver to `out`, in order. Fastest for ascending ones.
+    pub fn visits(&self, positions: impl Iterator<Item = u64>, out: &mut Vec<Visit>) {
+        match &self.kind {
+            Kind::One { order, epoch } => {
+                let positions: Vec<u64> = positions.collect();
+                let mut ordinals = Vec::with_capacity(positions.len());
+                order.ordinals(positions.iter().copied(), &mut ordinals);
+                let visit = |(position, ordinal)| Visit { source: 0, epoch: *epoch, position, ordinal };
+                out.extend(positions.into_iter().zip(ordinals).map(visit));
+            }
+            Kind::Mixed { mixture, first_draw } => {
+                let first = out.len();
+                let draws = positions.map(|position| mixture.draw(first_draw.saturating_add(position)));
+                out.extend(draws.map(|draw| {
+                    let rows = self.sources[draw.source].num_rows;
+                    let (epoch, position) = (draw.index / rows, draw.index % rows);
+                    Visit { source: draw.source, epoch, position, ordinal: 0 }
+                }));
+                for (index, source) in self.sources.iter().enumerate() {
+                    let mine: Vec<&mut Visit> = out[first..].iter_mut().filter(|visit| visit.source == index).collect();
+                    source.fill(mine);
+                }
+            }
+        }
+    }
+
+    /// What one position delivers.
+    pub fn visit(&self, position: u64) -> Visit {
+        let mut out = Vec::with_capacity(1);
+        self.visits(std::iter::once(position), &mut out);
+        out[0]
+    }
+
+    /// The positions that share their windows with `position`, where one source is shuffled inside windows.
+    pub fn window_positions(&self, position: u64) -> Option<Range<u64>> {
+        match &self.kind {
+            Kind::One { order, .. } => order.window_positions(position),
+            Kind::Mixed { .. } => None,
+        }
+    }
+
+    /// The positions of the visit's source and epoch in whose window it lies, its own included: windows of all lanes together.
+    pub fn window_of(&self, visit: &Visit) -> Range<u64> {
+        let Source { num_rows, order, .. } = &self.sources[visit.source];
+        let rows = order.rows_per_window.saturating_mul(u64::from(order.num_lanes)).max(1);
+        let start = visit.position / rows * rows;
+        start..start.saturating_add(rows).min(*num_rows)
+    }
+
+    /// What another position of the visit's source and epoch delivers.
+    pub fn visit_beside(&self, visit: &Visit, position: u64) -> Visit {
+        let ordinal = match &self.kind {
+            Kind::One { order, .. } => order.ordinal(position),
+            Kind::Mixed { .. } => self.sources[visit.source].epoch(visit.epoch).ordinal(position),
+        };
+        Visit { position, ordinal, ..*visit }
+    }
+}
+
+impl Source {
+    fn epoch(&self, epoch: u64) -> EpochOrder {
+        EpochOrder::new(self.num_rows, &self.order, self.seed, epoch)
+    }
+
+    /// Sets the ordinals of visits of this source.
+    fn fill(&self, visits: Vec<&mut Visit>) {
+        let mut ordinals = Vec::with_capacity(visits.len());
+        for run in visits.chunk_by(|one, next| one.epoch == next.epoch) {
+            let order = self.epoch(run[0].epoch);
+            order.ordinals(run.iter().map(|visit| visit.position), &mut ordinals);
+        }
+        for (visit, ordinal) in visits.into_iter().zip(ordinals) {
+            visit.ordinal = ordinal;
+        }
+    }
+}
