@@ -14,6 +14,19 @@ pub struct Batch {
     pub data: RecordBatch,
     /// Rows that are not padding; padding comes last.
     pub num_valid: usize,
-    /// For each source of the row set, the address of each row; `u64::MAX` where the source does not supply the row.
+    /// For each table of the stream, the address of each row; `u64::MAX` where the table does not supply the row.
     pub row_addrs: Vec<Vec<u64>>,
+    /// The rows that stand for bad ones, ascending.
+    pub substituted: Vec<Substitution>,
+}
+
+/// A row that stands for a bad one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitution {
+    /// Which row of the batch.
+    pub row: usize,
+    /// For each table of the stream, the address of the bad row, as in [`Batch::row_addrs`].
+    pub row_addrs: Vec<u64>,
+    /// What is wrong with the bad row, and where.
+    pub reason: String,
 }

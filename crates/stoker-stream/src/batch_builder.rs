@@ -1,6 +1,7 @@
 //! Batches under construction.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -10,8 +11,10 @@ use stoker_chunks::{BufferPool, Slots, to_array};
 use stoker_types::{Cursor, Share, Slice};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::plan::{ColumnPlan, PlanInner};
-use crate::{Batch, Error, Result};
+use crate::plan::PlanInner;
+use crate::read::Damage;
+use crate::source::ColumnPlan;
+use crate::{Batch, Error, Result, Substitution};
 
 /// A batch whose rows are being read.
 pub(crate) struct BatchBuilder {
@@ -24,6 +27,9 @@ pub(crate) struct BatchBuilder {
     /// For each other column, the parts that the units brought, in order.
     light: Vec<Vec<ArrayRef>>,
     addrs: Vec<Vec<u64>>,
+    /// Rows of the batch that were added.
+    num_added: usize,
+    substituted: Vec<Substitution>,
 }
 
 /// A finished batch and the share of the budget that it holds until it is taken.
@@ -39,6 +45,10 @@ pub(crate) struct Part {
     /// One array for each column that is not dense, in order of columns; `None` for dense ones.
     pub light: Vec<Option<ArrayRef>>,
     pub addrs: Vec<Vec<u64>>,
+    /// Which rows are bad, by their place in the part.
+    pub bad: BTreeMap<usize, Damage>,
+    /// Where the part's rows lie in the unit.
+    pub range: Range<usize>,
 }
 
 impl BatchBuilder {
@@ -53,9 +63,11 @@ impl BatchBuilder {
             step,
             share,
             next_row: 0,
-            dense: plan.columns.iter().map(slots).collect(),
-            light: vec![Vec::new(); plan.columns.len()],
-            addrs: vec![Vec::new(); plan.row_set.sources().len()],
+            dense: plan.columns().iter().map(slots).collect(),
+            light: vec![Vec::new(); plan.columns().len()],
+            addrs: vec![Vec::new(); plan.num_tables()],
+            num_added: 0,
+            substituted: Vec::new(),
         }
     }
 
@@ -71,6 +83,17 @@ impl BatchBuilder {
         for (addrs, more) in self.addrs.iter_mut().zip(part.addrs) {
             addrs.extend(more);
         }
+        self.num_added += part.range.len();
+    }
+
+    /// Rows that were added so far: where the next part's rows lie in the batch.
+    pub fn num_added(&self) -> usize {
+        self.num_added
+    }
+
+    /// Notes that a row of the batch stands for a bad one.
+    pub fn note(&mut self, substitution: Substitution) {
+        self.substituted.push(substitution);
     }
 
     /// The batch, once all its rows are there.
@@ -94,7 +117,8 @@ impl BatchBuilder {
         let position = slice.position_after(self.step, plan.spec.num_rows);
         let cursor = Cursor { stream_id: plan.stream_id, epoch: slice.epoch, position };
         let num_valid = self.share.num_valid as usize;
-        Ok((Batch { step: self.step, cursor, data, num_valid, row_addrs: self.addrs }, bytes))
+        let (row_addrs, substituted) = (self.addrs, self.substituted);
+        Ok((Batch { step: self.step, cursor, data, num_valid, row_addrs, substituted }, bytes))
     }
 }
 

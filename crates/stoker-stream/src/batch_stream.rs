@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::batch_builder::Delivered;
 use crate::planner::{AbortOnDrop, Planner};
 use crate::stats::Counters;
-use crate::{Batch, ReadOptions, Result, StreamPlan, StreamStats};
+use crate::{Batch, Error, ReadOptions, Result, StreamPlan, StreamStats};
 
 /// Finished batches that wait to be taken; the memory budget bounds their bytes.
 const QUEUE_BATCHES: usize = 64;
@@ -23,6 +23,8 @@ pub struct BatchStream {
     counters: Arc<Counters>,
     opened: Instant,
     num_steps: u64,
+    /// Batches that are still to come; zero after an error.
+    missing: u64,
     schema: SchemaRef,
     _planner: AbortOnDrop<()>,
 }
@@ -31,16 +33,19 @@ impl BatchStream {
     pub(crate) fn start(plan: StreamPlan, slice: Slice, options: ReadOptions) -> Self {
         let scan = ChunkScan::new(ChunkScanOptions {
             local_threads: options.io_threads,
+            verify: options.verify,
+            retry: options.retry(),
             pool_bytes: usize::try_from(options.memory_budget_bytes).unwrap_or(usize::MAX),
             ..ChunkScanOptions::default()
         });
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let counters = Arc::new(Counters::new(scan.stats().clone()));
         let num_steps = slice.num_steps(plan.num_rows());
+        let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
         let planner = Planner::new(plan, slice, &options, scan, output);
         let planner = AbortOnDrop(tokio::spawn(planner.run()));
-        Self { input, counters, opened: Instant::now(), num_steps, schema, _planner: planner }
+        Self { input, counters, opened: Instant::now(), num_steps, missing, schema, _planner: planner }
     }
 
     /// The next batch; `None` after the last one.
@@ -50,9 +55,14 @@ impl BatchStream {
     /// # Errors
     /// What stood in the way of the next batch. The stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
+        if self.missing == 0 {
+            return Ok(None);
+        }
         let started = Instant::now();
-        let Some(delivered) = self.input.recv().await else { return Ok(None) };
-        let delivered = delivered?;
+        let stopped = || Error::Internal { reason: "the task that reads ahead stopped early".into() };
+        let delivered = self.input.recv().await.unwrap_or_else(|| Err(stopped()));
+        let delivered = delivered.inspect_err(|_| self.missing = 0)?;
+        self.missing -= 1;
         self.counters.wait_nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         if self.counters.batches.fetch_add(1, Ordering::Relaxed) == 0 {
             self.counters.first_batch_nanos.store(self.opened.elapsed().as_nanos().max(1) as u64, Ordering::Relaxed);

@@ -37,6 +37,78 @@ pub enum Error {
         /// Expected and found.
         reason: String,
     },
+    /// The queries of a mixture do not have the same columns.
+    #[error("query {} of the mixture has {reason}; all need the same names and types, in the same order", query + 1)]
+    Columns {
+        /// Which query, from zero.
+        query: usize,
+        /// What differs.
+        reason: String,
+    },
+    /// A query of a mixture without rows.
+    #[error("query {} of the mixture selects no rows; leave it out", query + 1)]
+    EmptySource {
+        /// Which query, from zero.
+        query: usize,
+    },
+    /// A row that is bad every time it is read.
+    #[error(
+        "row {address:#x} of {table} is bad: {reason}; bad_rows=\"substitute\" goes on without it, and `stoker quarantine` excludes it"
+    )]
+    BadRow {
+        /// The table and its version.
+        table: String,
+        /// The row's address.
+        address: u64,
+        /// What is wrong with it, and where.
+        reason: String,
+    },
+    /// No row can take the place of a bad one.
+    #[error("no row can take the place of row {address:#x}: all {rows} rows of its window are bad, the last: {reason}")]
+    NoSubstitute {
+        /// The address of the bad row.
+        address: u64,
+        /// Rows in the window.
+        rows: u64,
+        /// What is wrong with the last one.
+        reason: String,
+    },
+    /// A run that was started with another stream.
+    #[error("run {run_id} streams something else: {}", differences.join("; "))]
+    RunMismatch {
+        /// The run.
+        run_id: String,
+        /// One line for each difference.
+        differences: Vec<String>,
+    },
+    /// A run that cannot be created.
+    #[error(
+        "run {run_id} cannot be created: processes agree on it through the lake, which cannot be written: {source}"
+    )]
+    RunNotStored {
+        /// The run.
+        run_id: String,
+        /// Why.
+        source: stoker_lake::Error,
+    },
+    /// A step that the log of a run does not hold.
+    #[error("step {step} of run {run_id} is unknown: {reason}")]
+    UnknownStep {
+        /// The run.
+        run_id: String,
+        /// The step.
+        step: u64,
+        /// What the log holds.
+        reason: String,
+    },
+    /// A step that a state does not hold.
+    #[error("step {step} is not known from the state: {reason}; the log of a run holds all steps")]
+    UnknownStateStep {
+        /// The step.
+        step: u64,
+        /// What the state holds.
+        reason: String,
+    },
     /// A receipt that cannot be used.
     #[error("cannot use the receipt: {reason}")]
     Receipt {
@@ -59,8 +131,13 @@ impl Error {
             Error::Chunks(error) => error.kind(),
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
-            Error::Receipt { .. } => ErrorKind::InvalidRequest,
-            Error::UnknownStream { .. } => ErrorKind::NotFound,
+            Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } => ErrorKind::InvalidRequest,
+            Error::BadRow { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
+            Error::RunMismatch { .. } => ErrorKind::StateMismatch,
+            Error::RunNotStored { source, .. } => source.kind(),
+            Error::UnknownStream { .. } | Error::UnknownStep { .. } | Error::UnknownStateStep { .. } => {
+                ErrorKind::NotFound
+            }
             Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
             Error::Internal { .. } => ErrorKind::Internal,
         }

@@ -10,6 +10,7 @@
 //! A *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside windows, else a
 //! part that fits the budget. Rows go straight from storage into their place in their batch.
 
+mod bad_row_log;
 mod batch;
 mod batch_builder;
 mod batch_stream;
@@ -18,17 +19,24 @@ mod light;
 mod options;
 mod plan;
 mod planner;
+mod read;
 mod receipt;
+mod run;
+mod run_log;
+mod source;
 mod stats;
+mod substitute;
 mod unit;
 mod verify;
 
-pub use batch::Batch;
+pub use bad_row_log::{BAD_ROWS_TABLE, BadRowEntry, log_bad_rows};
+pub use batch::{Batch, Substitution};
 pub use batch_stream::BatchStream;
 pub use error::{Error, Result};
-pub use options::{ReadOptions, StreamOptions};
+pub use options::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, StreamOptions};
 pub use plan::StreamPlan;
-pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, row_hash};
+pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, Skipped, SubstitutedRow, row_hash};
+pub use run_log::{RUN_LOG_TABLE, RunEntry, RunEvent, log_run, run_entries, state_slice, step_entry};
 pub use stats::StreamStats;
 pub use verify::{EpochVerdict, Positions};
 

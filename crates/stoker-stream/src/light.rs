@@ -1,26 +1,31 @@
 //! Columns that do not come by chunk scan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use arrow_array::{Array, ArrayRef, UInt64Array};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
-use stoker_chunks::{RetryPolicy, with_retries};
-use stoker_sql::{NO_ROW, ResolvedRows};
+use stoker_chunks::{ChunkScan, RetryPolicy, verify_values, with_retries};
+use stoker_sql::ResolvedRows;
 
-use crate::plan::{ColumnPlan, PlanInner};
+use crate::read::supplier;
+use crate::source::{ColumnPlan, SourcePlan};
 use crate::{Error, Result};
 
-/// Reads the light columns of a unit: for each column that is not dense, one array with a value for each of `rows`, which are
-/// indexes into `resolved`.
+/// Bad rows by table and address, with what is wrong.
+type Bad = HashMap<(usize, u64), String>;
+
+/// Reads the light columns of some rows: for each column that is not dense, one array with a value for each of `rows`, which are
+/// indexes into `resolved`; and the rows that are bad.
 pub(crate) async fn read_light(
-    plan: &PlanInner,
+    source: &SourcePlan,
+    scan: &ChunkScan,
     resolved: &ResolvedRows,
     rows: &[u64],
-) -> Result<Vec<Option<ArrayRef>>> {
-    let mut arrays: Vec<Option<ArrayRef>> = vec![None; plan.columns.len()];
+) -> Result<(Vec<Option<ArrayRef>>, Bad)> {
+    let mut arrays: Vec<Option<ArrayRef>> = vec![None; source.columns.len()];
     let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
-    for (index, column) in plan.columns.iter().enumerate() {
+    for (index, column) in source.columns.iter().enumerate() {
         match column {
             ColumnPlan::Dense { .. } => {}
             ColumnPlan::RowSet { index: stored } => {
@@ -28,57 +33,84 @@ pub(crate) async fn read_light(
                 arrays[index] = Some(take(&resolved.columns[*stored], &indices, None).map_err(Error::arrow)?);
             }
             ColumnPlan::Table { sources } => {
-                groups.entry(sources.iter().map(|(source, _)| *source).collect()).or_default().push(index);
+                groups.entry(sources.iter().map(|(table, _)| *table).collect()).or_default().push(index);
             }
         }
     }
-    for (sources, columns) in groups {
-        for (column, array) in columns.iter().zip(read_group(plan, resolved, rows, &sources, &columns).await?) {
+    let mut bad = Bad::new();
+    for (tables, columns) in groups {
+        let (verify, retry) = (scan.verifies(), scan.retry());
+        let group = Group { source, tables: &tables, columns: &columns, verify, retry };
+        for (column, array) in columns.iter().zip(group.read(resolved, rows, &mut bad).await?) {
             arrays[*column] = Some(array);
         }
     }
-    Ok(arrays)
+    Ok((arrays, bad))
 }
 
-/// Reads columns that share their sources: one read per source.
-async fn read_group(
-    plan: &PlanInner,
-    resolved: &ResolvedRows,
-    rows: &[u64],
-    sources: &[usize],
-    columns: &[usize],
-) -> Result<Vec<ArrayRef>> {
-    // For each row, which source supplies it, and its place among that source's rows.
-    let mut addrs: Vec<Vec<u64>> = vec![Vec::new(); sources.len()];
-    let mut places = Vec::with_capacity(rows.len());
-    for row in rows {
-        let supplier = sources.iter().position(|source| resolved.addrs[*source][*row as usize] != NO_ROW);
-        let Some(supplier) = supplier else { return Err(Error::Internal { reason: "a row without a source".into() }) };
-        places.push((supplier, addrs[supplier].len()));
-        addrs[supplier].push(resolved.addrs[sources[supplier]][*row as usize]);
-    }
-    let mut parts: Vec<Vec<ArrayRef>> = vec![Vec::new(); columns.len()];
-    for (supplier, (source, addrs)) in sources.iter().zip(&addrs).enumerate() {
-        let names: Vec<String> = columns.iter().map(|column| name(&plan.columns[*column], supplier)).collect();
-        let table = &plan.row_set.sources()[*source];
-        let attempt = || table.take(&names, addrs);
-        let batch = with_retries(RetryPolicy::default(), stoker_lake::Error::kind, |_| {}, attempt).await?;
-        for (part, name) in parts.iter_mut().zip(&names) {
-            let array = batch.column_by_name(name);
-            let array = array.ok_or_else(|| Error::Internal { reason: format!("column {name} was not read") })?;
-            part.push(array.clone());
+/// Columns that share their tables: one read per table.
+struct Group<'a> {
+    source: &'a SourcePlan,
+    tables: &'a [usize],
+    columns: &'a [usize],
+    verify: bool,
+    retry: RetryPolicy,
+}
+
+impl Group<'_> {
+    async fn read(&self, resolved: &ResolvedRows, rows: &[u64], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
+        // For each row, which table supplies it, and its place among that table's rows.
+        let mut addrs: Vec<Vec<u64>> = vec![Vec::new(); self.tables.len()];
+        let mut places = Vec::with_capacity(rows.len());
+        for row in rows {
+            let supplier = supplier(self.tables.iter().copied(), resolved, *row)?;
+            places.push((supplier, addrs[supplier].len()));
+            addrs[supplier].push(resolved.addrs[self.tables[supplier]][*row as usize]);
         }
+        let mut parts: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.columns.len()];
+        for (supplier, addrs) in addrs.iter().enumerate() {
+            for (part, array) in parts.iter_mut().zip(self.read_table(supplier, addrs, bad).await?) {
+                part.push(array);
+            }
+        }
+        let join = |parts: Vec<ArrayRef>| match parts.as_slice() {
+            [one] => Ok(one.clone()),
+            many => {
+                interleave(&many.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>(), &places).map_err(Error::arrow)
+            }
+        };
+        parts.into_iter().map(join).collect()
     }
-    let join = |parts: Vec<ArrayRef>| match parts.as_slice() {
-        [one] => Ok(one.clone()),
-        many => interleave(&many.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>(), &places).map_err(Error::arrow),
-    };
-    parts.into_iter().map(join).collect()
-}
 
-fn name(column: &ColumnPlan, supplier: usize) -> String {
-    match column {
-        ColumnPlan::Table { sources } => sources[supplier].1.clone(),
-        ColumnPlan::Dense { .. } | ColumnPlan::RowSet { .. } => String::new(),
+    /// The columns of these rows of one table.
+    async fn read_table(&self, supplier: usize, addrs: &[u64], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
+        let names: Vec<String> = self.columns.iter().map(|column| self.name(*column, supplier)).collect();
+        let table = &self.source.row_set.sources()[self.tables[supplier]];
+        let attempt = async || {
+            let batch = table.take(&names, addrs).await?;
+            let mut arrays = Vec::with_capacity(names.len());
+            let mut damaged = Vec::new();
+            for name in &names {
+                let missing = || stoker_chunks::Error::Internal { reason: format!("column {name} was not read") };
+                let array = batch.column_by_name(name).cloned().ok_or_else(missing)?;
+                if self.verify {
+                    damaged.extend(verify_values(table, name, addrs, &array).await?);
+                }
+                arrays.push(array);
+            }
+            Ok::<_, stoker_chunks::Error>((arrays, damaged))
+        };
+        let (arrays, damaged) = with_retries(self.retry, stoker_chunks::Error::kind, |_| {}, attempt).await?;
+        for (address, reason) in damaged {
+            bad.entry((self.tables[supplier], address)).or_insert(reason);
+        }
+        Ok(arrays)
+    }
+
+    fn name(&self, column: usize, supplier: usize) -> String {
+        match &self.source.columns[column] {
+            ColumnPlan::Table { sources } => sources[supplier].1.clone(),
+            ColumnPlan::Dense { .. } | ColumnPlan::RowSet { .. } => String::new(),
+        }
     }
 }

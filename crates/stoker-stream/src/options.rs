@@ -1,6 +1,90 @@
 //! Options of streams, with bytes where people think in bytes.
 
-use stoker_types::{ORDER_VERSION, OrderOptions, ShuffleMode};
+use std::time::Duration;
+
+use stoker_chunks::RetryPolicy;
+use stoker_types::{MixtureStop, ORDER_VERSION, OrderOptions, ParamValue, RunId, ShuffleMode, slots_for};
+
+use crate::Result;
+use crate::source::SourcePlan;
+
+/// A sample query as it was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// The text.
+    pub sql: String,
+    /// Its positional parameters.
+    pub params: Vec<ParamValue>,
+}
+
+impl Query {
+    /// A query with parameters.
+    pub fn new(sql: impl Into<String>, params: &[ParamValue]) -> Self {
+        Self { sql: sql.into(), params: params.to_vec() }
+    }
+}
+
+/// How several queries become one stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixOptions {
+    /// The share of each query; they need not add up to one.
+    pub weights: Vec<f64>,
+    /// What ends an epoch.
+    pub stop: MixtureStop,
+    /// Rows of an epoch, for [`MixtureStop::Rows`].
+    pub epoch_rows: u64,
+}
+
+/// What a stream is planned from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanRequest {
+    /// One query, or those of a mixture.
+    pub queries: Vec<Query>,
+    /// How several queries become one stream.
+    pub mix: Option<MixOptions>,
+    /// What determines the order.
+    pub options: StreamOptions,
+    /// The run whose processes all get the same stream, whichever of them asks first.
+    pub run_id: Option<RunId>,
+}
+
+impl PlanRequest {
+    /// A stream over one query.
+    pub fn new(query: Query, options: StreamOptions) -> Self {
+        Self { queries: vec![query], mix: None, options, run_id: None }
+    }
+
+    /// Checks what can be checked without the lake.
+    ///
+    /// # Errors
+    /// `InvalidValue` naming the option.
+    pub fn validate(&self) -> Result<()> {
+        let fail = |what, reason: String| Err(stoker_types::Error::InvalidValue { what, reason }.into());
+        let StreamOptions { shuffle_window_bytes, block_bytes, num_lanes, .. } = &self.options;
+        let numbers = [
+            ("shuffle_window_bytes", *shuffle_window_bytes),
+            ("block_bytes", *block_bytes),
+            ("num_lanes", u64::from(*num_lanes)),
+        ];
+        if let Some((what, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
+            return fail(what, "it is 0; it must be at least 1".into());
+        }
+        match &self.mix {
+            None if self.queries.len() == 1 => Ok(()),
+            None => fail("queries", format!("{} queries need weights to become one stream", self.queries.len())),
+            Some(mix) => {
+                let slots = slots_for(&mix.weights)?;
+                if slots.len() != self.queries.len() {
+                    return fail("weights", format!("{} weights for {} queries", slots.len(), self.queries.len()));
+                }
+                match mix.stop == MixtureStop::Rows && mix.epoch_rows == 0 {
+                    true => fail("epoch_rows", "an epoch needs at least one row".into()),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+}
 
 /// What determines the order of a stream, besides its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +117,22 @@ impl Default for StreamOptions {
 const BLOCKS_PER_WINDOW: u64 = 1_024;
 
 impl StreamOptions {
+    /// The orders of the sources of a stream. The windows of a mixture share the bytes such that all are used up at the same time.
+    pub(crate) fn orders(&self, sources: &[SourcePlan], weights: &[f64]) -> Vec<OrderOptions> {
+        let rows = |source: &SourcePlan| source.row_set.num_rows();
+        if weights.is_empty() {
+            return sources.iter().map(|source| self.order(rows(source), source.row_bytes)).collect();
+        }
+        let demand: Vec<f64> =
+            sources.iter().zip(weights).map(|(source, weight)| weight * source.row_bytes as f64).collect();
+        let total: f64 = demand.iter().sum();
+        let order = |(source, demand): (&SourcePlan, &f64)| {
+            let bytes = (self.shuffle_window_bytes as f64 * demand / total) as u64;
+            Self { shuffle_window_bytes: bytes, ..self.clone() }.order(rows(source), source.row_bytes)
+        };
+        sources.iter().zip(&demand).map(order).collect()
+    }
+
     /// Converts bytes to rows, once: the result is frozen in the stream's specification.
     ///
     /// Row sets smaller than the windows get smaller blocks, so that they mix as well.
@@ -50,9 +150,40 @@ impl StreamOptions {
     }
 }
 
-/// How a stream is read; no result depends on it.
+/// What happens to a row that is bad every time it is read: one whose bytes do not have their checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadRows {
+    /// The stream fails and names the row.
+    #[default]
+    Error,
+    /// The next good row of the same window takes its place, on every rank alike, and the batch tells.
+    Substitute,
+}
+
+impl BadRows {
+    /// The name in options.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BadRows::Error => "error",
+            BadRows::Substitute => "substitute",
+        }
+    }
+
+    /// The policy of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [BadRows::Error, BadRows::Substitute].into_iter().find(|bad_rows| bad_rows.as_str() == name)
+    }
+}
+
+/// How a stream is read; no order depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
+    /// What happens to bad rows; an error by default.
+    pub bad_rows: BadRows,
+    /// Whether the checksums of heavy columns are verified; they are by default.
+    pub verify: bool,
+    /// How long a read is tried again after transient faults without progress; 120 s by default.
+    pub retry_budget: Duration,
     /// Bytes of batches that are being filled or wait to be taken; 1 GiB by default.
     pub memory_budget_bytes: u64,
     /// Threads that read local files; the number of cores by default, at most 16.
@@ -62,6 +193,19 @@ pub struct ReadOptions {
 impl Default for ReadOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { memory_budget_bytes: 1 << 30, io_threads: threads.clamp(1, 16) }
+        Self {
+            bad_rows: BadRows::Error,
+            verify: true,
+            retry_budget: RetryPolicy::default().budget,
+            memory_budget_bytes: 1 << 30,
+            io_threads: threads.clamp(1, 16),
+        }
+    }
+}
+
+impl ReadOptions {
+    /// How transient faults are retried.
+    pub(crate) fn retry(&self) -> RetryPolicy {
+        RetryPolicy { budget: self.retry_budget, ..RetryPolicy::default() }
     }
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use stoker_lake::{DenseColumn, DenseProbe, Table};
-use stoker_sql::{ColumnSource, Engine, RowSet, SampleQuery};
-use stoker_types::{Digest, ErrorKind, ParamValue, SPEC_VERSION, Slice, StreamSpec, fixed_row_bytes};
+use futures::future::try_join_all;
+use stoker_lake::Table;
+use stoker_order::StreamOrders;
+use stoker_sql::Engine;
+use stoker_types::{
+    Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, SPEC_VERSION, Slice, SourceSpec,
+    StreamSpec, slots_for,
+};
 
-use crate::{BatchStream, Error, ReadOptions, Result, StreamOptions};
+use crate::source::{ColumnPlan, SourcePlan, unify};
+use crate::{BatchStream, Error, PlanRequest, Query, ReadOptions, Result, StreamOptions, run};
 
-/// Local rows of this size are read one by one at the price of a block: a system call costs what copying 8 KiB does.
-const ALONE_BYTES: usize = 64 << 10;
-
-/// Bytes per row assumed for a variable-width column without any stored data.
-const VARIABLE_ROW_BYTES: u64 = 64;
-
-/// A planned stream: pinned query, row set and order options. Cheap to clone; opens any slice of any epoch.
+/// A planned stream: pinned queries, row sets and order options. Cheap to clone; opens any slice of any epoch.
 #[derive(Clone)]
 pub struct StreamPlan {
     pub(crate) inner: Arc<PlanInner>,
@@ -24,23 +24,12 @@ pub struct StreamPlan {
 pub(crate) struct PlanInner {
     pub spec: StreamSpec,
     pub stream_id: Digest,
-    pub query: SampleQuery,
-    pub row_set: Arc<RowSet>,
-    pub columns: Vec<ColumnPlan>,
+    pub schema: SchemaRef,
+    pub orders: StreamOrders,
+    pub sources: Arc<[SourcePlan]>,
     pub spec_stored: bool,
     /// Bytes per row of all columns, estimated for variable width.
     pub row_bytes: u64,
-}
-
-/// How one output column is read.
-#[derive(Clone, Debug)]
-pub(crate) enum ColumnPlan {
-    /// By chunk scan; for each source that can supply it, the source's index, the column's name and its page table.
-    Dense { sources: Vec<(usize, String, Arc<DenseColumn>)>, row_bytes: usize },
-    /// Through Lance's decoder, from the first source that supplies the row.
-    Table { sources: Vec<(usize, String)> },
-    /// From the row set.
-    RowSet { index: usize },
 }
 
 impl StreamPlan {
@@ -49,42 +38,104 @@ impl StreamPlan {
     /// # Errors
     /// A query that is not a sample query, invalid options, errors of reading the tables.
     pub async fn create(engine: &Engine, sql: &str, params: &[ParamValue], options: &StreamOptions) -> Result<Self> {
-        let query = engine.sample(sql, params).await?;
-        let row_set = engine.row_set(&query).await?;
-        let (columns, row_bytes) = plan_columns(&query, &row_set).await?;
-        let order = options.order(row_set.num_rows(), row_bytes);
-        order.validate()?;
-        let snapshots = query.snapshots().to_vec();
-        let spec = StreamSpec {
-            version: SPEC_VERSION,
-            sql: sql.to_string(),
-            params: params.to_vec(),
-            snapshots,
-            row_set: row_set.digest(),
-            num_rows: row_set.num_rows(),
-            seed: options.seed,
+        Self::plan(engine, &PlanRequest::new(Query::new(sql, params), options.clone())).await
+    }
+
+    /// Plans a stream over one query, or over a mixture of several with the same columns; or finds the stream of its run.
+    ///
+    /// # Errors
+    /// As for [`StreamPlan::create`]; weights that do not fit the queries, queries with different columns or without rows;
+    /// [`Error::RunMismatch`].
+    pub async fn plan(engine: &Engine, request: &PlanRequest) -> Result<Self> {
+        request.validate()?;
+        match &request.run_id {
+            None => Self::plan_now(engine, request).await,
+            Some(run_id) => run::plan_run(engine, request, run_id).await,
+        }
+    }
+
+    /// Plans a stream at the newest snapshots.
+    pub(crate) async fn plan_now(engine: &Engine, request: &PlanRequest) -> Result<Self> {
+        let PlanRequest { queries, options, .. } = request;
+        let mix = request.mix.as_ref();
+        let slots = mix.map(|mix| slots_for(&mix.weights)).transpose()?;
+        let source = |query: &Query| {
+            let query = query.clone();
+            async move {
+                let sample = engine.sample(&query.sql, &query.params).await?;
+                let row_set = engine.row_set(&sample).await?;
+                SourcePlan::try_new(sample, row_set).await
+            }
+        };
+        let mut sources = try_join_all(queries.iter().map(source)).await?;
+        let schema = unify(&mut sources)?;
+        if let (Some(_), Some(empty)) = (mix, sources.iter().position(|source| source.row_set.num_rows() == 0)) {
+            return Err(Error::EmptySource { query: empty });
+        }
+        let weights: Vec<f64> = slots.iter().flatten().map(|slots| f64::from(*slots)).collect();
+        let orders = options.orders(&sources, &weights);
+        let source_spec = |((query, source), order): ((&Query, &SourcePlan), _)| SourceSpec {
+            sql: query.sql.clone(),
+            params: query.params.clone(),
+            snapshots: source.query.snapshots().to_vec(),
+            tables: source.row_set.sources().iter().map(Table::snapshot).collect(),
+            row_set: source.row_set.digest(),
+            num_rows: source.row_set.num_rows(),
             order,
         };
+        let sources_spec: Vec<SourceSpec> = queries.iter().zip(&sources).zip(orders).map(source_spec).collect();
+        sources_spec.iter().try_for_each(|source| source.order.validate())?;
+        let mut spec = StreamSpec {
+            version: SPEC_VERSION,
+            num_rows: sources_spec.first().map_or(0, |source| source.num_rows),
+            sources: sources_spec,
+            mixture: None,
+            seed: options.seed,
+        };
+        if let (Some(mix), Some(slots)) = (mix, slots) {
+            let segment = MixtureSegment { start: 0, drawn: vec![0; slots.len()], slots };
+            spec.mixture = Some(MixtureSpec { version: MIXTURE_VERSION, stop: mix.stop, segments: vec![segment] });
+            let sizes: Vec<u64> = spec.sources.iter().map(|source| source.num_rows).collect();
+            let orders = StreamOrders::new(&spec);
+            let rows = orders.mixture().and_then(|mixture| mixture.epoch_rows(&sizes, mix.stop, mix.epoch_rows));
+            spec.num_rows = rows.ok_or_else(|| stoker_types::Error::InvalidValue {
+                what: "weights",
+                reason: "an epoch would have more than 2^64 rows".into(),
+            })?;
+        }
         let spec_stored = store_spec(engine, &spec).await?;
-        Ok(Self::new(spec, query, row_set, columns, row_bytes, spec_stored))
+        Ok(Self::new(spec, schema, sources, spec_stored))
     }
 
     /// Opens a planned stream again, on this or another machine.
     ///
     /// # Errors
-    /// [`Error::RowSetMismatch`] when the row set does not have the digest of the specification; errors of reading it.
+    /// [`Error::RowSetMismatch`] when a row set does not have the digest of the specification; errors of reading it.
     pub async fn load(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
-        let query = engine.sample_at(&spec.sql, &spec.params, &spec.snapshots).await?;
-        let row_set = engine.load_row_set(&query, spec.row_set).await?;
-        if row_set.num_rows() != spec.num_rows {
-            return Err(Error::RowSetMismatch {
-                stream_id: spec.stream_id().to_string(),
-                reason: format!("{} rows were planned, {} were found", spec.num_rows, row_set.num_rows()),
-            });
-        }
-        let (columns, row_bytes) = plan_columns(&query, &row_set).await?;
+        let stream_id = spec.stream_id();
+        let source = |source: &SourceSpec| {
+            let source = source.clone();
+            async move {
+                let query = engine.sample_at(&source.sql, &source.params, &source.snapshots).await?;
+                let row_set = engine.load_row_set(&query, source.row_set).await?;
+                if row_set.num_rows() != source.num_rows {
+                    return Err(Error::RowSetMismatch {
+                        stream_id: stream_id.to_string(),
+                        reason: format!("{} rows were planned, {} were found", source.num_rows, row_set.num_rows()),
+                    });
+                }
+                let tables: Vec<_> = row_set.sources().iter().map(Table::snapshot).collect();
+                if tables != source.tables {
+                    let reason = format!("its rows come from {tables:?}, not from {:?}", source.tables);
+                    return Err(Error::RowSetMismatch { stream_id: stream_id.to_string(), reason });
+                }
+                SourcePlan::try_new(query, row_set).await
+            }
+        };
+        let mut sources = try_join_all(spec.sources.iter().map(source)).await?;
+        let schema = unify(&mut sources)?;
         let spec_stored = store_spec(engine, spec).await?;
-        Ok(Self::new(spec.clone(), query, row_set, columns, row_bytes, spec_stored))
+        Ok(Self::new(spec.clone(), schema, sources, spec_stored))
     }
 
     /// Opens a stream whose specification is in the lake.
@@ -92,29 +143,47 @@ impl StreamPlan {
     /// # Errors
     /// [`Error::UnknownStream`]; as for [`StreamPlan::load`].
     pub async fn load_by_id(engine: &Engine, stream_id: Digest) -> Result<Self> {
-        let unknown =
-            || Error::UnknownStream { stream_id: stream_id.to_string(), lake: engine.lake().uri().to_string() };
-        let json = engine.lake().objects().get(&spec_path(stream_id)).await?.ok_or_else(unknown)?;
-        let spec = StreamSpec::from_json(&json)?;
-        if spec.stream_id() != stream_id {
-            return Err(Error::RowSetMismatch {
-                stream_id: stream_id.to_string(),
-                reason: "its stored specification was changed".into(),
-            });
-        }
-        Self::load(engine, &spec).await
+        Self::load(engine, &load_spec(engine, stream_id).await?).await
     }
 
-    fn new(
-        spec: StreamSpec,
-        query: SampleQuery,
-        row_set: Arc<RowSet>,
-        columns: Vec<ColumnPlan>,
-        row_bytes: u64,
-        spec_stored: bool,
-    ) -> Self {
-        let stream_id = spec.stream_id();
-        Self { inner: Arc::new(PlanInner { spec, stream_id, query, row_set, columns, spec_stored, row_bytes }) }
+    /// The same mixture with other weights from a position of an epoch on. What lies before stays as it is; later changes are
+    /// forgotten.
+    ///
+    /// # Errors
+    /// A stream that is no mixture, weights that do not fit its queries; storage errors.
+    pub async fn reweigh(&self, engine: &Engine, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
+        let mut spec = self.spec().clone();
+        let (Some(mixture), Some(drawing)) = (&mut spec.mixture, self.inner.orders.mixture()) else {
+            let reason = "only a mixture has weights; this stream has one query".to_string();
+            return Err(stoker_types::Error::InvalidValue { what: "weights", reason }.into());
+        };
+        let slots = slots_for(weights)?;
+        if slots.len() != spec.sources.len() {
+            let reason = format!("{} weights for {} queries", slots.len(), spec.sources.len());
+            return Err(stoker_types::Error::InvalidValue { what: "weights", reason }.into());
+        }
+        let start = self.inner.orders.first_draw(epoch).saturating_add(position);
+        mixture.segments.retain(|segment| segment.start < start);
+        mixture.segments.push(MixtureSegment { start, drawn: drawing.drawn_before(start), slots });
+        mixture.validate(spec.sources.len())?;
+        let spec_stored = store_spec(engine, &spec).await?;
+        let inner = PlanInner {
+            stream_id: spec.stream_id(),
+            orders: StreamOrders::new(&spec),
+            spec,
+            schema: self.inner.schema.clone(),
+            sources: self.inner.sources.clone(),
+            spec_stored,
+            row_bytes: self.inner.row_bytes,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    fn new(spec: StreamSpec, schema: SchemaRef, sources: Vec<SourcePlan>, spec_stored: bool) -> Self {
+        let row_bytes = sources.iter().map(|source| source.row_bytes).max().unwrap_or(1);
+        let (stream_id, orders) = (spec.stream_id(), StreamOrders::new(&spec));
+        let sources = sources.into();
+        Self { inner: Arc::new(PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes }) }
     }
 
     /// The specification.
@@ -129,12 +198,17 @@ impl StreamPlan {
 
     /// The columns of the batches.
     pub fn schema(&self) -> SchemaRef {
-        self.inner.query.schema()
+        self.inner.schema.clone()
     }
 
     /// Rows per epoch.
     pub fn num_rows(&self) -> u64 {
         self.inner.spec.num_rows
+    }
+
+    /// The tables that supply rows, in the order of a batch's row addresses.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.inner.sources.iter().flat_map(|source| source.row_set.sources())
     }
 
     /// Whether the lake keeps the specification; otherwise states must carry it.
@@ -147,20 +221,6 @@ impl StreamPlan {
         self.inner.row_bytes
     }
 
-    /// Whether rows are so large, and their files so near, that reading them one by one costs no more than block by block.
-    pub(crate) fn reads_rows_alone(&self) -> bool {
-        let tables = self.inner.row_set.sources();
-        let is_local = |(source, _, dense): &(usize, String, Arc<DenseColumn>)| {
-            let fragment = tables[*source].fragments().first().map(|fragment| fragment.id);
-            let file = fragment.and_then(|id| dense.file(id));
-            file.is_some_and(|file| file.reader.local().is_some())
-        };
-        self.inner.columns.iter().all(|column| match column {
-            ColumnPlan::Dense { sources, row_bytes } => *row_bytes >= ALONE_BYTES && sources.iter().all(is_local),
-            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => true,
-        }) && self.inner.columns.iter().any(|column| matches!(column, ColumnPlan::Dense { .. }))
-    }
-
     /// Opens a rank's share of an epoch. Reading begins at once, on the current Tokio runtime; dropping the stream stops it.
     ///
     /// # Errors
@@ -171,9 +231,40 @@ impl StreamPlan {
     }
 }
 
+impl PlanInner {
+    /// How the columns of the batches are read; alike in all sources.
+    pub fn columns(&self) -> &[ColumnPlan] {
+        self.sources.first().map_or(&[], |source| source.columns.as_slice())
+    }
+
+    /// Tables that supply rows, over all sources.
+    pub fn num_tables(&self) -> usize {
+        self.sources.iter().map(|source| source.row_set.sources().len()).sum()
+    }
+
+    /// Whether rows may be read one by one at no extra cost.
+    pub fn reads_rows_alone(&self) -> bool {
+        self.sources.iter().all(SourcePlan::reads_rows_alone)
+    }
+}
+
 /// Where a specification lies, relative to the lake's objects.
 fn spec_path(stream_id: Digest) -> String {
     format!("specs/{stream_id}")
+}
+
+/// The specification of a stream, from the lake.
+pub(crate) async fn load_spec(engine: &Engine, stream_id: Digest) -> Result<StreamSpec> {
+    let unknown = || Error::UnknownStream { stream_id: stream_id.to_string(), lake: engine.lake().uri().to_string() };
+    let json = engine.lake().objects().get(&spec_path(stream_id)).await?.ok_or_else(unknown)?;
+    let spec = StreamSpec::from_json(&json)?;
+    if spec.stream_id() != stream_id {
+        return Err(Error::RowSetMismatch {
+            stream_id: stream_id.to_string(),
+            reason: "its stored specification was changed".into(),
+        });
+    }
+    Ok(spec)
 }
 
 /// Stores the specification; `false` when the lake cannot be written.
@@ -187,59 +278,4 @@ async fn store_spec(engine: &Engine, spec: &StreamSpec) -> Result<bool> {
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Decides for each column how it is read, and estimates the bytes of a row.
-async fn plan_columns(query: &SampleQuery, row_set: &RowSet) -> Result<(Vec<ColumnPlan>, u64)> {
-    let mut plans = Vec::new();
-    let mut row_bytes = 0u64;
-    for column in query.columns() {
-        let plan = match &column.source {
-            ColumnSource::RowSet(index) => ColumnPlan::RowSet { index: *index },
-            ColumnSource::Table(sources) => match dense_sources(row_set.sources(), sources).await? {
-                Some(dense) => {
-                    let row_bytes = dense.first().map_or(0, |(_, _, dense)| dense.row_bytes);
-                    ColumnPlan::Dense { sources: dense, row_bytes }
-                }
-                None => ColumnPlan::Table { sources: sources.clone() },
-            },
-        };
-        row_bytes += match fixed_row_bytes(column.field.data_type()) {
-            Some(bytes) => bytes as u64,
-            None => variable_bytes(row_set.sources(), &column.source).await?,
-        };
-        plans.push(plan);
-    }
-    Ok((plans, row_bytes.max(1)))
-}
-
-/// The page tables of a column, when all its sources have one and agree on the width.
-async fn dense_sources(
-    tables: &[Table],
-    sources: &[(usize, String)],
-) -> Result<Option<Vec<(usize, String, Arc<DenseColumn>)>>> {
-    let mut dense: Vec<(usize, String, Arc<DenseColumn>)> = Vec::new();
-    for (source, name) in sources {
-        match tables[*source].dense_column(name).await? {
-            DenseProbe::Dense(column) => {
-                if dense.first().is_some_and(|(_, _, first)| first.row_bytes != column.row_bytes) {
-                    return Ok(None);
-                }
-                dense.push((*source, name.clone(), column));
-            }
-            DenseProbe::NotDense { reason } => {
-                tracing::debug!(column = name, reason, "read through the decoder");
-                return Ok(None);
-            }
-        }
-    }
-    Ok(Some(dense))
-}
-
-async fn variable_bytes(tables: &[Table], source: &ColumnSource) -> Result<u64> {
-    let ColumnSource::Table(sources) = source else { return Ok(VARIABLE_ROW_BYTES) };
-    let Some((source, name)) = sources.first() else { return Ok(VARIABLE_ROW_BYTES) };
-    let layouts = tables[*source].describe().await?;
-    let layout = layouts.into_iter().find(|layout| layout.name == *name);
-    Ok(layout.and_then(|layout| layout.bytes_per_row).unwrap_or(VARIABLE_ROW_BYTES).max(1))
 }

@@ -4,19 +4,18 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
-use futures::future::try_join_all;
 use stoker_chunks::{ChunkScan, SlotMut};
-use stoker_order::EpochOrder;
-use stoker_sql::NO_ROW;
+use stoker_order::{StreamOrder, Visit};
 use stoker_types::Slice;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::batch_builder::{BatchBuilder, Builders, Delivered, Part};
-use crate::plan::{ColumnPlan, StreamPlan};
+use crate::plan::StreamPlan;
+use crate::read::{Rows, read_rows};
+use crate::substitute::substitutes;
 use crate::unit::Units;
-use crate::{Error, ReadOptions, Result};
+use crate::{BadRows, Error, ReadOptions, Result};
 
 /// Units that are being read at once.
 const UNITS_AT_ONCE: usize = 2;
@@ -28,7 +27,8 @@ const PERMIT_BYTES: u64 = 4 << 10;
 pub(crate) struct Planner {
     plan: StreamPlan,
     slice: Slice,
-    order: EpochOrder,
+    order: StreamOrder,
+    bad_rows: BadRows,
     scan: ChunkScan,
     budget: Arc<Semaphore>,
     budget_permits: u32,
@@ -36,6 +36,8 @@ pub(crate) struct Planner {
     builders: Builders,
     /// Permits for batches that are not delivered yet, oldest first: step and permit.
     permits: VecDeque<(u64, OwnedSemaphorePermit)>,
+    /// The sum of them.
+    permits_held: u32,
     reading: VecDeque<Reading>,
     next_step: u64,
     num_steps: u64,
@@ -43,6 +45,8 @@ pub(crate) struct Planner {
 
 struct Reading {
     task: AbortOnDrop<Result<Vec<Part>>>,
+    /// What was read, in order; needed to find substitutes.
+    visits: Arc<[Visit]>,
     /// Steps below this one are complete once the task is done.
     complete_below: u64,
 }
@@ -63,17 +67,19 @@ impl Planner {
         output: mpsc::Sender<Result<Delivered>>,
     ) -> Self {
         let spec = plan.spec();
-        let order = EpochOrder::new(spec.num_rows, &spec.order, spec.seed, slice.epoch);
+        let order = plan.inner.orders.epoch(slice.epoch);
         let budget_permits = u32::try_from((options.memory_budget_bytes / PERMIT_BYTES).max(1)).unwrap_or(u32::MAX);
         let num_steps = slice.num_steps(spec.num_rows);
         Self {
             order,
+            bad_rows: options.bad_rows,
             scan,
             budget: Arc::new(Semaphore::new(budget_permits as usize)),
             budget_permits,
             output,
             builders: Builders::new(),
             permits: VecDeque::new(),
+            permits_held: 0,
             reading: VecDeque::new(),
             next_step: slice.first_step,
             num_steps,
@@ -94,7 +100,8 @@ impl Planner {
         let row_bytes = self.plan.row_bytes();
         let world = u64::from(self.slice.topology.world_size);
         let budget = u64::from(self.budget_permits) * PERMIT_BYTES;
-        let mut units = Units::new(&self.slice, self.plan.num_rows(), row_bytes, budget, !self.plan.reads_rows_alone());
+        let mut units =
+            Units::new(&self.slice, self.plan.num_rows(), row_bytes, budget, !self.plan.inner.reads_rows_alone());
         while let Some(unit) = units.next(&self.order, row_bytes, world) {
             while self.reading.len() >= UNITS_AT_ONCE {
                 self.deliver_oldest().await?;
@@ -117,15 +124,16 @@ impl Planner {
             self.next_step += 1;
         }
         let entries = self.entries(&unit);
-        let mut ordinals = Vec::with_capacity(entries.len());
-        self.order.ordinals(entries.iter().map(|entry| entry.position), &mut ordinals);
+        let mut visits = Vec::with_capacity(entries.len());
+        self.order.visits(entries.iter().map(|entry| entry.position), &mut visits);
+        let visits: Arc<[Visit]> = visits.into();
         let claims = self.claim(&entries)?;
         let steps = entries.iter().map(|entry| entry.step).collect();
-        let task = read_unit(self.plan.clone(), self.scan.clone(), ordinals, steps, claims);
+        let task = read_unit(self.plan.clone(), self.scan.clone(), visits.clone(), steps, claims);
         let complete_below =
             self.builders.iter().map(|b| b.step).find(|step| self.slice.positions(*step, num_rows).end > unit.end);
         let complete_below = complete_below.unwrap_or(self.next_step);
-        self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), complete_below });
+        self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), visits, complete_below });
         Ok(())
     }
 
@@ -136,11 +144,11 @@ impl Planner {
         let wanted = (rows.saturating_mul(self.plan.row_bytes())).div_ceil(PERMIT_BYTES);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, self.budget_permits);
         loop {
-            let held = self.permits.iter().map(|(_, permit)| permit.num_permits() as u32).sum::<u32>();
-            let permits = if self.reading.is_empty() { wanted.min(self.budget_permits - held) } else { wanted };
+            let left = self.budget_permits - self.permits_held;
+            let permits = if self.reading.is_empty() { wanted.min(left) } else { wanted };
             match self.budget.clone().try_acquire_many_owned(permits) {
                 Ok(permit) => {
-                    self.permits.push_back((step, permit));
+                    self.hold(step, permit);
                     return Ok(());
                 }
                 // Batches that are being read hold the budget: deliver them first, which frees it once they are taken.
@@ -148,11 +156,16 @@ impl Planner {
                 Err(_) => {
                     let closed = |_| Error::Internal { reason: "the budget is closed".into() };
                     let permit = self.budget.clone().acquire_many_owned(permits).await.map_err(closed)?;
-                    self.permits.push_back((step, permit));
+                    self.hold(step, permit);
                     return Ok(());
                 }
             }
         }
+    }
+
+    fn hold(&mut self, step: u64, permit: OwnedSemaphorePermit) {
+        self.permits_held += permit.num_permits() as u32;
+        self.permits.push_back((step, permit));
     }
 
     /// The rows of open batches whose positions lie in a unit, in order of batches.
@@ -173,11 +186,12 @@ impl Planner {
         entries
     }
 
-    /// For each dense column, the slots of the entries, in order.
+    /// For each column, the slots of the entries, in order; none for columns that are not dense.
     fn claim(&self, entries: &[Entry]) -> Result<Vec<Vec<SlotMut>>> {
         let Some(first) = self.builders.front().map(|builder| builder.step) else { return Ok(Vec::new()) };
-        let mut claims = Vec::with_capacity(self.plan.inner.columns.len());
-        for column in 0..self.plan.inner.columns.len() {
+        let num_columns = self.plan.inner.columns().len();
+        let mut claims = Vec::with_capacity(num_columns);
+        for column in 0..num_columns {
             let mut slots = Vec::new();
             for entry in entries {
                 let builder = &self.builders[(entry.step - first) as usize];
@@ -199,13 +213,23 @@ impl Planner {
             false => Error::Internal { reason: format!("a reading task failed: {source}") },
         })??;
         let Some(first) = self.builders.front().map(|builder| builder.step) else { return Ok(()) };
-        for part in parts {
-            let index = (part.step - first) as usize;
-            self.builders[index].add(part);
+        for mut part in parts {
+            let builder = &mut self.builders[(part.step - first) as usize];
+            if !part.bad.is_empty() {
+                let visits = &reading.visits[part.range.clone()];
+                part = match self.bad_rows {
+                    BadRows::Error => return Err(self.plan.bad_row(&part)),
+                    BadRows::Substitute => {
+                        substitutes(&self.plan, &self.order, &self.scan, visits, part, builder).await?
+                    }
+                };
+            }
+            builder.add(part);
         }
         let schema = self.plan.schema();
         while let Some(builder) = self.builders.pop_front_if(|builder| builder.step < reading.complete_below) {
             let permit = self.permits.pop_front_if(|(step, _)| *step == builder.step).map(|(_, permit)| permit);
+            self.permits_held -= permit.as_ref().map_or(0, |permit| permit.num_permits() as u32);
             let (batch, bytes) = builder.finish(&self.plan.inner, &self.slice, &schema)?;
             let gone = |_| Error::Internal { reason: "nobody takes the batches".into() };
             self.output.send(Ok(Delivered { batch, bytes, _permit: permit })).await.map_err(gone)?;
@@ -218,51 +242,27 @@ impl Planner {
 async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
-    ordinals: Vec<u64>,
+    visits: Arc<[Visit]>,
     steps: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<Vec<Part>> {
-    let plan = &plan.inner;
-    let mut unique = ordinals.clone();
-    unique.sort_unstable();
-    unique.dedup();
-    let resolved = plan.row_set.resolve(&unique).await?;
-    let rows: Vec<u64> =
-        ordinals.iter().map(|ordinal| unique.binary_search(ordinal).unwrap_or_default() as u64).collect();
-    let mut gathers = Vec::new();
-    for (column, slots) in plan.columns.iter().zip(claims) {
-        let ColumnPlan::Dense { sources, .. } = column else { continue };
-        let mut wanted: Vec<Vec<(u64, SlotMut)>> = sources.iter().map(|_| Vec::new()).collect();
-        for (row, slot) in rows.iter().zip(slots) {
-            let addr = |(source, ..): &(usize, String, _)| resolved.addrs[*source][*row as usize];
-            let Some(supplier) = sources.iter().position(|source| addr(source) != NO_ROW) else {
-                return Err(Error::Internal { reason: "a row without a source".into() });
-            };
-            wanted[supplier].push((addr(&sources[supplier]), slot));
-        }
-        for ((_, name, dense), wanted) in sources.iter().zip(wanted) {
-            gathers.push(scan.gather(name, dense, wanted));
-        }
-    }
-    let light = crate::light::read_light(plan, &resolved, &rows);
-    let (light, _) = futures::try_join!(light, async { Ok(try_join_all(gathers).await?) })?;
-    Ok(split(&light, &steps, &rows, &resolved.addrs))
+    Ok(split(read_rows(&plan.inner, &scan, &visits, claims).await?, &steps))
 }
 
-/// Cuts the light columns and addresses of a unit at the borders of batches.
-fn split(light: &[Option<ArrayRef>], steps: &[u64], rows: &[u64], addrs: &[Vec<u64>]) -> Vec<Part> {
+/// Cuts the rows of a unit at the borders of batches.
+fn split(rows: Rows, steps: &[u64]) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut start = 0;
-    while start < steps.len() {
-        let length = steps[start..].iter().take_while(|step| **step == steps[start]).count();
-        let slice = |array: &Option<ArrayRef>| array.as_ref().map(|array| array.slice(start, length));
-        let pick = |addrs: &Vec<u64>| rows[start..start + length].iter().map(|row| addrs[*row as usize]).collect();
+    for run in steps.chunk_by(|one, next| one == next) {
+        let range = start..start + run.len();
         parts.push(Part {
-            step: steps[start],
-            light: light.iter().map(slice).collect(),
-            addrs: addrs.iter().map(pick).collect(),
+            step: run[0],
+            light: rows.light.iter().map(|array| Some(array.as_ref()?.slice(start, run.len()))).collect(),
+            addrs: rows.addrs.iter().map(|addrs| addrs[range.clone()].to_vec()).collect(),
+            bad: rows.bad.range(range.clone()).map(|(place, damage)| (place - start, damage.clone())).collect(),
+            range,
         });
-        start += length;
+        start += run.len();
     }
     parts
 }

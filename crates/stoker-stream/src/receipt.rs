@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use stoker_types::{Digest, Slice};
 
-use crate::{Batch, Error, Result};
+use crate::{Batch, Error, Result, Substitution};
 
 /// The version of the receipt document.
-pub const RECEIPT_VERSION: u32 = 1;
+pub const RECEIPT_VERSION: u32 = 2;
 
 /// What one rank delivered of one stream. JSON; the receipts of all ranks together prove that an epoch was seen exactly once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,33 @@ pub struct Receipt {
     pub stream_id: Digest,
     /// What was delivered, in order.
     pub parts: Vec<ReceiptPart>,
+    /// What was skipped on purpose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
+}
+
+/// A run of positions that was skipped on purpose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    /// The epoch, from zero.
+    pub epoch: u64,
+    /// The first position of the run.
+    pub start: u64,
+    /// The position after the run.
+    pub end: u64,
+}
+
+/// A bad row in whose place another one was delivered.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubstitutedRow {
+    /// The position that the bad row has in the order.
+    pub position: u64,
+    /// For each table of the stream, the address of the bad row; 2^64 − 1 where the table does not supply it.
+    pub row_addrs: Vec<u64>,
+    /// What is wrong with it.
+    pub reason: String,
 }
 
 /// A run of positions of which one rank delivered its share.
@@ -36,9 +63,13 @@ pub struct ReceiptPart {
     pub start: u64,
     /// The position after the run.
     pub end: u64,
-    /// The sum of the hashes of the delivered rows modulo 2^128, see [`row_hash`], as 32 hexadecimal digits.
+    /// The sum of the hashes of the rows of the run modulo 2^128, see [`row_hash`], as 32 hexadecimal digits. Bad rows count, not
+    /// those in their places.
     #[serde(with = "hex_u128")]
     pub sum: u128,
+    /// Bad rows of the run, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub substituted: Vec<SubstitutedRow>,
 }
 
 /// Writes a receipt while a stream is read.
@@ -52,19 +83,33 @@ pub struct ReceiptBuilder {
 impl ReceiptBuilder {
     /// A receipt without parts.
     pub fn new(stream_id: Digest, slice: &Slice, num_rows: u64) -> Self {
-        let receipt = Receipt { version: RECEIPT_VERSION, stream_id, parts: Vec::new() };
+        let receipt = Receipt { version: RECEIPT_VERSION, stream_id, parts: Vec::new(), skipped: Vec::new() };
         Self { slice: *slice, num_rows, receipt }
     }
 
     /// Notes a delivered batch of the slice. Padding is not noted.
     pub fn add(&mut self, batch: &Batch) {
         let positions = self.slice.positions(batch.step, self.num_rows);
-        let sum = (0..batch.num_valid)
-            .fold(0u128, |sum, row| sum.wrapping_add(row_hash(batch.row_addrs.iter().map(|addrs| addrs[row]))));
+        let share = self.slice.share(batch.step, self.num_rows);
+        let valid = batch.substituted.iter().filter(|substitution| substitution.row < batch.num_valid);
+        let bad: Vec<&Substitution> = valid.collect();
+        let substituted = bad.iter().map(|substitution| SubstitutedRow {
+            position: share.position(substitution.row as u64),
+            row_addrs: substitution.row_addrs.clone(),
+            reason: substitution.reason.clone(),
+        });
+        let substituted: Vec<SubstitutedRow> = substituted.collect();
+        let delivered = |row: usize| row_hash(batch.row_addrs.iter().map(|addrs| addrs[row]));
+        let mut sum = (0..batch.num_valid).fold(0u128, |sum, row| sum.wrapping_add(delivered(row)));
+        for substitution in bad {
+            let wanted = row_hash(substitution.row_addrs.iter().copied());
+            sum = sum.wrapping_sub(delivered(substitution.row)).wrapping_add(wanted);
+        }
         match self.receipt.parts.last_mut().filter(|part| part.end == positions.start) {
             Some(part) => {
                 part.end = positions.end;
                 part.sum = part.sum.wrapping_add(sum);
+                part.substituted.extend(substituted);
             }
             None => self.receipt.parts.push(ReceiptPart {
                 epoch: self.slice.epoch,
@@ -74,6 +119,7 @@ impl ReceiptBuilder {
                 start: positions.start,
                 end: positions.end,
                 sum,
+                substituted,
             }),
         }
     }

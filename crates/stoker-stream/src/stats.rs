@@ -20,6 +20,10 @@ pub struct StreamStats {
     pub bytes_read: u64,
     /// Reads repeated after transient faults.
     pub retries: u64,
+    /// Second GETs for reads that were slow beyond their peers.
+    pub hedges: u64,
+    /// Bytes that were compared with their checksums.
+    pub verified_bytes: u64,
     /// Nanoseconds that the consumer waited in `next`.
     pub wait_nanos: u64,
     /// Nanoseconds from opening to the first batch.
@@ -60,6 +64,8 @@ impl Counters {
             requests: io.requests,
             bytes_read: io.bytes_read,
             retries: io.retries,
+            hedges: io.hedges,
+            verified_bytes: io.verified_bytes,
             wait_nanos: self.wait_nanos.load(Ordering::Relaxed),
             first_batch_nanos: (first > 0).then_some(first),
         }

@@ -13,6 +13,9 @@ use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, TableName
 
 use crate::*;
 
+mod bad_rows;
+mod mixtures;
+
 /// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
 const WIDTH: usize = 1_100;
 
@@ -207,7 +210,7 @@ fn blocks_are_read_with_few_requests_and_once() {
             ..StreamOptions::default()
         };
         let plan = StreamPlan::create(&engine, "SELECT x FROM t", &[], &options).await.expect("a plan");
-        let rows_per_block = plan.spec().order.rows_per_block;
+        let rows_per_block = plan.spec().sources[0].order.rows_per_block;
         assert!((6..=8).contains(&rows_per_block), "{rows_per_block}");
         let slice = slice(0, 1, BatchSize::PerRank(50), LastBatch::Drop);
         let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
@@ -217,6 +220,35 @@ fn blocks_are_read_with_few_requests_and_once() {
         // Some blocks are cut by pages, lanes and windows, or by the first batch, which is read on its own.
         assert!(stats.requests <= 10_000 / rows_per_block * 3 / 2, "{stats:?}");
         assert_eq!((stats.rows, stats.batches), (10_000, 200));
+    });
+}
+
+#[test]
+fn a_resume_deep_in_an_epoch_reads_at_most_one_window_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
+        let window_rows = 1_200;
+        let options = StreamOptions {
+            shuffle_window_bytes: window_rows * WIDTH as u64,
+            block_bytes: 6 * WIDTH as u64,
+            num_lanes: 12,
+            ..StreamOptions::default()
+        };
+        let plan = StreamPlan::create(&engine, "SELECT x FROM t", &[], &options).await.expect("a plan");
+        for origin in [0, 1, 4_799, 5_000, 9_990] {
+            for world in [1, 3] {
+                let mut bytes_read = 0;
+                for rank in 0..world {
+                    let slice = Slice { origin, ..slice(rank, world, BatchSize::Global(60), LastBatch::Uneven) };
+                    let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
+                    while stream.next().await.expect("a batch").is_some() {}
+                    bytes_read += stream.stats().bytes_read;
+                }
+                let (left, window) = (10_000 - origin, window_rows);
+                assert!(bytes_read <= (left * 11 / 10 + window) * WIDTH as u64, "{bytes_read} from {origin} on");
+            }
+        }
     });
 }
 

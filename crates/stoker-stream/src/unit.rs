@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
-use stoker_order::EpochOrder;
+use stoker_order::StreamOrder;
 use stoker_types::Slice;
 
 /// Bytes of a unit where the order has no windows.
 const UNIT_BYTES: u64 = 64 << 20;
+
+/// Rows of a unit at most, over the rows of one rank: what is kept for a row while it is read may be more than a narrow row.
+const UNIT_ROWS_MAX: u64 = 1 << 18;
 
 /// Cuts the positions of a slice into units.
 pub(crate) struct Units {
@@ -27,13 +30,13 @@ impl Units {
         let start = slice.positions(slice.first_step, num_rows).start;
         let end = steps.checked_sub(1).map_or(start, |last| slice.position_after(last, num_rows));
         let world = u64::from(slice.topology.world_size);
-        let rows_max = (budget_bytes / 2 / row_bytes.max(1)).max(1);
+        let rows_max = (budget_bytes / 2 / row_bytes.max(1)).clamp(1, UNIT_ROWS_MAX);
         let positions_max = rows_max.saturating_mul(world).max(1);
         Self { next: start.min(end), end, positions_max, first: Some(slice.global_batch()), by_window }
     }
 
     /// The next unit.
-    pub fn next(&mut self, order: &EpochOrder, row_bytes: u64, world: u64) -> Option<Range<u64>> {
+    pub fn next(&mut self, order: &StreamOrder, row_bytes: u64, world: u64) -> Option<Range<u64>> {
         if self.next >= self.end {
             return None;
         }

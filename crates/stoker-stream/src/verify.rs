@@ -5,10 +5,10 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use stoker_order::EpochOrder;
 
+use crate::read::row_addrs;
 use crate::receipt::row_hash;
-use crate::{Error, Receipt, ReceiptPart, Result, StreamPlan};
+use crate::{Error, Receipt, ReceiptPart, Result, Skipped, StreamPlan, SubstitutedRow};
 
 /// Positions whose rows are looked up at once.
 const LOOKUP_ROWS: usize = 1 << 16;
@@ -29,6 +29,10 @@ pub struct EpochVerdict {
     pub repeated: Positions,
     /// Parts whose rows are not those of their positions.
     pub wrong: Vec<ReceiptPart>,
+    /// Positions that were skipped on purpose.
+    pub skipped: Positions,
+    /// Bad rows in whose place another row was delivered, ascending.
+    pub substituted: Vec<SubstitutedRow>,
 }
 
 /// Some positions of an epoch.
@@ -41,7 +45,7 @@ pub struct Positions {
 }
 
 impl EpochVerdict {
-    /// Whether every row was delivered exactly once.
+    /// Whether every row was delivered exactly once, apart from those that were skipped on purpose and from bad ones.
     pub fn is_exactly_once(&self) -> bool {
         self.missing.count == 0 && self.repeated.count == 0 && self.wrong.is_empty()
     }
@@ -81,6 +85,7 @@ impl StreamPlan {
     /// [`Error::Receipt`] for a receipt of another stream or with positions beyond its end; errors of reading the row set.
     pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
         let mut epochs: BTreeMap<u64, Vec<&ReceiptPart>> = BTreeMap::new();
+        let mut skips: BTreeMap<u64, Vec<&Skipped>> = BTreeMap::new();
         for receipt in receipts {
             if receipt.stream_id != self.stream_id() {
                 let (found, mine) = (receipt.stream_id.short(), self.stream_id().short());
@@ -93,41 +98,42 @@ impl StreamPlan {
                 }
                 epochs.entry(part.epoch).or_default().push(part);
             }
+            for skipped in &receipt.skipped {
+                epochs.entry(skipped.epoch).or_default();
+                skips.entry(skipped.epoch).or_default().push(skipped);
+            }
         }
         let mut verdicts = Vec::new();
         for (epoch, parts) in epochs {
-            let (missing, repeated) = coverage(&parts, self.num_rows());
+            let skips = skips.remove(&epoch).unwrap_or_default();
+            let (missing, repeated, skipped) = coverage(&parts, &skips, self.num_rows());
             let mut wrong = Vec::new();
+            let mut substituted = BTreeSet::new();
             for part in parts {
                 if self.sum(part).await? != part.sum {
                     wrong.push(part.clone());
                 }
+                substituted.extend(part.substituted.iter().cloned());
             }
-            verdicts.push(EpochVerdict { epoch, num_rows: self.num_rows(), missing, repeated, wrong });
+            let (num_rows, substituted) = (self.num_rows(), substituted.into_iter().collect());
+            verdicts.push(EpochVerdict { epoch, num_rows, missing, repeated, wrong, skipped, substituted });
         }
         Ok(verdicts)
     }
 
-    /// The addresses of the rows at these positions of an epoch: for each source of the row set, one for each position.
+    /// The addresses of the rows at these positions of an epoch: for each table of the stream, one for each position.
     ///
     /// # Errors
     /// Errors of reading the row set.
     pub async fn row_addrs(&self, epoch: u64, positions: &[u64]) -> Result<Vec<Vec<u64>>> {
-        let spec = self.spec();
-        if let Some(beyond) = positions.iter().find(|position| **position >= spec.num_rows) {
-            let reason = format!("position {beyond} lies beyond the {} rows", spec.num_rows);
+        let num_rows = self.num_rows();
+        if let Some(beyond) = positions.iter().find(|position| **position >= num_rows) {
+            let reason = format!("position {beyond} lies beyond the {num_rows} rows");
             return Err(stoker_types::Error::InvalidValue { what: "position", reason }.into());
         }
-        let order = EpochOrder::new(spec.num_rows, &spec.order, spec.seed, epoch);
-        let mut ordinals = Vec::with_capacity(positions.len());
-        order.ordinals(positions.iter().copied(), &mut ordinals);
-        let mut unique = ordinals.clone();
-        unique.sort_unstable();
-        unique.dedup();
-        let resolved = self.inner.row_set.resolve(&unique).await?;
-        let place = |ordinal: &u64| unique.partition_point(|found| found < ordinal);
-        let places: Vec<usize> = ordinals.iter().map(place).collect();
-        Ok(resolved.addrs.iter().map(|addrs| places.iter().map(|place| addrs[*place]).collect()).collect())
+        let mut visits = Vec::with_capacity(positions.len());
+        self.inner.orders.epoch(epoch).visits(positions.iter().copied(), &mut visits);
+        row_addrs(&self.inner, &visits).await
     }
 
     /// The sum that a part must have.
@@ -147,17 +153,22 @@ impl StreamPlan {
     }
 }
 
-/// Positions that no part has, and positions that several have.
-fn coverage(parts: &[&ReceiptPart], num_rows: u64) -> (Positions, Positions) {
-    let (mut missing, mut repeated) = (Positions::default(), Positions::default());
-    let borders: BTreeSet<u64> = parts.iter().flat_map(|part| [part.start, part.end]).chain([0, num_rows]).collect();
+/// Positions that no part has, positions that several have, and positions that were skipped.
+fn coverage(parts: &[&ReceiptPart], skips: &[&Skipped], num_rows: u64) -> (Positions, Positions, Positions) {
+    let (mut missing, mut repeated, mut skipped) = (Positions::default(), Positions::default(), Positions::default());
+    let ends = parts.iter().flat_map(|part| [part.start, part.end]);
+    let ends = ends.chain(skips.iter().flat_map(|skip| [skip.start, skip.end.min(num_rows)]));
+    let borders: BTreeSet<u64> = ends.chain([0, num_rows]).collect();
     let borders: Vec<u64> = borders.into_iter().collect();
     for pair in borders.windows(2) {
         let run = pair[0]..pair[1];
         let there: Vec<&ReceiptPart> =
             parts.iter().copied().filter(|part| part.start <= run.start && run.end <= part.end).collect();
         if there.is_empty() {
-            missing.push(run);
+            match skips.iter().any(|skip| skip.start <= run.start && run.end <= skip.end) {
+                true => skipped.push(run),
+                false => missing.push(run),
+            }
         } else if !is_one_job(&there) {
             for position in run {
                 match there.iter().filter(|part| part.has(position)).count() {
@@ -168,7 +179,7 @@ fn coverage(parts: &[&ReceiptPart], num_rows: u64) -> (Positions, Positions) {
             }
         }
     }
-    (missing, repeated)
+    (missing, repeated, skipped)
 }
 
 /// Whether these are all ranks of one job, each once.

@@ -1,0 +1,163 @@
+//! Reads the rows of some visits.
+
+use std::collections::{BTreeMap, HashMap};
+
+use arrow_array::{Array, ArrayRef};
+use arrow_select::interleave::interleave;
+use futures::future::try_join_all;
+use stoker_chunks::{BadRow, ChunkScan, SlotMut};
+use stoker_order::Visit;
+use stoker_sql::{NO_ROW, ResolvedRows};
+
+use crate::light::read_light;
+use crate::plan::PlanInner;
+use crate::source::{ColumnPlan, SourcePlan};
+use crate::{Error, Result};
+
+/// The rows of some visits, in their order, besides what went into slots.
+pub(crate) struct Rows {
+    /// One array for each column that is not dense; `None` for dense ones.
+    pub light: Vec<Option<ArrayRef>>,
+    /// Row addresses, `[table][row]`, over the tables of all sources; [`NO_ROW`] where a table does not supply a row.
+    pub addrs: Vec<Vec<u64>>,
+    /// The rows that are bad, by their place among the visits; their slots are filled with anything.
+    pub bad: BTreeMap<usize, Damage>,
+}
+
+/// What is wrong with a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// The table, over the tables of all sources.
+    pub table: usize,
+    pub address: u64,
+    pub reason: String,
+}
+
+/// Reads rows: dense columns into `claims`, one list of slots for each column, the others as arrays.
+pub(crate) async fn read_rows(
+    plan: &PlanInner,
+    scan: &ChunkScan,
+    visits: &[Visit],
+    claims: Vec<Vec<SlotMut>>,
+) -> Result<Rows> {
+    if let [source] = plan.sources.as_ref() {
+        let ordinals: Vec<u64> = visits.iter().map(|visit| visit.ordinal).collect();
+        return read_source(source, scan, &ordinals, claims).await;
+    }
+    let num_sources = plan.sources.len();
+    // For each visit, its place among those of its source; for each source, the places of its visits.
+    let mut places = Vec::with_capacity(visits.len());
+    let mut mine: Vec<Vec<usize>> = vec![Vec::new(); num_sources];
+    for (index, visit) in visits.iter().enumerate() {
+        places.push((visit.source, mine[visit.source].len()));
+        mine[visit.source].push(index);
+    }
+    let mut slots: Vec<Vec<Vec<SlotMut>>> =
+        (0..num_sources).map(|_| claims.iter().map(|_| Vec::new()).collect()).collect();
+    for (column, claims) in claims.into_iter().enumerate() {
+        for (visit, slot) in visits.iter().zip(claims) {
+            slots[visit.source][column].push(slot);
+        }
+    }
+    let reads = plan.sources.iter().zip(&mine).zip(slots).map(|((source, mine), slots)| async move {
+        let ordinals: Vec<u64> = mine.iter().map(|index| visits[*index].ordinal).collect();
+        read_source(source, scan, &ordinals, slots).await
+    });
+    let parts = try_join_all(reads).await?;
+    let mut rows = Rows { light: Vec::new(), addrs: Vec::new(), bad: BTreeMap::new() };
+    for column in 0..plan.columns().len() {
+        let arrays: Vec<&dyn Array> = parts.iter().filter_map(|part| part.light[column].as_deref()).collect();
+        rows.light.push(match arrays.is_empty() {
+            true => None,
+            false => Some(interleave(&arrays, &places).map_err(Error::arrow)?),
+        });
+    }
+    for (part, mine) in parts.into_iter().zip(&mine) {
+        let first_table = rows.addrs.len();
+        for found in part.addrs {
+            let mut addrs = vec![NO_ROW; visits.len()];
+            mine.iter().zip(found).for_each(|(index, addr)| addrs[*index] = addr);
+            rows.addrs.push(addrs);
+        }
+        for (place, damage) in part.bad {
+            rows.bad.insert(mine[place], Damage { table: first_table + damage.table, ..damage });
+        }
+    }
+    Ok(rows)
+}
+
+/// Reads rows of one source by their ordinals.
+async fn read_source(
+    source: &SourcePlan,
+    scan: &ChunkScan,
+    ordinals: &[u64],
+    claims: Vec<Vec<SlotMut>>,
+) -> Result<Rows> {
+    let (resolved, rows) = resolve(source, ordinals).await?;
+    let mut gathers = Vec::new();
+    for (column, slots) in source.columns.iter().zip(claims) {
+        let ColumnPlan::Dense { sources, .. } = column else { continue };
+        let mut wanted: Vec<Vec<(u64, SlotMut)>> = sources.iter().map(|_| Vec::new()).collect();
+        for (row, slot) in rows.iter().zip(slots) {
+            let supplier = supplier(sources.iter().map(|(table, ..)| *table), &resolved, *row)?;
+            wanted[supplier].push((resolved.addrs[sources[supplier].0][*row as usize], slot));
+        }
+        for ((table, name, dense), wanted) in sources.iter().zip(wanted) {
+            gathers.push(async move { Ok::<_, Error>((*table, scan.gather(name, dense, wanted).await?)) });
+        }
+    }
+    let light = read_light(source, scan, &resolved, &rows);
+    let ((light, bad_light), gathered) = futures::try_join!(light, try_join_all(gathers))?;
+    let addrs: Vec<Vec<u64>> =
+        resolved.addrs.iter().map(|addrs| rows.iter().map(|row| addrs[*row as usize]).collect()).collect();
+    let mut damaged: HashMap<(usize, u64), String> = bad_light;
+    for (table, bad_rows) in gathered {
+        for BadRow { address, reason, slots } in bad_rows {
+            slots.into_iter().for_each(SlotMut::fill);
+            damaged.entry((table, address)).or_insert(reason);
+        }
+    }
+    let mut bad = BTreeMap::new();
+    if !damaged.is_empty() {
+        for (table, addrs) in addrs.iter().enumerate() {
+            for (place, address) in addrs.iter().enumerate() {
+                if let Some(reason) = damaged.get(&(table, *address)) {
+                    bad.insert(place, Damage { table, address: *address, reason: reason.clone() });
+                }
+            }
+        }
+    }
+    Ok(Rows { light, addrs, bad })
+}
+
+/// The rows with these ordinals, each once, and for each ordinal its place among them.
+pub(crate) async fn resolve(source: &SourcePlan, ordinals: &[u64]) -> Result<(ResolvedRows, Vec<u64>)> {
+    let mut unique = ordinals.to_vec();
+    unique.sort_unstable();
+    unique.dedup();
+    let resolved = source.row_set.resolve(&unique).await?;
+    let place = |ordinal: &u64| unique.partition_point(|found| found < ordinal) as u64;
+    Ok((resolved, ordinals.iter().map(place).collect()))
+}
+
+/// Which of these tables supplies a row: the first one that has it.
+pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, resolved: &ResolvedRows, row: u64) -> Result<usize> {
+    let supplier = tables.position(|table| resolved.addrs[table][row as usize] != NO_ROW);
+    supplier.ok_or_else(|| Error::Internal { reason: "a row without a source".into() })
+}
+
+/// The row addresses of visits, `[table][visit]`, over the tables of all sources.
+pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<Vec<u64>>> {
+    let mut all = Vec::new();
+    for (index, source) in plan.sources.iter().enumerate() {
+        let mine: Vec<usize> = (0..visits.len()).filter(|place| visits[*place].source == index).collect();
+        let ordinals: Vec<u64> = mine.iter().map(|place| visits[*place].ordinal).collect();
+        let (resolved, rows) = resolve(source, &ordinals).await?;
+        for found in resolved.addrs {
+            let mut addrs = vec![NO_ROW; visits.len()];
+            mine.iter().zip(&rows).for_each(|(place, row)| addrs[*place] = found[*row as usize]);
+            all.push(addrs);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,92 @@
+//! Runs: processes that agree on one stream through the lake.
+
+use serde::{Deserialize, Serialize};
+use stoker_lake::PutOutcome;
+use stoker_sql::Engine;
+use stoker_types::{Digest, ErrorKind, RunId, SourceSpec, StreamSpec, slots_for};
+
+use crate::plan::load_spec;
+use crate::{Error, PlanRequest, Result, StreamPlan};
+
+/// Which stream a run delivers: an object that is created once, by whichever process comes first.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunStream {
+    version: u32,
+    stream_id: Digest,
+}
+
+const RUN_VERSION: u32 = 1;
+
+/// The stream of a run: planned now when the run is new, else the one that its first process planned.
+///
+/// # Errors
+/// [`Error::RunMismatch`] when the run streams something else; `PermissionDenied` for a new run in a lake that cannot be written.
+pub(crate) async fn plan_run(engine: &Engine, request: &PlanRequest, run_id: &RunId) -> Result<StreamPlan> {
+    let path = format!("runs/{run_id}");
+    if let Some(found) = engine.lake().objects().get(&path).await? {
+        return load(engine, request, run_id, &found).await;
+    }
+    let plan = StreamPlan::plan_now(engine, request).await?;
+    let stream = RunStream { version: RUN_VERSION, stream_id: plan.stream_id() };
+    let json = serde_json::to_vec(&stream).map_err(|source| Error::Internal { reason: source.to_string() })?;
+    match engine.lake().objects().put_if_absent(&path, json.into()).await {
+        Ok(PutOutcome::Created) => Ok(plan),
+        Ok(PutOutcome::Exists) => {
+            let gone = || Error::Internal { reason: format!("run {run_id} exists and cannot be read") };
+            let found = engine.lake().objects().get(&path).await?.ok_or_else(gone)?;
+            load(engine, request, run_id, &found).await
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unauthenticated) => {
+            Err(Error::RunNotStored { run_id: run_id.to_string(), source: error })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn load(engine: &Engine, request: &PlanRequest, run_id: &RunId, json: &[u8]) -> Result<StreamPlan> {
+    let malformed =
+        |reason: String| Error::Types(stoker_types::Error::Malformed { what: "the stream of a run", reason });
+    let stream: RunStream = serde_json::from_slice(json).map_err(|source| malformed(source.to_string()))?;
+    if stream.version != RUN_VERSION {
+        return Err(malformed(format!("its version is {}, this build knows {RUN_VERSION}", stream.version)));
+    }
+    let plan = StreamPlan::load(engine, &load_spec(engine, stream.stream_id).await?).await?;
+    let asked = asked(&plan, request)?;
+    let differences = plan.spec().differences(&asked, ("the run", "this process"));
+    match differences.is_empty() {
+        true => Ok(plan),
+        false => Err(Error::RunMismatch { run_id: run_id.to_string(), differences }),
+    }
+}
+
+/// The specification that the request would have given at the run's snapshots.
+fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
+    let mut spec = plan.spec().clone();
+    spec.seed = request.options.seed;
+    let weights = request.mix.as_ref().map(|mix| slots_for(&mix.weights)).transpose()?;
+    let shares: Vec<f64> = weights.iter().flatten().map(|slots| f64::from(*slots)).collect();
+    let fits = shares.is_empty() || shares.len() == plan.inner.sources.len();
+    let orders = if fits { request.options.orders(&plan.inner.sources, &shares) } else { Vec::new() };
+    let mut sources = Vec::new();
+    for (index, query) in request.queries.iter().enumerate() {
+        let known = spec.sources.get(index).or(spec.sources.first());
+        let Some(known) = known else { break };
+        let order = orders.get(index).unwrap_or(&known.order).clone();
+        sources.push(SourceSpec { sql: query.sql.clone(), params: query.params.clone(), order, ..known.clone() });
+    }
+    spec.sources = sources;
+    match (&mut spec.mixture, &request.mix, weights) {
+        (Some(mixture), Some(mix), Some(slots)) => {
+            mixture.stop = mix.stop;
+            // The weights may have been changed since the run began.
+            mixture.segments[0].slots = slots;
+            if mix.stop == stoker_types::MixtureStop::Rows {
+                spec.num_rows = mix.epoch_rows;
+            }
+        }
+        (mixture, None, _) => *mixture = None,
+        _ => {}
+    }
+    Ok(spec)
+}

@@ -1,0 +1,249 @@
+//! The log of runs: which step had which positions.
+//!
+//! Steps count the global batches of a training, over epochs and interruptions. From an entry on, step `step + i` has the
+//! positions `position + i·global_batch ..` of its epoch, until a later entry begins at or before it. So an epoch takes one row.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use futures::TryStreamExt;
+use serde::{Deserialize, Serialize};
+use stoker_lake::{CommitMode, WriteOptions};
+use stoker_sql::Engine;
+use stoker_types::{
+    BatchSize, Batching, Digest, ErrorKind, LastBatch, ParamValue, RunId, Slice, StreamState, TableName, Topology,
+};
+
+use crate::{Error, Result};
+
+/// The table that holds the logs of all runs of a lake.
+pub const RUN_LOG_TABLE: &str = "stoker_run_log";
+
+/// Why an entry was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEvent {
+    /// An epoch began.
+    Epoch,
+    /// The run went on after an interruption, or with another batch size.
+    Resume,
+    /// Positions were skipped.
+    Skip,
+    /// The weights of a mixture changed.
+    Weights,
+}
+
+impl RunEvent {
+    /// The name in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunEvent::Epoch => "epoch",
+            RunEvent::Resume => "resume",
+            RunEvent::Skip => "skip",
+            RunEvent::Weights => "weights",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Epoch, Self::Resume, Self::Skip, Self::Weights].into_iter().find(|event| event.as_str() == name)
+    }
+}
+
+/// One entry of the log of a run: from which step on which positions were delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunEntry {
+    /// The run.
+    pub run_id: RunId,
+    /// Why it was written.
+    pub event: RunEvent,
+    /// The stream.
+    pub stream_id: Digest,
+    /// The first step.
+    pub step: u64,
+    /// The epoch, from zero.
+    pub epoch: u64,
+    /// The first position.
+    pub position: u64,
+    /// Rows per global batch.
+    pub global_batch: u64,
+    /// What happens to the last batch of the epoch.
+    pub last_batch: LastBatch,
+    /// Ranks in all.
+    pub world_size: u32,
+    /// When it was written, in microseconds since 1970 UTC; ascends within a run.
+    pub time_micros: i64,
+}
+
+/// Adds an entry to the log of its run; its time is set to now, and after that of all others.
+///
+/// # Errors
+/// Storage errors; a lake that cannot be written.
+pub async fn log_run(engine: &Engine, entry: &RunEntry) -> Result<()> {
+    let last = run_entries(engine, &entry.run_id).await?.last().map_or(i64::MIN, |last| last.time_micros);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+    let entry = RunEntry { time_micros: now.max(last.saturating_add(1)), ..entry.clone() };
+    let (name, lake) = (TableName::try_new(RUN_LOG_TABLE)?, engine.lake());
+    let mut writer = lake.writer(&name, &schema(), true, WriteOptions::default()).await?;
+    writer.write(&to_batch(&entry)?).await?;
+    let schema = writer.schema();
+    let drafts = writer.finish().await?;
+    lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, None).await?;
+    Ok(())
+}
+
+/// The log of a run, oldest entry first; empty for a run without one.
+///
+/// # Errors
+/// A table of the log's name with other columns; storage errors.
+pub async fn run_entries(engine: &Engine, run_id: &RunId) -> Result<Vec<RunEntry>> {
+    let columns: Vec<String> = schema().fields().iter().map(|field| field.name().clone()).collect();
+    let sql = format!("SELECT {} FROM {RUN_LOG_TABLE} WHERE run_id = $1 ORDER BY time", columns.join(", "));
+    let query = match engine.query(&sql, &[ParamValue::Text(run_id.to_string())]).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        query => query?,
+    };
+    let batches: Vec<RecordBatch> = query.execute().await?.try_collect().await.map_err(stoker_sql::Error::from)?;
+    let mut entries = Vec::new();
+    for batch in &batches {
+        for row in 0..batch.num_rows() {
+            entries.push(from_row(batch, row)?);
+        }
+    }
+    Ok(entries)
+}
+
+/// The entry of a run's log that tells where a step lies.
+///
+/// # Errors
+/// [`Error::UnknownStep`] for a run without a log, and for a step before its first.
+pub fn step_entry<'a>(run_id: &RunId, entries: &'a [RunEntry], step: u64) -> Result<&'a RunEntry> {
+    let unknown = |reason: String| Error::UnknownStep { run_id: run_id.to_string(), step, reason };
+    let Some(first) = entries.first() else {
+        return Err(unknown(
+            "the lake has no log of this run; a stream with a run id and run_log=True writes one".into(),
+        ));
+    };
+    let entry = entries.iter().rev().find(|entry| entry.step <= step);
+    entry.ok_or_else(|| unknown(format!("its log begins at step {}", first.step)))
+}
+
+impl RunEntry {
+    /// The slice of a rank that begins with a step, in a stream of `num_rows` rows per epoch.
+    ///
+    /// # Errors
+    /// [`Error::UnknownStep`] for a step after the end of the entry's epoch; an invalid rank.
+    pub fn slice(&self, step: u64, topology: Topology, num_rows: u64) -> Result<Slice> {
+        let batching = Batching { size: BatchSize::Global(self.global_batch), last: self.last_batch };
+        let first_step = step.saturating_sub(self.step);
+        let slice = Slice { topology, batching, epoch: self.epoch, origin: self.position, first_step };
+        slice.validate()?;
+        let steps = slice.num_steps(num_rows);
+        if first_step < steps {
+            return Ok(slice);
+        }
+        let reason = format!("its log ends before step {}, with epoch {}", self.step.saturating_add(steps), self.epoch);
+        Err(Error::UnknownStep { run_id: self.run_id.to_string(), step, reason })
+    }
+}
+
+/// The slice of a rank that begins with a step of the epoch that a state is in.
+///
+/// # Errors
+/// `NotFound` for a step before the state's log, and for one after the end of its epoch; an invalid rank.
+pub fn state_slice(state: &StreamState, step: u64, topology: Topology) -> Result<Slice> {
+    let unknown = |reason: String| Error::UnknownStateStep { step, reason };
+    let Some(entry) = state.log.iter().rev().find(|entry| entry.step <= step) else {
+        let reason = match state.log.first() {
+            Some(first) => format!("its log begins at step {}, in epoch {}", first.step, state.epoch),
+            None => "it has no log: it was saved at the start of an epoch".into(),
+        };
+        return Err(unknown(reason));
+    };
+    let batching = Batching { size: BatchSize::Global(entry.global_batch), last: LastBatch::Uneven };
+    let (origin, first_step) = (entry.position, step - entry.step);
+    let slice = Slice { topology, batching, epoch: state.epoch, origin, first_step };
+    slice.validate()?;
+    let steps = slice.num_steps(state.num_rows);
+    match first_step < steps {
+        true => Ok(slice),
+        false => Err(unknown(format!("epoch {} ends before step {}", state.epoch, entry.step.saturating_add(steps)))),
+    }
+}
+
+fn schema() -> SchemaRef {
+    let text = |name: &str| Field::new(name, DataType::Utf8, false);
+    let number = |name: &str| Field::new(name, DataType::Int64, false);
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![
+        text("run_id"),
+        text("event"),
+        text("stream_id"),
+        number("step"),
+        number("epoch"),
+        number("position"),
+        number("global_batch"),
+        text("last_batch"),
+        number("world_size"),
+        Field::new("time", time, false),
+    ]))
+}
+
+fn to_batch(entry: &RunEntry) -> Result<RecordBatch> {
+    let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+    let number = |what: &'static str, value: u64| -> Result<ArrayRef> {
+        let value = i64::try_from(value);
+        let value = value.map_err(|_| too_large(what))?;
+        Ok(Arc::new(Int64Array::from(vec![value])))
+    };
+    let columns = vec![
+        text(entry.run_id.as_str()),
+        text(entry.event.as_str()),
+        text(&entry.stream_id.to_string()),
+        number("step", entry.step)?,
+        number("epoch", entry.epoch)?,
+        number("position", entry.position)?,
+        number("global_batch_size", entry.global_batch)?,
+        text(entry.last_batch.as_str()),
+        number("world_size", u64::from(entry.world_size))?,
+        Arc::new(TimestampMicrosecondArray::from(vec![entry.time_micros]).with_timezone("UTC")),
+    ];
+    RecordBatch::try_new(schema(), columns).map_err(Error::arrow)
+}
+
+fn too_large(what: &'static str) -> Error {
+    stoker_types::Error::InvalidValue { what, reason: "it is larger than a run log can hold, 2^63 − 1".into() }.into()
+}
+
+fn from_row(batch: &RecordBatch, row: usize) -> Result<RunEntry> {
+    let malformed = |reason: String| {
+        Error::Types(stoker_types::Error::Malformed { what: "the run log, table stoker_run_log", reason })
+    };
+    let text = |name: &str| {
+        let column = batch.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+        column.map(|column| column.value(row)).ok_or_else(|| malformed(format!("column {name} is not text")))
+    };
+    let number = |name: &str| {
+        let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let value = column.and_then(|column| u64::try_from(column.value(row)).ok());
+        value.ok_or_else(|| malformed(format!("column {name} holds no natural number")))
+    };
+    let time = batch.column_by_name("time").and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+    let (event, last) = (text("event")?, text("last_batch")?);
+    Ok(RunEntry {
+        run_id: RunId::try_new(text("run_id")?)?,
+        event: RunEvent::parse(event).ok_or_else(|| malformed(format!("{event:?} is no event")))?,
+        stream_id: text("stream_id")?.parse()?,
+        step: number("step")?,
+        epoch: number("epoch")?,
+        position: number("position")?,
+        global_batch: number("global_batch")?,
+        last_batch: LastBatch::parse(last).ok_or_else(|| malformed(format!("{last:?} is no policy")))?,
+        world_size: u32::try_from(number("world_size")?).map_err(|source| malformed(source.to_string()))?,
+        time_micros: time.ok_or_else(|| malformed("column time is no timestamp".into()))?.value(row),
+    })
+}

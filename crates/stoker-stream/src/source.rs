@@ -1,0 +1,164 @@
+//! How the columns of one query are read.
+
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema, SchemaRef};
+use stoker_lake::{DenseColumn, DenseProbe, Table};
+use stoker_sql::{ColumnSource, RowSet, SampleQuery};
+use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes};
+
+use crate::{Error, Result};
+
+/// Local rows of this size are read one by one at the price of a block: a system call costs what copying 8 KiB does.
+const ALONE_BYTES: usize = 64 << 10;
+
+/// Bytes per row assumed for a variable-width column without any stored data.
+const VARIABLE_ROW_BYTES: u64 = 64;
+
+/// One query of a stream: its rows and how its columns are read.
+pub(crate) struct SourcePlan {
+    pub query: SampleQuery,
+    pub row_set: Arc<RowSet>,
+    pub columns: Vec<ColumnPlan>,
+    /// Bytes per row of all columns, estimated for variable width.
+    pub row_bytes: u64,
+}
+
+/// How one output column is read.
+#[derive(Clone, Debug)]
+pub(crate) enum ColumnPlan {
+    /// By chunk scan; for each table that can supply it, the table's index, the column's name and its page table.
+    Dense { sources: Vec<(usize, String, Arc<DenseColumn>)>, row_bytes: usize },
+    /// Through Lance's decoder, from the first table that supplies the row.
+    Table { sources: Vec<(usize, String)> },
+    /// From the row set.
+    RowSet { index: usize },
+}
+
+impl SourcePlan {
+    /// Decides for each column how it is read, and estimates the bytes of a row.
+    pub async fn try_new(query: SampleQuery, row_set: Arc<RowSet>) -> Result<Self> {
+        let mut columns = Vec::new();
+        let mut row_bytes = 0u64;
+        for column in query.columns() {
+            let plan = match &column.source {
+                ColumnSource::RowSet(index) => ColumnPlan::RowSet { index: *index },
+                ColumnSource::Table(sources) => match dense_sources(row_set.sources(), sources).await? {
+                    Some(dense) => {
+                        let row_bytes = dense.first().map_or(0, |(_, _, dense)| dense.row_bytes);
+                        ColumnPlan::Dense { sources: dense, row_bytes }
+                    }
+                    None => ColumnPlan::Table { sources: sources.clone() },
+                },
+            };
+            row_bytes += match fixed_row_bytes(column.field.data_type()) {
+                Some(bytes) => bytes as u64,
+                None => variable_bytes(row_set.sources(), &column.source).await?,
+            };
+            columns.push(plan);
+        }
+        Ok(Self { query, row_set, columns, row_bytes: row_bytes.max(1) })
+    }
+
+    /// Whether rows are so large, and their files so near, that reading them one by one costs no more than block by block.
+    pub fn reads_rows_alone(&self) -> bool {
+        let tables = self.row_set.sources();
+        let is_local = |(source, _, dense): &(usize, String, Arc<DenseColumn>)| {
+            let fragment = tables[*source].fragments().first().map(|fragment| fragment.id);
+            let file = fragment.and_then(|id| dense.file(id));
+            file.is_some_and(|file| file.reader.local().is_some())
+        };
+        self.columns.iter().all(|column| match column {
+            ColumnPlan::Dense { sources, row_bytes } => *row_bytes >= ALONE_BYTES && sources.iter().all(is_local),
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => true,
+        }) && self.columns.iter().any(|column| matches!(column, ColumnPlan::Dense { .. }))
+    }
+}
+
+impl ColumnPlan {
+    /// Bytes per row of a column that is read by chunk scan.
+    pub fn dense_row_bytes(&self) -> Option<usize> {
+        match self {
+            ColumnPlan::Dense { row_bytes, .. } => Some(*row_bytes),
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => None,
+        }
+    }
+
+    /// The same column through the decoder.
+    fn decoded(&self) -> Self {
+        match self {
+            ColumnPlan::Dense { sources, .. } => {
+                ColumnPlan::Table { sources: sources.iter().map(|(source, name, _)| (*source, name.clone())).collect() }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// Makes the columns of all sources alike: the schema of the batches, with a column read by chunk scan in all sources or in none.
+///
+/// # Errors
+/// [`Error::Columns`] when the sources have other columns than the first one.
+pub(crate) fn unify(sources: &mut [SourcePlan]) -> Result<SchemaRef> {
+    let first = sources.first().map_or_else(|| Arc::new(Schema::empty()), |source| source.query.schema());
+    let mut fields: Vec<Field> = first.fields().iter().map(|field| field.as_ref().clone()).collect();
+    for (index, source) in sources.iter().enumerate().skip(1) {
+        let schema = source.query.schema();
+        if schema.fields().len() != fields.len() {
+            let reason = format!("{} columns, not {}", schema.fields().len(), fields.len());
+            return Err(Error::Columns { query: index, reason });
+        }
+        for (mine, theirs) in fields.iter_mut().zip(schema.fields()) {
+            if shown(mine) != shown(theirs) {
+                let reason = format!("{} where the first query has {}", shown(theirs), shown(mine));
+                return Err(Error::Columns { query: index, reason });
+            }
+            mine.set_nullable(mine.is_nullable() || theirs.is_nullable());
+        }
+    }
+    for column in 0..fields.len() {
+        let widths: Vec<_> = sources.iter().map(|source| source.columns[column].dense_row_bytes()).collect();
+        if widths.windows(2).any(|pair| pair[0] != pair[1]) {
+            sources.iter_mut().for_each(|source| source.columns[column] = source.columns[column].decoded());
+        }
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// What must be the same in all sources: name, type and, for tensors, the shape.
+fn shown(field: &Field) -> String {
+    let metadata = |key| field.metadata().get(key).map_or("", String::as_str);
+    let tensor = format!("{} {}", metadata(EXTENSION_NAME_KEY), metadata(EXTENSION_METADATA_KEY));
+    format!("{}: {} {tensor}", field.name(), field.data_type()).trim_end().to_string()
+}
+
+/// The page tables of a column, when all its tables have one and agree on the width.
+async fn dense_sources(
+    tables: &[Table],
+    sources: &[(usize, String)],
+) -> Result<Option<Vec<(usize, String, Arc<DenseColumn>)>>> {
+    let mut dense: Vec<(usize, String, Arc<DenseColumn>)> = Vec::new();
+    for (source, name) in sources {
+        match tables[*source].dense_column(name).await? {
+            DenseProbe::Dense(column) => {
+                if dense.first().is_some_and(|(_, _, first)| first.row_bytes != column.row_bytes) {
+                    return Ok(None);
+                }
+                dense.push((*source, name.clone(), column));
+            }
+            DenseProbe::NotDense { reason } => {
+                tracing::debug!(column = name, reason, "read through the decoder");
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(dense))
+}
+
+async fn variable_bytes(tables: &[Table], source: &ColumnSource) -> Result<u64> {
+    let ColumnSource::Table(sources) = source else { return Ok(VARIABLE_ROW_BYTES) };
+    let Some((source, name)) = sources.first() else { return Ok(VARIABLE_ROW_BYTES) };
+    let layouts = tables[*source].describe().await?;
+    let layout = layouts.into_iter().find(|layout| layout.name == *name);
+    Ok(layout.and_then(|layout| layout.bytes_per_row).unwrap_or(VARIABLE_ROW_BYTES).max(1))
+}

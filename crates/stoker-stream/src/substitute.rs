@@ -1,0 +1,119 @@
+//! Rows that stand for bad ones.
+
+use arrow_array::{Array, ArrayRef};
+use arrow_select::concat::concat;
+use arrow_select::interleave::interleave;
+use futures::{StreamExt, TryStreamExt, stream};
+use stoker_chunks::{ChunkScan, Slots};
+use stoker_order::{StreamOrder, Visit};
+
+use crate::batch_builder::{BatchBuilder, Part};
+use crate::read::{Damage, Rows, read_rows};
+use crate::{Error, Result, StreamPlan, Substitution};
+
+/// Substitutes that are looked for at once.
+const SEARCHES_AT_ONCE: usize = 16;
+
+impl StreamPlan {
+    /// The error for a part with bad rows: names the first one.
+    pub(crate) fn bad_row(&self, part: &Part) -> Error {
+        let Some(damage) = part.bad.values().next() else {
+            return Error::Internal { reason: "a part without bad rows".into() };
+        };
+        Error::BadRow { table: self.table_name(damage.table), address: damage.address, reason: damage.reason.clone() }
+    }
+
+    fn table_name(&self, table: usize) -> String {
+        self.tables().nth(table).map_or_else(String::new, |table| table.snapshot().to_string())
+    }
+}
+
+/// Puts the next good row of the same window in the place of each bad row of a part: into the slots of its batch and into the
+/// part. `visits` are those of the part's rows.
+///
+/// What is good does not depend on who asks, so that all ranks and replicas find the same substitutes.
+///
+/// # Errors
+/// [`Error::NoSubstitute`] when all rows of a window are bad; errors of reading.
+pub(crate) async fn substitutes(
+    plan: &StreamPlan,
+    order: &StreamOrder,
+    scan: &ChunkScan,
+    visits: &[Visit],
+    mut part: Part,
+    builder: &mut BatchBuilder,
+) -> Result<Part> {
+    let bad = std::mem::take(&mut part.bad);
+    let search = |(place, damage): (usize, Damage)| async move {
+        let row = find(plan, order, scan, &visits[place], &damage).await?;
+        Ok::<_, Error>((place, damage, row))
+    };
+    let found: Vec<(usize, Damage, Row)> =
+        stream::iter(bad).map(search).buffered(SEARCHES_AT_ONCE).try_collect().await?;
+    for (column, light) in part.light.iter_mut().enumerate() {
+        let Some(array) = light else {
+            for (place, _, row) in &found {
+                let slot = builder.slots(column).map(|slots| slots.reopen(builder.num_added() + place)).transpose()?;
+                if let (Some(mut slot), Some(values)) = (slot, &row.dense[column]) {
+                    slot.copy_from_slice(values);
+                    slot.fill();
+                }
+            }
+            continue;
+        };
+        let values: Vec<&dyn Array> = found.iter().filter_map(|(.., row)| row.light[column].as_deref()).collect();
+        let values = concat(&values).map_err(Error::arrow)?;
+        let mut places: Vec<(usize, usize)> = (0..array.len()).map(|row| (0, row)).collect();
+        found.iter().enumerate().for_each(|(index, (place, ..))| places[*place] = (1, index));
+        *light = Some(interleave(&[array.as_ref(), values.as_ref()], &places).map_err(Error::arrow)?);
+    }
+    for (place, damage, row) in found {
+        let row_addrs = part.addrs.iter().map(|addrs| addrs[place]).collect();
+        part.addrs.iter_mut().zip(&row.addrs).for_each(|(addrs, addr)| addrs[place] = *addr);
+        let reason = format!("{}: {}", plan.table_name(damage.table), damage.reason);
+        tracing::warn!(address = damage.address, reason, "a bad row was substituted");
+        builder.note(Substitution { row: builder.num_added() + place, row_addrs, reason });
+    }
+    Ok(part)
+}
+
+/// One good row.
+struct Row {
+    /// For each column that is dense, its bytes.
+    dense: Vec<Option<arrow_buffer::Buffer>>,
+    /// For each other column, an array of one value.
+    light: Vec<Option<ArrayRef>>,
+    /// For each table, the address.
+    addrs: Vec<u64>,
+}
+
+/// The next good row after a bad one in its window, cyclically.
+async fn find(plan: &StreamPlan, order: &StreamOrder, scan: &ChunkScan, bad: &Visit, damage: &Damage) -> Result<Row> {
+    let window = order.window_of(bad);
+    let mut reason = damage.reason.clone();
+    for position in (bad.position + 1..window.end).chain(window.start..bad.position) {
+        let visit = order.visit_beside(bad, position);
+        match read_one(plan, scan, &visit).await? {
+            Ok(row) => return Ok(row),
+            Err(damage) => reason = damage.reason,
+        }
+    }
+    Err(Error::NoSubstitute { address: damage.address, rows: window.end - window.start, reason })
+}
+
+async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<Result<Row, Damage>> {
+    let columns = plan.inner.columns();
+    let memory: Vec<_> = columns
+        .iter()
+        .map(|column| column.dense_row_bytes().map(|row_bytes| Slots::new(scan.pool(), 1, row_bytes)))
+        .collect();
+    let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
+    let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
+    let Rows { light, addrs, mut bad } = read_rows(&plan.inner, scan, std::slice::from_ref(visit), claims).await?;
+    if let Some(damage) = bad.remove(&0) {
+        return Ok(Err(damage));
+    }
+    let dense = memory.into_iter().map(|slots| slots.map(Slots::freeze).transpose());
+    let dense = dense.collect::<stoker_chunks::Result<_>>()?;
+    Ok(Ok(Row { dense, light, addrs: addrs.iter().map(|addrs| addrs[0]).collect() }))
+}
