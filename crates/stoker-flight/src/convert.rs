@@ -1,7 +1,7 @@
 //! Protocol messages to and from types.
 
-use stoker_stream::StreamOptions;
-use stoker_types::{BatchSize, Batching, LastBatch, ParamValue, ShuffleMode, Slice, Topology};
+use stoker_stream::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, StreamOptions};
+use stoker_types::{BatchSize, Batching, LastBatch, MixtureStop, ParamValue, RunId, ShuffleMode, Slice, Topology};
 
 use crate::proto;
 use crate::{Error, Result};
@@ -10,11 +10,6 @@ use crate::{Error, Result};
 pub(crate) const COMMAND_VERSION: u32 = 1;
 
 pub(crate) fn slice_to_proto(slice: &Slice) -> proto::Slice {
-    let last_batch = match slice.batching.last {
-        LastBatch::Pad => "pad",
-        LastBatch::Drop => "drop",
-        LastBatch::Uneven => "uneven",
-    };
     proto::Slice {
         rank: slice.topology.rank,
         world_size: slice.topology.world_size,
@@ -22,7 +17,7 @@ pub(crate) fn slice_to_proto(slice: &Slice) -> proto::Slice {
             BatchSize::PerRank(rows) => proto::slice::BatchSize::PerRank(rows),
             BatchSize::Global(rows) => proto::slice::BatchSize::Global(rows),
         }),
-        last_batch: last_batch.into(),
+        last_batch: slice.batching.last.as_str().into(),
         epoch: slice.epoch,
         origin: slice.origin,
         first_step: slice.first_step,
@@ -31,10 +26,9 @@ pub(crate) fn slice_to_proto(slice: &Slice) -> proto::Slice {
 
 pub(crate) fn slice_from_proto(slice: &proto::Slice) -> Result<Slice> {
     let last = match slice.last_batch.as_str() {
-        "" | "pad" => LastBatch::Pad,
-        "drop" => LastBatch::Drop,
-        "uneven" => LastBatch::Uneven,
-        other => return Err(Error::invalid(format!("last_batch is {other:?}; use pad, drop or uneven"))),
+        "" => LastBatch::Pad,
+        name => LastBatch::parse(name)
+            .ok_or_else(|| Error::invalid(format!("last_batch is {name:?}; use pad, drop or uneven")))?,
     };
     let size = match slice.batch_size {
         Some(proto::slice::BatchSize::PerRank(rows)) => BatchSize::PerRank(rows),
@@ -60,19 +54,35 @@ pub(crate) fn endpoint_slice(slice: &Slice, endpoint: u32, num_endpoints: u32) -
     if num_endpoints == 1 { *slice } else { Slice { topology, batching, ..*slice } }
 }
 
-pub(crate) fn query_to_proto(sql: &str, params: &[ParamValue], options: &StreamOptions) -> proto::StreamQuery {
-    proto::StreamQuery {
-        sql: sql.into(),
-        params_json: params_to_json(params),
+pub(crate) fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
+    let options = &request.options;
+    let mut query = proto::StreamQuery {
         seed: options.seed,
         shuffle: options.shuffle.as_str().into(),
         shuffle_window_bytes: options.shuffle_window_bytes,
         block_bytes: options.block_bytes,
         num_lanes: options.num_lanes,
+        run_id: request.run_id.as_ref().map(RunId::to_string).unwrap_or_default(),
+        ..proto::StreamQuery::default()
+    };
+    match (&request.mix, request.queries.as_slice()) {
+        (None, [one]) => (query.sql, query.params_json) = (one.sql.clone(), params_to_json(&one.params)),
+        (mix, queries) => {
+            let weights = mix.iter().flat_map(|mix| mix.weights.iter().copied()).chain(std::iter::repeat(0.0));
+            let mixed = |(query, weight): (&Query, f64)| proto::MixedQuery {
+                sql: query.sql.clone(),
+                params_json: params_to_json(&query.params),
+                weight,
+            };
+            query.mixed = queries.iter().zip(weights).map(mixed).collect();
+            query.stop = mix.as_ref().map_or(String::new(), |mix| mix.stop.as_str().into());
+            query.epoch_rows = mix.as_ref().map_or(0, |mix| mix.epoch_rows);
+        }
     }
+    query
 }
 
-pub(crate) fn options_from_proto(query: &proto::StreamQuery) -> Result<StreamOptions> {
+pub(crate) fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
     let defaults = StreamOptions::default();
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     let shuffle = match query.shuffle.as_str() {
@@ -81,13 +91,49 @@ pub(crate) fn options_from_proto(query: &proto::StreamQuery) -> Result<StreamOpt
         "sequential" => ShuffleMode::Sequential,
         other => return Err(Error::invalid(format!("shuffle is {other:?}; use block, full or sequential"))),
     };
-    Ok(StreamOptions {
+    let options = StreamOptions {
         seed: query.seed,
         shuffle,
         shuffle_window_bytes: or(query.shuffle_window_bytes, defaults.shuffle_window_bytes),
         block_bytes: or(query.block_bytes, defaults.block_bytes),
         num_lanes: if query.num_lanes == 0 { defaults.num_lanes } else { query.num_lanes },
+    };
+    let run_id = match query.run_id.as_str() {
+        "" => None,
+        name => Some(RunId::try_new(name)?),
+    };
+    if query.mixed.is_empty() {
+        let one = Query { sql: query.sql.clone(), params: params_from_json(&query.params_json)? };
+        return Ok(PlanRequest { run_id, ..PlanRequest::new(one, options) });
+    }
+    if !query.sql.is_empty() {
+        return Err(Error::invalid("a stream request has a query and a mixture; give one of them"));
+    }
+    let stop = MixtureStop::parse(&query.stop)
+        .ok_or_else(|| Error::invalid(format!("stop is {:?}; use first, all or rows", query.stop)))?;
+    let one =
+        |mixed: &proto::MixedQuery| Ok(Query { sql: mixed.sql.clone(), params: params_from_json(&mixed.params_json)? });
+    let weights = query.mixed.iter().map(|mixed| mixed.weight).collect();
+    Ok(PlanRequest {
+        queries: query.mixed.iter().map(one).collect::<Result<_>>()?,
+        mix: Some(MixOptions { weights, stop, epoch_rows: query.epoch_rows }),
+        options,
+        run_id,
     })
+}
+
+pub(crate) fn policy_to_proto(options: &ReadOptions) -> proto::ReadPolicy {
+    proto::ReadPolicy { bad_rows: options.bad_rows.as_str().into(), unverified: !options.verify }
+}
+
+pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: ReadOptions) -> Result<ReadOptions> {
+    let Some(policy) = policy else { return Ok(options) };
+    let bad_rows = match policy.bad_rows.as_str() {
+        "" => BadRows::Error,
+        name => BadRows::parse(name)
+            .ok_or_else(|| Error::invalid(format!("bad_rows is {name:?}; use error or substitute")))?,
+    };
+    Ok(ReadOptions { bad_rows, verify: !policy.unverified, ..options })
 }
 
 pub(crate) fn params_to_json(params: &[ParamValue]) -> String {

@@ -1,5 +1,6 @@
 //! Tests of the service.
 
+mod contracts;
 mod endpoints;
 mod fixture;
 mod messages;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use prost::Message;
-use stoker_stream::Batch;
+use stoker_stream::{Batch, Substitution};
 use stoker_types::{Cursor, Digest, Slice};
 
 use crate::decode::{self, MessageReader, ReceivedMessage, RowAssembler};
-use crate::proto::BatchMetadata;
+use crate::proto::{self, BatchMetadata};
 use crate::{Error, Result};
 
 /// A server that sends nothing for so long is gone: it sends empty messages every five seconds.
@@ -40,7 +40,7 @@ impl BatchAssembler {
         let share = self.slice.share(self.next_step, self.num_rows);
         let mut rows: Option<RowAssembler> = None;
         let mut addrs: Vec<Vec<u64>> = Vec::new();
-        loop {
+        let substituted = loop {
             let (message, schema) = self.message().await?;
             let metadata = BatchMetadata::decode(message.metadata.clone())
                 .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
@@ -55,18 +55,25 @@ impl BatchAssembler {
                 addrs.extend_from_slice(&more.addrs);
             }
             if metadata.end_of_batch {
-                break;
+                break metadata.substituted;
             }
-        }
+        };
         let data = rows.ok_or_else(|| Error::internal("a batch without messages"))?.finish()?;
         if addrs.iter().any(|addrs| addrs.len() != data.num_rows()) {
             return Err(Error::internal("a batch has other numbers of rows and of row addresses"));
         }
+        let substitution = |found: proto::Substitution| match usize::try_from(found.row) {
+            Ok(row) if row < data.num_rows() && found.addrs.len() == addrs.len() => {
+                Ok(Substitution { row, row_addrs: found.addrs, reason: found.reason })
+            }
+            _ => Err(Error::internal("a batch names a substitution for a row that it does not have")),
+        };
+        let substituted = substituted.into_iter().map(substitution).collect::<Result<_>>()?;
         let position = self.slice.position_after(self.next_step, self.num_rows);
         let cursor = Cursor { stream_id: self.stream_id, epoch: self.slice.epoch, position };
         let step = self.next_step;
         self.next_step += 1;
-        Ok(Batch { step, cursor, data, num_valid: share.num_valid as usize, row_addrs: addrs })
+        Ok(Batch { step, cursor, data, num_valid: share.num_valid as usize, row_addrs: addrs, substituted })
     }
 
     /// The next message with rows, and the schema of all.
@@ -95,8 +102,9 @@ impl BatchAssembler {
             row_offset,
             end_of_batch: found.end_of_batch,
             sources: Vec::new(),
+            substituted: Vec::new(),
         };
-        let found = BatchMetadata { sources: Vec::new(), ..found.clone() };
+        let found = BatchMetadata { sources: Vec::new(), substituted: Vec::new(), ..found.clone() };
         match found == expected {
             true => Ok(()),
             false => {

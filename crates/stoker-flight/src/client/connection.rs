@@ -10,13 +10,13 @@ use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 use stoker_lake::{ColumnLayout, VersionInfo};
 use stoker_sql::Engine;
-use stoker_stream::{EpochVerdict, Receipt, StreamOptions, StreamPlan};
-use stoker_types::{ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
+use stoker_stream::{EpochVerdict, PlanRequest, Query, Receipt, StreamOptions, StreamPlan};
+use stoker_types::{Digest, ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
 
 use crate::client::RemoteLake;
 use crate::client::handle::{Place, StreamHandle};
 use crate::client::remote_sql::{remote_sql, schema_of};
-use crate::convert::query_to_proto;
+use crate::convert::request_to_proto;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::server::{ActionRequest, TableAnswer, schema_from_text};
 use crate::{Error, Result};
@@ -167,11 +167,30 @@ impl Connection {
     /// # Errors
     /// A query that is not a sample query, invalid options; storage errors.
     pub async fn plan_stream(&self, sql: &str, params: &[ParamValue], options: &StreamOptions) -> Result<StreamHandle> {
+        self.plan(&PlanRequest::new(Query::new(sql, params), options.clone())).await
+    }
+
+    /// Plans a stream over one query or a mixture of several, or finds the stream of a run.
+    ///
+    /// # Errors
+    /// As for [`Connection::plan_stream`]; weights and queries that do not fit; a run that streams something else (kind
+    /// `StateMismatch`).
+    pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
+        request.validate()?;
         match self {
-            Connection::Local(engine) => {
-                Ok(StreamHandle::local(StreamPlan::create(engine, sql, params, options).await?))
-            }
-            Connection::Remote(lake) => plan_remote(lake, Source::Query(query_to_proto(sql, params, options))).await,
+            Connection::Local(engine) => Ok(StreamHandle::local(StreamPlan::plan(engine, request).await?)),
+            Connection::Remote(lake) => plan_remote(lake, Source::Query(request_to_proto(request))).await,
+        }
+    }
+
+    /// The stream with this id.
+    ///
+    /// # Errors
+    /// `NotFound` for a stream that this lake does not know; storage errors.
+    pub async fn stream_by_id(&self, stream_id: Digest) -> Result<StreamHandle> {
+        match self {
+            Connection::Local(engine) => Ok(StreamHandle::local(StreamPlan::load_by_id(engine, stream_id).await?)),
+            Connection::Remote(lake) => plan_remote(lake, Source::StreamId(stream_id.to_string())).await,
         }
     }
 
@@ -196,13 +215,8 @@ impl Connection {
     pub async fn load_stream(&self, state: &StreamState) -> Result<StreamHandle> {
         let handle = match (self, &state.spec) {
             (Connection::Local(engine), Some(spec)) => StreamHandle::local(StreamPlan::load(engine, spec).await?),
-            (Connection::Local(engine), None) => {
-                StreamHandle::local(StreamPlan::load_by_id(engine, state.stream_id).await?)
-            }
+            (_, None) => self.stream_by_id(state.stream_id).await?,
             (Connection::Remote(lake), Some(spec)) => plan_remote(lake, Source::Spec(spec.to_json())).await?,
-            (Connection::Remote(lake), None) => {
-                plan_remote(lake, Source::StreamId(state.stream_id.to_string())).await?
-            }
         };
         state.check(handle.spec())?;
         Ok(handle)
@@ -215,8 +229,8 @@ pub(crate) async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<
     Ok(StreamPlan::load_by_id(engine, first.stream_id).await?.verify(receipts).await?)
 }
 
-async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<StreamHandle> {
-    let request = StreamRequest { source: Some(source), slice: None, num_endpoints: 0 };
+pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<StreamHandle> {
+    let request = StreamRequest { source: Some(source), slice: None, num_endpoints: 0, read: None };
     let (info, spec_stored) = lake.get_flight_info(Kind::Stream(request)).await?;
     let spec = StreamSpec::from_json(&info.app_metadata)?;
     let schema = schema_of(&info)?;
@@ -232,7 +246,7 @@ fn about(name: &str, at: &SnapshotRef) -> ActionRequest {
     ActionRequest { table: Some(name.to_string()), version, tag, ..ActionRequest::default() }
 }
 
-async fn ask<T: DeserializeOwned>(lake: &RemoteLake, action: &str, request: ActionRequest) -> Result<T> {
+pub(crate) async fn ask<T: DeserializeOwned>(lake: &RemoteLake, action: &str, request: ActionRequest) -> Result<T> {
     let body = serde_json::to_vec(&request).map_err(Error::internal)?;
     let answer = lake.do_action(action, body).await?;
     serde_json::from_slice(&answer)

@@ -2,12 +2,15 @@
 
 use arrow_schema::SchemaRef;
 use stoker_stream::{ReadOptions, ReceiptBuilder, StreamPlan};
-use stoker_types::{BatchLogEntry, Slice, StreamSpec, StreamState};
+use stoker_types::{self as types, BatchLogEntry, Slice, Snapshot, StreamSpec, StreamState};
 
-use crate::Result;
-use crate::client::RemoteLake;
+use crate::client::connection::plan_remote;
 use crate::client::remote_stream::{RemoteStream, Request};
 use crate::client::sample_stream::{Batches, SampleStream};
+use crate::client::{Connection, RemoteLake};
+use crate::proto::stream_request::Source;
+use crate::proto::{Reweigh, reweigh};
+use crate::{Error, Result};
 
 /// A planned stream: opens any slice of any epoch. Cheap to clone.
 #[derive(Clone)]
@@ -39,6 +42,11 @@ impl StreamHandle {
         &self.spec
     }
 
+    /// The tables that supply rows, in the order of a batch's row addresses.
+    pub fn tables(&self) -> Vec<Snapshot> {
+        self.spec.tables().cloned().collect()
+    }
+
     /// The columns of the batches.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
@@ -49,9 +57,31 @@ impl StreamHandle {
         self.spec.num_rows
     }
 
-    /// The state at a position, with the log of global batch sizes.
-    pub fn state(&self, epoch: u64, position: u64, log: &[BatchLogEntry]) -> StreamState {
-        StreamState::new(&self.spec, epoch, position, log, !self.spec_stored)
+    /// The state at a cursor and step, with the log of global batch sizes.
+    pub fn state(&self, place: types::Place, log: &[BatchLogEntry]) -> StreamState {
+        StreamState::new(&self.spec, place, log, !self.spec_stored)
+    }
+
+    /// The same mixture with other weights from a position of an epoch on. Every process that asks for the same gets the same stream.
+    ///
+    /// # Errors
+    /// A stream that is no mixture, weights that do not fit its queries; storage errors.
+    pub async fn reweigh(&self, connection: &Connection, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
+        match (&self.place, connection) {
+            (Place::Local(plan), Connection::Local(engine)) => {
+                Ok(Self::local(plan.reweigh(engine, epoch, position, weights).await?))
+            }
+            (Place::Remote(lake), _) => {
+                let stream = match self.spec_stored {
+                    true => reweigh::Stream::StreamId(self.spec.stream_id().to_string()),
+                    false => reweigh::Stream::Spec(self.spec.to_json()),
+                };
+                let weights = weights.to_vec();
+                let reweigh = Reweigh { stream: Some(stream), epoch, position, weights };
+                plan_remote(lake, Source::Reweigh(reweigh)).await
+            }
+            (Place::Local(_), Connection::Remote(_)) => Err(Error::internal("a stream of another connection")),
+        }
     }
 
     /// Opens a rank's share of an epoch; reading begins at once, on the current Tokio runtime.
@@ -67,7 +97,7 @@ impl StreamHandle {
                 spec: self.spec.clone(),
                 spec_stored: self.spec_stored,
                 slice: *slice,
-                memory_budget_bytes: options.memory_budget_bytes,
+                options: *options,
             })),
         };
         let receipt = ReceiptBuilder::new(self.spec.stream_id(), slice, self.spec.num_rows);

@@ -8,7 +8,7 @@ use arrow_buffer::MutableBuffer;
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 use arrow_select::interleave::interleave;
-use stoker_stream::Batch;
+use stoker_stream::{Batch, Substitution};
 
 use crate::{Error, Result};
 
@@ -39,7 +39,15 @@ pub(crate) fn interleave_batches(mut parts: Vec<Batch>, first: usize) -> Result<
     let pick = |source: usize| places.iter().map(|(part, row)| parts[*part].row_addrs[source][*row]).collect();
     let row_addrs = (0..head.row_addrs.len()).map(pick).collect();
     let num_valid = parts.iter().map(|part| part.num_valid).sum();
-    Ok(Batch { step: head.step, cursor: head.cursor, data, num_valid, row_addrs })
+    let num_parts = parts.len();
+    let mut substituted = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let offset = (index + num_parts - first % num_parts) % num_parts;
+        let place = |found: &Substitution| Substitution { row: found.row * num_parts + offset, ..found.clone() };
+        substituted.extend(part.substituted.iter().map(place));
+    }
+    substituted.sort_by_key(|found| found.row);
+    Ok(Batch { step: head.step, cursor: head.cursor, data, num_valid, row_addrs, substituted })
 }
 
 /// Rows of tensors are copied as bytes; other columns go through Arrow's kernel.

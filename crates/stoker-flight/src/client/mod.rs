@@ -11,6 +11,7 @@ mod interleave;
 mod remote_lake;
 mod remote_sql;
 mod remote_stream;
+mod runs;
 mod sample_stream;
 
 pub use connect::{ConnectOptions, connect};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use stoker_stream::{Batch, StreamStats};
+use stoker_stream::{Batch, ReadOptions, StreamStats};
 use stoker_types::{ErrorKind, Slice, StreamSpec};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
@@ -14,7 +14,7 @@ use crate::client::RemoteLake;
 use crate::client::batch_assembler::BatchAssembler;
 use crate::client::counters::Counters;
 use crate::client::interleave::interleave_batches;
-use crate::convert::{endpoint_slice, slice_to_proto};
+use crate::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
 use crate::encode::record_batch_bytes;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::{Error, Result};
@@ -33,8 +33,8 @@ pub(crate) struct Request {
     pub spec: StreamSpec,
     pub spec_stored: bool,
     pub slice: Slice,
-    /// Bytes of batches that wait to be taken.
-    pub memory_budget_bytes: u64,
+    /// How rows are read; the budget is for bytes of batches that wait to be taken.
+    pub options: ReadOptions,
 }
 
 /// Batches from servers, received by a task of their own.
@@ -60,7 +60,7 @@ impl RemoteStream {
         let missing = num_steps.saturating_sub(request.slice.first_step);
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let counters = Arc::new(Counters::default());
-        let budget = u32::try_from((request.memory_budget_bytes / PERMIT_BYTES).max(1)).unwrap_or(u32::MAX);
+        let budget = u32::try_from((request.options.memory_budget_bytes / PERMIT_BYTES).max(1)).unwrap_or(u32::MAX);
         let receiver = Receiver {
             next_step: request.slice.first_step,
             num_steps,
@@ -163,14 +163,19 @@ impl Receiver {
 
     /// Asks for the rest of the slice. Ranks and endpoints begin at different servers, and go on to the next after a failure.
     async fn ask(&self, attempt: usize) -> Result<Vec<BatchAssembler>> {
-        let Request { lake, spec, spec_stored, slice, .. } = &self.request;
+        let Request { lake, spec, spec_stored, slice, options } = &self.request;
         let slice = Slice { first_step: self.next_step, ..*slice };
         let num_endpoints = lake.options().num_endpoints.max(1);
         let source = match spec_stored {
             true => Source::StreamId(spec.stream_id().to_string()),
             false => Source::Spec(spec.to_json()),
         };
-        let request = StreamRequest { source: Some(source), slice: Some(slice_to_proto(&slice)), num_endpoints };
+        let request = StreamRequest {
+            source: Some(source),
+            slice: Some(slice_to_proto(&slice)),
+            num_endpoints,
+            read: Some(policy_to_proto(options)),
+        };
         let (info, _) = lake.get_flight_info(Kind::Stream(request)).await?;
         if info.endpoint.len() != num_endpoints as usize {
             return Err(Error::internal(format!(

@@ -27,7 +27,7 @@ use stoker_stream::Batch;
 pub(crate) use header::record_batch_header;
 pub(crate) use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
 
-use crate::proto::{BatchMetadata, SourceRows};
+use crate::proto::{BatchMetadata, SourceRows, Substitution};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::{Error, Result};
 
@@ -53,6 +53,12 @@ pub(crate) fn check_schema(schema: &Schema) -> Result<()> {
 /// The messages of a batch of a stream: each of about `message_bytes`, one at least, none with rows of another batch.
 pub(crate) fn batch_messages(batch: &Batch, message_bytes: usize) -> Result<Vec<Message>> {
     let rows = batch.data.num_rows();
+    let substitution = |substitution: &stoker_stream::Substitution| Substitution {
+        row: substitution.row as u64,
+        addrs: substitution.row_addrs.clone(),
+        reason: substitution.reason.clone(),
+    };
+    let substituted: Vec<Substitution> = batch.substituted.iter().map(substitution).collect();
     let message = |part: Range<usize>| {
         let addrs = |addrs: &Vec<u64>| SourceRows { addrs: addrs[part.clone()].to_vec() };
         let metadata = BatchMetadata {
@@ -65,6 +71,7 @@ pub(crate) fn batch_messages(batch: &Batch, message_bytes: usize) -> Result<Vec<
             row_offset: part.start as u64,
             end_of_batch: part.end == rows,
             sources: batch.row_addrs.iter().map(addrs).collect(),
+            substituted: if part.end == rows { substituted.clone() } else { Vec::new() },
         };
         encode(&batch.data.slice(part.start, part.len()), metadata.encode_to_vec().into())
     };

@@ -1,5 +1,7 @@
 //! `DoAction`: what notebooks ask beside queries, as JSON.
 
+use std::ops::Range;
+
 use arrow_flight::{ActionType, IpcMessage, SchemaAsIpc};
 use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::Schema;
@@ -8,15 +10,15 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stoker_lake::{ColumnLayout, Table, VersionInfo};
-use stoker_stream::Receipt;
-use stoker_types::{ParamValue, SnapshotRef, TableName, TagName};
+use stoker_stream::{BadRowEntry, Receipt, RunEntry, log_bad_rows, log_run, run_entries};
+use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
 use crate::client::verify;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 
 /// The actions and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 8] = [
+pub(crate) const ACTIONS: [(&str, &str); 12] = [
     ("version", "the version of the server"),
     ("tables", "the names of all tables"),
     ("table", "{table, version?, tag?}: version, rows, schema and tags of a table"),
@@ -25,7 +27,14 @@ pub(crate) const ACTIONS: [(&str, &str); 8] = [
     ("describe", "{table, version?, tag?}: how its columns are stored"),
     ("explain", "{sql, params?}: the plan of a query"),
     ("verify", "{receipts}: whether the receipts of all ranks show that each row was seen exactly once"),
+    ("run", "{run_id}: the log of a run"),
+    ("log_bad_rows", "{bad_rows}: adds rows to the table of bad rows"),
+    ("rows", "{stream_id, epoch, positions: {start, end}}: the addresses of the rows at these positions"),
+    ("log_run", "{entry}: adds an entry to the log of its run"),
 ];
+
+/// Rows whose addresses one action gives, at most.
+pub(crate) const ROWS_MAX: u64 = 1 << 18;
 
 /// The body of an action's request.
 #[derive(Default, Serialize, Deserialize)]
@@ -45,6 +54,18 @@ pub(crate) struct ActionRequest {
     pub params: Vec<ParamValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<Receipt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<RunEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bad_rows: Vec<BadRowEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_id: Option<Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub positions: Option<Range<u64>>,
 }
 
 /// The answer of the action `table`.
@@ -91,6 +112,20 @@ impl ServerState {
                 let sql = request.sql.as_deref().ok_or_else(|| Error::invalid("action explain needs sql"))?;
                 json!(self.engine.query(sql, &request.params).await?.explain().await?)
             }
+            "run" => {
+                let run_id = request.run_id.as_ref().ok_or_else(|| Error::invalid("action run needs run_id"))?;
+                json!(run_entries(&self.engine, run_id).await?)
+            }
+            "log_bad_rows" => {
+                log_bad_rows(&self.engine, &request.bad_rows).await?;
+                json!({})
+            }
+            "rows" => json!(self.row_addrs(&request).await?),
+            "log_run" => {
+                let entry = request.entry.as_ref().ok_or_else(|| Error::invalid("action log_run needs entry"))?;
+                log_run(&self.engine, entry).await?;
+                json!({})
+            }
             "verify" => json!(verify(&self.engine, &request.receipts).await?),
             other => {
                 let names = ACTIONS.map(|(name, _)| name).join(", ");
@@ -98,6 +133,19 @@ impl ServerState {
             }
         };
         serde_json::to_vec(&answer).map_err(Error::internal)
+    }
+
+    async fn row_addrs(&self, request: &ActionRequest) -> Result<Vec<Vec<u64>>> {
+        let (Some(stream_id), Some(positions)) = (request.stream_id, request.positions.clone()) else {
+            return Err(Error::invalid("action rows needs stream_id and positions"));
+        };
+        if positions.end.saturating_sub(positions.start) > ROWS_MAX {
+            return Err(Error::invalid(format!(
+                "action rows gives at most {ROWS_MAX} rows at once, not {positions:?}"
+            )));
+        }
+        let positions: Vec<u64> = positions.collect();
+        Ok(self.plan_by_id(stream_id).await?.row_addrs(request.epoch.unwrap_or(0), &positions).await?)
     }
 
     async fn action_table(&self, action: &str, request: &ActionRequest) -> Result<Table> {

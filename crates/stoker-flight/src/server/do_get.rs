@@ -12,7 +12,7 @@ use stoker_types::{Slice, Snapshot};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use crate::convert::{params_from_json, slice_from_proto};
+use crate::convert::{params_from_json, policy_from_proto, slice_from_proto};
 use crate::encode::{Message, batch_messages, record_batch_messages, schema_message};
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use crate::server::answer_body::{Answer, Item};
@@ -48,9 +48,10 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
     let permit = state.streams.clone().try_acquire_owned().map_err(full)?;
     let work = match body.kind {
         Some(ticket_body::Kind::Stream(ticket)) => {
-            let (plan, slice) = open_stream(&state, ticket).await?;
             let options =
                 ReadOptions { memory_budget_bytes: state.config.memory_budget_bytes, ..ReadOptions::default() };
+            let options = policy_from_proto(ticket.read.as_ref(), options)?;
+            let (plan, slice) = open_stream(&state, ticket).await?;
             let stream = plan.open(&slice, &options)?;
             Work::Stream(plan, stream)
         }

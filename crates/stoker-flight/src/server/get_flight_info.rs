@@ -5,13 +5,16 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticke
 use arrow_schema::Schema;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
-use stoker_stream::StreamPlan;
+use stoker_stream::{ReadOptions, StreamPlan};
 use stoker_types::{SnapshotRef, TableName};
 
-use crate::convert::{COMMAND_VERSION, endpoint_slice, params_from_json, slice_from_proto, slice_to_proto};
+use crate::convert::{
+    COMMAND_VERSION, endpoint_slice, params_from_json, policy_from_proto, slice_from_proto, slice_to_proto,
+};
 use crate::encode::check_schema;
 use crate::proto::{
-    Command, PinnedTable, SqlRequest, SqlTicket, StreamRequest, StreamTicket, TicketBody, command::Kind, ticket_body,
+    Command, PinnedTable, ReadPolicy, Slice, SqlRequest, SqlTicket, StreamRequest, StreamTicket, TicketBody,
+    command::Kind, ticket_body,
 };
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::{Error, Result};
@@ -91,13 +94,15 @@ impl ServerState {
         let mut info = FlightInfo::new().try_with_schema(&plan.schema()).map_err(Error::internal)?;
         if let Some(slice) = &request.slice {
             let slice = slice_from_proto(slice)?;
+            policy_from_proto(request.read.as_ref(), ReadOptions::default())?;
             let num_endpoints = request.num_endpoints.max(1);
             if num_endpoints > ENDPOINTS_MAX || slice.topology.world_size > u32::MAX / num_endpoints {
                 return Err(Error::invalid(format!("num_endpoints is {num_endpoints}; the most is {ENDPOINTS_MAX}")));
             }
             for endpoint in 0..num_endpoints {
                 let slice = slice_to_proto(&endpoint_slice(&slice, endpoint, num_endpoints));
-                info = info.with_endpoint(self.endpoint(ticket_body::Kind::Stream(self.stream_ticket(&plan, slice))));
+                let ticket = self.stream_ticket(&plan, slice, request.read.clone());
+                info = info.with_endpoint(self.endpoint(ticket_body::Kind::Stream(ticket)));
             }
         }
         let rows = i64::try_from(plan.num_rows()).unwrap_or(-1);
@@ -107,9 +112,9 @@ impl ServerState {
         Ok(Planned { info, spec_stored: Some(plan.spec_stored()) })
     }
 
-    fn stream_ticket(&self, plan: &StreamPlan, slice: crate::proto::Slice) -> StreamTicket {
+    fn stream_ticket(&self, plan: &StreamPlan, slice: Slice, read: Option<ReadPolicy>) -> StreamTicket {
         let spec = if plan.spec_stored() { Vec::new() } else { plan.spec().to_json() };
-        StreamTicket { stream_id: plan.stream_id().to_string(), spec, slice: Some(slice) }
+        StreamTicket { stream_id: plan.stream_id().to_string(), spec, slice: Some(slice), read }
     }
 
     async fn sql_info(&self, descriptor: FlightDescriptor, request: SqlRequest) -> Result<Planned> {

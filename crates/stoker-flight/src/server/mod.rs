@@ -12,5 +12,5 @@ mod service;
 mod state;
 
 pub use config::{ServerConfig, TicketKey, TlsFiles};
-pub(crate) use do_action::{ActionRequest, TableAnswer, schema_from_text};
+pub(crate) use do_action::{ActionRequest, ROWS_MAX, TableAnswer, schema_from_text};
 pub use serve::serve;

@@ -9,6 +9,7 @@ use stoker_types::{Digest, StreamSpec};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::proto::reweigh;
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
 use crate::server::plan_cache::PlanCache;
@@ -46,9 +47,17 @@ impl ServerState {
     pub async fn plan(&self, source: Option<Source>) -> Result<StreamPlan> {
         match source {
             Some(Source::Query(query)) => {
-                let params = convert::params_from_json(&query.params_json)?;
-                let options = convert::options_from_proto(&query)?;
-                let plan = StreamPlan::create(&self.engine, &query.sql, &params, &options).await?;
+                let plan = StreamPlan::plan(&self.engine, &convert::request_from_proto(&query)?).await?;
+                self.plans.put(&plan);
+                Ok(plan)
+            }
+            Some(Source::Reweigh(reweigh)) => {
+                let plan = match reweigh.stream {
+                    Some(reweigh::Stream::StreamId(id)) => self.plan_by_id(id.parse()?).await?,
+                    Some(reweigh::Stream::Spec(json)) => self.plan_by_spec(&json).await?,
+                    None => return Err(Error::invalid("a request for other weights needs a stream")),
+                };
+                let plan = plan.reweigh(&self.engine, reweigh.epoch, reweigh.position, &reweigh.weights).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }

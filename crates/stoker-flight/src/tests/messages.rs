@@ -110,7 +110,8 @@ proptest! {
         let rows = data.num_rows();
         let cursor = Cursor { stream_id: Digest::of(b"stream"), epoch: 1, position: 9 };
         let row_addrs = vec![(0..rows as u64).collect()];
-        let sent = Batch { step: 3, cursor, data: data.clone(), num_valid: rows, row_addrs };
+        let sent =
+            Batch { step: 3, cursor, data: data.clone(), num_valid: rows, row_addrs, substituted: Vec::new() };
         let messages = batch_messages(&sent, message_bytes).expect("messages");
         prop_assert!(!messages.is_empty());
         let mut assembler = RowAssembler::new(data.schema(), rows);

@@ -1,7 +1,7 @@
 //! Streams through a server are those of the engine.
 
 use stoker_stream::ReadOptions;
-use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, Slice};
+use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, Place, Slice};
 
 use crate::tests::fixture::*;
 use crate::{ConnectOptions, connect};
@@ -46,7 +46,8 @@ fn a_stream_continues_from_a_state_on_another_world_size() {
             cursor = stream.next().await.expect("a batch").map(|batch| batch.cursor);
         }
         let position = cursor.expect("five batches").position;
-        let state = first.state(0, position, &[BatchLogEntry { position: 0, global_batch: 16 }]);
+        let state = first
+            .state(Place { epoch: 0, position, step: 5 }, &[BatchLogEntry { step: 0, position: 0, global_batch: 16 }]);
         assert!(state.spec.is_none(), "the lake keeps the specification");
 
         let again = remote.load_stream(&state).await.expect("the same stream");
@@ -67,7 +68,7 @@ fn a_state_that_carries_its_specification_loads_and_a_wrong_one_is_refused() {
         let server = TestServer::start(&lake, config()).await;
         let remote = connect(&server.url(), &impatient()).await.expect("a server");
         let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
-        let mut state = handle.state(0, 32, &[]);
+        let mut state = handle.state(Place { epoch: 0, position: 32, step: 2 }, &[]);
         state.spec = Some(handle.spec().clone());
         assert_eq!(remote.load_stream(&state).await.expect("the same stream").spec(), handle.spec());
 
@@ -76,12 +77,12 @@ fn a_state_that_carries_its_specification_loads_and_a_wrong_one_is_refused() {
         assert_eq!(remote.load_stream(&beyond).await.map(|_| ()).expect_err("beyond").kind(), ErrorKind::StateMismatch);
 
         let mut other_rows = handle.spec().clone();
-        other_rows.row_set = stoker_types::Digest::of(b"other rows");
+        other_rows.sources[0].row_set = stoker_types::Digest::of(b"other rows");
         state.stream_id = other_rows.stream_id();
         state.spec = Some(other_rows);
         assert_eq!(remote.load_stream(&state).await.map(|_| ()).expect_err("other").kind(), ErrorKind::StateMismatch);
 
-        let mut unknown = handle.state(0, 0, &[]);
+        let mut unknown = handle.state(Place::default(), &[]);
         unknown.stream_id = stoker_types::Digest::of(b"no stream");
         assert_eq!(remote.load_stream(&unknown).await.map(|_| ()).expect_err("unknown").kind(), ErrorKind::NotFound);
     });

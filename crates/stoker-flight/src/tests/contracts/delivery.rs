@@ -1,0 +1,122 @@
+//! What the ranks of a job get.
+
+use futures::FutureExt;
+use futures::future::try_join_all;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use stoker_stream::{Batch, Receipt};
+use stoker_types::{BatchLogEntry, Place, Slice, StreamState};
+
+use crate::StreamHandle;
+use crate::tests::contracts::case::{Job, Query};
+use crate::tests::contracts::lab::Lab;
+
+/// What one rank got.
+pub struct Delivered {
+    pub slice: Slice,
+    pub batches: Vec<Batch>,
+    pub receipt: Receipt,
+}
+
+/// When a rank stops.
+#[derive(Clone, Copy, Debug)]
+pub enum Stop {
+    /// At the end of the epoch.
+    AtEnd,
+    /// After so many batches, if there are so many.
+    After(u64),
+    /// While it takes the batch after so many.
+    Amid(u64),
+}
+
+impl Delivered {
+    /// The state after it, for a rank that took `step` steps before, with their log.
+    pub fn state(&self, handle: &StreamHandle, step: u64, log: &[BatchLogEntry]) -> StreamState {
+        let Slice { epoch, origin, .. } = self.slice;
+        let mut log = log.to_vec();
+        log.push(BatchLogEntry { step, position: origin, global_batch: self.slice.global_batch() });
+        let position = self.batches.last().map_or(origin, |batch| batch.cursor.position);
+        let place = Place { epoch, position, step: step + self.batches.len() as u64 };
+        handle.state(place, &log)
+    }
+}
+
+/// All batches of all ranks, which read at the same time.
+pub async fn deliver(handle: &StreamHandle, job: &Job) -> Result<Vec<Delivered>, TestCaseError> {
+    deliver_until(handle, job, |_| Stop::AtEnd).await
+}
+
+/// The batches of all ranks, each until it stops.
+pub async fn deliver_until(
+    handle: &StreamHandle,
+    job: &Job,
+    stop: impl Fn(u32) -> Stop,
+) -> Result<Vec<Delivered>, TestCaseError> {
+    try_join_all((0..job.world_size).map(|rank| read_rank(handle, job, rank, stop(rank)))).await
+}
+
+/// The batches of one rank. Its receipt does not name what it got while it was interrupted.
+pub async fn read_rank(handle: &StreamHandle, job: &Job, rank: u32, stop: Stop) -> Result<Delivered, TestCaseError> {
+    let slice = job.slice(rank);
+    let num_left = slice.num_steps(handle.num_rows()).saturating_sub(slice.first_step);
+    let num_wanted = match stop {
+        Stop::AtEnd => num_left,
+        Stop::After(num_batches) | Stop::Amid(num_batches) => num_batches.min(num_left),
+    };
+    let mut stream = handle.open(&slice, &job.read).await?;
+    let mut batches = Vec::new();
+    for index in 0..num_wanted {
+        let batch = stream.next().await?;
+        let ended = || TestCaseError::fail(format!("rank {rank} got {index} of {num_wanted} batches"));
+        batches.push(batch.ok_or_else(ended)?);
+    }
+    let receipt = Receipt::from_json(&stream.receipt().to_json())?;
+    match stop {
+        Stop::AtEnd => {
+            let beyond = stream.next().await?;
+            prop_assert!(beyond.is_none(), "rank {rank} got a batch after the last one");
+        }
+        Stop::After(_) => {}
+        Stop::Amid(_) => drop(stream.next().now_or_never()),
+    }
+    Ok(Delivered { slice, batches, receipt })
+}
+
+/// The ids of each global batch in order of position, without padding.
+///
+/// The k-th row that rank r of W got since the origin has the position `origin + r + k * W`.
+pub fn global_batches(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<i64>>, TestCaseError> {
+    let mut placed: Vec<Vec<(usize, i64)>> = Vec::new();
+    for (rank, delivered) in ranks.iter().enumerate() {
+        let mut next = rank;
+        for (index, batch) in delivered.batches.iter().enumerate() {
+            if placed.len() == index {
+                placed.push(Vec::new());
+            }
+            let ids = lab.checked_ids(batch)?;
+            for id in &ids[..batch.num_valid] {
+                placed[index].push((next, *id));
+                next += ranks.len();
+            }
+        }
+    }
+    let in_order = |mut batch: Vec<(usize, i64)>| {
+        batch.sort_unstable();
+        batch.into_iter().map(|(_, id)| id).collect::<Vec<i64>>()
+    };
+    Ok(placed.into_iter().map(in_order).collect())
+}
+
+/// Checks that the rows of an epoch were found once each, but for so many that were dropped.
+pub fn check_once(query: &Query, mut found: Vec<i64>, num_dropped: u64) -> TestCaseResult {
+    let mut expected = query.ids();
+    expected.sort_unstable();
+    found.sort_unstable();
+    let num_found = found.len();
+    found.dedup();
+    prop_assert!(found.len() == num_found, "{} of {num_found} rows are repetitions", num_found - found.len());
+    let num_foreign = found.iter().filter(|id| expected.binary_search(id).is_err()).count();
+    prop_assert!(num_foreign == 0, "{num_foreign} of {num_found} rows were not selected");
+    prop_assert_eq!(num_found as u64 + num_dropped, expected.len() as u64);
+    Ok(())
+}

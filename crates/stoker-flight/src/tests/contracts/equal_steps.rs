@@ -1,0 +1,70 @@
+//! All ranks take the same steps.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use stoker_stream::Batch;
+use stoker_types::{BatchSize, Cursor, LastBatch};
+
+use crate::tests::contracts::case::{Case, Job, case};
+use crate::tests::contracts::delivery::deliver;
+use crate::tests::contracts::lab::Lab;
+use crate::tests::contracts::{Transport, check};
+
+#[test]
+fn ranks_take_equal_steps_in_process() {
+    check(Transport::InProcess, case(), ranks_take_equal_steps);
+}
+
+#[test]
+fn ranks_take_equal_steps_over_flight() {
+    check(Transport::OverFlight, case(), ranks_take_equal_steps);
+}
+
+/// All ranks get as many batches as the policy makes of the rows, with equal cursors and shares that differ by a row at most.
+async fn ranks_take_equal_steps(lab: &Lab, case: &Case) -> TestCaseResult {
+    let handle = lab.plan(case).await?;
+    let ranks = deliver(&handle, &case.job).await?;
+    let (num_rows, global) = (case.query.ids().len() as u64, case.job.global_batch());
+    let num_steps = match case.job.batching.last {
+        LastBatch::Drop => num_rows / global,
+        LastBatch::Pad | LastBatch::Uneven => num_rows.div_ceil(global),
+    };
+    for rank in &ranks {
+        prop_assert_eq!(rank.slice.num_steps(num_rows), num_steps);
+        prop_assert_eq!(rank.batches.len() as u64, num_steps);
+    }
+    for step in 0..num_steps {
+        let batches: Vec<&Batch> = ranks.iter().map(|rank| &rank.batches[step as usize]).collect();
+        let position = num_rows.min((step + 1) * global);
+        let cursor = Cursor { stream_id: handle.spec().stream_id(), epoch: case.job.epoch, position };
+        for batch in &batches {
+            prop_assert_eq!(batch.step, step);
+            prop_assert_eq!(batch.cursor, cursor);
+        }
+        check_shares(&case.job, position - step * global, &batches)?;
+    }
+    Ok(())
+}
+
+/// Checks the shares of a global batch with `num_rows` rows.
+fn check_shares(job: &Job, num_rows: u64, batches: &[&Batch]) -> TestCaseResult {
+    let valid: Vec<u64> = batches.iter().map(|batch| batch.num_valid as u64).collect();
+    let all: Vec<u64> = batches.iter().map(|batch| batch.data.num_rows() as u64).collect();
+    check_even(&valid, num_rows)?;
+    match (job.batching.last, job.batching.size) {
+        (LastBatch::Pad, BatchSize::PerRank(rows)) => {
+            prop_assert!(all.iter().all(|found| *found == rows), "batches of {rows} rows have {all:?}");
+        }
+        (LastBatch::Pad, BatchSize::Global(rows)) => check_even(&all, rows)?,
+        (LastBatch::Drop | LastBatch::Uneven, _) => prop_assert_eq!(&all, &valid),
+    }
+    Ok(())
+}
+
+/// Checks that shares make up `total`, and differ by a row at most.
+fn check_even(shares: &[u64], total: u64) -> TestCaseResult {
+    let least = total / shares.len() as u64;
+    let is_even = shares.iter().all(|share| (least..=least + 1).contains(share));
+    prop_assert!(is_even && shares.iter().sum::<u64>() == total, "{total} rows are dealt as {shares:?}");
+    Ok(())
+}

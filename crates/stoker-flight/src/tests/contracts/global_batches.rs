@@ -1,0 +1,34 @@
+//! Global batches do not depend on the number of ranks.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use stoker_types::{BatchSize, Batching};
+
+use crate::tests::contracts::case::{Case, Job, case};
+use crate::tests::contracts::delivery::{deliver, global_batches};
+use crate::tests::contracts::lab::Lab;
+use crate::tests::contracts::{Transport, check};
+
+#[test]
+fn any_number_of_ranks_gets_the_same_global_batches_in_process() {
+    check(Transport::InProcess, case(), any_number_of_ranks_gets_the_same_global_batches);
+}
+
+#[test]
+fn any_number_of_ranks_gets_the_same_global_batches_over_flight() {
+    check(Transport::OverFlight, case(), any_number_of_ranks_gets_the_same_global_batches);
+}
+
+/// Several ranks together get what a single rank with the same global batch size gets, in the same order.
+async fn any_number_of_ranks_gets_the_same_global_batches(lab: &Lab, case: &Case) -> TestCaseResult {
+    let handle = lab.plan(case).await?;
+    let size = BatchSize::Global(case.job.global_batch());
+    let alone = Job { world_size: 1, batching: Batching { size, ..case.job.batching }, ..case.job };
+    let expected = global_batches(lab, &deliver(&handle, &alone).await?)?;
+    let found = global_batches(lab, &deliver(&handle, &case.job).await?)?;
+    prop_assert_eq!(found.len(), expected.len());
+    for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        prop_assert!(found == expected, "global batch {step} has the rows {found:?}, not {expected:?}");
+    }
+    Ok(())
+}

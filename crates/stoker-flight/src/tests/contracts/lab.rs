@@ -1,0 +1,130 @@
+//! A lake of small tables, and the ways to it.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, StringArray, UInt8Array};
+use arrow_schema::{DataType, Field, Schema};
+use proptest::prelude::*;
+use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_stream::Batch;
+use stoker_types::{Snapshot, SnapshotRef, TableName, TensorType};
+
+use crate::tests::contracts::Transport;
+use crate::tests::contracts::case::{Case, ENDPOINTS_MAX, NUM_ROWS};
+use crate::tests::fixture::{TestLake, TestServer, config, impatient};
+use crate::{ConnectOptions, Connection, StreamHandle, connect};
+
+/// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
+const WIDTH: usize = 1_100;
+
+/// A lake with a table for each of [`NUM_ROWS`], and what connects to it.
+pub struct Lab {
+    local: Connection,
+    /// For each number of endpoints, from one on; none in process.
+    remote: Vec<Connection>,
+    lake: Lake,
+    /// The tensors of all ids.
+    tensors: Vec<u8>,
+    _server: Option<TestServer>,
+    _folder: TestLake,
+}
+
+impl Lab {
+    pub async fn new(transport: Transport) -> Self {
+        let folder = TestLake::new(1).await;
+        let lake = Lake::open(&folder.uri(), &StorageOptions::default()).await.expect("a lake");
+        for num_rows in NUM_ROWS {
+            write_table(&lake, num_rows).await;
+        }
+        let mut remote = Vec::new();
+        let mut server = None;
+        if transport == Transport::OverFlight {
+            let started = TestServer::start(&folder, config()).await;
+            for num_endpoints in 1..=ENDPOINTS_MAX {
+                let options = ConnectOptions { num_endpoints, ..impatient() };
+                remote.push(connect(&started.url(), &options).await.expect("a server"));
+            }
+            server = Some(started);
+        }
+        let num_ids = NUM_ROWS.into_iter().max().unwrap_or(0);
+        let tensors = (0..num_ids).flat_map(tensor).collect();
+        Self { local: folder.local().await, remote, lake, tensors, _server: server, _folder: folder }
+    }
+
+    /// The engine in this process.
+    pub fn local(&self) -> &Connection {
+        &self.local
+    }
+
+    /// What the test is about: the engine or the server.
+    pub fn connection(&self, case: &Case) -> &Connection {
+        match self.remote.is_empty() {
+            true => &self.local,
+            false => &self.remote[case.num_endpoints as usize - 1],
+        }
+    }
+
+    pub async fn plan(&self, case: &Case) -> crate::Result<StreamHandle> {
+        case.plan(self.connection(case)).await
+    }
+
+    /// The ids of a batch's rows. Checks that each row, padding included, has the tensor and the label of its id.
+    pub fn checked_ids(&self, batch: &Batch) -> Result<Vec<i64>, TestCaseError> {
+        let ids = batch.data["id"].as_primitive::<Int64Type>().values().to_vec();
+        let labels = batch.data["label"].as_string::<i32>();
+        let tensors = batch.data["x"].as_fixed_size_list();
+        for (row, id) in ids.iter().enumerate() {
+            let start = usize::try_from(*id)? * WIDTH;
+            let found = tensors.value(row);
+            let found = &found.as_primitive::<UInt8Type>().values()[..];
+            let expected = self.tensors.get(start..start + WIDTH);
+            prop_assert!(expected == Some(found), "step {}: row {row} with id {id} has other bytes", batch.step);
+            let found = labels.is_valid(row).then(|| labels.value(row).to_string());
+            prop_assert!(found == label(*id), "step {}: row {row} with id {id} has label {found:?}", batch.step);
+        }
+        Ok(ids)
+    }
+
+    /// The ids that a table has at these addresses.
+    pub async fn stored_ids(&self, snapshot: &Snapshot, addrs: &[u64]) -> stoker_lake::Result<Vec<i64>> {
+        let table = self.lake.table(&snapshot.table, &SnapshotRef::Version(snapshot.version)).await?;
+        let rows = table.take(&["id".to_string()], addrs).await?;
+        Ok(rows["id"].as_primitive::<Int64Type>().values().to_vec())
+    }
+}
+
+/// The tensor of a row; no two rows have the same.
+fn tensor(id: i64) -> impl Iterator<Item = u8> {
+    let id = id.to_le_bytes();
+    (0..WIDTH).map(move |at| id[at % id.len()] ^ at as u8)
+}
+
+fn label(id: i64) -> Option<String> {
+    (id % 5 != 0).then(|| format!("class {}", id % 101))
+}
+
+/// Writes a table in pages and fragments so small that the larger tables have several.
+async fn write_table(lake: &Lake, num_rows: i64) {
+    let name = TableName::try_new(format!("rows_{num_rows}")).expect("a name");
+    let x = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
+    let DataType::FixedSizeList(item, length) = x.data_type().clone() else { unreachable!("a tensor") };
+    let id = Field::new("id", DataType::Int64, false);
+    let schema = Arc::new(Schema::new(vec![x, id, Field::new("label", DataType::Utf8, true)]));
+    let options = WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: 300, ..WriteOptions::default() };
+    let mut writer = lake.writer(&name, &schema, false, options).await.expect("a writer");
+    if num_rows > 0 {
+        let values = UInt8Array::from_iter_values((0..num_rows).flat_map(tensor));
+        let labels: Vec<Option<String>> = (0..num_rows).map(label).collect();
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(FixedSizeListArray::new(item, length, Arc::new(values), None)),
+            Arc::new(Int64Array::from_iter_values(0..num_rows)),
+            Arc::new(StringArray::from(labels)),
+        ];
+        writer.write(&RecordBatch::try_new(schema, columns).expect("a batch")).await.expect("written");
+    }
+    let schema = writer.schema();
+    let drafts = writer.finish().await.expect("finished");
+    lake.commit(&name, &schema, CommitMode::Create, drafts, None).await.expect("committed");
+}

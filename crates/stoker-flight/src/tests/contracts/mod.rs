@@ -1,0 +1,86 @@
+//! The contracts of streams over random cases, in process and over Flight.
+//!
+//! ```text
+//! strategy ──► Case (query, order, job) ──deliver──► what each rank got ──► the contract holds, or the smallest case is printed
+//! ```
+//!
+//! A contract is one function of a [`Lab`] and a case. [`check`] calls it with many cases, in a test against the engine in this
+//! process and in another against a server on this machine. What is expected follows from [`case::Query::ids`], so that a new
+//! kind of case is a new variant or field in `case.rs`. `positions.rs` checks what needs no lake. Cases are drawn anew in each
+//! run, unless `PROPTEST_RNG_SEED` is set.
+
+mod case;
+mod delivery;
+mod equal_steps;
+mod exactly_once;
+mod global_batches;
+mod lab;
+mod orders;
+mod positions;
+mod provenance;
+mod same_batches;
+mod states;
+mod walks;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseResult, TestRunner};
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+use crate::tests::contracts::lab::Lab;
+
+/// A case that takes longer hangs; the usual one takes less than a tenth of a second.
+const CASE_MAX: Duration = Duration::from_secs(60);
+
+/// Smaller cases that are tried after one that fails.
+const SHRINKS_MAX: u32 = 300;
+
+/// How batches reach the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// From the engine in this process.
+    InProcess,
+    /// From a server on this machine.
+    OverFlight,
+}
+
+impl Transport {
+    /// Cases for each contract. Each opens a connection for each rank and endpoint over Flight.
+    fn num_cases(self) -> u32 {
+        match self {
+            Transport::InProcess => 120,
+            Transport::OverFlight => 40,
+        }
+    }
+}
+
+/// Checks a contract over many cases, which share a lake.
+pub fn check<C: Debug>(
+    transport: Transport,
+    cases: impl Strategy<Value = C>,
+    contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
+) {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let lab = runtime.block_on(Lab::new(transport));
+    let config = ProptestConfig {
+        cases: transport.num_cases(),
+        failure_persistence: None,
+        max_shrink_iters: SHRINKS_MAX,
+        ..ProptestConfig::default()
+    };
+    let mut runner = TestRunner::new(config);
+    let outcome = runner.run(&cases, |case| {
+        runtime.block_on(async {
+            match timeout(CASE_MAX, contract(&lab, &case)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(TestCaseError::fail(format!("it is not done after {CASE_MAX:?}"))),
+            }
+        })
+    });
+    if let Err(error) = outcome {
+        panic!("{error}\n{runner}");
+    }
+}
