@@ -34,6 +34,7 @@ impl BatchLog {
             "position_after": batch.cursor.position,
             "num_valid": batch.num_valid,
             "row_addrs": batch.row_addrs.iter().map(addrs).collect::<Vec<_>>(),
+            "substituted": batch.substituted.iter().map(|found| (found.row, &found.row_addrs)).collect::<Vec<_>>(),
             "sha256": values_digest(&batch.data)?,
         });
         writeln!(self.out, "{line}").with_context(|| format!("cannot write the log {}", self.path.display()))

@@ -9,7 +9,10 @@ mod connect;
 mod describe;
 mod fail;
 mod ingest;
+mod print;
 mod process;
+mod quarantine;
+mod replay;
 mod serve;
 mod sql;
 mod stream;
@@ -43,6 +46,8 @@ enum Command {
     Sql(sql::SqlArgs),
     /// Drain a stream and report its rates
     Stream(stream::StreamArgs),
+    /// Show the rows of a past step of a run
+    Replay(replay::ReplayArgs),
     /// Check from receipts that every row was delivered exactly once
     Verify(verify::VerifyArgs),
     /// Serve a lake over Arrow Flight
@@ -57,6 +62,8 @@ enum Command {
     Tag(tables::TagArgs),
     /// Build an index over a column
     Index(tables::IndexArgs),
+    /// Exclude bad rows from later versions of a table
+    Quarantine(quarantine::QuarantineArgs),
     /// Measure rates beside their ceilings
     Bench(bench::BenchArgs),
 }
@@ -85,6 +92,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ingest(args) => ingest::run(args, lake.local("ingest")?, lake.storage()?).await,
         Command::Sql(args) => sql::run(args, &lake).await,
         Command::Stream(args) => stream::run(args, &lake).await,
+        Command::Replay(args) => replay::run(args, &lake).await,
         Command::Verify(args) => verify::run(args, &lake).await,
         Command::Serve(args) => serve::run(args, lake.local("serve")?, lake.storage()?).await,
         Command::Tables => tables::list(&lake).await,
@@ -92,6 +100,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Versions(args) => tables::versions(args, &lake).await,
         Command::Tag(args) => tables::tag(args, &lake).await,
         Command::Index(args) => tables::index(args, &lake).await,
+        Command::Quarantine(args) => quarantine::run(args, &lake).await,
         Command::Bench(args) => bench::run(args).await,
     }
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stoker_stream::{ReadOptions, StreamOptions, StreamStats};
-use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamState, Topology};
+use stoker_stream::{BadRows, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, StreamOptions, StreamStats};
+use stoker_types::{
+    BatchLogEntry, BatchSize, Batching, LastBatch, Place, RunId, ShuffleMode, Slice, StreamState, Topology,
+};
 
 use crate::batch_log::BatchLog;
 use crate::connect::{LakeArgs, parse_params};
@@ -55,6 +57,18 @@ pub struct StreamArgs {
     /// Continue at a state, as JSON
     #[arg(long)]
     state: Option<String>,
+    /// The name of the run: all processes that give it stream the same snapshots, whichever comes first
+    #[arg(long, value_name = "NAME")]
+    run_id: Option<String>,
+    /// Note in the run's log which step has which positions, for `stoker replay`; rank 0 does
+    #[arg(long, requires = "run_id")]
+    run_log: bool,
+    /// What happens to rows whose bytes do not have their checksum
+    #[arg(long, value_enum, default_value = "error")]
+    bad_rows: Bad,
+    /// Do not verify checksums
+    #[arg(long)]
+    no_verify: bool,
     /// Write a line of JSON for each batch to this file: step, position, addresses of the rows, SHA-256 of the batch
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -94,12 +108,23 @@ enum Last {
     Uneven,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Bad {
+    /// The stream fails and names the row
+    Error,
+    /// The next good row of the same window takes its place
+    Substitute,
+}
+
 /// Drains the stream and prints the report.
 pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let options = StreamOptions { seed: args.seed, shuffle: args.shuffle.into(), ..StreamOptions::default() };
     let planning = Instant::now();
-    let handle = connection.plan_stream(&args.query, &parse_params(&args.params), &options).await?;
+    let query = Query::new(&args.query, &parse_params(&args.params));
+    let run_id = args.run_id.as_deref().map(RunId::try_new).transpose()?;
+    let request = PlanRequest { run_id: run_id.clone(), ..PlanRequest::new(query, options) };
+    let handle = connection.plan(&request).await?;
     let planned = planning.elapsed();
     let last = match args.last_batch {
         Last::Pad => LastBatch::Pad,
@@ -110,27 +135,55 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let topology = Topology::try_new(args.rank, args.world_size)?;
     let mut slice = Slice::new(topology, Batching { size, last }, args.epoch);
     let mut sizes: Vec<BatchLogEntry> = Vec::new();
+    let mut first_step = 0;
     if let Some(json) = &args.state {
         let state = StreamState::from_json(json)?;
         state.check(handle.spec())?;
-        (slice.epoch, slice.origin, sizes) = (state.epoch, state.position, state.log);
+        (slice.epoch, slice.origin, first_step, sizes) = (state.epoch, state.position, state.step, state.log);
     }
     sizes.retain(|entry| entry.position < slice.origin);
     if sizes.last().is_none_or(|entry| entry.global_batch != slice.global_batch()) {
-        sizes.push(BatchLogEntry { position: slice.origin, global_batch: slice.global_batch() });
+        let (position, global_batch) = (slice.origin, slice.global_batch());
+        sizes.push(BatchLogEntry { step: first_step, position, global_batch });
+    }
+    if let Some(run_id) = run_id.filter(|_| args.run_log && args.rank == 0) {
+        let entry = RunEntry {
+            run_id,
+            event: if slice.origin == 0 { RunEvent::Epoch } else { RunEvent::Resume },
+            stream_id: handle.spec().stream_id(),
+            step: first_step,
+            epoch: slice.epoch,
+            position: slice.origin,
+            global_batch: slice.global_batch(),
+            last_batch: last,
+            world_size: args.world_size,
+            time_micros: 0,
+        };
+        connection.log_run(&entry).await?;
     }
     let mut log = args.log.as_deref().map(BatchLog::create).transpose()?;
-    let read = ReadOptions { memory_budget_bytes: args.memory_budget_mib << 20, ..ReadOptions::default() };
+    let read = ReadOptions {
+        bad_rows: match args.bad_rows {
+            Bad::Error => BadRows::Error,
+            Bad::Substitute => BadRows::Substitute,
+        },
+        verify: !args.no_verify,
+        memory_budget_bytes: args.memory_budget_mib << 20,
+        ..ReadOptions::default()
+    };
     let steps = slice.num_steps(handle.num_rows()).min(args.max_batches.unwrap_or(u64::MAX));
     let bar = progress(steps, args.json);
     let started = Instant::now();
     let mut stream = handle.open(&slice, &read).await?;
     let mut batches = 0;
-    let mut state = handle.state(slice.epoch, slice.origin, &sizes);
+    let place = |epoch, position, batches| Place { epoch, position, step: first_step + batches };
+    let mut state = handle.state(place(slice.epoch, slice.origin, 0), &sizes);
+    let mut substituted = 0;
     while batches < steps {
         let Some(batch) = stream.next().await? else { break };
         batches += 1;
-        state = handle.state(batch.cursor.epoch, batch.cursor.position, &sizes);
+        state = handle.state(place(batch.cursor.epoch, batch.cursor.position, batches), &sizes);
+        substituted += batch.substituted.len();
         if let Some(log) = &mut log {
             log.add(&batch)?;
         }
@@ -142,7 +195,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         std::fs::write(path, format!("{}\n", stream.receipt().to_json()))
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
     }
-    let report = report(
+    let mut report = report(
         &handle.spec().stream_id().to_string(),
         handle.num_rows(),
         steps,
@@ -150,9 +203,9 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         started.elapsed(),
         stream.stats(),
     );
+    report["substituted_rows"] = substituted.into();
     let mut out = std::io::stdout().lock();
     if args.json {
-        let mut report = report;
         report["state"] = serde_json::from_str(&state.to_json())?;
         writeln!(out, "{report}")?;
         return Ok(());

@@ -34,6 +34,13 @@ pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         writeln!(out, "{:#}", serde_json::json!(verdicts))?;
     }
     for verdict in verdicts.iter().filter(|_| !args.json) {
+        if verdict.skipped.count > 0 {
+            writeln!(out, "epoch {}: skipped on purpose: {}", verdict.epoch, verdict.skipped)?;
+        }
+        for bad in &verdict.substituted {
+            let (epoch, position, reason) = (verdict.epoch, bad.position, &bad.reason);
+            writeln!(out, "epoch {epoch}: another row stood for the bad row at position {position}: {reason}")?;
+        }
         if verdict.is_exactly_once() {
             writeln!(out, "epoch {}: {} rows, each exactly once", verdict.epoch, verdict.num_rows)?;
             continue;

@@ -8,6 +8,7 @@ mod order;
 mod raw;
 mod report;
 mod runs;
+mod scale;
 
 use std::path::PathBuf;
 
@@ -45,12 +46,20 @@ pub struct BenchArgs {
 enum What {
     /// How well orders mix rows, and what reading them costs; reads no data
     Order(order::OrderArgs),
+    /// What a table of 10^9 rows costs: row sets in memory and on disk, planning an epoch, opening a stream deep inside one
+    Scale(scale::ScaleArgs),
+    /// A step of `scale`, in a process of its own
+    #[command(hide = true)]
+    ScaleStep(scale::StepArgs),
 }
 
 /// Runs all measurements and prints the table.
 pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
-    if let Some(What::Order(args)) = &args.what {
-        return order::run(args);
+    match &args.what {
+        Some(What::Order(args)) => return order::run(args),
+        Some(What::Scale(args)) => return scale::run(args).await,
+        Some(What::ScaleStep(args)) => return scale::run_step(args).await,
+        None => {}
     }
     let temporary = std::env::temp_dir().join(format!("stoker-bench-{}", std::process::id()));
     let dir = args.dir.clone().unwrap_or_else(|| temporary.clone());
@@ -76,8 +85,10 @@ async fn measure(args: &BenchArgs, dir: &std::path::Path) -> anyhow::Result<Repo
         eprintln!("repetition {} of {}", repetition + 1, args.repeat);
         report.add("page-cache reads (ceiling)", raw::read_all(&files, args.batch_size)?);
         for (name, shuffle) in [("sequential", "none"), ("block-shuffled", "block")] {
-            report.add(&format!("in process, {name}"), runs::in_process(lake, shuffle, args.batch_size)?);
+            report.add(&format!("in process, {name}"), runs::in_process(lake, shuffle, args.batch_size, &[])?);
         }
+        let unverified = runs::in_process(lake, "block", args.batch_size, &["--no-verify"])?;
+        report.add("in process, block-shuffled, not verified", unverified);
         for (name, shuffle) in [("sequential", "none"), ("block-shuffled", "block")] {
             report.add(&format!("Flight loopback, {name}"), server.stream(shuffle, args.batch_size)?);
         }

@@ -26,12 +26,9 @@ pub struct Report {
 
 impl Report {
     pub fn new(rows: u64, batch_size: u64, repeat: usize) -> Self {
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-        let model = model.trim_start_matches([' ', '\t', ':']).to_string();
+        let (cpu, cores) = machine();
         let header = json!({
-            "version": env!("CARGO_PKG_VERSION"), "cpu": model, "cores": cores,
+            "version": env!("CARGO_PKG_VERSION"), "cpu": cpu, "cores": cores,
             "rows": rows, "row": "uint8[3,224,224]", "batch_size": batch_size, "repeat": repeat,
         });
         Self { header, measurements: Vec::new() }
@@ -102,6 +99,14 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// The processor's name, and the number of cores.
+pub fn machine() -> (String, usize) {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    (model.trim_start_matches([' ', '\t', ':']).to_string(), cores)
 }
 
 fn text(value: &Value) -> String {

@@ -10,9 +10,9 @@ use crate::process::process_use;
 
 const QUERY: &str = "SELECT image, label FROM bench";
 
-/// Streams the table in a process that opens the lake itself.
-pub fn in_process(lake: &str, shuffle: &str, batch_size: u64) -> anyhow::Result<Measurement> {
-    stream(&["--lake", lake], shuffle, batch_size)
+/// Streams the table in a process that opens the lake itself; `more` are further arguments.
+pub fn in_process(lake: &str, shuffle: &str, batch_size: u64, more: &[&str]) -> anyhow::Result<Measurement> {
+    stream(&[&["--lake", lake], more].concat(), shuffle, batch_size)
 }
 
 fn stream(target: &[&str], shuffle: &str, batch_size: u64) -> anyhow::Result<Measurement> {

@@ -1,0 +1,68 @@
+//! Rows on standard output.
+
+use std::io::Write;
+
+use arrow::csv::WriterBuilder;
+use arrow::json::LineDelimitedWriter;
+use arrow_array::RecordBatch;
+use arrow_cast::pretty::pretty_format_batches;
+use arrow_ipc::writer::StreamWriter;
+use clap::ValueEnum;
+use futures::TryStreamExt;
+use stoker_flight::SqlResult;
+
+/// Rows that the table format shows; the rest is counted.
+const TABLE_ROWS_MAX: usize = 1_000;
+
+/// The format of rows.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people; the first 1,000 rows
+    Table,
+    /// Comma-separated values with a header
+    Csv,
+    /// One JSON object for each row
+    Json,
+    /// An Arrow IPC stream
+    Arrow,
+}
+
+/// Prints rows as they come.
+pub async fn print_rows(mut out: impl Write, format: Format, mut rows: SqlResult) -> anyhow::Result<()> {
+    match format {
+        Format::Table => {
+            let mut shown: Vec<RecordBatch> = vec![RecordBatch::new_empty(rows.schema.clone())];
+            let (mut count, mut room) = (0, TABLE_ROWS_MAX);
+            while let Some(batch) = rows.stream.try_next().await? {
+                count += batch.num_rows();
+                let take = batch.num_rows().min(room);
+                room -= take;
+                shown.push(batch.slice(0, take));
+            }
+            writeln!(out, "{}", pretty_format_batches(&shown)?)?;
+            writeln!(out, "{count} rows{}", if count > TABLE_ROWS_MAX { "; the first 1,000 are shown" } else { "" })?;
+        }
+        Format::Csv => {
+            let mut writer = WriterBuilder::new().with_header(true).build(&mut out);
+            writer.write(&RecordBatch::new_empty(rows.schema.clone()))?;
+            while let Some(batch) = rows.stream.try_next().await? {
+                writer.write(&batch)?;
+            }
+        }
+        Format::Json => {
+            let mut writer = LineDelimitedWriter::new(&mut out);
+            while let Some(batch) = rows.stream.try_next().await? {
+                writer.write(&batch)?;
+            }
+            writer.finish()?;
+        }
+        Format::Arrow => {
+            let mut writer = StreamWriter::try_new(&mut out, &rows.schema)?;
+            while let Some(batch) = rows.stream.try_next().await? {
+                writer.write(&batch)?;
+            }
+            writer.finish()?;
+        }
+    }
+    Ok(out.flush()?)
+}
