@@ -13,6 +13,9 @@ use crate::arrow_export::ArrowArray;
 pub(crate) struct Batch {
     data: Py<ArrowArray>,
     row_addrs: Vec<Py<ArrowArray>>,
+    /// The rows that stand for bad ones: the row's index, the addresses of the bad row, and what is wrong with it.
+    #[pyo3(get)]
+    substituted: Vec<(usize, Vec<u64>, String)>,
     /// The number of the global batch, counted from where the epoch or the resume began.
     #[pyo3(get)]
     step: u64,
@@ -33,12 +36,15 @@ pub(crate) struct Batch {
 impl Batch {
     /// Wraps a batch of the engine.
     pub(crate) fn try_new(py: Python<'_>, batch: stoker_stream::Batch) -> PyResult<Self> {
+        let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
+        let substituted = bad.collect();
         let addrs = batch.row_addrs.into_iter().map(|addrs| {
             let array = ArrowArray::from_values(Arc::new(UInt64Array::from(addrs)));
             Py::new(py, array)
         });
         Ok(Self {
             row_addrs: addrs.collect::<PyResult<_>>()?,
+            substituted,
             step: batch.step,
             epoch: batch.cursor.epoch,
             position: batch.cursor.position,

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arrow_array::UInt64Array;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use stoker_flight::ConnectOptions;
 use stoker_lake::StorageOptions;
-use stoker_stream::{Receipt, StreamOptions};
-use stoker_types::{ErrorKind, ShuffleMode, SnapshotRef, StreamState};
+use stoker_stream::{BadRowEntry, MixOptions, PlanRequest, Query, Receipt, RunEntry, StreamOptions};
+use stoker_types::{Digest, ErrorKind, MixtureStop, RunId, ShuffleMode, SnapshotRef, StreamState, TableName, Topology};
 
+use crate::arrow_export::ArrowArray;
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::index::{IndexRequest, create_index};
@@ -20,6 +23,9 @@ use crate::runtime::wait;
 use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
 use crate::write::{WriteRequest, write};
+
+/// Epoch, origin, first step, rows per global batch, last-batch policy.
+type Replayed = (u64, u64, u64, u64, String);
 
 /// A lake in this process, or a server. Opened on first use, and again after a `fork`.
 #[pyclass(module = "stoker._native", frozen)]
@@ -38,6 +44,11 @@ pub(crate) struct StreamRequest {
     shuffle_window_bytes: Option<u64>,
     block_bytes: Option<u64>,
     num_lanes: Option<u32>,
+    /// One for each query of a mixture; `None` for one query.
+    weights: Option<Vec<f64>>,
+    stop: String,
+    epoch_rows: u64,
+    run_id: Option<String>,
 }
 
 impl Connection {
@@ -153,17 +164,63 @@ impl Connection {
         wait(py, connection.explain(sql, &params))?.raise(py)
     }
 
-    /// Evaluates a sample query and pins its rows and their order.
+    /// Evaluates sample queries, pairs of text and parameters, and pins their rows and order.
     fn plan_stream(
         slf: Bound<'_, Self>,
-        sql: &str,
-        values: Vec<Bound<'_, PyAny>>,
+        queries: Vec<(String, Vec<Bound<'_, PyAny>>)>,
         request: StreamRequest,
     ) -> PyResult<StreamHandle> {
         let py = slf.py();
-        let (connection, params, options) = (slf.get().live(py)?, params(&values)?, request.to_options(py)?);
-        let handle = wait(py, connection.plan_stream(sql, &params, &options))?.raise(py)?;
+        let (connection, request) = (slf.get().live(py)?, request.to_plan(py, &queries)?);
+        let handle = wait(py, connection.plan(&request))?.raise(py)?;
         Ok(StreamHandle::new(slf.unbind(), handle))
+    }
+
+    /// Adds an entry, as JSON, to the log of its run.
+    fn log_run(&self, py: Python<'_>, entry: &str) -> PyResult<()> {
+        let entry: RunEntry =
+            serde_json::from_str(entry).map_err(|source| error(py, ErrorKind::InvalidRequest, &source))?;
+        wait(py, self.live(py)?.log_run(&entry))?.raise(py)
+    }
+
+    /// Adds rows, as a JSON list, to the table of bad rows.
+    fn log_bad_rows(&self, py: Python<'_>, rows: &str) -> PyResult<()> {
+        let rows: Vec<BadRowEntry> =
+            serde_json::from_str(rows).map_err(|source| error(py, ErrorKind::InvalidRequest, &source))?;
+        wait(py, self.live(py)?.log_bad_rows(&rows))?.raise(py)
+    }
+
+    /// The log of a run as a JSON list, oldest entry first.
+    fn run_entries(&self, py: Python<'_>, run_id: &str) -> PyResult<String> {
+        let run_id = RunId::try_new(run_id).raise(py)?;
+        let entries = wait(py, self.live(py)?.run_entries(&run_id))?.raise(py)?;
+        json(py, serde_json::to_string(&entries))
+    }
+
+    /// The stream of a step of a run; its epoch, origin and first step in the slice; rows per global batch and the last-batch policy.
+    fn replay(slf: Bound<'_, Self>, run_id: &str, step: u64) -> PyResult<(StreamHandle, Replayed)> {
+        let py = slf.py();
+        let (connection, run_id) = (slf.get().live(py)?, RunId::try_new(run_id).raise(py)?);
+        let topology = Topology { rank: 0, world_size: 1 };
+        let (handle, slice) = wait(py, connection.replay(&run_id, step, topology))?.raise(py)?;
+        let last_batch = slice.batching.last.as_str().to_string();
+        let replayed = (slice.epoch, slice.origin, slice.first_step, slice.global_batch(), last_batch);
+        Ok((StreamHandle::new(slf.unbind(), handle), replayed))
+    }
+
+    /// The addresses of the rows at positions `start..end` of an epoch: a list for each table.
+    fn row_addrs(
+        &self,
+        py: Python<'_>,
+        stream_id: &str,
+        epoch: u64,
+        start: u64,
+        end: u64,
+    ) -> PyResult<Vec<Py<ArrowArray>>> {
+        let stream_id = stream_id.parse::<Digest>().raise(py)?;
+        let addrs = wait(py, self.live(py)?.row_addrs(stream_id, epoch, start..end))?.raise(py)?;
+        let array = |addrs: Vec<u64>| Py::new(py, ArrowArray::from_values(Arc::new(UInt64Array::from(addrs))));
+        addrs.into_iter().map(array).collect()
     }
 
     /// The stream that a state belongs to.
@@ -193,9 +250,32 @@ impl Connection {
     fn create_index(&self, py: Python<'_>, request: IndexRequest) -> PyResult<u64> {
         create_index(py, &self.local(py, "building an index")?, &request)
     }
+
+    /// Excludes rows from later versions; returns the version that excludes them.
+    #[pyo3(signature = (name, row_addrs, reason=None))]
+    fn quarantine(&self, py: Python<'_>, name: &str, row_addrs: Vec<u64>, reason: Option<String>) -> PyResult<u64> {
+        let (lake, name) = (self.local(py, "excluding rows")?, TableName::try_new(name).raise(py)?);
+        let done = wait(py, lake.quarantine(&name, &row_addrs, reason.as_deref()))?.raise(py)?;
+        Ok(done.version)
+    }
 }
 
 impl StreamRequest {
+    fn to_plan(&self, py: Python<'_>, queries: &[(String, Vec<Bound<'_, PyAny>>)]) -> PyResult<PlanRequest> {
+        let query = |(sql, values): &(String, Vec<Bound<'_, PyAny>>)| Ok(Query::new(sql, &params(values)?));
+        let Some(stop) = MixtureStop::parse(&self.stop) else {
+            let message = format!("stop is {:?}; it must be \"first\" or \"all\"", self.stop);
+            return Err(error(py, ErrorKind::InvalidRequest, &message));
+        };
+        let epoch_rows = self.epoch_rows;
+        Ok(PlanRequest {
+            queries: queries.iter().map(query).collect::<PyResult<_>>()?,
+            mix: self.weights.as_ref().map(|weights| MixOptions { weights: weights.clone(), stop, epoch_rows }),
+            options: self.to_options(py)?,
+            run_id: self.run_id.as_ref().map(RunId::try_new).transpose().raise(py)?,
+        })
+    }
+
     fn to_options(&self, py: Python<'_>) -> PyResult<StreamOptions> {
         let shuffle = match self.shuffle.as_str() {
             "block" => ShuffleMode::Block,

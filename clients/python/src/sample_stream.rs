@@ -59,6 +59,8 @@ impl SampleStream {
         }
         let stats = *self.stats.lock();
         let counters = PyDict::new(py);
+        counters.set_item("hedges", stats.hedges)?;
+        counters.set_item("verified_bytes", stats.verified_bytes)?;
         counters.set_item("rows", stats.rows)?;
         counters.set_item("batches", stats.batches)?;
         counters.set_item("bytes", stats.bytes)?;

@@ -1,22 +1,23 @@
 //! A planned stream, for Python.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use stoker_stream::ReadOptions;
-use stoker_types::{BatchLogEntry, StreamSpec, StreamState};
+use stoker_stream::{BadRows, ReadOptions};
+use stoker_types::{BatchLogEntry, ErrorKind, Place, Snapshot, StreamSpec, StreamState};
 
 use crate::arrow_export::ArrowSchema;
 use crate::connection::Connection;
-use crate::exceptions::Raise;
+use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::runtime::wait;
 use crate::sample_stream::SampleStream;
 use crate::slice_request::SliceRequest;
 
-/// What a state says: epoch, position, and the log of (position, global batch).
-type Checked = (u64, u64, Vec<(u64, u64)>);
+/// What a state says: epoch, position, step, and the log of (step, position, global batch).
+type Checked = (u64, u64, u64, Vec<(u64, u64, u64)>);
 
 /// A stream whose rows and order are fixed: it can be opened for any slice, any number of times.
 #[pyclass(module = "stoker._native", frozen)]
@@ -40,7 +41,7 @@ impl StreamHandle {
             return Ok(handle);
         }
         let connection = self.connection.get().live(py)?;
-        let state = StreamState::new(&self.spec, 0, 0, &[], true);
+        let state = StreamState::new(&self.spec, Place::default(), &[], true);
         let handle = Arc::new(wait(py, connection.load_stream(&state))?.raise(py)?);
         *self.live.lock() = PerProcess::new(handle.clone());
         Ok(handle)
@@ -64,7 +65,20 @@ impl StreamHandle {
     /// The pinned snapshots as pairs of table and version.
     #[getter]
     fn snapshots(&self) -> Vec<(String, u64)> {
-        self.spec.snapshots.iter().map(|snapshot| (snapshot.table.to_string(), snapshot.version)).collect()
+        pairs(self.spec.snapshots())
+    }
+
+    /// For each query, the tables that supply its rows, as pairs of table and version, in the order of row addresses.
+    #[getter]
+    fn row_tables(&self) -> Vec<Vec<(String, u64)>> {
+        self.spec.sources.iter().map(|source| pairs(source.tables.iter())).collect()
+    }
+
+    /// The weights of a mixture, as they are kept: pairs of the first draw and one share for each query.
+    #[getter]
+    fn weights(&self) -> Vec<(u64, Vec<f64>)> {
+        let segments = self.spec.mixture.iter().flat_map(|mixture| &mixture.segments);
+        segments.map(|segment| (segment.start, segment.weights())).collect()
     }
 
     /// The columns of a batch.
@@ -73,24 +87,47 @@ impl StreamHandle {
         Ok(ArrowSchema(self.live(py)?.schema()))
     }
 
-    /// The state at a position as JSON; `log` has pairs of position and global batch size.
-    fn state(&self, py: Python<'_>, epoch: u64, position: u64, log: Vec<(u64, u64)>) -> PyResult<String> {
-        let entry = |(position, global_batch)| BatchLogEntry { position, global_batch };
+    /// The state as JSON; `log` has triples of step, position and global batch size.
+    fn state(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        position: u64,
+        step: u64,
+        log: Vec<(u64, u64, u64)>,
+    ) -> PyResult<String> {
+        let entry = |(step, position, global_batch)| BatchLogEntry { step, position, global_batch };
         let log: Vec<_> = log.into_iter().map(entry).collect();
-        Ok(self.live(py)?.state(epoch, position, &log).to_json())
+        Ok(self.live(py)?.state(Place { epoch, position, step }, &log).to_json())
     }
 
     /// The state at the start with the whole specification in it, which loads even where the lake cannot be written.
     fn pinned_state(&self) -> String {
-        StreamState::new(&self.spec, 0, 0, &[], true).to_json()
+        StreamState::new(&self.spec, Place::default(), &[], true).to_json()
     }
 
-    /// Checks that a state belongs to this stream; returns its epoch, position and log.
-    fn check(&self, py: Python<'_>, state: &str) -> PyResult<Checked> {
+    /// Checks that a state belongs to this stream; returns what it says. For the state of a mixture whose weights were changed,
+    /// also the stream with these weights, which is to be used from now on.
+    fn check(&self, py: Python<'_>, state: &str) -> PyResult<(Checked, Option<StreamHandle>)> {
         let state = StreamState::from_json(state).raise(py)?;
-        state.check(&self.spec).raise(py)?;
-        let log = state.log.iter().map(|entry| (entry.position, entry.global_batch)).collect();
-        Ok((state.epoch, state.position, log))
+        let mut handle = None;
+        if state.stream_id != self.spec.stream_id() && self.spec.mixture.is_some() && state.mixture.is_some() {
+            let connection = self.connection.get().live(py)?;
+            let found = wait(py, connection.load_stream(&state))?;
+            if let Some(found) = found.ok().filter(|found| found.spec().continues(&self.spec)) {
+                handle = Some(StreamHandle::new(self.connection.clone_ref(py), found));
+            }
+        }
+        state.check(handle.as_ref().map_or(&self.spec, |handle| &handle.spec)).raise(py)?;
+        let log = state.log.iter().map(|entry| (entry.step, entry.position, entry.global_batch)).collect();
+        Ok(((state.epoch, state.position, state.step, log), handle))
+    }
+
+    /// The same mixture with other weights from a position of an epoch on.
+    fn reweigh(&self, py: Python<'_>, epoch: u64, position: u64, weights: Vec<f64>) -> PyResult<StreamHandle> {
+        let connection = self.connection.get().live(py)?;
+        let handle = wait(py, self.live(py)?.reweigh(&connection, epoch, position, &weights))?.raise(py)?;
+        Ok(StreamHandle::new(self.connection.clone_ref(py), handle))
     }
 
     /// Global batches from the slice's origin to the end of the epoch, and rows in a full one.
@@ -100,14 +137,41 @@ impl StreamHandle {
     }
 
     /// Opens a slice; reading begins at once.
-    #[pyo3(signature = (slice, memory_budget_bytes=None))]
-    fn open(&self, py: Python<'_>, slice: SliceRequest, memory_budget_bytes: Option<u64>) -> PyResult<SampleStream> {
-        let slice = slice.to_slice(py)?;
-        let defaults = ReadOptions::default();
-        let memory_budget_bytes = memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes);
-        let options = ReadOptions { memory_budget_bytes, ..defaults };
+    fn open(&self, py: Python<'_>, slice: SliceRequest, read: ReadRequest) -> PyResult<SampleStream> {
+        let (slice, options) = (slice.to_slice(py)?, read.to_options(py)?);
         let handle = self.live(py)?;
         let stream = wait(py, handle.open(&slice, &options))?.raise(py)?;
         Ok(SampleStream::new(stream))
     }
+}
+
+/// The keys of the `ReadRequest` mapping in `_native.pyi`; `None` stands for the engine's default.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ReadRequest {
+    memory_budget_bytes: Option<u64>,
+    bad_rows: String,
+    verify: bool,
+    retry_budget_secs: Option<u64>,
+}
+
+impl ReadRequest {
+    fn to_options(&self, py: Python<'_>) -> PyResult<ReadOptions> {
+        let defaults = ReadOptions::default();
+        let Some(bad_rows) = BadRows::parse(&self.bad_rows) else {
+            let message = format!("bad_rows is {:?}; it must be \"error\" or \"substitute\"", self.bad_rows);
+            return Err(error(py, ErrorKind::InvalidRequest, &message));
+        };
+        Ok(ReadOptions {
+            bad_rows,
+            verify: self.verify,
+            retry_budget: self.retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
+            memory_budget_bytes: self.memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes),
+            ..defaults
+        })
+    }
+}
+
+fn pairs<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> Vec<(String, u64)> {
+    snapshots.map(|snapshot| (snapshot.table.to_string(), snapshot.version)).collect()
 }

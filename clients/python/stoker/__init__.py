@@ -21,7 +21,7 @@ import os as _os
 if (_os.cpu_count() or 1) <= 3:
     _os.environ.setdefault("LANCE_CPU_THREADS", "2")
 
-from stoker._batch import Batch, Cursor
+from stoker._batch import Batch, Cursor, Substitution
 from stoker._columns import tensor_shape
 from stoker._errors import (
     AlreadyExistsError,
@@ -39,8 +39,10 @@ from stoker._errors import (
     UnavailableError,
 )
 from stoker._lake import ColumnLayout, EpochVerdict, Lake, Table, VersionInfo, connect
+from stoker._mixture import Mixture, mix
 from stoker._native import __version__
 from stoker._query import Query
+from stoker._run import Run, RunEntry
 from stoker._stream import Stream, StreamStats
 
 __all__ = [
@@ -55,19 +57,24 @@ __all__ = [
     "InternalError",
     "InvalidRequestError",
     "Lake",
+    "Mixture",
     "NotFoundError",
     "PermissionDeniedError",
     "Query",
     "ResourceExhaustedError",
+    "Run",
+    "RunEntry",
     "StateMismatchError",
     "StokerError",
     "Stream",
     "StreamStats",
+    "Substitution",
     "Table",
     "UnauthenticatedError",
     "UnavailableError",
     "VersionInfo",
     "__version__",
     "connect",
+    "mix",
     "tensor_shape",
 ]

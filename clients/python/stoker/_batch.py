@@ -12,7 +12,10 @@ import pyarrow as pa
 from stoker import _native
 from stoker._columns import numpy_column
 
-__all__ = ["Batch", "Cursor"]
+__all__ = ["Batch", "Cursor", "Substitution"]
+
+#: The address that stands for a table that does not supply a row.
+_NO_ROW = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,21 @@ class Cursor:
     stream_id: str
     epoch: int
     position: int
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """A row that stands for a bad one.
+
+    Attributes:
+        row: Its index in the batch.
+        row_ids: The address of the bad row in each of :attr:`Batch.tables`, 2**64 - 1 where a table does not supply it.
+        reason: What is wrong with the bad row, and where.
+    """
+
+    row: int
+    row_ids: list[int]
+    reason: str
 
 
 class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
@@ -46,11 +64,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         (4, 4, 4)
     """
 
-    __slots__ = ("__weakref__", "_columns", "_data", "_native", "_stream_id")
+    __slots__ = ("__weakref__", "_columns", "_data", "_first_step", "_handle", "_native")
 
-    def __init__(self, native: _native.Batch, stream_id: str) -> None:
+    def __init__(self, native: _native.Batch, handle: _native.StreamHandle, first_step: int) -> None:
         self._native = native
-        self._stream_id = stream_id
+        self._handle = handle
+        self._first_step = first_step
         self._data: pa.RecordBatch = pa.record_batch(native)
         self._columns: dict[str, np.ndarray[Any, Any]] = {}
 
@@ -92,13 +111,13 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     @property
     def step(self) -> int:
-        """The number of the global batch, from zero where the epoch or the last resume began."""
-        return self._native.step
+        """The number of the global batch: they are counted from the start of the training, over all epochs."""
+        return self._first_step + self._native.step
 
     @property
     def cursor(self) -> Cursor:
         """Where a resume after this batch begins."""
-        return Cursor(self._stream_id, self._native.epoch, self._native.position)
+        return Cursor(self._handle.stream_id, self._native.epoch, self._native.position)
 
     @property
     def row_ids(self) -> np.ndarray[Any, Any]:
@@ -109,6 +128,28 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         """
         addresses = [pa.array(addrs).to_numpy() for addrs in self._native.row_addrs()]
         return addresses[0] if len(addresses) == 1 else np.stack(addresses, axis=1)
+
+    @property
+    def tables(self) -> list[tuple[str, int]]:
+        """The tables that supply rows and their versions, in the order of the columns of :attr:`row_ids`."""
+        return [table for tables in self._handle.row_tables for table in tables]
+
+    @property
+    def source(self) -> np.ndarray[Any, Any]:
+        """Which query of a mixture each row comes from, from zero: an int64 array of shape ``(rows,)``."""
+        source = np.zeros(self.num_rows, dtype=np.int64)
+        addresses = [pa.array(addrs).to_numpy() for addrs in self._native.row_addrs()]
+        first = 0
+        for index, tables in enumerate(self._handle.row_tables):
+            for addrs in addresses[first : first + len(tables)]:
+                source[addrs != _NO_ROW] = index
+            first += len(tables)
+        return source
+
+    @property
+    def substituted(self) -> list[Substitution]:
+        """The rows that stand for bad ones, ascending; see ``bad_rows`` of :meth:`Query.stream`."""
+        return [Substitution(*found) for found in self._native.substituted]
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name}: {field.type}" for field in self._data.schema)

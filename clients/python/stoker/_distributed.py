@@ -10,7 +10,7 @@ from typing import Any
 from stoker import _errors, _native
 from stoker._errors import InternalError, InvalidRequestError, StateMismatchError, StokerError
 
-__all__ = ["agree", "process_group", "topology"]
+__all__ = ["agree", "gather", "process_group", "topology"]
 
 
 def process_group() -> Any | None:
@@ -80,6 +80,16 @@ def agree(
     if len(ids) > 1 or handle is None:
         raise StateMismatchError(f"the ranks have different streams: {sorted(ids)}")
     return handle
+
+
+def gather(items: list[Any]) -> list[Any]:
+    """Returns the items of all ranks of the process group, in order of ranks; without one, these."""
+    group = process_group()
+    if group is None or group.get_world_size() == 1:
+        return items
+    gathered: list[Any] = [None] * group.get_world_size()
+    group.all_gather_object(gathered, items)
+    return [item for part in gathered for item in part]
 
 
 def _attempt(make: Callable[[], _native.StreamHandle]) -> tuple[_native.StreamHandle | None, tuple[str, str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any, Literal
@@ -12,8 +13,10 @@ import pyarrow as pa
 
 from stoker import _native
 from stoker._data import arrow_stream
-from stoker._numbers import whole_or_none
+from stoker._errors import InvalidRequestError, NotFoundError
+from stoker._numbers import whole, whole_or_none
 from stoker._query import Query
+from stoker._run import Run
 
 __all__ = ["ColumnLayout", "EpochVerdict", "Lake", "Table", "VersionInfo", "connect"]
 
@@ -174,6 +177,21 @@ class Lake:
         self._native.write(arrow_stream(data, encoded_images), request)
         return self.table(name)
 
+    def run(self, run_id: str) -> Run:
+        """Returns a training run by its name: the rows of any past step; see ``run_log`` of :meth:`Query.stream`.
+
+        Raises:
+            InvalidRequestError: The name is malformed.
+            NotFoundError: The run has no log.
+        """
+        run = Run(self, run_id)
+        if not run.entries():
+            raise NotFoundError(
+                f"run {run_id} has no log in {self._target}; "
+                f"a stream with run_id={run_id!r} and run_log=True writes one"
+            )
+        return run
+
     def __reduce__(self) -> tuple[type[Lake], tuple[str, dict[str, Any]]]:
         return Lake, (self._target, self._options)
 
@@ -202,6 +220,9 @@ class Lake:
                 num_repeated=verdict["repeated"]["count"],
                 repeated=runs(verdict["repeated"]),
                 wrong=verdict["wrong"],
+                num_skipped=verdict["skipped"]["count"],
+                skipped=runs(verdict["skipped"]),
+                substituted=verdict["substituted"],
             )
             for verdict in verdicts
         ]
@@ -237,6 +258,9 @@ class EpochVerdict:
         num_repeated: Positions that ranks got more than once.
         repeated: The first runs of them, as (start, end).
         wrong: Parts of receipts whose rows are not those of their positions.
+        num_skipped: Positions that were skipped on purpose.
+        skipped: The first runs of them, as (start, end).
+        substituted: Bad rows in whose place another row was delivered: position, addresses and reason.
     """
 
     epoch: int
@@ -246,10 +270,13 @@ class EpochVerdict:
     num_repeated: int
     repeated: list[tuple[int, int]]
     wrong: list[dict[str, Any]]
+    num_skipped: int
+    skipped: list[tuple[int, int]]
+    substituted: list[dict[str, Any]]
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether every row was delivered exactly once."""
+        """Whether every row was delivered exactly once, apart from those skipped on purpose and from bad ones."""
         return not (self.num_missing or self.num_repeated or self.wrong)
 
 
@@ -405,6 +432,39 @@ class Table:
         }
         self._lake._native.create_index(request)
         return self._lake.table(self.name)
+
+    def quarantine(self, row_ids: Iterable[int], reason: str | None = None) -> Table:
+        """Excludes bad rows from the versions of the table from a new one on; this object keeps its version.
+
+        Streams and queries that are pinned to older versions still deliver the rows. Rows that the newest version
+        excludes are left as they are; without others there is no new version.
+
+        Args:
+            row_ids: Row addresses as in :attr:`Batch.row_ids`: a sequence of ints, or a uint64 array of shape
+                ``(rows,)``. They hold from version to version until a compaction moves the rows.
+            reason: Why, in at most 1,024 bytes; kept in the transaction of the new version.
+
+        Returns:
+            The table at the version that excludes the rows.
+
+        Raises:
+            InvalidRequestError: A row id is not a whole number, or the reason is too long.
+            NotFoundError: A row does not exist, or was moved since; the message names it.
+
+        Example:
+            >>> table = lake.table("digits").quarantine([3, 5], "torn images")
+            >>> table.num_rows, lake.table("digits", version=1).num_rows
+            (18, 20)
+        """
+        values: list[Any] | None = None
+        if not isinstance(row_ids, (str, bytes)):
+            with suppress(TypeError):
+                values = list(row_ids)
+        if values is None:
+            raise InvalidRequestError(f"row_ids is {row_ids!r:.40}; it must be a sequence of whole numbers")
+        addrs = [whole(f"row_ids[{index}]", value, 0, 2**64 - 1) for index, value in enumerate(values)]
+        version = self._lake._native.quarantine(self.name, addrs, reason)
+        return self._lake.table(self.name, version=version)
 
     def __len__(self) -> int:
         return self.num_rows

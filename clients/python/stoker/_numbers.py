@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["whole", "whole_or_none"]
+__all__ = ["weight_list", "whole", "whole_or_none"]
 
 #: The largest number of most options.
 _MAX = 2**63 - 1
@@ -32,6 +33,18 @@ def whole(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int:
 def whole_or_none(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int | None:
     """Returns the value of an option that may be missing; see :func:`whole`."""
     return None if value is None else whole(name, value, minimum, maximum)
+
+
+def weight_list(weights: Sequence[Any]) -> list[float]:
+    """Returns weights as floats.
+
+    Raises:
+        InvalidRequestError: One of them is not a number.
+    """
+    try:
+        return [float(weight) for weight in weights]
+    except (TypeError, ValueError):
+        raise InvalidRequestError(f"weights are {weights!r}; they must be numbers") from None
 
 
 def _shown(value: Any) -> str:

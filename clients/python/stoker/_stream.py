@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from stoker import _native
+from stoker import _distributed, _native
 from stoker._batch import Batch
 from stoker._errors import InvalidRequestError
-from stoker._numbers import whole
+from stoker._numbers import weight_list, whole
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
 
 __all__ = ["SliceConfig", "Stream", "StreamStats"]
+
+#: The address that stands for a table that does not supply a row.
+_NO_ROW = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class SliceConfig:
         rank: This rank, from zero.
         world_size: Ranks in all.
         memory_budget_bytes: Bytes of batches that are being filled or wait to be taken; ``None`` for 1 GiB.
+        bad_rows: ``"error"`` or ``"substitute"``.
+        verify: Whether checksums are verified.
+        retry_budget_secs: Seconds for which reads are tried again; ``None`` for 120.
+        run_id: The run whose log is written, if it is.
     """
 
     batch_size: int | None
@@ -41,6 +48,10 @@ class SliceConfig:
     rank: int
     world_size: int
     memory_budget_bytes: int | None
+    bad_rows: str = "error"
+    verify: bool = True
+    retry_budget_secs: int | None = None
+    run_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,8 @@ class StreamStats:
         bytes_read: Bytes that range reads brought.
         requests: Range reads.
         retries: Reads repeated after transient faults.
+        hedges: Second requests for reads that were slow beyond their peers.
+        verified_bytes: Bytes that were compared with their checksums.
         wait_secs: Seconds that the caller waited for batches.
         first_batch_secs: Seconds from opening to the first batch, or ``None`` before it.
     """
@@ -64,6 +77,8 @@ class StreamStats:
     bytes_read: int = 0
     requests: int = 0
     retries: int = 0
+    hedges: int = 0
+    verified_bytes: int = 0
     wait_secs: float = 0.0
     first_batch_secs: float | None = None
 
@@ -76,6 +91,8 @@ class Stream:
     - After the end of an epoch, iterating again delivers the next epoch.
     - After a ``break`` or an exception, iterating again continues with the batch after the last one that the loop got.
       :meth:`set_epoch` with another epoch starts that epoch from its beginning.
+    - :meth:`set_epoch`, :meth:`load_state_dict`, :meth:`skip` and :meth:`set_weights` may be called inside the loop,
+      which then goes on at the new place.
     - Leaving the loop in any way stops the native threads and frees their buffers.
 
     A stream may be pickled, which takes its place and the options of the connection (its token too) along, and may be
@@ -94,9 +111,13 @@ class Stream:
         self._pinned = handle.pinned_state()
         self._open: _native.SampleStream | None = None
         self._counters: dict[str, int | None] = {}
-        self._log: list[tuple[int, int]] = []
+        self._log: list[tuple[int, int, int]] = []
         self._parts: list[dict[str, Any]] = []
-        self._restart(epoch, 0)
+        self._skipped: list[dict[str, int]] = []
+        self._place_changes = 0
+        self._epoch = self._origin = self._position = self._next_step = self._first_step = 0
+        self._event: str | None = None
+        self._restart(epoch, 0, 0, "epoch")
         handle.num_steps(self._slice())  # raises for invalid options
 
     @property
@@ -138,11 +159,30 @@ class Stream:
         """Batches from where the epoch or the last resume began to the end of the epoch; equal on all ranks."""
         return self._stream().num_steps(self._slice())[0]
 
+    @property
+    def step(self) -> int:
+        """The number of the next step: global batches delivered since the start of the training, over all epochs."""
+        return self._first_step + self._next_step
+
+    @property
+    def weights(self) -> list[float] | None:
+        """The current share of each query of a mixture, as it is kept; ``None`` for one query."""
+        segments = self._stream().weights
+        draw = self._epoch * self.num_rows + self._position
+        current = [weights for start, weights in segments if start <= draw]
+        return current[-1] if current else None
+
     def __iter__(self) -> Iterator[Batch]:
-        for batch in self._batches():
-            self._handed(batch)
-            yield batch
-        self._end_epoch()
+        while True:
+            place = self._place_changes
+            for batch in self._batches():
+                self._handed(batch)
+                yield batch
+                if self._place_changes != place:
+                    break
+            else:
+                self._end_epoch()
+                return
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state after the last batch that the loop got: JSON values, under 1 KiB, the same on all ranks.
@@ -157,7 +197,7 @@ class Stream:
             4
         """
         log = self._logged()
-        state: dict[str, Any] = json.loads(self._stream().state(self._epoch, self._position, log))
+        state: dict[str, Any] = json.loads(self._stream().state(self._epoch, self._position, self.step, log))
         return state
 
     def load_state_dict(self, state: Mapping[str, Any] | str) -> None:
@@ -172,10 +212,12 @@ class Stream:
             InvalidRequestError: This is not a state.
         """
         text = state if isinstance(state, str) else _json(state)
-        epoch, position, log = self._stream().check(text)
+        (epoch, position, step, log), reweighed = self._stream().check(text)
         self.close()
-        self._parts = []
-        self._restart(epoch, position)
+        if reweighed is not None:
+            self._use(reweighed)
+        self._parts, self._skipped = [], []
+        self._restart(epoch, position, step, "resume")
         self._log = log
 
     def set_epoch(self, epoch: int) -> None:
@@ -187,7 +229,64 @@ class Stream:
         epoch = whole("epoch", epoch, 0)
         if epoch != self._epoch:
             self.close()
-            self._restart(epoch, 0)
+            self._restart(epoch, 0, self.step, "epoch")
+
+    def skip(self, steps: int) -> int:
+        """Leaves out the next global batches of this epoch; all ranks must do the same at the same step.
+
+        The number of the next step stays, and its rows are those that come after what was left out. Receipts, states
+        and the run log tell what was skipped.
+
+        Args:
+            steps: How many global batches.
+
+        Returns:
+            How many were skipped: fewer where the epoch ends.
+
+        Example:
+            >>> stream = lake.sql("SELECT label FROM digits").stream(batch_size=4)
+            >>> stream.skip(2), stream.step, next(iter(stream)).cursor.position
+            (2, 0, 12)
+        """
+        steps = whole("steps", steps, 0)
+        total, size = self._stream().num_steps(self._slice())
+        steps = min(steps, total - self._next_step)
+        if steps <= 0:
+            return 0
+        self._log = self._logged()
+        end = min(self._position + steps * size, self.num_rows)
+        self._skipped.append({"epoch": self._epoch, "start": self._position, "end": end})
+        log, step = self._log, self.step
+        self.close()
+        self._restart(self._epoch, end, step, "skip")
+        self._log = log
+        return steps
+
+    def set_weights(self, weights: Sequence[float]) -> None:
+        """Changes the shares of a mixture's queries from the next step on; all ranks must do the same at the same step.
+
+        What was delivered stays delivered: each query goes on where it is. The new weights are part of the state, and a
+        stream with the old ones takes them over when it loads that state.
+
+        Args:
+            weights: One for each query, in the order of :func:`stoker.mix`; they need not add up to one.
+
+        Raises:
+            InvalidRequestError: This is not a mixture, or the weights do not fit it.
+
+        Example:
+            >>> query = lake.sql("SELECT image FROM digits")
+            >>> stream = stoker.mix([(query, 0.5), (query, 0.5)]).stream(batch_size=4)
+            >>> stream.set_weights([0.75, 0.25])
+            >>> [batch.source.tolist().count(0) for batch in stream][:3]
+            [3, 3, 3]
+        """
+        handle = self._stream().reweigh(self._epoch, self._position, weight_list(weights))
+        log, step = self._logged(), self.step
+        self.close()
+        self._use(handle)
+        self._restart(self._epoch, self._position, step, "weights")
+        self._log = log
 
     def stats(self) -> StreamStats:
         """Returns the counters of the running or else the last pass."""
@@ -215,7 +314,19 @@ class Stream:
             [True]
         """
         running = [] if self._open is None else json.loads(self._open.receipt())["parts"]
-        return {"version": 1, "stream_id": self.stream_id, "parts": [*self._parts, *running]}
+        receipt = {"version": 2, "stream_id": self.stream_id, "parts": [*self._parts, *running]}
+        return {**receipt, "skipped": self._skipped} if self._skipped else receipt
+
+    def substituted(self) -> list[dict[str, Any]]:
+        """Returns the bad rows in whose place loops over this object got another row.
+
+        Each is a dict of epoch, position, addresses by table, and reason. When ``torch.distributed`` is
+        initialised, this is a collective call that returns those of all ranks, ascending.
+        """
+        rows = [
+            {"epoch": part["epoch"], **row} for part in self.receipt()["parts"] for row in part.get("substituted", [])
+        ]
+        return sorted(_distributed.gather(rows), key=lambda row: (row["epoch"], row["position"]))
 
     def close(self) -> None:
         """Stops the running pass, if there is one, and frees its buffers. The place is kept."""
@@ -243,7 +354,9 @@ class Stream:
     def _batches(self) -> Iterator[Batch]:
         """Delivers the rest of the epoch without keeping the place. There is one running pass at a time."""
         self.close()
-        step, pid, running = self._next_step, os.getpid(), self._opened(self._next_step)
+        self._note_run()
+        step, first_step, pid = self._next_step, self._first_step, os.getpid()
+        running = self._opened(step)
         try:
             while True:
                 if os.getpid() != pid:  # a fork inside the loop: the parent's threads do not exist here
@@ -252,7 +365,7 @@ class Stream:
                 if native is None:
                     return
                 step = native.step + 1
-                yield Batch(native, self._stream().stream_id)
+                yield Batch(native, self._stream(), first_step)
         finally:
             if self._open is running:
                 self.close()
@@ -262,8 +375,34 @@ class Stream:
         request = self._slice()
         request["first_step"] = step
         self._keep_receipt()
-        self._open = self._stream().open(request, self._config.memory_budget_bytes)
+        config = self._config
+        read: _native.ReadRequest = {
+            "memory_budget_bytes": config.memory_budget_bytes,
+            "bad_rows": config.bad_rows,
+            "verify": config.verify,
+            "retry_budget_secs": config.retry_budget_secs,
+        }
+        self._open = self._stream().open(request, read)
         return self._open
+
+    def _note_run(self) -> None:
+        """Writes an entry of the run log where steps do not follow from the entry before."""
+        if self._event is None or self._config.run_id is None or self._config.rank != 0:
+            return
+        entry = {
+            "run_id": self._config.run_id,
+            "event": self._event,
+            "stream_id": self.stream_id,
+            "step": self._first_step,
+            "epoch": self._epoch,
+            "position": self._origin,
+            "global_batch": self._stream().num_steps(self._slice())[1],
+            "last_batch": self._config.last_batch,
+            "world_size": self._config.world_size,
+            "time_micros": 0,
+        }
+        self._lake._native.log_run(json.dumps(entry))
+        self._event = None
 
     def _keep_receipt(self) -> None:
         """Notes what the running pass delivered, before it goes."""
@@ -271,23 +410,57 @@ class Stream:
             self._parts.extend(json.loads(self._open.receipt())["parts"])
 
     def _handed(self, batch: Batch) -> None:
-        self._next_step = batch.step + 1
+        self._next_step = batch.step - self._first_step + 1
         self._position = batch.cursor.position
         self._log = self._logged()
 
     def _end_epoch(self) -> None:
-        self._restart(self._epoch + 1, 0)
+        self._note_bad_rows()
+        self._restart(self._epoch + 1, 0, self._first_step + len(self), "epoch")
 
-    def _restart(self, epoch: int, position: int) -> None:
+    def _restart(self, epoch: int, position: int, step: int, event: str) -> None:
+        """Sets the place: the training's step number `step` begins at `position`."""
         self._epoch, self._origin, self._position, self._next_step = epoch, position, position, 0
+        self._first_step = step
+        self._event = event
         self._log = []
+        self._place_changes += 1
 
-    def _logged(self) -> list[tuple[int, int]]:
-        """The log of (position, global batch size) with the current size from the origin on."""
+    def _use(self, handle: _native.StreamHandle) -> None:
+        self._handle, self._pinned = handle, handle.pinned_state()
+
+    def _logged(self) -> list[tuple[int, int, int]]:
+        """The log of (step, position, global batch size) with the current size from the origin on."""
         size = self._stream().num_steps(self._slice())[1]
-        if self._log and self._log[-1][1] == size:
-            return self._log
-        return [*(entry for entry in self._log if entry[0] < self._origin), (self._origin, size)]
+        log = [entry for entry in self._log if entry[1] < self._origin or entry[0] < self._first_step]
+        if log and log[-1][2] == size and log[-1][1] + (self._first_step - log[-1][0]) * size == self._origin:
+            return log
+        return [*log, (self._first_step, self._origin, size)]
+
+    def _note_bad_rows(self) -> None:
+        """Adds what this rank substituted in the epoch to the table of bad rows, where the run is logged."""
+        if self._config.run_id is None:
+            return
+        tables = [table for tables in self._stream().row_tables for table in tables]
+        rows = [
+            {
+                "run_id": self._config.run_id,
+                "stream_id": self.stream_id,
+                "epoch": self._epoch,
+                "position": row["position"],
+                "table": table,
+                "version": version,
+                "row_addr": address,
+                "reason": row["reason"],
+            }
+            for part in self.receipt()["parts"]
+            if part["epoch"] == self._epoch
+            for row in part.get("substituted", [])
+            for (table, version), address in zip(tables, row["row_addrs"], strict=True)
+            if address != _NO_ROW
+        ]
+        if rows:
+            self._lake._native.log_bad_rows(json.dumps(rows))
 
     def _slice(self) -> _native.SliceRequest:
         config = self._config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.dlpack import from_dlpack
 
-from stoker._batch import Batch, Cursor
+from stoker._batch import Batch, Cursor, Substitution
 from stoker._columns import PlainColumn, plain_column
 from stoker._device import DeviceCopier
 from stoker._errors import InvalidRequestError
@@ -28,9 +28,10 @@ class TorchBatch(dict[str, Any]):
 
     Attributes:
         cursor: Where a resume after this batch begins.
-        step: The number of the global batch, from zero where the epoch or the last resume began.
+        step: The number of the global batch: they are counted from the start of the training, over all epochs.
         num_valid: Rows that are not padding; they come first.
         row_ids: A uint64 NumPy array of row addresses; see :attr:`Batch.row_ids`.
+        substituted: The rows that stand for bad ones.
     """
 
     def __init__(self, values: Mapping[str, Any], batch: Batch) -> None:
@@ -39,6 +40,7 @@ class TorchBatch(dict[str, Any]):
         self.step: int = batch.step
         self.num_valid: int = batch.num_valid
         self.row_ids: np.ndarray[Any, Any] = batch.row_ids
+        self.substituted: list[Substitution] = batch.substituted
 
     @property
     def valid(self) -> torch.Tensor:
@@ -95,16 +97,25 @@ class TorchLoader(IterableDataset[TorchBatch]):
         if worker is not None and not self._narrowed:  # in a worker process, whose copy of the loader is its own
             stream._for_worker(worker.id, worker.num_workers)
             self._narrowed = True
-        pairs: Iterator[tuple[Batch, dict[str, Any]]] = ((batch, tensors(batch)) for batch in stream._batches())
-        if self._device is not None and self._device.type != "cpu":
-            pairs = DeviceCopier(self._device).copied(pairs)
         try:
-            for batch, values in pairs:
-                stream._handed(batch)
-                yield TorchBatch(values, batch)
-            stream._end_epoch()
+            while True:
+                place = stream._place_changes
+                for batch, values in self._pairs():
+                    stream._handed(batch)
+                    yield TorchBatch(values, batch)
+                    if stream._place_changes != place:
+                        break
+                else:
+                    stream._end_epoch()
+                    return
         finally:
             stream.close()
+
+    def _pairs(self) -> Iterator[tuple[Batch, dict[str, Any]]]:
+        pairs = ((batch, tensors(batch)) for batch in self._stream._batches())
+        if self._device is not None and self._device.type != "cpu":
+            return DeviceCopier(self._device).copied(pairs)
+        return pairs
 
     def __len__(self) -> int:
         """Batches from where the epoch or the last resume began to the end of the epoch; equal on all ranks."""
@@ -125,6 +136,14 @@ class TorchLoader(IterableDataset[TorchBatch]):
     def set_epoch(self, epoch: int) -> None:
         """Starts an epoch from its beginning, unless it is the current one; see :meth:`Stream.set_epoch`."""
         self._stream.set_epoch(epoch)
+
+    def skip(self, steps: int) -> int:
+        """Leaves out the next global batches of this epoch; see :meth:`Stream.skip`."""
+        return self._stream.skip(steps)
+
+    def set_weights(self, weights: Sequence[float]) -> None:
+        """Changes the shares of a mixture's queries from the next step on; see :meth:`Stream.set_weights`."""
+        self._stream.set_weights(weights)
 
     def stats(self) -> StreamStats:
         """Returns the counters of the running or else the last pass."""

@@ -1,0 +1,173 @@
+"""Past steps of training runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from stoker._batch import Batch
+from stoker._errors import InvalidRequestError, NotFoundError
+from stoker._numbers import whole
+
+if TYPE_CHECKING:
+    from stoker import _native
+    from stoker._lake import Lake
+
+__all__ = ["Run", "RunEntry"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NO_ROW = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """From which step on a run had which positions.
+
+    Attributes:
+        event: ``"epoch"``, ``"resume"``, ``"skip"`` or ``"weights"``.
+        stream_id: The stream.
+        step: The first step.
+        epoch: Its epoch, from zero.
+        position: Its first position.
+        global_batch: Rows per global batch.
+        last_batch: What happens to the last batch of the epoch.
+        world_size: Ranks in all.
+        time: When it was written, in UTC.
+    """
+
+    event: str
+    stream_id: str
+    step: int
+    epoch: int
+    position: int
+    global_batch: int
+    last_batch: str
+    world_size: int
+    time: datetime
+
+
+class Run:
+    """A training run that was streamed with ``run_id`` and ``run_log=True``. Made by :meth:`Lake.run`."""
+
+    def __init__(self, lake: Lake, run_id: str) -> None:
+        self._lake = lake
+        self._run_id = run_id
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run."""
+        return self._run_id
+
+    def entries(self) -> list[RunEntry]:
+        """Returns the log, oldest entry first; it also is the table ``stoker_run_log``."""
+        entries = json.loads(self._lake._native.run_entries(self._run_id))
+        return [_entry(entry) for entry in entries]
+
+    def batch(self, step: int) -> Batch:
+        """Returns the rows of all ranks at a step, in order of position.
+
+        Args:
+            step: As in :attr:`Batch.step`. Where a run went back to an earlier checkpoint, the last pass counts.
+
+        Raises:
+            NotFoundError: The run has no log, or the step is not in it.
+            InvalidRequestError: The step is not a whole number.
+
+        Example:
+            >>> query = lake.sql("SELECT image, label FROM digits")
+            >>> seen = [batch["label"].tolist() for batch in query.stream(batch_size=8, run_id="exp-1", run_log=True)]
+            >>> lake.run("exp-1").batch(1)["label"].tolist() == seen[1]
+            True
+        """
+        step = whole("step", step, 0)
+        handle, (epoch, origin, first_step, size, _) = self._lake._native.replay(self._run_id, step)
+        request: _native.SliceRequest = {
+            "rank": 0,
+            "world_size": 1,
+            "batch_size": None,
+            "global_batch_size": size,
+            "last_batch": "uneven",
+            "epoch": epoch,
+            "origin": origin,
+            "first_step": first_step,
+        }
+        stream = handle.open(
+            request,
+            {"memory_budget_bytes": None, "bad_rows": "substitute", "verify": True, "retry_budget_secs": None},
+        )
+        try:
+            batch = stream.next()
+        finally:
+            stream.close()
+        if batch is None:
+            raise NotFoundError(f"step {step} of run {self._run_id} has no rows")
+        return Batch(batch, handle, step - first_step)
+
+    def rows(self, first_step: int, last_step: int | None = None) -> pa.Table:
+        """Returns which rows the steps ``first_step`` to ``last_step`` had; reads none of them.
+
+        Args:
+            first_step: The first step.
+            last_step: The last step. Default: the first one.
+
+        Returns:
+            A table with one row for each row of a step: ``step``, ``epoch``, ``position``, ``table``, ``version``, and
+            ``row_id``, the row's address in that version of the table. To join it with losses in SQL, write it into the
+            lake with :meth:`Lake.create_table`, or use any engine that reads Arrow.
+
+        Raises:
+            NotFoundError: The run has no log, or one of the steps is not in it.
+            InvalidRequestError: The steps are not whole numbers in order.
+        """
+        first = whole("first_step", first_step, 0)
+        last = whole("last_step", first if last_step is None else last_step, 0)
+        if last < first:
+            raise InvalidRequestError(f"last_step is {last}, which comes before first_step {first}")
+        return pa.concat_tables([self._step_rows(step) for step in range(first, last + 1)])
+
+    def _step_rows(self, step: int) -> pa.Table:
+        native = self._lake._native
+        handle, (epoch, origin, first, size, _) = native.replay(self._run_id, step)
+        start = origin + first * size
+        end = min(start + size, handle.num_rows)
+        tables = [table for tables in handle.row_tables for table in tables]
+        addresses = [pa.array(addrs).to_numpy() for addrs in native.row_addrs(handle.stream_id, epoch, start, end)]
+        columns: list[dict[str, Any]] = []
+        for (name, version), addrs in zip(tables, addresses, strict=True):
+            (rows,) = np.nonzero(addrs != _NO_ROW)
+            columns.append(
+                {
+                    "step": np.full(len(rows), step, dtype=np.int64),
+                    "epoch": np.full(len(rows), epoch, dtype=np.int64),
+                    "position": (start + rows).astype(np.int64),
+                    "table": [name] * len(rows),
+                    "version": np.full(len(rows), version, dtype=np.int64),
+                    "row_id": addrs[rows],
+                }
+            )
+        schema = pa.schema(
+            [
+                ("step", pa.int64()),
+                ("epoch", pa.int64()),
+                ("position", pa.int64()),
+                ("table", pa.string()),
+                ("version", pa.int64()),
+                ("row_id", pa.uint64()),
+            ]
+        )
+        parts = [pa.table(part, schema=schema) for part in columns]
+        return pa.concat_tables(parts).sort_by("position") if parts else schema.empty_table()
+
+    def __repr__(self) -> str:
+        return f"Run({self._run_id!r})"
+
+
+def _entry(entry: dict[str, Any]) -> RunEntry:
+    time = _EPOCH + timedelta(microseconds=entry["time_micros"])
+    kept = {key: value for key, value in entry.items() if key not in ("run_id", "time_micros")}
+    return RunEntry(**kept, time=time)

@@ -1,0 +1,199 @@
+"""What streams are made from: a query, or a mixture of several."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from stoker import _distributed, _native
+from stoker._errors import InvalidRequestError
+from stoker._numbers import whole, whole_or_none
+from stoker._stream import SliceConfig, Stream
+
+if TYPE_CHECKING:
+    from stoker._lake import Lake
+    from stoker._torch import TorchLoader
+
+__all__ = ["Mixing", "StreamSource"]
+
+Shuffle = Literal["block", "full", False]
+LastBatch = Literal["pad", "drop", "uneven"]
+BadRows = Literal["error", "substitute"]
+
+#: The most rows of a global batch, the most ranks, and the most lanes.
+_BATCH_MAX = 2**32
+_RANKS_MAX = 2**32 - 1
+_LANES_MAX = 2**16
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """How several queries become one stream.
+
+    Attributes:
+        weights: The share of each query.
+        stop: ``"first"``, ``"all"`` or ``"rows"``.
+        epoch_rows: Rows of an epoch, for ``"rows"``.
+    """
+
+    weights: list[float]
+    stop: str
+    epoch_rows: int
+
+
+class StreamSource(ABC):
+    """What can be streamed: :class:`Query` and :class:`Mixture`."""
+
+    @abstractmethod
+    def _sources(self) -> tuple[Lake, list[tuple[str, Sequence[Any]]], Mixing | None]:
+        """The lake, the queries with their parameters, and how they are mixed."""
+
+    def stream(
+        self,
+        *,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        shuffle: Shuffle = "block",
+        last_batch: LastBatch | None = None,
+        drop_last: bool | None = None,
+        memory_budget_bytes: int | None = None,
+        shuffle_window_bytes: int | None = None,
+        block_bytes: int | None = None,
+        num_lanes: int | None = None,
+        bad_rows: BadRows = "error",
+        verify: bool = True,
+        retry_budget_secs: int | None = None,
+        run_id: str | None = None,
+        run_log: bool = False,
+    ) -> Stream:
+        """Pins the rows and returns this rank's batches of them.
+
+        Every row is delivered exactly once per epoch over all ranks, for any numbers of rows, ranks and batch sizes.
+        The order depends on rows, seed, epoch and the shuffle options only: with the same global batch size, a global
+        batch has the same rows on any number of ranks.
+
+        When ``torch.distributed`` is initialised and neither ``rank`` nor ``world_size`` is given, this is a collective
+        call: all ranks must make it, rank 0 plans, and all use its snapshots. Without a process group, ranks that give
+        the same ``run_id`` do too.
+
+        Args:
+            batch_size: Rows per rank and batch.
+            global_batch_size: Rows of all ranks per batch, instead of ``batch_size``; shares differ by at most one row.
+            seed: Chooses the order; from 0 to 2**64 - 1.
+            epoch: The epoch to begin with, from zero.
+            rank: This rank. With ``world_size``, defaults to ``torch.distributed``, then to the environment variables
+                ``RANK`` and ``WORLD_SIZE``, then to the only rank.
+            world_size: Ranks in all.
+            shuffle: ``"block"`` for sequential reads shuffled in large windows, ``"full"`` for a uniform permutation
+                with random reads, ``False`` for the order of the query.
+            last_batch: What happens to a last global batch that is not full: ``"pad"`` (default) repeats rows, marked
+                in :attr:`Batch.valid`; ``"drop"``; ``"uneven"`` delivers what is left, for some ranks no row.
+            drop_last: ``True`` means ``last_batch="drop"``.
+            memory_budget_bytes: Bytes of batches that are being filled or wait to be taken. Default: 1 GiB.
+            shuffle_window_bytes: Bytes within which rows mix, over all ranks. Default: 512 MiB.
+            block_bytes: Bytes of neighbouring rows that stay together when blocks are shuffled. Default: 512 KiB.
+            num_lanes: Parts of the order that are read independently. Default: 48.
+            bad_rows: What happens to a row whose stored bytes do not have their checksum, also after a second read:
+                ``"error"`` fails; with ``"substitute"`` the next good row of the same window takes its place, the same
+                on every rank, and :attr:`Batch.substituted` and the receipt tell.
+            verify: Whether the checksums of heavy columns are verified.
+            retry_budget_secs: Seconds for which a read is tried again after transient faults of the storage. Default:
+                120.
+            run_id: The name of the training run: letters, digits, ``_``, ``-`` and ``.``. All processes that give it
+                get the stream, and so the snapshots, that the first of them planned, today and after a restart.
+            run_log: Whether rank 0 notes in the table ``stoker_run_log`` which step had which positions, so that
+                :meth:`Lake.run` and ``stoker replay`` find the rows of any step. At the end of an epoch each rank adds
+                the bad rows that it met to the table ``stoker_bad_rows``. Needs ``run_id``.
+
+        Raises:
+            InvalidRequestError: Options that contradict each other, numbers out of range, or a query that is not a
+                sample query: one whose output rows do not each carry columns of given table rows. The message has the
+                reason.
+            NotFoundError: A table, version or tag does not exist.
+            StateMismatchError: The run was started with another query, seed or other options.
+
+        Example:
+            >>> query = lake.sql("SELECT image, label FROM digits WHERE label < $1", params=[3])
+            >>> with query.stream(batch_size=2, seed=7, rank=0, world_size=2) as stream:
+            ...     labels = [label for batch in stream for label in batch["label"][batch.valid]]
+            >>> len(labels)
+            3
+        """
+        ranks = _distributed.topology(rank, world_size)
+        if run_log and run_id is None:
+            raise InvalidRequestError("run_log=True needs a run_id, the name under which the steps are found again")
+        config = SliceConfig(
+            batch_size=whole_or_none("batch_size", batch_size, 1, _BATCH_MAX),
+            global_batch_size=whole_or_none("global_batch_size", global_batch_size, 1, _BATCH_MAX),
+            last_batch=_last_batch(last_batch, drop_last),
+            rank=whole("rank", ranks[0], 0, _RANKS_MAX),
+            world_size=whole("world_size", ranks[1], 1, _RANKS_MAX),
+            memory_budget_bytes=whole_or_none("memory_budget_bytes", memory_budget_bytes, 1),
+            bad_rows=_bad_rows(bad_rows),
+            verify=bool(verify),
+            retry_budget_secs=whole_or_none("retry_budget_secs", retry_budget_secs, 0),
+            run_id=run_id if run_log else None,
+        )
+        if (batch_size is None) == (global_batch_size is None):
+            raise InvalidRequestError("give either batch_size or global_batch_size")
+        lake, queries, mixing = self._sources()
+        request: _native.StreamRequest = {
+            "seed": whole("seed", seed, 0, 2**64 - 1),
+            "shuffle": "sequential" if shuffle is False else str(shuffle),
+            "shuffle_window_bytes": whole_or_none("shuffle_window_bytes", shuffle_window_bytes, 1),
+            "block_bytes": whole_or_none("block_bytes", block_bytes, 1),
+            "num_lanes": whole_or_none("num_lanes", num_lanes, 1, _LANES_MAX),
+            "weights": None if mixing is None else mixing.weights,
+            "stop": "first" if mixing is None else mixing.stop,
+            "epoch_rows": 0 if mixing is None else mixing.epoch_rows,
+            "run_id": run_id,
+        }
+        first_epoch = whole("epoch", epoch, 0)
+        native = lake._native
+
+        def plan() -> _native.StreamHandle:
+            return native.plan_stream(queries, request)
+
+        collective = rank is None and _distributed.process_group() is not None
+        handle = _distributed.agree(plan, native.load_stream) if collective else plan()
+        return Stream(lake, handle, config, first_epoch)
+
+    def torch(self, *, device: Any = None, **options: Any) -> TorchLoader:
+        """Pins the rows and returns an iterable of dicts of PyTorch tensors, without worker processes.
+
+        Args:
+            device: Where the tensors go. Default: CPU memory, without copying. For a CUDA device, batches are copied
+                from pinned memory on a stream of their own, one batch ahead.
+            **options: As for :meth:`stream`.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+            StokerError: As for :meth:`stream`.
+
+        Example:
+            >>> loader = lake.sql("SELECT image, label FROM digits").torch(batch_size=4, seed=7)
+            >>> batch = next(iter(loader))
+            >>> batch["image"].shape, batch["_valid"].tolist()
+            (torch.Size([4, 1, 8, 8]), [True, True, True, True])
+        """
+        from stoker._torch import TorchLoader
+
+        return TorchLoader(self.stream(**options), device)
+
+
+def _last_batch(last_batch: str | None, drop_last: bool | None) -> str:
+    if drop_last and last_batch not in (None, "drop"):
+        raise InvalidRequestError(f"drop_last=True contradicts last_batch={last_batch!r}")
+    return "drop" if drop_last else last_batch or "pad"
+
+
+def _bad_rows(bad_rows: str) -> str:
+    if bad_rows not in ("error", "substitute"):
+        raise InvalidRequestError(f"bad_rows is {bad_rows!r}; it must be 'error' or 'substitute'")
+    return bad_rows
