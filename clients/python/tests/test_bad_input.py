@@ -374,7 +374,7 @@ def test_tokens(lake_path: str) -> None:
     [
         (IDS, {"seed": 2}, ["seed: the state has 1, the stream has 2"]),
         (f"{IDS} WHERE id > 3", {"seed": 1}, [f'query: the state has "{IDS}", the stream has "{IDS} WHERE id > 3"']),
-        (f"{IDS} AT (TAG => 'v1')", {"seed": 1}, ['the state has ["samples@2"], the stream has ["samples@1"]']),
+        (f"{IDS} AT (TAG => 'v1')", {"seed": 1}, ['the state has samples@2, the stream has samples@1']),
         (
             IDS,
             {"seed": 1, "shuffle": False},
@@ -427,16 +427,26 @@ def test_states_for_the_command_line(place: stoker.Lake, server: Server) -> None
 
 def test_streams_on_the_wire(wire: Wire) -> None:
     spec = json.loads(wire.client.get_flight_info(stream_command({1: message({1: IDS})})).app_metadata)
-    changed: list[tuple[dict[str, object], str, list[str]]] = [
-        ({"row_set": "0" * 64}, "state_mismatch", [spec["row_set"], "0" * 64]),
-        ({"num_rows": 7}, "state_mismatch", ["7 rows were planned, 101 were found"]),
-        ({"snapshots": [{"table": "samples", "version": 1}]}, "state_mismatch", [spec["row_set"]]),
+    row_set = spec["sources"][0]["row_set"]
+    of_source: list[tuple[dict[str, object], str, list[str]]] = [
+        ({"row_set": "0" * 64}, "state_mismatch", [row_set, "0" * 64]),
+        ({"num_rows": 7}, "invalid_request", ["its epoch has other rows than its query"]),
+        ({"snapshots": [{"table": "samples", "version": 1}]}, "state_mismatch", [row_set]),
         ({"snapshots": [{"table": "samples", "version": 99}]}, "not_found", ["version 99 of table samples"]),
         ({"snapshots": []}, "invalid_request", ["snapshots", "samples"]),
         ({"sql": "SELECT nope FROM samples"}, "invalid_request", ["column nope"]),
-        ({"version": 9}, "invalid_request", ["stream specification", "version is 9"]),
         ({"order": {}}, "invalid_request", ["stream specification", "missing field"]),
+        ({"tables": []}, "state_mismatch", ["its rows come from"]),
     ]
+    mixture = {"version": 1, "stop": "first", "segments": [{"start": 0, "drawn": [0], "slots": [0]}]}
+    changed: list[tuple[dict[str, object], str, list[str]]] = [
+        ({"version": 9}, "invalid_request", ["stream specification", "version is 9"]),
+        ({"sources": []}, "invalid_request", ["it has no query"]),
+        ({"mixture": mixture}, "invalid_request", ["mixture", "do not fit 1 sources"]),
+    ]
+    changed += [({"sources": [{**spec["sources"][0], **change}]}, kind, words) for change, kind, words in of_source]
+    same_rows = {"num_rows": 7, "sources": [{**spec["sources"][0], "num_rows": 7}]}
+    changed.append((same_rows, "state_mismatch", ["7 rows were planned, 101 were found"]))
     for change, kind, words in changed:
         descriptor = stream_command({3: json.dumps({**spec, **change})})
         wire.refuses(kind, words, wire.client.get_flight_info, descriptor)

@@ -123,11 +123,14 @@ def test_state_counts_only_what_the_loop_got(lake: stoker.Lake) -> None:
         assert batch.cursor.stream_id == state["stream_id"] == stream.stream_id
         if taken == 4:
             break
-    assert state["log"] == [{"position": 0, "global_batch": 10}]
+    assert state["log"] == [{"step": 0, "position": 0, "global_batch": 10}]
     resumed = lake.sql(QUERY).stream(batch_size=7, seed=7)
     resumed.load_state_dict(state)
     next(iter(resumed))
-    assert resumed.state_dict()["log"] == [{"position": 0, "global_batch": 10}, {"position": 40, "global_batch": 7}]
+    assert resumed.state_dict()["log"] == [
+        {"step": 0, "position": 0, "global_batch": 10},
+        {"step": 4, "position": 40, "global_batch": 7},
+    ]
 
 
 def test_state_at_the_end_of_an_epoch(lake: stoker.Lake) -> None:

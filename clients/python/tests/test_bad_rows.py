@@ -1,0 +1,134 @@
+"""Damaged rows: found by their checksums, named, substituted alike on all ranks, excluded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Server
+
+import stoker
+
+NUM_ROWS = 300
+WIDTH = 2_000
+QUERY = "SELECT id, x FROM samples"
+#: One row in a hundred.
+DAMAGED = (17, 150, 151)
+
+
+def values(ids: np.ndarray) -> np.ndarray:
+    """The tensors of these ids: no two are alike, and none lies inside another one."""
+    return np.random.default_rng(0).integers(0, 256, (NUM_ROWS, WIDTH), dtype=np.uint8)[ids]
+
+
+@pytest.fixture
+def own_lake(tmp_path: Path) -> stoker.Lake:
+    """A lake whose table has three damaged rows."""
+    lake = stoker.connect(str(tmp_path / "lake"))
+    ids = np.arange(NUM_ROWS)
+    lake.create_table("samples", {"id": ids, "x": values(ids)}, rows_per_fragment=128)
+    for path in (tmp_path / "lake" / "samples.lance" / "data").iterdir():
+        stored = bytearray(path.read_bytes())
+        for row in DAMAGED:
+            at = stored.find(values(np.array([row])).tobytes())
+            if at >= 0:
+                stored[at + 100] ^= 1
+        path.write_bytes(stored)
+    return stoker.connect(lake.target)
+
+
+@pytest.fixture(params=["in process", "through a server"])
+def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> stoker.Lake:
+    """The lake in both ways."""
+    if request.param == "in process":
+        return own_lake
+    running = Server(own_lake.target)
+    request.addfinalizer(running.stop)
+    return stoker.connect(running.url)
+
+
+def address(row: int) -> int:
+    return (row // 128 << 32) + row % 128
+
+
+def test_a_damaged_row_is_an_error_that_names_it(place: stoker.Lake) -> None:
+    with pytest.raises(stoker.DataCorruptError) as failed:
+        list(place.sql(f"{QUERY} WHERE id = 17").stream(batch_size=16))
+    for part in ("samples@1", "0x11", "column x", "data file", "substitute", "quarantine"):
+        assert part in str(failed.value)
+    with pytest.raises(stoker.DataCorruptError, match="checksum of column x"):
+        place.sql(f"{QUERY} WHERE id > 100").to_arrow()
+    good = place.sql(f"{QUERY} WHERE id < 17").stream(batch_size=16)
+    assert sum(batch.num_valid for batch in good) == 17
+    assert good.stats().verified_bytes >= (17 * WIDTH if place.target[0] == "/" else 0)
+    unverified = [batch for batch in place.sql(f"{QUERY} WHERE id = 17").stream(batch_size=1, verify=False)]
+    assert (unverified[0]["x"] != values(np.array([17]))).sum() == 1
+
+
+@pytest.mark.parametrize("num_endpoints", [None, 3])
+def test_substitutes_are_the_same_on_all_ranks(own_lake: stoker.Lake, num_endpoints: int | None) -> None:
+    running = Server(own_lake.target)
+    remote = stoker.connect(running.url, num_endpoints=num_endpoints)
+    reports = []
+    for place, world in ((own_lake, 1), (own_lake, 3), (remote, 4)):
+        query = place.sql(QUERY)
+        streams = [
+            query.stream(global_batch_size=24, seed=2, rank=rank, world_size=world, bad_rows="substitute")
+            for rank in range(world)
+        ]
+        steps, delivered, noted = set(), {}, []
+        for stream in streams:
+            for batch in stream:
+                np.testing.assert_array_equal(batch["x"], values(batch["id"]))
+                rows = [substitution.row for substitution in batch.substituted]
+                assert rows == sorted(rows)
+                noted += [
+                    substitution.row_ids[0] for substitution in batch.substituted if batch.valid[substitution.row]
+                ]
+                delivered.setdefault(batch.step, []).extend(batch["id"][batch.valid].tolist())
+            steps.add(len(stream.receipt()["parts"]))
+        assert sorted(noted) == [address(row) for row in DAMAGED]
+        report = [row for stream in streams for row in stream.substituted()]
+        report.sort(key=lambda row: row["position"])
+        (verdict,) = place.verify([stream.receipt() for stream in streams])
+        assert verdict.is_exactly_once
+        assert [(row["position"], row["row_addrs"]) for row in verdict.substituted] == [
+            (row["position"], row["row_addrs"]) for row in report
+        ]
+        reports.append((report, {step: sorted(rows) for step, rows in delivered.items()}))
+    assert reports[0] == reports[1] == reports[2]
+    running.stop()
+
+
+def test_bad_rows_of_a_run_are_a_table_and_can_be_excluded(place: stoker.Lake, own_lake: stoker.Lake) -> None:
+    stream = place.sql(QUERY).stream(batch_size=50, bad_rows="substitute", run_id="exp-1", run_log=True)
+    assert sum(batch.num_valid for batch in stream) == NUM_ROWS
+    found = place.sql("SELECT row_id, reason FROM stoker_bad_rows WHERE run_id = 'exp-1' ORDER BY row_id").to_arrow()
+    assert found["row_id"].to_pylist() == [address(row) for row in DAMAGED]
+    assert all("checksum of column x" in reason for reason in found["reason"].to_pylist())
+    own_lake.table("samples").quarantine(found["row_id"].to_pylist(), reason="checksum")
+    rest = [row for batch in place.sql(QUERY).stream(batch_size=50) for row in batch["id"][batch.valid].tolist()]
+    assert sorted(rest) == [row for row in range(NUM_ROWS) if row not in DAMAGED]
+
+
+def test_the_command_line_substitutes(own_lake: stoker.Lake, tmp_path: Path) -> None:
+    receipt = tmp_path / "receipt"
+    command = [os.environ["STOKER_BIN"], "--lake", own_lake.target]
+    options = ["--batch-size", "50", "--bad-rows", "substitute", "--receipt", str(receipt)]
+    done = subprocess.run(
+        [*command, "stream", QUERY, *options], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "substituted_rows         3" in done.stdout
+    done = subprocess.run([*command, "verify", str(receipt)], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.count("another row stood for the bad row") == 3
+    assert "300 rows, each exactly once" in done.stdout
+    failed = subprocess.run([*command, "stream", QUERY], capture_output=True, text=True, timeout=120, check=False)
+    assert failed.returncode == 1 and "checksum of column x" in failed.stderr
+
+
+def test_bad_policies_are_refused(place: stoker.Lake) -> None:
+    with pytest.raises(stoker.InvalidRequestError, match="'error' or 'substitute'"):
+        place.sql(QUERY).stream(batch_size=4, bad_rows="skip")  # type: ignore[arg-type]
