@@ -192,10 +192,7 @@ impl Lake {
             if newest.holds(drafts) {
                 return Ok(version);
             }
-            let refs = newest.dataset().version_refs().await;
-            let refs =
-                refs.map_err(|source| Error::storage(format!("listing the versions of table {name}"), source))?;
-            let later = refs.iter().filter(|found| found.version >= version).count() as u64;
+            let later = newest.version_numbers().await?.into_iter().filter(|found| *found >= version).count() as u64;
             if later > newest.version() - version {
                 return Ok(version);
             }
@@ -254,9 +251,7 @@ impl Table {
             }
         }
         // Its files are gone: rewritten by a compaction or an update, overwritten, or left behind by a restore.
-        let refs = self.dataset().version_refs().await;
-        let refs = refs.map_err(|source| Error::storage(format!("listing the versions of {}", self.name()), source))?;
-        let mut versions: Vec<u64> = refs.iter().map(|found| found.version).collect();
+        let mut versions = self.version_numbers().await?;
         versions.sort_unstable();
         let mut newest = self.version();
         while newest > version {

@@ -12,6 +12,7 @@ use stoker_types::{ErrorKind, SnapshotRef, TableName, TagName};
 use crate::checksums::ChecksumCache;
 use crate::dense::DenseCache;
 use crate::error::first_line;
+use crate::again::again;
 use crate::{Error, Objects, Result, StorageOptions, Table};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
@@ -94,30 +95,31 @@ impl Lake {
     /// # Errors
     /// Storage errors that name the lake and its endpoint.
     pub async fn tables(&self) -> Result<Vec<TableName>> {
-        let entries = match self.inner.store.read_dir(self.inner.base.clone()).await {
-            Ok(entries) => entries,
-            Err(source) => match Error::storage(format!("listing the tables of {}", self.inner.place), source) {
-                error if error.kind() == ErrorKind::NotFound => Vec::new(),
-                error => return Err(error),
-            },
-        };
+        let attempted = || format!("listing the tables of {}", self.inner.place);
+        let entries = self.list(&self.inner.base, attempted).await?;
         let names = entries.iter().filter_map(|entry| entry.trim_end_matches('/').strip_suffix(".lance"));
         let mut names: Vec<_> = names.filter_map(|name| TableName::try_new(name).ok()).collect();
         names.sort();
         names.dedup();
         // A folder without a version is a write that was given up.
         let committed = futures::stream::iter(names).map(|name| async {
-            let versions = self.inner.store.read_dir(self.table_path(&name).join("_versions")).await;
-            match versions {
-                Ok(versions) if versions.is_empty() => Ok(None),
-                Ok(_) => Ok(Some(name)),
-                Err(source) => match Error::storage(format!("listing the versions of table {name}"), source) {
-                    error if error.kind() == ErrorKind::NotFound => Ok(None),
-                    error => Err(error),
-                },
-            }
+            let attempted = || format!("listing the versions of table {name}");
+            let versions = self.list(&self.table_path(&name).join("_versions"), attempted).await?;
+            Ok((!versions.is_empty()).then_some(name))
         });
         committed.buffered(LISTINGS_AT_ONCE).try_filter_map(|name| std::future::ready(Ok(name))).try_collect().await
+    }
+
+    /// What lies in a folder; nothing in one that does not exist.
+    async fn list(&self, folder: &Path, attempted: impl Fn() -> String) -> Result<Vec<String>> {
+        let list = async || {
+            let listed = self.inner.store.read_dir(folder.clone()).await;
+            listed.map_err(|source| Error::storage(attempted(), source))
+        };
+        match again(list).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            listed => listed,
+        }
     }
 
     /// Pins a table at a version.
@@ -164,18 +166,19 @@ impl Lake {
 
     /// The newest version, or `None` when there is no such table.
     pub(crate) async fn try_latest(&self, name: &TableName) -> Result<Option<Table>> {
-        let loaded = DatasetBuilder::from_uri(self.table_uri(name))
-            .with_session(self.inner.session.clone())
-            .with_store_params(self.inner.params.clone())
-            .load()
-            .boxed()
-            .await;
-        match loaded {
+        let load = async || {
+            let loaded = DatasetBuilder::from_uri(self.table_uri(name))
+                .with_session(self.inner.session.clone())
+                .with_store_params(self.inner.params.clone())
+                .load()
+                .boxed()
+                .await;
+            loaded.map_err(|source| Error::storage(format!("opening table {name} in {}", self.inner.place), source))
+        };
+        match again(load).await {
             Ok(dataset) => Ok(Some(Table::new(self.clone(), name.clone(), dataset))),
-            Err(source) => match Error::storage(format!("opening table {name} in {}", self.inner.place), source) {
-                error if error.kind() == ErrorKind::NotFound => Ok(None),
-                error => Err(error),
-            },
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -183,18 +186,17 @@ impl Lake {
         if version == newest.version() {
             return Ok(newest.clone());
         }
-        match newest.dataset().checkout_version(version).boxed().await {
+        let open = async || {
+            let opened = newest.dataset().checkout_version(version).boxed().await;
+            opened.map_err(|source| Error::storage(format!("opening {at} of table {}", newest.name()), source))
+        };
+        match again(open).await {
             Ok(dataset) => Ok(Table::new(self.clone(), newest.name().clone(), dataset)),
-            Err(source) => {
-                let attempted = format!("opening {at} of table {}", newest.name());
-                match Error::storage(attempted, source) {
-                    error if error.kind() == ErrorKind::NotFound => {
-                        let hint = nearest_versions(newest, version).await?;
-                        Err(Error::NotFound { what: format!("{at} of table {}", newest.name()), hint })
-                    }
-                    error => Err(error),
-                }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let hint = nearest_versions(newest, version).await?;
+                Err(Error::NotFound { what: format!("{at} of table {}", newest.name()), hint })
             }
+            Err(error) => Err(error),
         }
     }
 }
@@ -252,10 +254,7 @@ fn without_trailing_slash(path: &str) -> String {
 
 /// The ten versions nearest to one that does not exist.
 async fn nearest_versions(newest: &Table, version: u64) -> Result<String> {
-    let refs = newest.dataset().version_refs().await;
-    let refs =
-        refs.map_err(|source| Error::storage(format!("listing the versions of table {}", newest.name()), source))?;
-    let mut versions: Vec<u64> = refs.iter().map(|found| found.version).collect();
+    let mut versions = newest.version_numbers().await?;
     versions.sort_by_key(|found| found.abs_diff(version));
     versions.truncate(10);
     versions.sort_unstable();

@@ -11,6 +11,7 @@
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
 //! ```
 
+mod again;
 mod checksums;
 mod commit;
 mod damage;

@@ -96,10 +96,7 @@ impl Lake {
             return Ok(());
         }
         if newest.version() > version {
-            let refs = newest.dataset().version_refs().await;
-            let refs =
-                refs.map_err(|source| Error::storage(format!("listing the versions of table {name}"), source))?;
-            let later = refs.iter().filter(|found| found.version >= version).count() as u64;
+            let later = newest.version_numbers().await?.into_iter().filter(|found| *found >= version).count() as u64;
             if later > newest.version() - version
                 || newest.select(row_addrs).await.is_ok_and(|rows| rows.present.is_empty())
             {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stoker_types::TagName;
 
+use crate::again::again;
 use crate::{Error, Result, Table};
 
 /// A version of a table.
@@ -24,8 +25,8 @@ impl Table {
     /// # Errors
     /// Storage errors.
     pub async fn versions(&self) -> Result<Vec<VersionInfo>> {
-        let attempted = || format!("listing the versions of table {}", self.name());
-        let versions = self.dataset().versions().await.map_err(|source| Error::storage(attempted(), source))?;
+        let list = async || self.dataset().versions().await.map_err(|source| self.listing_failed(source));
+        let versions = again(list).await?;
         let tags = self.tags().await?;
         let info = |version: lance::dataset::Version| VersionInfo {
             version: version.version,
@@ -35,14 +36,26 @@ impl Table {
         Ok(versions.into_iter().map(info).collect())
     }
 
+    /// The numbers of all versions that still exist, in any order.
+    pub(crate) async fn version_numbers(&self) -> Result<Vec<u64>> {
+        let list = async || self.dataset().version_refs().await.map_err(|source| self.listing_failed(source));
+        Ok(again(list).await?.iter().map(|found| found.version).collect())
+    }
+
+    fn listing_failed(&self, source: lance_core::Error) -> Error {
+        Error::storage(format!("listing the versions of table {}", self.name()), source)
+    }
+
     /// All tags and the versions that they name.
     ///
     /// # Errors
     /// Storage errors.
     pub async fn tags(&self) -> Result<BTreeMap<String, u64>> {
-        let tags = self.dataset().tags().list().await;
-        let tags =
-            tags.map_err(|source| Error::storage(format!("listing the tags of table {}", self.name()), source))?;
+        let list = async || {
+            let tags = self.dataset().tags().list().await;
+            tags.map_err(|source| Error::storage(format!("listing the tags of table {}", self.name()), source))
+        };
+        let tags = again(list).await?;
         Ok(tags.into_iter().map(|(tag, contents)| (tag, contents.version)).collect())
     }
 

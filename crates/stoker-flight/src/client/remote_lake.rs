@@ -12,7 +12,7 @@ use stoker_types::ErrorKind;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::ConnectOptions;
 use crate::client::channel::endpoint;
@@ -209,19 +209,34 @@ impl RemoteLake {
         Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
     }
 
+    /// The answer to an action. One that only reads is asked for again when its answer breaks off.
     pub(crate) async fn do_action(&self, name: &str, body: Vec<u8>) -> Result<Vec<u8>> {
         let action = Action { r#type: name.to_string(), body: body.into() };
-        let call = |mut client: Client| {
+        let begin = |mut client: Client| {
             let action = action.clone();
             async move { client.do_action(action).await }
         };
-        let mut results = self.ask(call).await?.into_inner();
-        let mut answer = Vec::new();
-        while let Some(result) = results.message().await? {
-            answer.extend_from_slice(&result.body);
+        if ACTIONS_THAT_WRITE.contains(&name) {
+            return collect(self.ask(begin).await?.into_inner()).await.map_err(|status| self.failure(status));
         }
-        Ok(answer)
+        let whole = |client: Client| async move {
+            let answers = begin(client).await?.into_inner();
+            Ok(Response::new(collect(answers).await?))
+        };
+        Ok(self.ask(whole).await?.into_inner())
     }
+}
+
+/// Actions that must not be repeated.
+const ACTIONS_THAT_WRITE: [&str; 3] = ["tag", "log_run", "log_bad_rows"];
+
+/// The parts of an answer, as one.
+async fn collect(mut answers: Streaming<arrow_flight::Result>) -> Result<Vec<u8>, Status> {
+    let mut all = Vec::new();
+    while let Some(answer) = answers.message().await? {
+        all.extend_from_slice(&answer.body);
+    }
+    Ok(all)
 }
 
 /// An error with its causes: the outermost says little. Some repeat the one before and say more.
