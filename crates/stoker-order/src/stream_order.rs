@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use stoker_types::{OrderOptions, SourceSpec, StreamSpec};
+use stoker_types::{OrderOptions, ShuffleMode, SourceSpec, StreamSpec};
 
 use crate::{EpochOrder, Key, Mixture};
 
@@ -130,20 +130,26 @@ impl StreamOrder {
         out[0]
     }
 
-    /// The positions that share their windows with `position`, where one source is shuffled inside windows.
+    /// The positions that are best read with `position`: those that share its window, where rows are shuffled inside windows. For a
+    /// mixture, as many as the windows of all sources hold together, since these are used up at about the same time.
     pub fn window_positions(&self, position: u64) -> Option<Range<u64>> {
         match &self.kind {
             Kind::One { order, .. } => order.window_positions(position),
-            Kind::Mixed { .. } => None,
+            Kind::Mixed { .. } if self.sources.iter().any(|source| source.order.mode != ShuffleMode::Block) => None,
+            Kind::Mixed { .. } => {
+                let rows = self.sources.iter().map(Source::window_rows).fold(0u64, u64::saturating_add);
+                let start = position / rows * rows;
+                Some(start..start.saturating_add(rows))
+            }
         }
     }
 
     /// The positions of the visit's source and epoch in whose window it lies, its own included: windows of all lanes together.
     pub fn window_of(&self, visit: &Visit) -> Range<u64> {
-        let Source { num_rows, order, .. } = &self.sources[visit.source];
-        let rows = order.rows_per_window.saturating_mul(u64::from(order.num_lanes)).max(1);
+        let source = &self.sources[visit.source];
+        let rows = source.window_rows();
         let start = visit.position / rows * rows;
-        start..start.saturating_add(rows).min(*num_rows)
+        start..start.saturating_add(rows).min(source.num_rows)
     }
 
     /// What another position of the visit's source and epoch delivers.
@@ -157,6 +163,11 @@ impl StreamOrder {
 }
 
 impl Source {
+    /// Rows in the windows of all lanes together.
+    fn window_rows(&self) -> u64 {
+        self.order.rows_per_window.saturating_mul(u64::from(self.order.num_lanes)).max(1)
+    }
+
     fn epoch(&self, epoch: u64) -> EpochOrder {
         EpochOrder::new(self.num_rows, &self.order, self.seed, epoch)
     }

@@ -71,21 +71,22 @@ impl Connection {
     /// # Errors
     /// `NotFound` for a stream that this lake does not know, `InvalidRequest` for positions beyond its rows; storage errors.
     pub async fn row_addrs(&self, stream_id: Digest, epoch: u64, positions: Range<u64>) -> Result<Vec<Vec<u64>>> {
+        let plan = match self {
+            Connection::Local(engine) => Some(StreamPlan::load_by_id(engine, stream_id).await?),
+            Connection::Remote(_) => None,
+        };
         let mut all: Vec<Vec<u64>> = Vec::new();
         let mut start = positions.start;
         while start < positions.end {
             let part = start..positions.end.min(start + ROWS_MAX);
             start = part.end;
-            let found = match self {
-                Connection::Local(engine) => {
-                    let plan = StreamPlan::load_by_id(engine, stream_id).await?;
-                    plan.row_addrs(epoch, &part.collect::<Vec<u64>>()).await?
-                }
-                Connection::Remote(lake) => {
-                    let (epoch, positions) = (Some(epoch), Some(part));
-                    let stream_id = Some(stream_id);
+            let found = match (&plan, self) {
+                (Some(plan), _) => plan.row_addrs(epoch, &part.collect::<Vec<u64>>()).await?,
+                (None, Connection::Remote(lake)) => {
+                    let (stream_id, epoch, positions) = (Some(stream_id), Some(epoch), Some(part));
                     ask(lake, "rows", ActionRequest { stream_id, epoch, positions, ..ActionRequest::default() }).await?
                 }
+                (None, Connection::Local(_)) => return Err(Error::internal("a stream without a plan")),
             };
             if !all.is_empty() && all.len() != found.len() {
                 return Err(Error::internal("the answers have rows of different tables"));

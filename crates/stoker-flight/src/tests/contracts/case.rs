@@ -12,6 +12,9 @@ use crate::{Connection, StreamHandle};
 /// Rows of the tables: table `rows_n` has the ids `0..n`, ascending with the address.
 pub const NUM_ROWS: [i64; 7] = [0, 1, 2, 7, 100, 1_000, 2_311];
 
+/// Rows of the tables with damaged bytes: table `damaged_n` is a copy of `rows_n`.
+pub const DAMAGED_ROWS: [i64; 2] = [100, 1_000];
+
 /// The most endpoints of a stream over Flight.
 pub const ENDPOINTS_MAX: u32 = 3;
 
@@ -40,8 +43,17 @@ pub struct Case {
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
     pub table_rows: i64,
+    pub condition: Condition,
     pub filter: Filter,
     pub sorting: Sorting,
+}
+
+/// Whether the stored bytes of a table are those that were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    Sound,
+    /// Some of its tensors have a flipped bit.
+    Damaged,
 }
 
 /// Which rows of a table are selected.
@@ -93,7 +105,7 @@ impl Case {
 }
 
 impl Query {
-    fn sql(&self) -> String {
+    pub fn sql(&self) -> String {
         let filter = match self.filter {
             Filter::All => String::new(),
             Filter::Nothing => " WHERE id < 0".into(),
@@ -106,7 +118,7 @@ impl Query {
             Sorting::Descending => " ORDER BY id DESC",
             Sorting::Classes => " ORDER BY id % 7, id DESC",
         };
-        format!("SELECT x, id, label FROM rows_{}{filter}{sorting}", self.table_rows)
+        format!("SELECT x, id, label FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
     }
 
     /// The ids of the selected rows, in the order of the row set.
@@ -118,6 +130,16 @@ impl Query {
             Sorting::Classes => ids.sort_by_key(|id| (*id % 7, Reverse(*id))),
         }
         ids
+    }
+}
+
+impl Condition {
+    /// The name of a table.
+    pub fn table(self, num_rows: i64) -> String {
+        match self {
+            Condition::Sound => format!("rows_{num_rows}"),
+            Condition::Damaged => format!("damaged_{num_rows}"),
+        }
     }
 }
 
@@ -144,6 +166,12 @@ impl Job {
         self.batching.global(self.world_size)
     }
 
+    /// A single rank with the same global batches.
+    pub fn alone(self) -> Self {
+        let size = BatchSize::Global(self.global_batch());
+        Self { world_size: 1, batching: Batching { size, ..self.batching }, ..self }
+    }
+
     /// The same ranks from a position on; after the last row they begin the next epoch.
     pub fn resume(self, epoch: u64, position: u64, num_rows: u64) -> Self {
         let (epoch, origin) = if position < num_rows { (epoch, position) } else { (epoch + 1, 0) };
@@ -161,18 +189,27 @@ impl Job {
 
 /// Any table, selection, order and job from the start of an epoch.
 pub fn case() -> impl Strategy<Value = Case> {
-    let parts = query().prop_flat_map(|query| {
+    case_of(query(NUM_ROWS.to_vec(), Condition::Sound))
+}
+
+/// The same over the damaged tables.
+pub fn damaged_case() -> impl Strategy<Value = Case> {
+    case_of(query(DAMAGED_ROWS.to_vec(), Condition::Damaged))
+}
+
+fn case_of(queries: impl Strategy<Value = Query>) -> impl Strategy<Value = Case> {
+    let parts = queries.prop_flat_map(|query| {
         let table_rows = query.table_rows as u64;
         (Just(query), options(table_rows), job(table_rows), 1..=ENDPOINTS_MAX)
     });
     parts.prop_map(|(query, options, job, num_endpoints)| Case { query, options, job, num_endpoints })
 }
 
-fn query() -> impl Strategy<Value = Query> {
+/// Any selection from tables with these numbers of rows.
+pub fn query(table_rows: Vec<i64>, condition: Condition) -> impl Strategy<Value = Query> {
     let sorting = || select(vec![Sorting::Address, Sorting::Address, Sorting::Descending, Sorting::Classes]);
-    let parts =
-        select(NUM_ROWS.to_vec()).prop_flat_map(move |table_rows| (Just(table_rows), filter(table_rows), sorting()));
-    parts.prop_map(|(table_rows, filter, sorting)| Query { table_rows, filter, sorting })
+    let parts = select(table_rows).prop_flat_map(move |table_rows| (Just(table_rows), filter(table_rows), sorting()));
+    parts.prop_map(move |(table_rows, filter, sorting)| Query { table_rows, condition, filter, sorting })
 }
 
 fn filter(table_rows: i64) -> impl Strategy<Value = Filter> {
@@ -188,7 +225,7 @@ fn filter(table_rows: i64) -> impl Strategy<Value = Filter> {
 }
 
 /// Windows from a row of each lane up to everything, except that large tables have no more than a few.
-fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
+pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
     let shuffle = select(vec![ShuffleMode::Block, ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential]);
     let window_rows = (0..=12u32).prop_map(move |bits| (table_rows / WINDOWS_MAX).max(1 << bits));
     let num_lanes = select(vec![1u32, 2, 3, 5, 12, 48, 1_000]);

@@ -4,12 +4,15 @@ use futures::FutureExt;
 use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::{Batch, Receipt};
-use stoker_types::{BatchLogEntry, Place, Slice, StreamState};
+use stoker_stream::{Batch, ReadOptions, Receipt};
+use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, Place, Slice, StreamState};
 
 use crate::StreamHandle;
 use crate::tests::contracts::case::{Job, Query};
-use crate::tests::contracts::lab::Lab;
+use crate::tests::contracts::lab::{Lab, Row};
+
+/// Rows of the batches of a rank that reads a whole epoch alone.
+const BATCH_ROWS: u64 = 100;
 
 /// What one rank got.
 pub struct Delivered {
@@ -82,27 +85,40 @@ pub async fn read_rank(handle: &StreamHandle, job: &Job, rank: u32, stop: Stop) 
     Ok(Delivered { slice, batches, receipt })
 }
 
+/// The rows of an epoch in order of position, from a rank that reads it alone.
+pub async fn whole_epoch(lab: &Lab, handle: &StreamHandle, epoch: u64) -> Result<Vec<Row>, TestCaseError> {
+    let batching = Batching { size: BatchSize::Global(BATCH_ROWS), last: LastBatch::Uneven };
+    let job = Job { world_size: 1, batching, epoch, origin: 0, first_step: 0, read: ReadOptions::default() };
+    Ok(global_rows(lab, &deliver(handle, &job).await?)?.concat())
+}
+
 /// The ids of each global batch in order of position, without padding.
+pub fn global_batches(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<i64>>, TestCaseError> {
+    let ids = |rows: Vec<Row>| rows.into_iter().map(|row| row.id).collect::<Vec<i64>>();
+    Ok(global_rows(lab, ranks)?.into_iter().map(ids).collect())
+}
+
+/// The rows of each global batch in order of position, without padding.
 ///
 /// The k-th row that rank r of W got since the origin has the position `origin + r + k * W`.
-pub fn global_batches(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<i64>>, TestCaseError> {
-    let mut placed: Vec<Vec<(usize, i64)>> = Vec::new();
+pub fn global_rows(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<Row>>, TestCaseError> {
+    let mut placed: Vec<Vec<(usize, Row)>> = Vec::new();
     for (rank, delivered) in ranks.iter().enumerate() {
         let mut next = rank;
         for (index, batch) in delivered.batches.iter().enumerate() {
             if placed.len() == index {
                 placed.push(Vec::new());
             }
-            let ids = lab.checked_ids(batch)?;
-            for id in &ids[..batch.num_valid] {
-                placed[index].push((next, *id));
+            let rows = lab.rows(batch)?;
+            for row in &rows[..batch.num_valid] {
+                placed[index].push((next, *row));
                 next += ranks.len();
             }
         }
     }
-    let in_order = |mut batch: Vec<(usize, i64)>| {
+    let in_order = |mut batch: Vec<(usize, Row)>| {
         batch.sort_unstable();
-        batch.into_iter().map(|(_, id)| id).collect::<Vec<i64>>()
+        batch.into_iter().map(|(_, row)| row).collect::<Vec<Row>>()
     };
     Ok(placed.into_iter().map(in_order).collect())
 }

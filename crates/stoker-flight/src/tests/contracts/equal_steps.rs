@@ -5,8 +5,9 @@ use proptest::test_runner::TestCaseResult;
 use stoker_stream::Batch;
 use stoker_types::{BatchSize, Cursor, LastBatch};
 
+use crate::StreamHandle;
 use crate::tests::contracts::case::{Case, Job, case};
-use crate::tests::contracts::delivery::deliver;
+use crate::tests::contracts::delivery::{Delivered, deliver};
 use crate::tests::contracts::lab::Lab;
 use crate::tests::contracts::{Transport, check};
 
@@ -23,25 +24,29 @@ fn ranks_take_equal_steps_over_flight() {
 /// All ranks get as many batches as the policy makes of the rows, with equal cursors and shares that differ by a row at most.
 async fn ranks_take_equal_steps(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
-    let ranks = deliver(&handle, &case.job).await?;
-    let (num_rows, global) = (case.query.ids().len() as u64, case.job.global_batch());
-    let num_steps = match case.job.batching.last {
+    check_steps(&handle, &case.job, case.query.ids().len() as u64, &deliver(&handle, &case.job).await?)
+}
+
+/// Checks the steps of ranks that read an epoch of so many rows from its start.
+pub fn check_steps(handle: &StreamHandle, job: &Job, num_rows: u64, ranks: &[Delivered]) -> TestCaseResult {
+    let global = job.global_batch();
+    let num_steps = match job.batching.last {
         LastBatch::Drop => num_rows / global,
         LastBatch::Pad | LastBatch::Uneven => num_rows.div_ceil(global),
     };
-    for rank in &ranks {
+    for rank in ranks {
         prop_assert_eq!(rank.slice.num_steps(num_rows), num_steps);
         prop_assert_eq!(rank.batches.len() as u64, num_steps);
     }
     for step in 0..num_steps {
         let batches: Vec<&Batch> = ranks.iter().map(|rank| &rank.batches[step as usize]).collect();
         let position = num_rows.min((step + 1) * global);
-        let cursor = Cursor { stream_id: handle.spec().stream_id(), epoch: case.job.epoch, position };
+        let cursor = Cursor { stream_id: handle.spec().stream_id(), epoch: job.epoch, position };
         for batch in &batches {
             prop_assert_eq!(batch.step, step);
             prop_assert_eq!(batch.cursor, cursor);
         }
-        check_shares(&case.job, position - step * global, &batches)?;
+        check_shares(job, position - step * global, &batches)?;
     }
     Ok(())
 }

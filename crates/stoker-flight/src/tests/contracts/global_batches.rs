@@ -2,9 +2,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_types::{BatchSize, Batching};
 
-use crate::tests::contracts::case::{Case, Job, case};
+use crate::tests::contracts::case::{Case, case};
 use crate::tests::contracts::delivery::{deliver, global_batches};
 use crate::tests::contracts::lab::Lab;
 use crate::tests::contracts::{Transport, check};
@@ -22,9 +21,7 @@ fn any_number_of_ranks_gets_the_same_global_batches_over_flight() {
 /// Several ranks together get what a single rank with the same global batch size gets, in the same order.
 async fn any_number_of_ranks_gets_the_same_global_batches(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
-    let size = BatchSize::Global(case.job.global_batch());
-    let alone = Job { world_size: 1, batching: Batching { size, ..case.job.batching }, ..case.job };
-    let expected = global_batches(lab, &deliver(&handle, &alone).await?)?;
+    let expected = global_batches(lab, &deliver(&handle, &case.job.alone()).await?)?;
     let found = global_batches(lab, &deliver(&handle, &case.job).await?)?;
     prop_assert_eq!(found.len(), expected.len());
     for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {

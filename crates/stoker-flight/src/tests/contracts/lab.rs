@@ -1,5 +1,6 @@
 //! A lake of small tables, and the ways to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -12,14 +13,18 @@ use stoker_stream::Batch;
 use stoker_types::{Snapshot, SnapshotRef, TableName, TensorType};
 
 use crate::tests::contracts::Transport;
-use crate::tests::contracts::case::{Case, ENDPOINTS_MAX, NUM_ROWS};
+use crate::tests::contracts::case::{Case, Condition, DAMAGED_ROWS, ENDPOINTS_MAX, NUM_ROWS};
+use crate::tests::contracts::damage::{damage, draw_damage};
 use crate::tests::fixture::{TestLake, TestServer, config, impatient};
 use crate::{ConnectOptions, Connection, StreamHandle, connect};
 
 /// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
-const WIDTH: usize = 1_100;
+pub const WIDTH: usize = 1_100;
 
-/// A lake with a table for each of [`NUM_ROWS`], and what connects to it.
+/// Rows of a fragment at most; the larger tables have several.
+const FRAGMENT_ROWS: u64 = 300;
+
+/// A lake with a table for each of [`NUM_ROWS`] and a damaged one for each of [`DAMAGED_ROWS`], and what connects to it.
 pub struct Lab {
     local: Connection,
     /// For each number of endpoints, from one on; none in process.
@@ -27,8 +32,18 @@ pub struct Lab {
     lake: Lake,
     /// The tensors of all ids.
     tensors: Vec<u8>,
+    /// For each damaged table, by its number of rows, the ids of the damaged rows.
+    damaged: BTreeMap<i64, Vec<i64>>,
     _server: Option<TestServer>,
     _folder: TestLake,
+}
+
+/// A row of a query of a mixture; of the only query otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// Which query.
+    pub source: usize,
+    pub id: i64,
 }
 
 impl Lab {
@@ -36,7 +51,14 @@ impl Lab {
         let folder = TestLake::new(1).await;
         let lake = Lake::open(&folder.uri(), &StorageOptions::default()).await.expect("a lake");
         for num_rows in NUM_ROWS {
-            write_table(&lake, num_rows).await;
+            write_table(&lake, Condition::Sound, num_rows).await;
+        }
+        let mut damaged = BTreeMap::new();
+        for num_rows in DAMAGED_ROWS {
+            write_table(&lake, Condition::Damaged, num_rows).await;
+            let ids = draw_damage(num_rows);
+            damage(&lake, &Condition::Damaged.table(num_rows), &ids).await;
+            damaged.insert(num_rows, ids);
         }
         let mut remote = Vec::new();
         let mut server = None;
@@ -50,7 +72,7 @@ impl Lab {
         }
         let num_ids = NUM_ROWS.into_iter().max().unwrap_or(0);
         let tensors = (0..num_ids).flat_map(tensor).collect();
-        Self { local: folder.local().await, remote, lake, tensors, _server: server, _folder: folder }
+        Self { local: folder.local().await, remote, lake, tensors, damaged, _server: server, _folder: folder }
     }
 
     /// The engine in this process.
@@ -59,15 +81,38 @@ impl Lab {
     }
 
     /// What the test is about: the engine or the server.
-    pub fn connection(&self, case: &Case) -> &Connection {
+    pub fn connection(&self, num_endpoints: u32) -> &Connection {
         match self.remote.is_empty() {
             true => &self.local,
-            false => &self.remote[case.num_endpoints as usize - 1],
+            false => &self.remote[num_endpoints as usize - 1],
         }
     }
 
     pub async fn plan(&self, case: &Case) -> crate::Result<StreamHandle> {
-        case.plan(self.connection(case)).await
+        case.plan(self.connection(case.num_endpoints)).await
+    }
+
+    /// The ids of the damaged rows of the damaged table with so many rows.
+    pub fn damaged_ids(&self, table_rows: i64) -> &[i64] {
+        self.damaged.get(&table_rows).map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows of a batch, padding included. Checks their bytes, and that one table supplies each at the address of its id.
+    pub fn rows(&self, batch: &Batch) -> Result<Vec<Row>, TestCaseError> {
+        let ids = self.checked_ids(batch)?;
+        let mut rows = Vec::with_capacity(ids.len());
+        for (row, id) in ids.into_iter().enumerate() {
+            let addrs = batch.row_addrs.iter().map(|addrs| addrs[row]).enumerate();
+            let found: Vec<(usize, u64)> = addrs.filter(|(_, addr)| *addr != u64::MAX).collect();
+            let source = found.first().map_or(0, |(source, _)| *source);
+            prop_assert!(
+                found == [(source, address(id))],
+                "step {}: row {row} with id {id} comes from {found:x?}",
+                batch.step
+            );
+            rows.push(Row { source, id });
+        }
+        Ok(rows)
     }
 
     /// The ids of a batch's rows. Checks that each row, padding included, has the tensor and the label of its id.
@@ -95,6 +140,12 @@ impl Lab {
     }
 }
 
+/// The address of a row in any table.
+pub fn address(id: i64) -> u64 {
+    let id = id as u64;
+    ((id / FRAGMENT_ROWS) << 32) | (id % FRAGMENT_ROWS)
+}
+
 /// The tensor of a row; no two rows have the same.
 fn tensor(id: i64) -> impl Iterator<Item = u8> {
     let id = id.to_le_bytes();
@@ -106,13 +157,14 @@ fn label(id: i64) -> Option<String> {
 }
 
 /// Writes a table in pages and fragments so small that the larger tables have several.
-async fn write_table(lake: &Lake, num_rows: i64) {
-    let name = TableName::try_new(format!("rows_{num_rows}")).expect("a name");
+async fn write_table(lake: &Lake, condition: Condition, num_rows: i64) {
+    let name = TableName::try_new(condition.table(num_rows)).expect("a name");
     let x = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
     let DataType::FixedSizeList(item, length) = x.data_type().clone() else { unreachable!("a tensor") };
     let id = Field::new("id", DataType::Int64, false);
     let schema = Arc::new(Schema::new(vec![x, id, Field::new("label", DataType::Utf8, true)]));
-    let options = WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: 300, ..WriteOptions::default() };
+    let options =
+        WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: FRAGMENT_ROWS, ..WriteOptions::default() };
     let mut writer = lake.writer(&name, &schema, false, options).await.expect("a writer");
     if num_rows > 0 {
         let values = UInt8Array::from_iter_values((0..num_rows).flat_map(tensor));

@@ -6,20 +6,29 @@
 //!
 //! A contract is one function of a [`Lab`] and a case. [`check`] calls it with many cases, in a test against the engine in this
 //! process and in another against a server on this machine. What is expected follows from [`case::Query::ids`], so that a new
-//! kind of case is a new variant or field in `case.rs`. `positions.rs` checks what needs no lake. Cases are drawn anew in each
-//! run, unless `PROPTEST_RNG_SEED` is set.
+//! kind of case is a new variant or field in `case.rs`. Mixtures of several queries have cases of their own, in `mixed_case.rs`;
+//! some bytes of the tables of `bad_rows.rs` are flipped. `positions.rs` checks what needs no lake. Cases and damaged rows are
+//! drawn anew in each run, unless `PROPTEST_RNG_SEED` is set.
 
+mod bad_rows;
 mod case;
+mod damage;
 mod delivery;
 mod equal_steps;
 mod exactly_once;
 mod global_batches;
 mod lab;
+mod mixed_case;
+mod mixed_ranks;
+mod mixed_shares;
+mod mixed_walks;
+mod mixed_weights;
 mod orders;
 mod positions;
 mod provenance;
 mod same_batches;
 mod states;
+mod trip;
 mod walks;
 
 use std::fmt::Debug;
@@ -63,10 +72,28 @@ pub fn check<C: Debug>(
     cases: impl Strategy<Value = C>,
     contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
 ) {
+    check_some(transport, transport.num_cases(), cases, contract);
+}
+
+/// The same over fewer cases: each reads one epoch several times, or several epochs.
+pub fn check_few<C: Debug>(
+    transport: Transport,
+    cases: impl Strategy<Value = C>,
+    contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
+) {
+    check_some(transport, transport.num_cases() / 3, cases, contract);
+}
+
+fn check_some<C: Debug>(
+    transport: Transport,
+    num_cases: u32,
+    cases: impl Strategy<Value = C>,
+    contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
+) {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let lab = runtime.block_on(Lab::new(transport));
     let config = ProptestConfig {
-        cases: transport.num_cases(),
+        cases: num_cases,
         failure_persistence: None,
         max_shrink_iters: SHRINKS_MAX,
         ..ProptestConfig::default()

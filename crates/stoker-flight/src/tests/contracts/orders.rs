@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use stoker_stream::StreamOptions;
-use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode};
+use stoker_types::{Batching, LastBatch, ShuffleMode};
 
 use crate::tests::contracts::case::{Case, Job, case};
 use crate::tests::contracts::delivery::{check_once, deliver, global_batches};
@@ -26,8 +26,7 @@ fn seed_and_epoch_decide_the_order_over_flight() {
 /// The same seed and epoch give the same order on any number of ranks; others give others, unless rows are not shuffled: then
 /// the order is that of the query.
 async fn seed_and_epoch_decide_the_order(lab: &Lab, case: &Case) -> TestCaseResult {
-    let size = BatchSize::Global(case.job.global_batch());
-    let alone = Job { world_size: 1, batching: Batching { size, ..case.job.batching }, ..case.job };
+    let alone = case.job.alone();
     let next = Job { epoch: case.job.epoch + 1, ..alone };
     let seed = case.options.seed.wrapping_add(1);
     let reseeded = Case { options: StreamOptions { seed, ..case.options.clone() }, ..case.clone() };

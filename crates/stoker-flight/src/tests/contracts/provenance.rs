@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use stoker_stream::Batch;
 
+use crate::StreamHandle;
 use crate::tests::contracts::case::{Case, case};
-use crate::tests::contracts::delivery::deliver;
+use crate::tests::contracts::delivery::{Delivered, deliver};
 use crate::tests::contracts::lab::Lab;
 use crate::tests::contracts::{Transport, check};
 
@@ -22,9 +23,13 @@ fn row_addrs_name_the_rows_over_flight() {
 /// A table has the delivered rows at their addresses, padding included, at the snapshot of the stream.
 async fn row_addrs_name_the_rows(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
-    let ranks = deliver(&handle, &case.job).await?;
+    check_row_addrs(lab, &handle, &deliver(&handle, &case.job).await?).await
+}
+
+/// Checks that the tables of a stream have the delivered rows at their addresses.
+pub async fn check_row_addrs(lab: &Lab, handle: &StreamHandle, ranks: &[Delivered]) -> TestCaseResult {
     let batches: Vec<&Batch> = ranks.iter().flat_map(|rank| &rank.batches).collect();
-    for (table, snapshot) in handle.spec().snapshots().enumerate() {
+    for (table, snapshot) in handle.spec().tables().enumerate() {
         let (mut addrs, mut ids) = (Vec::new(), Vec::new());
         for batch in &batches {
             prop_assert_eq!(batch.row_addrs[table].len(), batch.data.num_rows());

@@ -36,7 +36,7 @@ async fn batches_do_not_depend_on_who_reads_them(lab: &Lab, (case, first_step): 
 }
 
 /// Checks that ranks got the expected batches from a step on.
-fn check_same(found: &[Delivered], expected: &[Delivered], first_step: usize) -> TestCaseResult {
+pub fn check_same(found: &[Delivered], expected: &[Delivered], first_step: usize) -> TestCaseResult {
     prop_assert_eq!(found.len(), expected.len());
     for (rank, (found, expected)) in found.iter().zip(expected).enumerate() {
         let expected = expected.batches.get(first_step..).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::tests::contracts::lab::Lab;
 use crate::tests::contracts::{Transport, check};
 
 /// Bytes that a state has at most.
-const STATE_BYTES_MAX: usize = 1_023;
+pub const STATE_BYTES_MAX: usize = 1_023;
 
 #[test]
 fn states_are_equal_and_pin_their_stream_in_process() {
@@ -38,7 +38,7 @@ async fn states_are_equal_and_pin_their_stream(lab: &Lab, (case, num_batches): &
 
     let state = StreamState::from_json(&states[0])?;
     prop_assert_eq!(state.to_json(), states[0].as_str());
-    for connection in [lab.connection(case), lab.local()] {
+    for connection in [lab.connection(case.num_endpoints), lab.local()] {
         let opened = connection.load_stream(&state).await?;
         prop_assert!(opened.spec() == plans[0].spec(), "{:?} was opened for {:?}", opened.spec(), plans[0].spec());
     }
