@@ -374,7 +374,7 @@ def test_tokens(lake_path: str) -> None:
     [
         (IDS, {"seed": 2}, ["seed: the state has 1, the stream has 2"]),
         (f"{IDS} WHERE id > 3", {"seed": 1}, [f'query: the state has "{IDS}", the stream has "{IDS} WHERE id > 3"']),
-        (f"{IDS} AT (TAG => 'v1')", {"seed": 1}, ['the state has samples@2, the stream has samples@1']),
+        (f"{IDS} AT (TAG => 'v1')", {"seed": 1}, ["the state has samples@2, the stream has samples@1"]),
         (
             IDS,
             {"seed": 1, "shuffle": False},

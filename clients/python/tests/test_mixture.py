@@ -114,7 +114,7 @@ def test_weights_change_inside_the_loop_and_come_with_the_state(place: stoker.La
 def test_other_mixtures_are_refused(place: stoker.Lake) -> None:
     state = low_and_high(place).stream(batch_size=8).state_dict()
     for other in (low_and_high(place, 0.6, 0.4), stoker.mix([(place.sql(LOW), 0.5), (place.sql(LOW), 0.5)])):
-        with pytest.raises(stoker.StateMismatchError, match="mixture|query"):
+        with pytest.raises(stoker.StateMismatchError, match=r"mixture|query"):
             other.stream(batch_size=8).load_state_dict(state)
     with pytest.raises(stoker.StateMismatchError):
         place.sql(LOW).stream(batch_size=8).load_state_dict(state)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,14 @@ def own_lake(tmp_path: Path) -> stoker.Lake:
 
 
 @pytest.fixture(params=["in process", "through a server"])
-def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> stoker.Lake:
+def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
     """The lake in both ways."""
     if request.param == "in process":
-        return own_lake
+        yield own_lake
+        return
     running = Server(own_lake.target)
-    request.addfinalizer(running.stop)
-    return stoker.connect(running.url)
+    yield stoker.connect(running.url)
+    running.stop()
 
 
 RANK = """
@@ -150,7 +152,8 @@ def test_the_command_line_replays(own_lake: stoker.Lake) -> None:
         (("{}", "--step", "0"), "cannot read stream state"),
     ]:
         done = replay(*args)
-        assert done.returncode == 1 and text in done.stderr, done.stderr
+        assert done.returncode == 1, done.stdout
+        assert text in done.stderr
 
 
 def test_steps_are_skipped_and_that_is_recorded(place: stoker.Lake) -> None:

@@ -1,0 +1,132 @@
+"""A job under faults: ranks and replicas are killed, the world changes, storage and network break; no row is lost.
+
+    ranks ── fault proxies ──► replica a, replica b ── fault proxy ──► S3
+      └ rank 0 of each run goes to the replicas themselves
+
+One row in a hundred is damaged where it is stored. The job is three epochs in three runs, on 4, 3 and 6 ranks, each a
+process. The first two runs are ended with SIGKILL, and the next one goes on from the newest checkpoint that all ranks
+have. `STOKER_CHAOS_SEED` chooses the faults.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chaos_job import GRPC_FAULTS, LAKE, NUM_EPOCHS, QUERY, S3_FAULTS, STREAM, Chaos, Checkpoint, Run
+from chaos_ledger import Phase, findings, name_of, payload_of, read_ledger
+from test_s3 import BUCKET, Store
+
+import stoker
+
+NUM_ROWS = 3_001
+ROWS_PER_FRAGMENT = 1_100
+#: Rows whose stored bytes are damaged.
+POISONED = range(17, NUM_ROWS, 100)
+#: An epoch is 94 steps of 32. Of the second one, the first run does about a tenth, the second run most of the rest.
+RUNS = [
+    Run(4, {"batch_size": 8}, 32, kill_at_step=105),
+    Run(3, {"batch_size": 7}, 21, num_endpoints=2, kill_at_step=117),
+    Run(6, {"global_batch_size": 37, "last_batch": "uneven"}, 37),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with the table `samples`, written in three fragments and two versions, with damaged rows."""
+    running = Store(tmp_path_factory.mktemp("store") / "log")
+    try:
+        lake = stoker.connect(LAKE, storage_options=running.options)
+        lake.create_table("samples", columns(range(2_000)), rows_per_fragment=ROWS_PER_FRAGMENT)
+        lake.table("samples").append(columns(range(2_000, NUM_ROWS)))
+        poison(running)
+        yield running
+    finally:
+        running.process.terminate()
+        running.process.wait(timeout=30)
+
+
+def columns(rows: range) -> dict[str, Any]:
+    """The rows with these ids."""
+    payloads = np.frombuffer(b"".join(map(payload_of, rows)), np.uint8)
+    return {"id": np.array(rows), "name": [name_of(row) for row in rows], "payload": payloads.reshape(len(rows), 2, -1)}
+
+
+def poison(store: Store) -> None:
+    """Flips a bit of each row that is to be bad, in the objects of the store."""
+    num_found = 0
+    objects = store.client.list_objects_v2(Bucket=BUCKET, Prefix="chaos/samples.lance/data/")["Contents"]
+    for key in (found["Key"] for found in objects):
+        stored = bytearray(store.client.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+        places = [at for at in (stored.find(payload_of(row)) for row in POISONED) if at >= 0]
+        for at in places:
+            stored[at + 1_000] ^= 0x40
+        if places:
+            store.client.put_object(Bucket=BUCKET, Key=key, Body=bytes(stored))
+        num_found += len(places)
+    assert num_found == len(POISONED)
+
+
+def address_of(row: int) -> int:
+    """Where the row with this id lies: its fragment and its place in it."""
+    fragment = 2 if row >= 2_000 else row // ROWS_PER_FRAGMENT
+    return (fragment << 32) + row - (0, ROWS_PER_FRAGMENT, 2_000)[fragment]
+
+
+def order_without_faults(lake: stoker.Lake) -> tuple[str, list[list[int]]]:
+    """The id of the stream, and for each epoch the ids of its rows in order, read in this process.
+
+    In the place of each damaged row there is another one.
+    """
+    stream = lake.sql(QUERY).stream(**STREAM, batch_size=500, last_batch="uneven", rank=0, world_size=1)
+    order = []
+    for _ in range(NUM_EPOCHS):
+        order.append([row for batch in stream for row in batch["id"].tolist()])
+    return stream.stream_id, order
+
+
+def test_no_row_is_lost_or_repeated(store: Store, tmp_path: Path) -> None:
+    seed = int(os.environ.get("STOKER_CHAOS_SEED", "1"))
+    lake = stoker.connect(LAKE, storage_options=store.options)
+    stream_id, order = order_without_faults(lake)
+    assert all(set(ids) == {*range(NUM_ROWS)} - {*POISONED} and len(ids) == NUM_ROWS for ids in order)
+    with ExitStack() as stack:
+        chaos = Chaos(store, tmp_path, seed, stack)
+        stack.enter_context(chaos.reported())
+        phases, receipts = [], []
+        start, first_step, state = (0, 0), 0, None
+        for number, run in enumerate(RUNS):
+            ranks = chaos.run(number, run, state)
+            assert [rank.process.returncode for rank in ranks] == [-9 if run.kill_at_step else 0] * run.world_size
+            checkpoint = Checkpoint.newest(ranks)
+            assert checkpoint.state["stream_id"] == stream_id
+            ledgers = [read_ledger(rank.ledger) for rank in ranks]
+            phases.append(Phase(start, checkpoint.place, first_step, run.global_batch, ledgers).cut())
+            num_again = sum(map(len, ledgers)) - sum(map(len, phases[-1].ledgers))
+            print(f"run {number}: {run.world_size} ranks, {start} to {checkpoint.place}, {num_again} batches again")
+            if run.kill_at_step is not None:
+                assert num_again > 0, "a kill costs what came after the checkpoint"
+                assert len(set(map(len, ledgers))) > 1, "ranks were killed in different places"
+            receipts += checkpoint.receipts
+            start, state = checkpoint.place, checkpoint.state
+            first_step += len(phases[-1].ledgers[0])
+        assert start == (NUM_EPOCHS, 0)
+        assert findings(phases, order) == []
+        verdicts = lake.verify(receipts)
+        assert [(verdict.epoch, verdict.is_exactly_once) for verdict in verdicts] == [(0, True), (1, True), (2, True)]
+        for verdict in verdicts:
+            bad = [row["row_addrs"] for row in verdict.substituted]
+            assert sorted(bad) == [[address_of(row)] for row in POISONED], (
+                "all ranks and replicas found the same rows bad"
+            )
+        assert not all(verdict.is_exactly_once for verdict in lake.verify(receipts[1:])), "a receipt is not there"
+        print(chaos.report())
+        assert set(chaos.s3_faults.fired) == set(S3_FAULTS), "each kind of fault came to pass"
+        assert set(GRPC_FAULTS) <= set(chaos.grpc_faults.fired)
+        assert chaos.grpc_faults.fired["lost_in_message"] > 0, "replicas were killed in the middle of a message"
+        assert min(replica.num_kills for replica in chaos.replicas) > 1
