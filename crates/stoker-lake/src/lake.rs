@@ -9,10 +9,10 @@ use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry
 use object_store::path::Path;
 use stoker_types::{ErrorKind, SnapshotRef, TableName, TagName};
 
+use crate::again::again;
 use crate::checksums::ChecksumCache;
 use crate::dense::DenseCache;
 use crate::error::first_line;
-use crate::again::again;
 use crate::{Error, Objects, Result, StorageOptions, Table};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
