@@ -118,7 +118,8 @@ class Lake:
 
         Args:
             sql: DataFusion's SQL with ``table AT (VERSION => 3)``, ``AT (TAG => 'v1')`` and
-                ``vector_search(table, column, query, k => 10)``.
+                ``vector_search(table, column, query, k => 10)``; ``row_ids(table)`` has a column ``row_id`` with the
+                addresses of the rows.
             params: The values of ``$1``, ``$2``, …: None, bool, int, float, str, or a sequence of numbers as a vector.
 
         Raises:

@@ -117,8 +117,8 @@ class Run:
 
         Returns:
             A table with one row for each row of a step: ``step``, ``epoch``, ``position``, ``table``, ``version``, and
-            ``row_id``, the row's address in that version of the table. To join it with losses in SQL, write it into the
-            lake with :meth:`Lake.create_table`, or use any engine that reads Arrow.
+            ``row_id``, the row's address in that version of the table. To join it with losses and rows in SQL, write it
+            into the lake with :meth:`Lake.create_table`, and read rows with their addresses from ``row_ids(table)``.
 
         Raises:
             NotFoundError: The run has no log, or one of the steps is not in it.

@@ -76,7 +76,7 @@ class StreamSource(ABC):
 
         Every row is delivered exactly once per epoch over all ranks, for any numbers of rows, ranks and batch sizes.
         The order depends on rows, seed, epoch and the shuffle options only: with the same global batch size, a global
-        batch has the same rows on any number of ranks.
+        batch has the same rows on any number of ranks. ``docs/guarantees.md`` has all guarantees and their conditions.
 
         When ``torch.distributed`` is initialised and neither ``rank`` nor ``world_size`` is given, this is a collective
         call: all ranks must make it, rank 0 plans, and all use its snapshots. Without a process group, ranks that give

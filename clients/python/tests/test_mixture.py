@@ -111,6 +111,23 @@ def test_weights_change_inside_the_loop_and_come_with_the_state(place: stoker.La
     assert len(low) == len(set(low)), "a query goes on where it was"
 
 
+def test_receipts_of_both_sides_of_a_change_belong_together(place: stoker.Lake) -> None:
+    mixture = low_and_high(place, epoch_rows=96)
+    first = mixture.stream(batch_size=8, seed=4)
+    for batch in first:
+        if batch.step == 4:
+            break
+    second = mixture.stream(batch_size=8, seed=4)
+    second.load_state_dict(first.state_dict())
+    second.set_weights([1, 3])
+    assert sum(batch.num_valid for batch in second) == 96 - 40
+    assert first.stream_id != second.stream_id
+    verdicts = place.verify([first.receipt(), second.receipt()])
+    assert [verdict.is_exactly_once for verdict in verdicts] == [True]
+    with pytest.raises(stoker.InvalidRequestError, match="of stream"):
+        place.verify([first.receipt(), place.sql(LOW).stream(batch_size=4).receipt()])
+
+
 def test_other_mixtures_are_refused(place: stoker.Lake) -> None:
     state = low_and_high(place).stream(batch_size=8).state_dict()
     for other in (low_and_high(place, 0.6, 0.4), stoker.mix([(place.sql(LOW), 0.5), (place.sql(LOW), 0.5)])):

@@ -121,6 +121,23 @@ def test_any_step_is_found_again(place: stoker.Lake, own_lake: stoker.Lake) -> N
     assert log["step"].to_pylist() == [0, 6, 4, 7]
 
 
+def test_sql_joins_losses_with_rows(place: stoker.Lake, own_lake: stoker.Lake) -> None:
+    stream = place.sql(QUERY).stream(batch_size=16, seed=3, run_id="exp-5", run_log=True)
+    losses = {batch.step: float(sum(ids_of(batch))) for batch in stream}
+    own_lake.create_table("losses", {"step": list(losses), "loss": list(losses.values())})
+    own_lake.create_table("seen", place.run("exp-5").rows(0, max(losses)))
+    own_lake.table("samples").append(make_columns(10, start=500))
+    joined = place.sql(
+        "SELECT l.step, l.loss, sum(s.id) AS ids, count(*) AS rows FROM losses l JOIN seen r ON r.step = l.step "
+        "JOIN row_ids(samples AT (VERSION => 1)) s ON s.row_id = r.row_id GROUP BY l.step, l.loss ORDER BY l.step"
+    ).to_arrow()
+    assert joined["step"].to_pylist() == list(losses)
+    assert joined["ids"].to_pylist() == joined["loss"].to_pylist()
+    assert sum(joined["rows"].to_pylist()) == 90
+    with pytest.raises(stoker.InvalidRequestError, match="row_ids"):
+        place.sql("SELECT row_id FROM row_ids(samples)").stream(batch_size=4)
+
+
 def test_the_command_line_replays(own_lake: stoker.Lake) -> None:
     query = own_lake.sql(QUERY)
     stream = query.stream(global_batch_size=20, seed=3, run_id="exp-3", run_log=True, rank=0, world_size=1)

@@ -66,7 +66,9 @@ pub(crate) async fn plan(
     for (index, request) in requests.relations.iter().enumerate() {
         let table = &tables[request.table];
         let search = request.search.as_ref().map(|call| call.bind(table)).transpose()?;
-        let relation = Relation::new(HeavyTable { table: table.clone(), chunks: engine.chunks().clone() }, search);
+        let heavy = HeavyTable { table: table.clone(), chunks: engine.chunks().clone() };
+        let relation = Relation::new(heavy, search);
+        let relation = if request.row_ids { relation.with_row_ids()? } else { relation };
         context.register_table(resolve::relation_name(index), Arc::new(relation))?;
     }
     let statement = DfStatement::Statement(Box::new(Statement::Query(query)));

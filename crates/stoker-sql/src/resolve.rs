@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, Value, ValueWithSpan,
-    VisitMut, VisitorMut, With,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, TableAlias,
+    TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
 };
 use stoker_lake::{Lake, Table};
 use stoker_types::{ParamValue, Snapshot, SnapshotRef, TableName};
@@ -16,7 +16,7 @@ use stoker_types::{ParamValue, Snapshot, SnapshotRef, TableName};
 use crate::dialect::AT_OPERATOR;
 use crate::error::INTERNAL_PREFIX;
 use crate::params::Params;
-use crate::search::SearchCall;
+use crate::search::{SearchCall, table_argument};
 use crate::{Error, Result};
 
 mod at_clause;
@@ -29,6 +29,8 @@ pub(crate) struct RelationRequest {
     pub(crate) table: usize,
     /// The search over that table, for `vector_search`.
     pub(crate) search: Option<SearchCall>,
+    /// Whether it shows row addresses, for `row_ids`.
+    pub(crate) row_ids: bool,
 }
 
 /// A table and the version that is asked for.
@@ -195,15 +197,28 @@ impl Rewriter<'_> {
                         ));
                     }
                     let function = name.to_string().to_ascii_lowercase();
-                    if function != "vector_search" {
-                        return Err(Error::NotFound {
-                            what: format!("table function {function}"),
-                            reason: "the table functions are: vector_search, unnest".to_string(),
-                        });
-                    }
-                    let (table, call) = SearchCall::parse(args.args, &mut self.params)?;
+                    let (table, search, row_ids) = match function.as_str() {
+                        "vector_search" => {
+                            let (table, call) = SearchCall::parse(args.args, &mut self.params)?;
+                            (table, Some(call), false)
+                        }
+                        "row_ids" => match args.args.as_slice() {
+                            [FunctionArg::Unnamed(FunctionArgExpr::Expr(table))] => {
+                                (table_argument(table, &mut self.params)?, None, true)
+                            }
+                            _ => {
+                                return Err(Error::refused("row_ids", "write row_ids(table) or row_ids(table AT (…))"));
+                            }
+                        },
+                        _ => {
+                            return Err(Error::NotFound {
+                                what: format!("table function {function}"),
+                                reason: "the table functions are: vector_search, row_ids, unnest".to_string(),
+                            });
+                        }
+                    };
                     let table = self.table(table);
-                    return self.replace(name, alias, function, RelationRequest { table, search: Some(call) });
+                    return self.replace(name, alias, function, RelationRequest { table, search, row_ids });
                 }
                 let short = single_name(name)?;
                 if self.scopes.iter().flatten().any(|cte| *cte == short) {
@@ -215,7 +230,7 @@ impl Rewriter<'_> {
                 let at = At::parse(version, &mut self.params)?;
                 let request = TableRequest { name: table_name(&short)?, at };
                 let table = self.table(request);
-                self.replace(name, alias, short, RelationRequest { table, search: None })
+                self.replace(name, alias, short, RelationRequest { table, search: None, row_ids: false })
             }
             TableFactor::Derived { sample: Some(_), .. } => Err(refuse_sample()),
             TableFactor::Function { name, .. } => {

@@ -4,7 +4,7 @@ mod call;
 mod prefilter;
 mod search_exec;
 
-pub(crate) use call::SearchCall;
+pub(crate) use call::{SearchCall, table_argument};
 pub(crate) use prefilter::push_prefilters;
 pub(crate) use search_exec::SearchExec;
 

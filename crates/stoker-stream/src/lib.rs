@@ -38,7 +38,7 @@ pub use plan::StreamPlan;
 pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, Skipped, SubstitutedRow, row_hash};
 pub use run_log::{RUN_LOG_TABLE, RunEntry, RunEvent, log_run, run_entries, state_slice, step_entry};
 pub use stats::StreamStats;
-pub use verify::{EpochVerdict, Positions};
+pub use verify::{EpochVerdict, Positions, verify};
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use stoker_sql::Engine;
+use stoker_types::StreamSpec;
+
+use crate::plan::load_spec;
 use crate::read::row_addrs;
 use crate::receipt::row_hash;
 use crate::{Error, Receipt, ReceiptPart, Result, Skipped, StreamPlan, SubstitutedRow};
@@ -73,6 +77,31 @@ impl fmt::Display for Positions {
         let more = if listed < self.count { ", …" } else { "" };
         write!(f, "{} positions: {}{more}", self.count, runs.join(", "))
     }
+}
+
+/// What receipts say about each epoch that they name, with the specifications that the lake keeps. Receipts of a mixture from before
+/// and after a change of its weights belong together.
+///
+/// # Errors
+/// [`Error::Receipt`] for no receipts and for those of different streams; as for [`StreamPlan::verify`].
+pub async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
+    let mut newest: Option<StreamSpec> = None;
+    for stream_id in receipts.iter().map(|receipt| receipt.stream_id).collect::<BTreeSet<_>>() {
+        let spec = load_spec(engine, stream_id).await?;
+        let changes = |spec: &StreamSpec| spec.mixture.as_ref().map_or(0, |mixture| mixture.segments.len());
+        newest = match newest {
+            Some(other) if !other.continues(&spec) => {
+                let (one, another) = (stream_id.short(), other.stream_id().short());
+                return Err(Error::Receipt { reason: format!("it is of stream {one}, not of {another}") });
+            }
+            Some(other) if changes(&other) >= changes(&spec) => Some(other),
+            _ => Some(spec),
+        };
+    }
+    let none = || Error::Receipt { reason: "there is none to verify".into() };
+    let plan = StreamPlan::load(engine, &newest.ok_or_else(none)?).await?;
+    let renamed = |receipt: &Receipt| Receipt { stream_id: plan.stream_id(), ..receipt.clone() };
+    plan.verify(&receipts.iter().map(renamed).collect::<Vec<_>>()).await
 }
 
 impl StreamPlan {

@@ -200,7 +200,7 @@ impl Connection {
     /// Receipts of different streams, or of a stream that this lake does not know; errors of reading its row set.
     pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
         match self {
-            Connection::Local(engine) => verify(engine, receipts).await,
+            Connection::Local(engine) => Ok(stoker_stream::verify(engine, receipts).await?),
             Connection::Remote(lake) => {
                 let receipts = receipts.to_vec();
                 ask(lake, "verify", ActionRequest { receipts, ..ActionRequest::default() }).await
@@ -221,12 +221,6 @@ impl Connection {
         state.check(handle.spec())?;
         Ok(handle)
     }
-}
-
-/// Verifies receipts with the specification that the lake keeps.
-pub(crate) async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
-    let Some(first) = receipts.first() else { return Err(Error::invalid("there is no receipt to verify")) };
-    Ok(StreamPlan::load_by_id(engine, first.stream_id).await?.verify(receipts).await?)
 }
 
 pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<StreamHandle> {

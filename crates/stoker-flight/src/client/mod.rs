@@ -15,7 +15,6 @@ mod runs;
 mod sample_stream;
 
 pub use connect::{ConnectOptions, connect};
-pub(crate) use connection::verify;
 pub use connection::{Connection, SqlResult, TableInfo};
 pub use handle::StreamHandle;
 pub use remote_lake::RemoteLake;

@@ -10,10 +10,9 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stoker_lake::{ColumnLayout, Table, VersionInfo};
-use stoker_stream::{BadRowEntry, Receipt, RunEntry, log_bad_rows, log_run, run_entries};
+use stoker_stream::{BadRowEntry, Receipt, RunEntry, log_bad_rows, log_run, run_entries, verify};
 use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
-use crate::client::verify;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 

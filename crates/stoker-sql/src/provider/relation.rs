@@ -20,6 +20,10 @@ use stoker_types::is_heavy;
 use super::scan_exec::statistics;
 use super::{HeavyTable, Layout, OutputColumn, ScanExec};
 use crate::search::{DISTANCE, Search, SearchExec};
+use crate::{Error, Result};
+
+/// The column of `row_ids` that holds row addresses.
+const ROW_ID: &str = "row_id";
 
 /// Names of the hidden columns that a scan carries for a sample query.
 #[derive(Clone, Debug)]
@@ -32,8 +36,8 @@ pub(crate) struct CarriedNames {
 
 /// A relation of a query.
 ///
-/// Its columns are the table's, then `_distance` for a search, then the carried ones for sample queries. Users cannot name
-/// row addresses: plain SQL has no column for them.
+/// Its columns are the table's, then `_distance` for a search or `row_id` for `row_ids`, then the carried ones for sample
+/// queries.
 #[derive(Clone)]
 pub(crate) struct Relation {
     table: HeavyTable,
@@ -53,6 +57,27 @@ impl Relation {
         }
         let schema = Arc::new(Schema::new(fields));
         Self { table, search: search.map(Arc::new), schema, columns }
+    }
+
+    /// The same relation with a column for row addresses.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for a table that has a column of that name.
+    pub(crate) fn with_row_ids(mut self) -> Result<Self> {
+        if self.schema.field_with_name(ROW_ID).is_ok() {
+            let attempted = format!("row_ids({})", self.table().name());
+            return Err(Error::refused(attempted, format!("the table has a column {ROW_ID} of its own")));
+        }
+        let mut fields: Vec<FieldRef> = self.schema.fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, true)));
+        self.columns.push(OutputColumn::RowAddr);
+        self.schema = Arc::new(Schema::new(fields));
+        Ok(self)
+    }
+
+    /// Whether it has a column for row addresses that users can name.
+    pub(crate) fn has_row_ids(&self) -> bool {
+        self.schema.field_with_name(ROW_ID).is_ok() && self.table().schema().field_with_name(ROW_ID).is_err()
     }
 
     /// The relation behind a provider.

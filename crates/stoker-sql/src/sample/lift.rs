@@ -192,6 +192,12 @@ impl Lifter {
         let Some(relation) = Relation::of(&provider) else {
             return Ok(Lifted::plain(LogicalPlan::TableScan(scan), "does not come from a table of the lake"));
         };
+        if relation.has_row_ids() {
+            return Ok(Lifted::plain(
+                LogicalPlan::TableScan(scan),
+                "comes from row_ids(…): batches tell their row ids",
+            ));
+        }
         let source = self.tables.len();
         self.tables.push(relation.table().clone());
         let carrying = relation.with_carried(&names(source));

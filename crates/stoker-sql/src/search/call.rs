@@ -139,7 +139,8 @@ impl SearchCall {
 }
 
 /// `t`, `'t'`, `public.t`, each optionally with `AT (…)`.
-fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRequest> {
+/// A table as an argument: `t`, `'t'`, `public.t`, each optionally with `AT (…)`.
+pub(crate) fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRequest> {
     match expr {
         Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right } if op == AT_OPERATOR => {
             let table = table_argument(left, params)?;

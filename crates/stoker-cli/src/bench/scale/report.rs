@@ -75,7 +75,7 @@ impl Report {
         writeln!(out, "\nmade: the row set and the stream; peak: of the process that makes them; loaded: the stream")?;
         writeln!(out, "in memory: as the row set counts, and by which loading it makes the process grow")?;
         writeln!(out, "plan: the order of an epoch, and the addresses of {BATCH_ROWS} rows from a position on")?;
-        writeln!(out, "first batch: {BATCH_ROWS} rows, from opening a stream; read: for it alone")?;
+        writeln!(out, "first batch: {BATCH_ROWS} rows, from opening a stream that reads nothing ahead; read: for it")?;
         writeln!(
             out,
             "more: by which the process grows at most while it plans or opens; seconds: medians of {REPEAT}"

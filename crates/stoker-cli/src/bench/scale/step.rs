@@ -173,15 +173,11 @@ async fn open(engine: &Engine, stream: Digest) -> anyhow::Result<Opened> {
     let plan = StreamPlan::load_by_id(engine, stream).await?;
     let load_secs = started.elapsed().as_secs_f64();
     let loaded_bytes = resident_bytes();
-    let growth = Growth::start();
-    // A budget for one batch: nothing is read ahead, so that the bytes are those of the first batch.
+    // A budget for one batch: nothing is read ahead, so that seconds and bytes are those of the first batch.
     let alone = ReadOptions { memory_budget_bytes: 1, ..ReadOptions::default() };
-    let [start, deep] = first_batches(&plan, &alone).await?;
-    let bytes_read = [start.bytes_read, deep.bytes_read];
-    let mut places = first_batches(&plan, &ReadOptions::default()).await?;
-    for (place, bytes_read) in places.iter_mut().zip(bytes_read) {
-        place.bytes_read = bytes_read;
-    }
+    let places = first_batches(&plan, &alone).await?;
+    let growth = Growth::start();
+    first_batches(&plan, &ReadOptions::default()).await?;
     Ok(Opened { load_secs, loaded_bytes, bytes: growth.map(Growth::finish), places })
 }
 
