@@ -78,6 +78,11 @@ impl ChunkScan {
         }
     }
 
+    /// The same scan with memory from a pool that other scans use too.
+    pub fn with_pool(self, pool: BufferPool) -> Self {
+        Self { pool, ..self }
+    }
+
     /// The pool that batches take their memory from.
     pub fn pool(&self) -> &BufferPool {
         &self.pool

@@ -36,12 +36,14 @@ pub(crate) struct Piece {
     pub copies: Vec<SlotMut>,
     /// The checksum that the row should have, where it is known.
     pub checksum: Option<u32>,
+    /// Whether the bytes in the slot were found to have it.
+    pub is_right: bool,
 }
 
 impl Piece {
     /// A row that one slot wants, without a checksum.
     pub fn new(address: u64, at: u64, slot: SlotMut) -> Self {
-        Self { at, address, slot, copies: Vec::new(), checksum: None }
+        Self { at, address, slot, copies: Vec::new(), checksum: None, is_right: false }
     }
 }
 

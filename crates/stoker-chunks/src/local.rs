@@ -6,7 +6,7 @@ use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use crate::coalesce::Read;
+use crate::coalesce::{Piece, Read};
 
 /// The largest pages that systems keep files in.
 #[cfg(target_os = "linux")]
@@ -15,16 +15,29 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// Slices per system call; Linux takes 1,024.
 const SLICES_MAX: usize = 1_000;
 
-/// Reads a range of a file into the slots of its rows, with one system call for up to 1,000 pieces. Returns the calls made.
+/// Bytes of checked rows per system call: what was read is still in a core's cache when it is checked.
+const CHECKED_BYTES: usize = 256 << 10;
+
+/// Reads a range of a file into the slots of its rows, with one system call for up to 500 of them, and compares those that have
+/// a checksum with it. Returns the calls made.
 pub(crate) fn read_local(file: &File, read: &mut Read, scratch: &mut Vec<u8>) -> io::Result<u64> {
-    let gap_max = gaps(read).max().unwrap_or(0);
+    let gap_max = gaps(&read.pieces).max().unwrap_or(0);
     scratch.resize(scratch.len().max(gap_max), 0);
+    let bytes_max = if read.is_checked() { CHECKED_BYTES } else { usize::MAX };
     let mut calls = 0;
-    let mut first = 0;
-    while first < read.pieces.len() {
-        let last = read.pieces.len().min(first + SLICES_MAX / 2);
-        calls += read_pieces(file, read, first..last, scratch)?;
-        first = last;
+    let mut rest = read.pieces.as_mut_slice();
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |piece: &&Piece| {
+            bytes += piece.slot.len();
+            bytes <= bytes_max
+        };
+        let count = rest.iter().take(SLICES_MAX / 2).take_while(fits).count().max(1);
+        let (group, more) = rest.split_at_mut(count);
+        let at = group.first().map_or(0, |piece| piece.at);
+        calls += read_pieces(file, group, read.offset + at, scratch)?;
+        group.iter_mut().for_each(Piece::check);
+        rest = more;
     }
     Ok(calls)
 }
@@ -49,15 +62,15 @@ pub(crate) fn forget(file: &File, range: Range<u64>) {
     let _ = (file, range);
 }
 
-/// Bytes between neighbouring rows of a read.
-fn gaps(read: &Read) -> impl Iterator<Item = usize> + '_ {
-    read.pieces.windows(2).map(|pair| (pair[1].at - pair[0].at) as usize - pair[0].slot.len())
+/// Bytes between neighbouring rows.
+fn gaps(pieces: &[Piece]) -> impl Iterator<Item = usize> + '_ {
+    pieces.windows(2).map(|pair| (pair[1].at - pair[0].at) as usize - pair[0].slot.len())
 }
 
-fn read_pieces(file: &File, read: &mut Read, range: Range<usize>, scratch: &mut [u8]) -> io::Result<u64> {
-    let start = read.offset + read.pieces[range.start].at;
+/// Reads rows, the first of which begins at `start` in the file.
+fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8]) -> io::Result<u64> {
     // Unwanted bytes of all gaps land in the same scratch memory; slices must not overlap, so each gap takes a part of its own.
-    let widths: Vec<usize> = gaps(read).skip(range.start).take(range.len().saturating_sub(1)).collect();
+    let widths: Vec<usize> = gaps(pieces).collect();
     let mut own;
     let total: usize = widths.iter().sum();
     let mut spare: &mut [u8] = if total <= scratch.len() {
@@ -66,8 +79,8 @@ fn read_pieces(file: &File, read: &mut Read, range: Range<usize>, scratch: &mut 
         own = vec![0; total];
         &mut own
     };
-    let mut slices = Vec::with_capacity(2 * range.len());
-    for (index, piece) in read.pieces[range.clone()].iter_mut().enumerate() {
+    let mut slices = Vec::with_capacity(2 * pieces.len());
+    for (index, piece) in pieces.iter_mut().enumerate() {
         slices.push(IoSliceMut::new(&mut piece.slot));
         if let Some(width) = widths.get(index).copied().filter(|width| *width > 0) {
             let (gap, rest) = spare.split_at_mut(width);

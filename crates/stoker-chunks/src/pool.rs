@@ -3,7 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
+use arrow_buffer::Buffer;
+use bytes::Bytes;
 use parking_lot::Mutex;
+
+use crate::memory::Memory;
 
 /// Keeps the memory of dropped batches for the next ones: fresh memory costs a page fault for every 4 KiB.
 #[derive(Clone, Debug)]
@@ -14,50 +18,58 @@ pub struct BufferPool {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Memory that nobody uses, the oldest first.
-    free: VecDeque<Vec<u8>>,
+    free: VecDeque<Memory>,
     free_bytes: usize,
     used_bytes: usize,
+    bytes_max: usize,
 }
 
 /// Memory that goes back to its pool when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Pooled {
-    memory: Vec<u8>,
+pub struct Pooled {
+    /// Taken when it is dropped.
+    memory: Option<Memory>,
     pool: Weak<Shared>,
 }
 
 impl BufferPool {
     /// A pool that keeps memory as long as that and what is in use take at most `bytes_max` bytes together.
     pub fn new(bytes_max: usize) -> Self {
-        Self { shared: Arc::new(Shared { state: Mutex::default(), bytes_max }) }
+        Self { shared: Arc::new(Shared { state: Mutex::new(State { bytes_max, ..State::default() }) }) }
+    }
+
+    /// Changes how much is kept; memory beyond it is given back at once.
+    pub fn resize(&self, bytes_max: usize) {
+        let mut state = self.shared.state.lock();
+        state.bytes_max = bytes_max;
+        state.shrink();
     }
 
     /// Memory of exactly `length` initialised bytes with any content.
-    pub(crate) fn take(&self, length: usize) -> Pooled {
+    pub fn take(&self, length: usize) -> Pooled {
         let found = {
             let mut state = self.shared.state.lock();
             state.used_bytes += length;
             let place = state.free.iter().rposition(|buffer| buffer.len() == length);
             let found = place.and_then(|place| state.free.remove(place));
-            state.free_bytes -= found.as_ref().map_or(0, Vec::len);
-            state.shrink(self.shared.bytes_max);
+            state.free_bytes -= found.as_ref().map_or(0, |memory| memory.len());
+            state.shrink();
             found
         };
-        let memory = found.unwrap_or_else(|| vec![0; length]);
-        Pooled { memory, pool: Arc::downgrade(&self.shared) }
+        let memory = found.unwrap_or_else(|| Memory::new(length));
+        Pooled { memory: Some(memory), pool: Arc::downgrade(&self.shared) }
     }
 }
 
 impl State {
     /// Drops the oldest free memory until everything fits.
-    fn shrink(&mut self, bytes_max: usize) {
-        while self.used_bytes + self.free_bytes > bytes_max
+    fn shrink(&mut self) {
+        while self.used_bytes + self.free_bytes > self.bytes_max
             && let Some(oldest) = self.free.pop_front()
         {
             self.free_bytes -= oldest.len();
@@ -67,28 +79,38 @@ impl State {
 
 impl Pooled {
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.memory.as_mut_ptr()
+        self.as_mut().as_mut_ptr()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.memory.len()
+        self.as_ref().len()
+    }
+
+    /// The memory as an Arrow buffer; it goes back to its pool with the buffer's last owner.
+    pub fn freeze(self) -> Buffer {
+        Buffer::from(Bytes::from_owner(self))
     }
 }
 
 impl AsRef<[u8]> for Pooled {
     fn as_ref(&self) -> &[u8] {
-        &self.memory
+        self.memory.as_deref().unwrap_or_default()
+    }
+}
+
+impl AsMut<[u8]> for Pooled {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.memory.as_deref_mut().unwrap_or_default()
     }
 }
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        let Some(pool) = self.pool.upgrade() else { return };
-        let memory = std::mem::take(&mut self.memory);
+        let (Some(pool), Some(memory)) = (self.pool.upgrade(), self.memory.take()) else { return };
         let mut state = pool.state.lock();
         state.used_bytes -= memory.len();
         state.free_bytes += memory.len();
         state.free.push_back(memory);
-        state.shrink(pool.bytes_max);
+        state.shrink();
     }
 }

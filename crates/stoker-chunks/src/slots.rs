@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use arrow_buffer::Buffer;
-use bytes::Bytes;
 
 use crate::pool::Pooled;
 use crate::{BufferPool, Error, Result};
@@ -92,7 +91,7 @@ impl Slots {
         if filled != slots.states.len() {
             return Err(Error::Internal { reason: format!("{filled} of {} slots are filled", slots.states.len()) });
         }
-        Ok(Buffer::from(Bytes::from_owner(slots.memory)))
+        Ok(slots.memory.freeze())
     }
 }
 

@@ -115,6 +115,19 @@ fn a_pool_keeps_what_fits_beside_the_memory_in_use() {
     assert!(!is_kept(), "used and kept memory take more than the pool's bytes");
 }
 
+#[test]
+fn a_pool_that_shrinks_gives_memory_back() {
+    let pool = BufferPool::new(10_000);
+    let fill = || Slots::new(&pool, 4, 1_000).claim(0).expect("free").copy_from_slice(&[1; 1_000]);
+    let is_kept = || Slots::new(&pool, 4, 1_000).claim(0).expect("free")[0] == 1;
+    fill();
+    pool.resize(4_000);
+    assert!(is_kept());
+    pool.resize(0);
+    pool.resize(10_000);
+    assert!(!is_kept());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
