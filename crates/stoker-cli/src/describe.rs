@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use crate::connect::{AtArgs, LakeArgs};
+use crate::print::print_cells;
 
 /// Show how the columns of a table are stored.
 #[derive(Debug, Args)]
@@ -51,12 +52,7 @@ pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
             column.compression,
         ]);
     }
-    let width = |index: usize| rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        writeln!(out, "{}", cells.join("  ").trim_end())?;
-    }
+    print_cells(&mut out, &rows)?;
     Ok(())
 }
 

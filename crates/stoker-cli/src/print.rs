@@ -27,6 +27,17 @@ pub enum Format {
     Arrow,
 }
 
+/// Prints cells in columns that are aligned.
+pub fn print_cells<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> std::io::Result<()> {
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
 /// Prints rows as they come.
 pub async fn print_rows(mut out: impl Write, format: Format, mut rows: SqlResult) -> anyhow::Result<()> {
     match format {

@@ -20,6 +20,7 @@ use stoker_types::fixed_row_bytes;
 
 use crate::checksums::{Checksums, FileChecksums};
 use crate::damage::decode_error;
+use crate::obstacle::Obstacle;
 use crate::{Error, RangeReader, Result, Table};
 
 /// Columns whose page tables, or whose checksums, are kept per lake.
@@ -93,6 +94,9 @@ impl DenseFile {
     }
 }
 
+/// A data file, its metadata, and the index of a column in it; or what is in the way of reading the column there.
+pub(crate) type FoundFile = Result<(DataFile, Arc<CachedFileMetadata>, usize), Obstacle>;
+
 /// Table, version and column.
 pub(crate) type ColumnKey = (String, u64, String);
 
@@ -138,23 +142,17 @@ impl Table {
         self.check_columns([&column.to_string()])?;
         let schema = self.schema();
         let field = schema.field_with_name(column).map_err(|source| Error::storage("reading a schema", source))?;
-        let not_dense = |reason: &str| Ok(DenseProbe::NotDense { reason: reason.to_string() });
-        let DataType::FixedSizeList(item, _) = field.data_type() else {
-            return not_dense("its values are not fixed-size lists");
-        };
-        let Some(row_bytes) = fixed_row_bytes(field.data_type()).filter(|_| item.data_type().is_primitive()) else {
-            return not_dense("its elements are not numbers");
+        let row_bytes = match dense_row_bytes(field.data_type()) {
+            Ok(row_bytes) => row_bytes,
+            Err(obstacle) => return Ok(DenseProbe::NotDense { reason: obstacle.to_string() }),
         };
         let scheduler = self.footer_scheduler();
-        let mut probes =
-            stream::iter(self.dataset().get_fragments())
-                .map(|fragment| {
-                    let scheduler = scheduler.clone();
-                    async move {
-                        Ok((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes as u64).await?))
-                    }
-                })
-                .buffered(FOOTERS_IN_FLIGHT);
+        let mut probes = stream::iter(self.dataset().get_fragments())
+            .map(|fragment| {
+                let scheduler = scheduler.clone();
+                async move { Ok((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes).await?)) }
+            })
+            .buffered(FOOTERS_IN_FLIGHT);
         let (mut files, mut checksums) = (BTreeMap::new(), Vec::new());
         while let Some((id, probe)) = probes.try_next().await? {
             match probe {
@@ -162,13 +160,13 @@ impl Table {
                     files.insert(id as u32, file);
                     checksums.push((id as u32, sums));
                 }
-                Err(reason) => return Ok(DenseProbe::NotDense { reason: format!("fragment {id}: {reason}") }),
+                Err(obstacle) => return Ok(DenseProbe::NotDense { reason: format!("fragment {id}: {obstacle}") }),
             }
         }
         let data_type = field.data_type().clone();
         let segments = self.lake().inner.checksums.segments.clone();
         let checksums = Checksums::new(checksums, segments).map(Arc::new);
-        Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes, data_type, checksums, files })))
+        Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes: row_bytes as usize, data_type, checksums, files })))
     }
 
     async fn dense_file(
@@ -177,10 +175,10 @@ impl Table {
         fragment: &FileFragment,
         column: &str,
         row_bytes: u64,
-    ) -> Result<Result<(DenseFile, Option<FileChecksums>), &'static str>> {
+    ) -> Result<Result<(DenseFile, Option<FileChecksums>), Obstacle>> {
         let (data_file, metadata, index) = match self.column_file(scheduler, fragment, column).await? {
             Ok(found) => found,
-            Err(reason) => return Ok(Err(reason)),
+            Err(obstacle) => return Ok(Err(obstacle)),
         };
         let num_rows = metadata.num_rows;
         if fragment.metadata().physical_rows.is_some_and(|rows| rows as u64 != num_rows) {
@@ -190,7 +188,7 @@ impl Table {
         }
         let runs = match runs(&metadata.column_infos[index].page_infos, num_rows, row_bytes) {
             Ok(runs) => runs,
-            Err(reason) => return Ok(Err(reason)),
+            Err(obstacle) => return Ok(Err(obstacle)),
         };
         let reader = self.store_reader(&data_file, metadata.file_size_bytes).open()?;
         let checksums = self.file_checksums(column, &metadata, reader.clone());
@@ -210,25 +208,35 @@ impl Table {
         scheduler: &Arc<ScanScheduler>,
         fragment: &FileFragment,
         column: &str,
-    ) -> Result<Result<(DataFile, Arc<CachedFileMetadata>, usize), &'static str>> {
+    ) -> Result<FoundFile> {
         let field = self.dataset().schema().fields.iter().find(|field| field.name == column);
-        let Some(field) = field else { return Ok(Err("the column is not in its schema")) };
+        let Some(field) = field else { return Ok(Err(Obstacle::NotInSchema)) };
+        self.field_file(scheduler, fragment, field.id).await
+    }
+
+    /// The same for a column, or a part of one, by its id in the table's schema.
+    pub(crate) async fn field_file(
+        &self,
+        scheduler: &Arc<ScanScheduler>,
+        fragment: &FileFragment,
+        field_id: i32,
+    ) -> Result<FoundFile> {
         if !fragment.metadata().overlays.is_empty() {
-            return Ok(Err("it has overlays"));
+            return Ok(Err(Obstacle::Overlays));
         }
-        let Some(file) = fragment.data_file_for_field(field.id as u32) else {
-            return Ok(Err("no file holds the column"));
+        let Some(file) = fragment.data_file_for_field(field_id as u32) else {
+            return Ok(Err(Obstacle::NoFile));
         };
         if file.base_id.is_some() {
-            return Ok(Err("its file lies under another base path"));
+            return Ok(Err(Obstacle::OtherBase));
         }
         if (file.file_major_version, file.file_minor_version) < (2, 1) {
-            return Ok(Err("its file is older than version 2.1"));
+            return Ok(Err(Obstacle::OldFile));
         }
-        let place = file.fields.iter().position(|id| *id == field.id);
+        let place = file.fields.iter().position(|id| *id == field_id);
         let index =
             place.and_then(|place| file.column_indices.get(place)).and_then(|index| usize::try_from(*index).ok());
-        let Some(index) = index else { return Ok(Err("the column has no page table of its own")) };
+        let Some(index) = index else { return Ok(Err(Obstacle::NoPageTable)) };
         let attempted = || format!("reading the footer of {} in table {}", file.path, self.snapshot());
         let path = self.dataset().data_dir().join(file.path.as_str());
         let opened = scheduler.open_file(&path, &file.file_size_bytes).await;
@@ -244,7 +252,7 @@ impl Table {
             }
         };
         if index >= metadata.column_infos.len() {
-            return Ok(Err("its file has fewer columns than the manifest says"));
+            return Ok(Err(Obstacle::FewerColumns));
         }
         Ok(Ok((file.clone(), metadata, index)))
     }
@@ -258,8 +266,15 @@ impl Table {
     }
 }
 
+/// Bytes per row of the types whose pages may be plain bytes.
+pub(crate) fn dense_row_bytes(data_type: &DataType) -> Result<u64, Obstacle> {
+    let DataType::FixedSizeList(item, _) = data_type else { return Err(Obstacle::NotFixedSizeLists) };
+    let row_bytes = fixed_row_bytes(data_type).filter(|_| item.data_type().is_primitive());
+    row_bytes.map(|bytes| bytes as u64).ok_or(Obstacle::NotNumbers)
+}
+
 /// The runs of a column's pages, or what is in the way of reading them as plain bytes.
-fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[Run]>, &'static str> {
+pub(crate) fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[Run]>, Obstacle> {
     let mut runs = Vec::with_capacity(pages.len());
     let mut row = 0u64;
     for page in pages {
@@ -268,36 +283,37 @@ fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[Run]>,
         row += page.num_rows;
     }
     if row != num_rows {
-        return Err("its pages do not cover its rows");
+        return Err(Obstacle::RowsWithoutPages);
     }
     Ok(runs.into())
 }
 
 /// The offset of a page that is plain bytes.
-pub(crate) fn dense_page(page: &PageInfo, row_bytes: u64) -> Result<u64, &'static str> {
-    let PageEncoding::Structural(layout) = &page.encoding else {
-        return Err("a page has an older or unstable encoding");
+fn dense_page(page: &PageInfo, row_bytes: u64) -> Result<u64, Obstacle> {
+    let PageEncoding::Structural(layout) = &page.encoding else { return Err(Obstacle::OtherEncoding) };
+    let zip = match &layout.layout {
+        Some(Layout::FullZipLayout(zip)) => zip,
+        Some(Layout::ConstantLayout(_)) => return Err(Obstacle::OnlyNulls),
+        _ => return Err(Obstacle::NotRowByRow),
     };
-    let Some(Layout::FullZipLayout(zip)) = &layout.layout else { return Err("a page is not laid out row by row") };
     if zip.bits_rep != 0 || zip.bits_def != 0 {
-        return Err("a page holds nulls, so that every row has a control word");
+        return Err(Obstacle::Nulls);
     }
-    if !zip.value_compression.as_ref().is_some_and(is_plain) {
-        return Err("a page is compressed or has nulls inside its values");
-    }
+    check_plain(zip.value_compression.as_ref())?;
     let Some((offset, length)) = page.buffer_offsets_and_sizes.first().copied() else {
-        return Err("a page has no buffer");
+        return Err(Obstacle::NoBuffer);
     };
     if Some(length) != page.num_rows.checked_mul(row_bytes) {
-        return Err("a page's size is not its rows times their bytes");
+        return Err(Obstacle::PageSize);
     }
     Ok(offset)
 }
 
-fn is_plain(encoding: &CompressiveEncoding) -> bool {
-    match &encoding.compression {
-        Some(Compression::Flat(flat)) => flat.data.is_none(),
-        Some(Compression::FixedSizeList(list)) => !list.has_validity && list.values.as_deref().is_some_and(is_plain),
-        _ => false,
+fn check_plain(encoding: Option<&CompressiveEncoding>) -> Result<(), Obstacle> {
+    match encoding.and_then(|encoding| encoding.compression.as_ref()) {
+        Some(Compression::Flat(flat)) if flat.data.is_none() => Ok(()),
+        Some(Compression::FixedSizeList(list)) if list.has_validity => Err(Obstacle::NullItems),
+        Some(Compression::FixedSizeList(list)) => check_plain(list.values.as_deref()),
+        _ => Err(Obstacle::Compressed),
     }
 }

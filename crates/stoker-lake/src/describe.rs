@@ -1,14 +1,12 @@
 //! How the columns of a table are stored.
 
-use futures::{StreamExt, TryStreamExt, stream};
-use lance_encoding::decoder::PageEncoding;
-use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
+use arrow_schema::Field;
 use serde::{Deserialize, Serialize};
 use stoker_types::{
     DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,
 };
 
-use crate::dense::{FOOTERS_IN_FLIGHT, dense_page};
+use crate::survey::ColumnSurvey;
 use crate::{Result, Table};
 
 /// How one column is stored.
@@ -46,69 +44,32 @@ impl Table {
     pub async fn describe(&self) -> Result<Vec<ColumnLayout>> {
         let mut columns = Vec::new();
         for field in self.schema().fields() {
-            let row_bytes = fixed_row_bytes(field.data_type());
-            let mut column = ColumnLayout {
-                name: field.name().clone(),
-                data_type: field.data_type().to_string(),
-                kind: kind(field),
-                heavy: is_heavy(field),
-                bytes_per_row: row_bytes.map(|bytes| bytes as u64),
-                num_chunks: 0,
-                chunk_bytes_max: 0,
-                bytes: 0,
-                dense: true,
-                why_not_dense: None,
-                compression: String::new(),
-            };
-            self.add_pages(field.name(), row_bytes.unwrap_or(0) as u64, &mut column).await?;
-            let rows = self.num_rows();
-            if column.bytes_per_row.is_none() && rows > 0 {
-                column.bytes_per_row = Some(column.bytes / rows);
-            }
-            columns.push(column);
+            columns.push(self.layout(field, &self.survey(field).await?));
         }
         Ok(columns)
     }
 
-    async fn add_pages(&self, name: &str, row_bytes: u64, column: &mut ColumnLayout) -> Result<()> {
-        let mut encodings: Vec<String> = Vec::new();
-        let scheduler = self.footer_scheduler();
-        let mut files = stream::iter(self.dataset().get_fragments())
-            .map(|fragment| {
-                let scheduler = scheduler.clone();
-                async move { self.column_file(&scheduler, &fragment, name).await }
-            })
-            .buffered(FOOTERS_IN_FLIGHT);
-        while let Some(file) = files.try_next().await? {
-            let (metadata, index) = match file {
-                Ok((_, metadata, index)) => (metadata, index),
-                Err(reason) => {
-                    column.dense = false;
-                    column.why_not_dense.get_or_insert_with(|| reason.to_string());
-                    continue;
-                }
-            };
-            for page in metadata.column_infos[index].page_infos.iter() {
-                let bytes = page.buffer_offsets_and_sizes.iter().map(|(_, size)| size).sum::<u64>();
-                column.num_chunks += 1;
-                column.bytes += bytes;
-                column.chunk_bytes_max = column.chunk_bytes_max.max(bytes);
-                if let Err(reason) = dense_page(page, row_bytes) {
-                    column.dense = false;
-                    column.why_not_dense.get_or_insert_with(|| reason.to_string());
-                }
-                let encoding = encoding_name(&page.encoding);
-                if !encodings.contains(&encoding) {
-                    encodings.push(encoding);
-                }
-            }
+    /// How a column is stored, from what the footers say.
+    pub(crate) fn layout(&self, field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
+        let row_bytes = fixed_row_bytes(field.data_type()).map(|bytes| bytes as u64);
+        let obstacle = survey.obstacle();
+        ColumnLayout {
+            name: field.name().clone(),
+            data_type: field.data_type().to_string(),
+            kind: kind(field),
+            heavy: is_heavy(field),
+            bytes_per_row: row_bytes.or_else(|| survey.bytes.checked_div(self.num_rows())),
+            num_chunks: survey.num_chunks,
+            chunk_bytes_max: survey.chunk_bytes_max,
+            bytes: survey.bytes,
+            dense: obstacle.is_none(),
+            why_not_dense: obstacle.map(|obstacle| obstacle.to_string()),
+            compression: survey.encodings.join(", "),
         }
-        column.compression = encodings.join(", ");
-        Ok(())
     }
 }
 
-fn kind(field: &arrow_schema::Field) -> String {
+fn kind(field: &Field) -> String {
     if is_encoded_image(field) {
         return "encoded image".into();
     }
@@ -128,33 +89,4 @@ fn kind(field: &arrow_schema::Field) -> String {
         _ => "scalar",
     }
     .into()
-}
-
-fn encoding_name(encoding: &PageEncoding) -> String {
-    let PageEncoding::Structural(layout) = encoding else { return "other".into() };
-    match &layout.layout {
-        Some(Layout::FullZipLayout(zip)) => zip.value_compression.as_ref().map_or("none".into(), compression_name),
-        Some(Layout::MiniBlockLayout(mini)) => {
-            let values = mini.value_compression.as_ref().map_or("none".into(), compression_name);
-            if mini.dictionary.is_some() { format!("dictionary of {values}") } else { values }
-        }
-        Some(Layout::ConstantLayout(_)) => "constant".into(),
-        Some(Layout::BlobLayout(_)) => "blob".into(),
-        None => "unknown".into(),
-    }
-}
-
-fn compression_name(encoding: &CompressiveEncoding) -> String {
-    match &encoding.compression {
-        Some(Compression::Flat(flat)) => if flat.data.is_some() { "general" } else { "none" }.into(),
-        Some(Compression::FixedSizeList(list)) => list.values.as_deref().map_or("none".into(), compression_name),
-        Some(Compression::Variable(variable)) => variable.values.as_ref().map_or("none", |_| "general").into(),
-        Some(Compression::Fsst(_)) => "fsst".into(),
-        Some(Compression::Rle(_)) => "run length".into(),
-        Some(Compression::InlineBitpacking(_) | Compression::OutOfLineBitpacking(_)) => "bit packing".into(),
-        Some(Compression::Constant(_)) => "constant".into(),
-        Some(Compression::General(_)) => "general".into(),
-        Some(_) => "other".into(),
-        None => "none".into(),
-    }
 }

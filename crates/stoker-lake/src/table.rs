@@ -70,6 +70,11 @@ impl Table {
         &self.lake
     }
 
+    /// Whether its files lie on a disk of this machine, or one that is mounted there.
+    pub fn is_local(&self) -> bool {
+        self.lake.inner.store.is_local()
+    }
+
     /// Rows that were not deleted, from the manifest.
     pub fn num_rows(&self) -> u64 {
         self.fragments().iter().map(|fragment| fragment.num_rows).sum()

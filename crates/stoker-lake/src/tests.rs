@@ -5,6 +5,7 @@ mod commits;
 mod damage;
 pub(crate) mod data;
 mod dense;
+mod doctor;
 mod indexes;
 mod layout;
 mod objects;

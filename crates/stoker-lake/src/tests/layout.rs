@@ -1,11 +1,14 @@
 //! What `describe` says about the layout that writers make.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use arrow_schema::DataType;
+use arrow_array::types::UInt8Type;
+use arrow_array::{Array, FixedSizeBinaryArray, ListArray, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 
-use super::data::{TestResult, append, image_field, latest, schema, table_name, tensor, test_lake};
-use crate::{ColumnLayout, Table, WriteOptions};
+use super::data::{TestResult, append, image_field, latest, media, memory_lake, schema, table_name, tensor, test_lake};
+use crate::{ColumnLayout, CommitMode, Table, WriteOptions};
 
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
@@ -48,6 +51,29 @@ async fn heavy_pages_are_dense_and_just_under_8_mib() -> TestResult {
         assert!(column.chunk_bytes_max < PAGE_BYTES_MAX, "{column:?}");
     }
     assert!(!columns["id"].heavy && !columns["id"].dense);
+    Ok(())
+}
+
+#[tokio::test]
+async fn lists_count_their_leaves_and_fixed_bytes_are_not_dense() -> TestResult {
+    let lake = memory_lake().await;
+    let name = table_name("t");
+    let lists = (0..10).map(|row| Some(media(row).into_iter().map(Some)));
+    let lists = ListArray::from_iter_primitive::<UInt8Type, _, _>(lists);
+    let fixed = FixedSizeBinaryArray::try_from_iter((0..10u8).map(|row| vec![row; 2_000]))?;
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("lists", lists.data_type().clone(), false),
+        Field::new("fixed", fixed.data_type().clone(), false),
+    ]));
+    let mut writer = lake.writer(&name, &schema, false, WriteOptions::default()).await?;
+    writer.write(&RecordBatch::try_new(schema.clone(), vec![Arc::new(lists), Arc::new(fixed)])?).await?;
+    let (schema, drafts) = (writer.schema(), writer.finish().await?);
+    lake.commit(&name, &schema, CommitMode::Create, drafts, None).await?;
+    let columns = layout(&latest(&lake, &name).await?).await?;
+    let bytes: usize = (0..10).map(|row| media(row).len()).sum();
+    assert!(columns["lists"].bytes >= bytes as u64, "{:?}", columns["lists"]);
+    assert_eq!(columns["lists"].bytes_per_row, Some(columns["lists"].bytes / 10));
+    assert!(columns["fixed"].heavy && !columns["fixed"].dense, "{:?}", columns["fixed"]);
     Ok(())
 }
 

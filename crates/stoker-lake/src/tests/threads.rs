@@ -20,6 +20,7 @@ fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, checksums:
     is_send(checksums.load(&[]));
     is_send(checksums.reload(0));
     is_send(table.describe());
+    is_send(table.doctor());
     is_send(table.scan(&request));
     is_send(table.scan_plan(&request));
     is_send(table.take(&[], &[]));

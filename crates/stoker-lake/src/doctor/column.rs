@@ -1,0 +1,330 @@
+//! What the layout of a column costs.
+
+use arrow_schema::{DataType, Field};
+use stoker_types::{EXTENSION_NAME_KEY, HEAVY_ROW_BYTES, is_encoded_image};
+
+use super::{Finding, Verdict, example};
+use crate::obstacle::Obstacle;
+use crate::survey::{ColumnSurvey, Fragments, GENERAL};
+use crate::{ColumnLayout, Table};
+
+/// Pieces of plain bytes should have so many bytes on average: object stores answer a request in about the time in
+/// which they send a MiB.
+const PIECE_BYTES_MIN: u64 = 1 << 20;
+
+/// A column in fewer pieces than this is read soon anyway.
+const PIECES_MIN: u64 = 32;
+
+/// Narrower values go into blocks of several rows: the limit of Lance's writer.
+const ROW_BY_ROW_BYTES_MIN: u64 = 256;
+
+/// Names of Lance's extension types for blobs begin so.
+const BLOB_TYPE: &str = "lance.blob";
+
+/// Field metadata key of Lance for blobs.
+const BLOB_KEY: &str = "lance-encoding:blob";
+
+const DECODER: &str = "its rows are read through Lance's decoder, which passes over every byte several times, where \
+                       plain bytes go from the file to their place in the batch at once";
+
+const REWRITE: &str =
+    "write the table again through Stoker (older versions stay as they are, indexes have to be built anew)";
+
+/// A column and what is known of it.
+pub(super) struct ColumnCase<'a> {
+    pub table: &'a Table,
+    pub field: &'a Field,
+    pub survey: &'a ColumnSurvey,
+    pub layout: &'a ColumnLayout,
+}
+
+/// The parts of a finding that are about what to do.
+struct Treatment {
+    cost: String,
+    remedy: String,
+    example: Option<String>,
+}
+
+impl Treatment {
+    fn new(cost: impl Into<String>, remedy: impl Into<String>, example: Option<String>) -> Self {
+        Self { cost: cost.into(), remedy: remedy.into(), example }
+    }
+}
+
+impl ColumnCase<'_> {
+    /// What is found, the gravest first.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = self.of_type().into_iter().collect();
+        if !self.layout.heavy {
+            return findings;
+        }
+        findings
+            .extend(self.survey.obstacles.iter().map(|(obstacle, fragments)| self.of_obstacle(*obstacle, fragments)));
+        findings.extend(self.of_compression());
+        // What is written again for another reason has checksums and a file of its own afterwards.
+        let stays = self.layout.dense || is_variable_width(self.field.data_type());
+        if stays && self.survey.obstacles.is_empty() {
+            findings.extend(self.of_checksums());
+            findings.extend(self.of_pieces());
+            findings.extend(self.of_neighbours());
+        }
+        findings
+    }
+
+    fn finding(&self, code: &str, what: impl Into<String>, treatment: Treatment) -> Finding {
+        let Treatment { cost, remedy, example } = treatment;
+        let column = Some(self.field.name().clone());
+        Finding { column, code: code.into(), what: what.into(), cost, remedy, example }
+    }
+
+    fn names(&self) -> (&str, &str) {
+        (self.table.name().as_str(), self.field.name().as_str())
+    }
+
+    /// What writing the table again mends.
+    fn rewrite(&self, cost: impl Into<String>) -> Treatment {
+        Treatment::new(cost, REWRITE, Some(example::rewrite_all(self.table.name().as_str())))
+    }
+
+    /// What the column's type costs.
+    fn of_type(&self) -> Option<Finding> {
+        if self.is_blob() {
+            return Some(self.of_blobs());
+        }
+        let bytes = self.layout.bytes_per_row.unwrap_or(0);
+        match (self.field.data_type(), self.layout.heavy) {
+            (DataType::List(item) | DataType::LargeList(item), heavy) => {
+                (heavy || bytes >= HEAVY_ROW_BYTES as u64).then(|| self.of_lists(item.data_type(), bytes)).flatten()
+            }
+            (_, false) => None,
+            (DataType::FixedSizeList(item, length), true) => self.of_elements(item.data_type(), *length),
+            (DataType::FixedSizeBinary(length), true) => Some(self.of_fixed_size_binary(*length)),
+            (DataType::Struct(members), true) => {
+                let (table, column) = self.names();
+                let remedy = format!("make its members columns of their own. {}", sentence(REWRITE));
+                let example = example::with_members(table, column, members.iter().map(|member| member.name().as_str()));
+                let what = format!("its values are structs of {bytes} bytes");
+                Some(self.finding("struct", what, Treatment::new(DECODER, remedy, Some(example))))
+            }
+            (data_type, true) if is_variable_width(data_type) => Some(self.of_variable_width(bytes)),
+            (data_type, true) => {
+                let (table, column) = self.names();
+                let remedy = "leave out the field metadata stoker.heavy: the values are read along with light columns";
+                let treatment = Treatment::new(DECODER, remedy, Some(example::without_metadata(table, column)));
+                Some(self.finding(Obstacle::NotFixedSizeLists.code(), format!("its values are {data_type}"), treatment))
+            }
+        }
+    }
+
+    fn is_blob(&self) -> bool {
+        let metadata = self.field.metadata();
+        metadata.get(EXTENSION_NAME_KEY).is_some_and(|name| name.starts_with(BLOB_TYPE))
+            || metadata.get(BLOB_KEY).is_some_and(|value| value == "true")
+    }
+
+    fn of_blobs(&self) -> Finding {
+        let cost = "Stoker does not read blobs: queries over the column fail, or return places instead of bytes";
+        let remedy = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
+                      with lake.create_table, JPEG, PNG and WebP files as encoded_images";
+        self.finding("blob", "its values are blobs of Lance", Treatment::new(cost, remedy, None))
+    }
+
+    /// Lists of any length. `None` where the elements are no numbers, for there is nothing to do.
+    fn of_lists(&self, item: &DataType, bytes: u64) -> Option<Finding> {
+        let (table, column) = self.names();
+        let (value, element) = match item {
+            DataType::List(inner) | DataType::LargeList(inner) | DataType::FixedSizeList(inner, _) => {
+                (format!("flatten({})", example::quoted(column)), inner.data_type())
+            }
+            other => (example::quoted(column).into_owned(), other),
+        };
+        if !element.is_primitive() {
+            return None;
+        }
+        let value = example::cast(&value, element, "LENGTH");
+        let lines = [example::lengths(table, column), example::rewrite_with(table, column, &value)];
+        let numbers = element.to_string().to_lowercase();
+        let remedy = format!(
+            "if all lists have one LENGTH, which the first line tells, store them as fixed-size lists. From Parquet \
+             files: stoker ingest parquet FILES {table} --tensor {column}={numbers}[LENGTH] --mode overwrite",
+        );
+        let what = format!("its values are lists of any length, {bytes} bytes on average");
+        Some(self.finding("lists", what, Treatment::new(DECODER, remedy, Some(lines.join("\n")))))
+    }
+
+    /// Fixed-size lists whose elements are no numbers. `None` for numbers.
+    fn of_elements(&self, item: &DataType, length: i32) -> Option<Finding> {
+        let (table, column) = self.names();
+        let treatment = match item {
+            item if item.is_primitive() => return None,
+            DataType::Boolean => {
+                let value = example::cast(&example::quoted(column), &DataType::UInt8, length);
+                let remedy = "store them as uint8, in eight times the bytes";
+                Treatment::new(DECODER, remedy, Some(example::rewrite_with(table, column, &value)))
+            }
+            DataType::FixedSizeList(inner, inner_length) => {
+                let remedy = "store one list for each row; a NumPy array of shape (rows, …) becomes a tensor in \
+                              lake.create_table, which keeps its shape";
+                let value = format!("flatten({})", example::quoted(column));
+                let length = i64::from(length) * i64::from(*inner_length);
+                let value = example::cast(&value, inner.data_type(), length);
+                let lines = inner.data_type().is_primitive().then(|| example::rewrite_with(table, column, &value));
+                Treatment::new(DECODER, remedy, lines)
+            }
+            _ => {
+                let remedy = "store numbers: integers or floats of a fixed width; bfloat16 as uint16 with the field \
+                              metadata stoker.dtype=bfloat16, which PyTorch tensors in lake.create_table have";
+                Treatment::new(DECODER, remedy, None)
+            }
+        };
+        let what = format!("its values are lists of {item}, which are no numbers");
+        Some(self.finding(Obstacle::NotNumbers.code(), what, treatment))
+    }
+
+    fn of_fixed_size_binary(&self, length: i32) -> Finding {
+        let (table, column) = self.names();
+        let remedy = format!(
+            "store them as tensors of uint8. From Parquet files: stoker ingest parquet FILES {table} --tensor \
+             {column}=uint8[{length}] --mode overwrite",
+        );
+        let what = format!("its values are {length} bytes without a type of number");
+        let example = example::as_tensor_of_bytes(table, column);
+        self.finding("fixed_size_binary", what, Treatment::new(DECODER, remedy, Some(example)))
+    }
+
+    fn of_variable_width(&self, bytes: u64) -> Finding {
+        let cost = "values of different lengths have no fixed places: rows are read through Lance's decoder, by \
+                    address and with their neighbours";
+        let remedy = if is_encoded_image(self.field) {
+            "nothing, if training decodes the images. Decoded pixels of one size are plain bytes, and more of them: \
+             stoker ingest imagefolder DIR TABLE --size HxW"
+        } else if bytes < HEAVY_ROW_BYTES as u64 {
+            "nothing, if queries seldom select it. With the field metadata stoker.heavy=false it is read along with \
+             light columns"
+        } else {
+            "nothing, if the lengths do differ. Values of one length are plain bytes as a tensor of uint8"
+        };
+        let what = format!("its values are {} of any length, {bytes} bytes on average", self.field.data_type());
+        self.finding("variable_width", what, Treatment::new(cost, remedy, None))
+    }
+
+    /// What the files and pages of some fragments cost.
+    fn of_obstacle(&self, obstacle: Obstacle, fragments: &Fragments) -> Finding {
+        let what = format!("{obstacle} ({})", self.in_fragments(fragments));
+        let treatment = match (obstacle, self.field.data_type()) {
+            (Obstacle::Nulls | Obstacle::OnlyNulls | Obstacle::NoFile, DataType::FixedSizeList(item, length)) => {
+                self.of_nulls(item.data_type(), *length)
+            }
+            (Obstacle::NullItems, DataType::FixedSizeList(item, length)) => {
+                let (table, column) = self.names();
+                let value = format!("array_replace_all({}, NULL, 0)", example::quoted(column));
+                let value = example::cast(&value, item.data_type(), length);
+                let remedy = "store a number, such as 0 or NaN, where an element is missing";
+                Treatment::new(DECODER, remedy, Some(example::rewrite_with(table, column, &value)))
+            }
+            (Obstacle::NotRowByRow, _) => self.of_blocks(),
+            (Obstacle::NoFile, _) => {
+                Treatment::new("queries read nulls there", "nothing, if the values are not known", None)
+            }
+            _ => self.rewrite(DECODER),
+        };
+        self.finding(obstacle.code(), what, treatment)
+    }
+
+    fn of_nulls(&self, element: &DataType, length: i32) -> Treatment {
+        let (table, column) = self.names();
+        let (from, value) = (example::quoted(table), example::quoted(column));
+        let remedy = format!(
+            "store zeros where a value is missing, and in a column of its own whether it is. Or leave these rows out: \
+             SELECT * FROM {from} WHERE {value} IS NOT NULL",
+        );
+        Treatment::new(DECODER, remedy, Some(example::with_zeros(table, column, element, length)))
+    }
+
+    /// Several rows in one block, which the writer was told to make, or which narrow values are.
+    fn of_blocks(&self) -> Treatment {
+        let (table, column) = self.names();
+        let remedy = if self.layout.bytes_per_row.is_some_and(|bytes| bytes < ROW_BY_ROW_BYTES_MIN) {
+            "leave out the field metadata stoker.heavy: values of so few bytes are read along with other light columns"
+        } else {
+            "leave out the field metadata lance-encoding:structural-encoding"
+        };
+        Treatment::new(DECODER, remedy, Some(example::without_metadata(table, column)))
+    }
+
+    /// Media that are compressed once more.
+    fn of_compression(&self) -> Option<Finding> {
+        let is_binary = matches!(self.field.data_type(), DataType::Binary | DataType::LargeBinary);
+        if !is_binary || !self.survey.encodings.iter().any(|encoding| encoding == GENERAL) {
+            return None;
+        }
+        let (table, column) = self.names();
+        let treatment = if is_encoded_image(self.field) {
+            self.rewrite("images are compressed files already: each is decompressed twice, for hardly fewer bytes")
+        } else {
+            let cost = "each value is decompressed, in vain where it is a compressed file";
+            let remedy = "if they are JPEG, PNG or WebP files, say so when the table is written, and they are stored \
+                          as they are. Other writers: field metadata lance-encoding:compression=none";
+            Treatment::new(cost, remedy, Some(example::as_images(table, column)))
+        };
+        Some(self.finding("media_compressed", "its values are compressed (zstd or lz4)", treatment))
+    }
+
+    fn of_checksums(&self) -> Option<Finding> {
+        if self.survey.unchecked.count == 0 {
+            return None;
+        }
+        let what = format!("its rows have no checksums ({})", self.in_fragments(&self.survey.unchecked));
+        let mut treatment =
+            self.rewrite("bytes that storage damages are not noticed: reads of these rows are not verified");
+        treatment.remedy += "; other writers, and Lance's own compaction, keep no checksums";
+        Some(self.finding("no_checksums", what, treatment))
+    }
+
+    fn of_pieces(&self) -> Option<Finding> {
+        let (bytes, pieces) = (self.survey.bytes, self.survey.num_pieces);
+        // Fragments that are small are another finding.
+        let breaks = pieces.saturating_sub(self.table.fragments().len() as u64);
+        if self.layout.verdict() != Verdict::Dense || breaks < PIECES_MIN || bytes / pieces.max(1) >= PIECE_BYTES_MIN {
+            return None;
+        }
+        let what = format!("its bytes lie in {pieces} pieces of {} KiB on average", (bytes / pieces.max(1)) >> 10);
+        let cost = "each piece is a request, which an object store answers in about the time in which it sends a MiB";
+        Some(self.finding("small_pieces", what, self.rewrite(cost)))
+    }
+
+    fn of_neighbours(&self) -> Option<Finding> {
+        let others = match self.survey.neighbours_max {
+            0 => return None,
+            1 => "one other column".to_string(),
+            num => format!("{num} other columns"),
+        };
+        let cost = format!(
+            "queries that do not select it read its page table too, which grows with its chunks ({} now); pages of \
+             others may lie between its own",
+            self.layout.num_chunks
+        );
+        let mut treatment = self.rewrite(cost);
+        treatment.remedy += "; Stoker gives each heavy column a file of its own";
+        Some(self.finding("shared_file", format!("its data files hold {others}"), treatment))
+    }
+
+    fn in_fragments(&self, fragments: &Fragments) -> String {
+        let all = self.table.fragments().len();
+        match (fragments.count, fragments.first) {
+            (count, Some(first)) if count < all => format!("{count} of {all} fragments, the first is {first}"),
+            _ if all == 1 => "its one fragment".into(),
+            _ => format!("all {all} fragments"),
+        }
+    }
+}
+
+/// Whether values are bytes or text of any length. Lance has no views.
+fn is_variable_width(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::Utf8 | DataType::LargeUtf8)
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}

@@ -1,0 +1,104 @@
+//! Lines of Python that mend a table.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use arrow_schema::DataType;
+
+/// Words that are no names in SQL, among those that columns may have.
+const RESERVED: [&str; 16] = [
+    "all", "by", "case", "end", "from", "group", "in", "limit", "offset", "order", "select", "table", "union",
+    "values", "when", "where",
+];
+
+/// Writes the result of a SELECT in the place of the table's rows.
+pub(super) fn rewrite(table: &str, select: &str) -> String {
+    format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\")")
+}
+
+/// Writes the table again as it is.
+pub(super) fn rewrite_all(table: &str) -> String {
+    rewrite(table, &format!("SELECT * FROM {}", quoted(table)))
+}
+
+/// Writes the table again with other values of a column.
+pub(super) fn rewrite_with(table: &str, column: &str, value: &str) -> String {
+    rewrite(table, &format!("SELECT * REPLACE ({value} AS {}) FROM {}", quoted(column), quoted(table)))
+}
+
+/// Writes the table again with zeros for null rows, and a column that says which rows had a value.
+pub(super) fn with_zeros(table: &str, column: &str, element: &DataType, length: i32) -> String {
+    let flag = format!("{column}_valid");
+    let (from, value, valid) = (quoted(table), quoted(column), quoted(&flag));
+    let zeros = cast("$1", element, length);
+    let select =
+        format!("SELECT * REPLACE (coalesce({value}, {zeros}) AS {value}), {value} IS NOT NULL AS {valid} FROM {from}");
+    format!(
+        "import pyarrow as pa\n\
+         rows = lake.sql({select:?}, params=[[0] * {length}]).to_reader()\n\
+         schema = lake.table({table:?}).schema.append(pa.field({flag:?}, pa.bool_()))\n\
+         lake.create_table({table:?}, rows.cast(schema), mode=\"overwrite\")"
+    )
+}
+
+/// Writes the table again without the metadata of a column's field.
+pub(super) fn without_metadata(table: &str, column: &str) -> String {
+    let select = format!("SELECT * FROM {}", quoted(table));
+    format!(
+        "rows = lake.sql({select:?}).to_reader()\n\
+         index = rows.schema.get_field_index({column:?})\n\
+         schema = rows.schema.set(index, rows.schema.field(index).remove_metadata())\n\
+         lake.create_table({table:?}, rows.cast(schema), mode=\"overwrite\")"
+    )
+}
+
+/// Writes the table again with a binary column as images.
+pub(super) fn as_images(table: &str, column: &str) -> String {
+    let select = format!("SELECT * FROM {}", quoted(table));
+    format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\", encoded_images=[{column:?}])")
+}
+
+/// Writes the table again with bytes of one length as tensors.
+pub(super) fn as_tensor_of_bytes(table: &str, column: &str) -> String {
+    let select = format!("SELECT * FROM {}", quoted(table));
+    format!(
+        "import numpy as np\n\
+         rows = lake.sql({select:?}).to_arrow()\n\
+         values = np.stack([np.frombuffer(value, np.uint8) for value in rows[{column:?}].to_pylist()])\n\
+         columns = {{name: rows[name] for name in rows.column_names}}\n\
+         lake.create_table({table:?}, {{**columns, {column:?}: values}}, mode=\"overwrite\")"
+    )
+}
+
+/// Writes the table again with the members of a struct as columns.
+pub(super) fn with_members<'a>(table: &str, column: &str, members: impl Iterator<Item = &'a str>) -> String {
+    let name = quoted(column);
+    let member = |member: &str| {
+        let alias = format!("{column}_{member}");
+        format!("{name}['{}'] AS {}", member.replace('\'', "''"), quoted(&alias))
+    };
+    let members: Vec<String> = members.map(member).collect();
+    rewrite(table, &format!("SELECT * EXCLUDE ({name}), {} FROM {}", members.join(", "), quoted(table)))
+}
+
+/// Shows the lengths of a column's lists.
+pub(super) fn lengths(table: &str, column: &str) -> String {
+    let name = quoted(column);
+    let select = format!("SELECT min(array_length({name})), max(array_length({name})) FROM {}", quoted(table));
+    format!("lake.sql({select:?}).to_arrow()")
+}
+
+/// A value as fixed-size lists of these elements, in SQL.
+pub(super) fn cast(value: &str, element: &DataType, length: impl fmt::Display) -> String {
+    format!("arrow_cast({value}, 'FixedSizeList({length}, {element})')")
+}
+
+/// A name in SQL, where names without quotes are taken as lower case.
+pub(super) fn quoted(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_word = name.bytes().all(is_plain) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
+    if is_word && !RESERVED.contains(&name) {
+        return name.into();
+    }
+    format!("\"{}\"", name.replace('"', "\"\"")).into()
+}

@@ -1,0 +1,70 @@
+//! What the fragments of a table cost.
+
+use super::{Finding, example};
+use crate::Table;
+
+/// A table with fewer fragments than this has few footers to read.
+const FRAGMENTS_MIN: usize = 32;
+
+/// Fragments that have fewer rows and fewer bytes than these are small.
+const ROWS_MIN: u64 = 1 << 16;
+const BYTES_MIN: u64 = 64 << 20;
+
+/// Deleted rows are found beyond a tenth: local reads take no more along.
+const DELETED_DIVISOR: u64 = 10;
+
+/// What is found about the fragments of a table.
+pub(super) fn findings(table: &Table) -> Vec<Finding> {
+    [deleted_rows(table), small_fragments(table)].into_iter().flatten().collect()
+}
+
+fn deleted_rows(table: &Table) -> Option<Finding> {
+    let stored: u64 = table.fragments().iter().map(|fragment| fragment.physical_rows).sum();
+    let deleted = stored - table.num_rows();
+    if deleted == 0 || deleted < stored.div_ceil(DELETED_DIVISOR) {
+        return None;
+    }
+    let share = deleted as f64 * 100.0 / stored as f64;
+    let remedy = format!(
+        "write the table again; older versions keep the rows, and indexes have to be built anew. {} drops them too, \
+         and Stoker's checksums with them",
+        compaction(table)
+    );
+    Some(Finding {
+        column: None,
+        code: "deleted_rows".into(),
+        what: format!("{deleted} of {stored} rows are deleted ({share:.0} %)"),
+        cost: "their bytes stay in the files: large reads take them along or end before them".into(),
+        remedy,
+        example: Some(example::rewrite_all(table.name().as_str())),
+    })
+}
+
+fn small_fragments(table: &Table) -> Option<Finding> {
+    let num = table.fragments().len();
+    let files = table.dataset().fragments().iter().flat_map(|fragment| fragment.files.iter());
+    let bytes: u64 = files.filter_map(|file| file.file_size_bytes.get()).map(|size| size.get()).sum();
+    let (rows, bytes) = (table.num_rows() / num.max(1) as u64, bytes / num.max(1) as u64);
+    if num < FRAGMENTS_MIN || rows >= ROWS_MIN || bytes >= BYTES_MIN {
+        return None;
+    }
+    let remedy = format!(
+        "append more rows at once, and write the table again to join those that are there; indexes have to be built \
+         anew. {} joins them too, and drops Stoker's checksums",
+        compaction(table)
+    );
+    Some(Finding {
+        column: None,
+        code: "small_fragments".into(),
+        what: format!("there are {num} fragments, of {rows} rows and {} KiB on average", bytes >> 10),
+        cost: "each has files of its own: their footers are read before the first batch, and no read spans two files"
+            .into(),
+        remedy,
+        example: Some(example::rewrite_all(table.name().as_str())),
+    })
+}
+
+/// The call of pylance that rewrites fragments.
+fn compaction(table: &Table) -> String {
+    format!("lance.dataset({:?}).optimize.compact_files()", table.uri())
+}

@@ -1,0 +1,212 @@
+//! What the footers of a table's data files say about its columns.
+
+use std::sync::Arc;
+
+use arrow_schema::Field;
+use futures::{StreamExt, TryStreamExt, stream};
+use lance::dataset::fragment::FileFragment;
+use lance_encoding::decoder::PageEncoding;
+use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
+use lance_file::reader::CachedFileMetadata;
+use lance_io::scheduler::ScanScheduler;
+
+use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, Run, dense_row_bytes, runs};
+use crate::obstacle::Obstacle;
+use crate::{Error, Result, Table};
+
+/// The name of an encoding by a general-purpose codec.
+pub(crate) const GENERAL: &str = "general";
+
+/// Bytes between two pages that a read takes along rather than being split, on local disk.
+const GAP_BYTES: u64 = 8 << 10;
+
+/// What footers say about one column.
+#[derive(Debug)]
+pub(crate) struct ColumnSurvey {
+    /// Chunks (Lance pages) over all fragments.
+    pub num_chunks: u64,
+    /// Bytes of the largest chunk.
+    pub chunk_bytes_max: u64,
+    /// Bytes of all chunks.
+    pub bytes: u64,
+    /// Pieces of plain bytes: chunks that lie side by side are one.
+    pub num_pieces: u64,
+    /// The encodings, each once.
+    pub encodings: Vec<String>,
+    /// What is in the way of reading its files as plain bytes, each once; that of the type is not among them.
+    pub obstacles: Vec<(Obstacle, Fragments)>,
+    /// Fragments without checksums for its rows.
+    pub unchecked: Fragments,
+    /// The most other columns that a file of it has.
+    pub neighbours_max: usize,
+    /// Bytes per row if its type can be plain bytes.
+    row_bytes: Result<u64, Obstacle>,
+}
+
+/// Fragments that have something in common; they are added in one order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fragments {
+    /// How many.
+    pub count: usize,
+    /// The id of the first one.
+    pub first: Option<u32>,
+    last: Option<u32>,
+}
+
+impl Fragments {
+    fn add(&mut self, id: u32) {
+        if self.last == Some(id) {
+            return;
+        }
+        self.count += 1;
+        self.first.get_or_insert(id);
+        self.last = Some(id);
+    }
+}
+
+impl Table {
+    /// Reads about a column in all footers.
+    pub(crate) async fn survey(&self, field: &Field) -> Result<ColumnSurvey> {
+        let mut survey = ColumnSurvey::new(field);
+        let (scheduler, name) = (self.footer_scheduler(), field.name().as_str());
+        let mut fragments = stream::iter(self.dataset().get_fragments())
+            .map(|fragment| {
+                let scheduler = scheduler.clone();
+                async move {
+                    let files = self.column_files(&scheduler, &fragment, name).await?;
+                    Ok::<_, Error>((fragment.id() as u32, files))
+                }
+            })
+            .buffered(FOOTERS_IN_FLIGHT);
+        while let Some((id, files)) = fragments.try_next().await? {
+            for file in files {
+                match file {
+                    Ok((file, metadata, index)) => {
+                        let reader = self.store_reader(&file, metadata.file_size_bytes);
+                        if self.file_checksums(name, &metadata, reader).is_none() {
+                            survey.unchecked.add(id);
+                        }
+                        survey.add(id, &metadata, index);
+                    }
+                    Err(obstacle) => survey.add_obstacle(id, obstacle),
+                }
+            }
+        }
+        Ok(survey)
+    }
+
+    /// Where a column lies in a fragment. Lists and structs lie where their leaves do.
+    async fn column_files(
+        &self,
+        scheduler: &Arc<ScanScheduler>,
+        fragment: &FileFragment,
+        column: &str,
+    ) -> Result<Vec<FoundFile>> {
+        let found = self.column_file(scheduler, fragment, column).await?;
+        let field = self.dataset().schema().fields.iter().find(|field| field.name == column);
+        let Some(field) = field.filter(|field| found.is_err() && !field.children.is_empty()) else {
+            return Ok(vec![found]);
+        };
+        let mut files = Vec::new();
+        for leaf in leaves(field) {
+            files.push(self.field_file(scheduler, fragment, leaf).await?);
+        }
+        Ok(files)
+    }
+}
+
+impl ColumnSurvey {
+    fn new(field: &Field) -> Self {
+        Self {
+            num_chunks: 0,
+            chunk_bytes_max: 0,
+            bytes: 0,
+            num_pieces: 0,
+            encodings: Vec::new(),
+            obstacles: Vec::new(),
+            unchecked: Fragments::default(),
+            neighbours_max: 0,
+            row_bytes: dense_row_bytes(field.data_type()),
+        }
+    }
+
+    /// Why the column is not read as plain bytes; `None` when it is.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        self.row_bytes.err().or_else(|| self.obstacles.first().map(|(obstacle, _)| *obstacle))
+    }
+
+    fn add(&mut self, fragment: u32, metadata: &CachedFileMetadata, index: usize) {
+        let pages = &metadata.column_infos[index].page_infos;
+        for page in pages.iter() {
+            let bytes = page.buffer_offsets_and_sizes.iter().map(|(_, size)| size).sum::<u64>();
+            self.num_chunks += 1;
+            self.bytes += bytes;
+            self.chunk_bytes_max = self.chunk_bytes_max.max(bytes);
+            let encoding = encoding_name(&page.encoding);
+            if !self.encodings.contains(&encoding) {
+                self.encodings.push(encoding);
+            }
+        }
+        self.neighbours_max = self.neighbours_max.max(metadata.column_infos.len() - 1);
+        let Ok(row_bytes) = self.row_bytes else { return };
+        match runs(pages, metadata.num_rows, row_bytes) {
+            Ok(runs) => self.num_pieces += num_pieces(&runs, row_bytes),
+            Err(obstacle) => self.add_obstacle(fragment, obstacle),
+        }
+    }
+
+    fn add_obstacle(&mut self, fragment: u32, obstacle: Obstacle) {
+        match self.obstacles.iter_mut().find(|(known, _)| *known == obstacle) {
+            Some((_, fragments)) => fragments.add(fragment),
+            None => {
+                let mut fragments = Fragments::default();
+                fragments.add(fragment);
+                self.obstacles.push((obstacle, fragments));
+            }
+        }
+    }
+}
+
+/// How many pieces of a file runs of rows are, if a read takes small gaps along.
+fn num_pieces(runs: &[Run], row_bytes: u64) -> u64 {
+    let is_apart = |pair: &&[Run]| {
+        let end = pair[0].offset + (pair[1].first_row - pair[0].first_row) * row_bytes;
+        pair[1].offset.checked_sub(end).is_none_or(|gap| gap > GAP_BYTES)
+    };
+    let breaks = runs.windows(2).filter(is_apart).count();
+    if runs.is_empty() { 0 } else { breaks as u64 + 1 }
+}
+
+/// The ids of the fields that have values of their own.
+fn leaves(field: &lance_core::datatypes::Field) -> Vec<i32> {
+    if field.children.is_empty() { vec![field.id] } else { field.children.iter().flat_map(leaves).collect() }
+}
+
+fn encoding_name(encoding: &PageEncoding) -> String {
+    let PageEncoding::Structural(layout) = encoding else { return "other".into() };
+    match &layout.layout {
+        Some(Layout::FullZipLayout(zip)) => zip.value_compression.as_ref().map_or("none".into(), compression_name),
+        Some(Layout::MiniBlockLayout(mini)) => {
+            let values = mini.value_compression.as_ref().map_or("none".into(), compression_name);
+            if mini.dictionary.is_some() { format!("dictionary of {values}") } else { values }
+        }
+        Some(Layout::ConstantLayout(_)) => "constant".into(),
+        Some(Layout::BlobLayout(_)) => "blob".into(),
+        None => "unknown".into(),
+    }
+}
+
+fn compression_name(encoding: &CompressiveEncoding) -> String {
+    match &encoding.compression {
+        Some(Compression::Flat(flat)) => if flat.data.is_some() { GENERAL } else { "none" }.into(),
+        Some(Compression::FixedSizeList(list)) => list.values.as_deref().map_or("none".into(), compression_name),
+        Some(Compression::Variable(variable)) => variable.values.as_ref().map_or("none", |_| GENERAL).into(),
+        Some(Compression::Fsst(_)) => "fsst".into(),
+        Some(Compression::Rle(_)) => "run length".into(),
+        Some(Compression::InlineBitpacking(_) | Compression::OutOfLineBitpacking(_)) => "bit packing".into(),
+        Some(Compression::Constant(_)) => "constant".into(),
+        Some(Compression::General(_)) => GENERAL.into(),
+        Some(_) => "other".into(),
+        None => "none".into(),
+    }
+}
