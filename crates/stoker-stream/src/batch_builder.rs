@@ -9,12 +9,12 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat;
 use stoker_chunks::{BufferPool, Slots, to_array};
 use stoker_types::{Cursor, Share, Slice};
-use tokio::sync::OwnedSemaphorePermit;
 
+use crate::budget::Held;
 use crate::plan::PlanInner;
 use crate::read::Damage;
 use crate::source::ColumnPlan;
-use crate::{Batch, Error, Result, Substitution};
+use crate::{Batch, Error, Result, Stalls, Substitution};
 
 /// A batch whose rows are being read.
 pub(crate) struct BatchBuilder {
@@ -32,11 +32,13 @@ pub(crate) struct BatchBuilder {
     substituted: Vec<Substitution>,
 }
 
-/// A finished batch and the share of the budget that it holds until it is taken.
+/// A finished batch and the room that it holds until it is taken.
 pub(crate) struct Delivered {
     pub batch: Batch,
     pub bytes: u64,
-    pub _permit: Option<OwnedSemaphorePermit>,
+    /// What the time of the unit that completed it went to.
+    pub spans: Stalls,
+    pub _held: Option<Held>,
 }
 
 /// What one unit brings to one batch, besides the rows that go into its slots.

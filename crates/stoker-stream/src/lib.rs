@@ -4,7 +4,7 @@
 //! StreamPlan (query, row set, order options) ──open(slice)──► BatchStream ──next──► Batch
 //!
 //! positions of a unit ─order─► ordinals ─row set─► addresses ─chunk scan─► slots of the batches that want the rows
-//!        (planner task, bounded by the memory budget)                       (up to two units at once)
+//!        (planner task, bounded by the stream's quota of the budget)        (up to two units at once)
 //! ```
 //!
 //! A *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside windows, else a
@@ -14,6 +14,7 @@ mod bad_row_log;
 mod batch;
 mod batch_builder;
 mod batch_stream;
+mod budget;
 mod error;
 mod light;
 mod options;
@@ -24,20 +25,24 @@ mod receipt;
 mod run;
 mod run_log;
 mod source;
+mod stall_meter;
 mod stats;
 mod substitute;
 mod unit;
+mod unit_clock;
 mod verify;
 
 pub use bad_row_log::{BAD_ROWS_TABLE, BadRowEntry, log_bad_rows};
 pub use batch::{Batch, Substitution};
 pub use batch_stream::BatchStream;
+pub use budget::{Held, MemoryBudget, Quota};
 pub use error::{Error, Result};
 pub use options::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, StreamOptions};
 pub use plan::StreamPlan;
 pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, Skipped, SubstitutedRow, row_hash};
 pub use run_log::{RUN_LOG_TABLE, RunEntry, RunEvent, log_run, run_entries, state_slice, step_entry};
-pub use stats::StreamStats;
+pub use stall_meter::StallMeter;
+pub use stats::{Stalls, StreamStats};
 pub use verify::{EpochVerdict, Positions, verify};
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use stoker_sql::ResolvedRows;
 
 use crate::read::supplier;
 use crate::source::{ColumnPlan, SourcePlan};
+use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
 /// Bad rows by table and address, with what is wrong.
@@ -20,6 +21,7 @@ type Bad = HashMap<(usize, u64), String>;
 pub(crate) async fn read_light(
     source: &SourcePlan,
     scan: &ChunkScan,
+    clock: &UnitClock,
     resolved: &ResolvedRows,
     rows: &[u64],
 ) -> Result<(Vec<Option<ArrayRef>>, Bad)> {
@@ -40,7 +42,7 @@ pub(crate) async fn read_light(
     let mut bad = Bad::new();
     for (tables, columns) in groups {
         let (verify, retry) = (scan.verifies(), scan.retry());
-        let group = Group { source, tables: &tables, columns: &columns, verify, retry };
+        let group = Group { source, tables: &tables, columns: &columns, clock, verify, retry };
         for (column, array) in columns.iter().zip(group.read(resolved, rows, &mut bad).await?) {
             arrays[*column] = Some(array);
         }
@@ -53,6 +55,7 @@ struct Group<'a> {
     source: &'a SourcePlan,
     tables: &'a [usize],
     columns: &'a [usize],
+    clock: &'a UnitClock,
     verify: bool,
     retry: RetryPolicy,
 }
@@ -87,7 +90,9 @@ impl Group<'_> {
         let names: Vec<String> = self.columns.iter().map(|column| self.name(*column, supplier)).collect();
         let table = &self.source.row_set.sources()[self.tables[supplier]];
         let attempt = async || {
-            let batch = table.take(&names, addrs).await?;
+            // Lance reads and decodes in one call. On a local disk decoding takes longer, in an object store reading does.
+            let taken = table.take(&names, addrs);
+            let batch = if table.is_local() { taken.await? } else { self.clock.read(taken).await? };
             let mut arrays = Vec::with_capacity(names.len());
             let mut damaged = Vec::new();
             for name in &names {

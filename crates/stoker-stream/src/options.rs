@@ -184,7 +184,8 @@ pub struct ReadOptions {
     pub verify: bool,
     /// How long a read is tried again after transient faults without progress; 120 s by default.
     pub retry_budget: Duration,
-    /// Bytes of batches that are being filled or wait to be taken; 1 GiB by default.
+    /// Bytes of batches that are being filled or wait to be taken, at most; 1 GiB by default. The stream may get less where it
+    /// shares a [`MemoryBudget`](crate::MemoryBudget) with others.
     pub memory_budget_bytes: u64,
     /// Threads that read local files; the number of cores by default, at most 16.
     pub io_threads: usize,

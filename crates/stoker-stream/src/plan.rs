@@ -13,7 +13,7 @@ use stoker_types::{
 };
 
 use crate::source::{ColumnPlan, SourcePlan, unify};
-use crate::{BatchStream, Error, PlanRequest, Query, ReadOptions, Result, StreamOptions, run};
+use crate::{BatchStream, Error, MemoryBudget, PlanRequest, Query, ReadOptions, Result, StreamOptions, run};
 
 /// A planned stream: pinned queries, row sets and order options. Cheap to clone; opens any slice of any epoch.
 #[derive(Clone)]
@@ -221,13 +221,22 @@ impl StreamPlan {
         self.inner.row_bytes
     }
 
-    /// Opens a rank's share of an epoch. Reading begins at once, on the current Tokio runtime; dropping the stream stops it.
+    /// Opens a rank's share of an epoch, with a memory budget of its own. Reading begins at once, on the current Tokio runtime;
+    /// dropping the stream stops it.
     ///
     /// # Errors
     /// An invalid slice.
     pub fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
+        self.open_within(&MemoryBudget::default(), slice, options)
+    }
+
+    /// As [`StreamPlan::open`], with a memory budget that other streams share.
+    ///
+    /// # Errors
+    /// An invalid slice.
+    pub fn open_within(&self, budget: &MemoryBudget, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
         slice.validate()?;
-        Ok(BatchStream::start(self.clone(), *slice, *options))
+        Ok(BatchStream::start(self.clone(), *slice, options, budget))
     }
 }
 

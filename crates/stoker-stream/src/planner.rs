@@ -3,25 +3,25 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use stoker_chunks::{ChunkScan, SlotMut};
 use stoker_order::{StreamOrder, Visit};
 use stoker_types::Slice;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::batch_builder::{BatchBuilder, Builders, Delivered, Part};
+use crate::budget::{Held, Quota};
 use crate::plan::StreamPlan;
 use crate::read::{Rows, read_rows};
 use crate::substitute::substitutes;
 use crate::unit::Units;
-use crate::{BadRows, Error, ReadOptions, Result};
+use crate::unit_clock::UnitClock;
+use crate::{BadRows, Error, Result, Stalls};
 
 /// Units that are being read at once.
 const UNITS_AT_ONCE: usize = 2;
-
-/// A budget permit stands for so many bytes: semaphores count to 2^32.
-const PERMIT_BYTES: u64 = 4 << 10;
 
 /// Plans units, reads them and delivers batches in order.
 pub(crate) struct Planner {
@@ -30,21 +30,18 @@ pub(crate) struct Planner {
     order: StreamOrder,
     bad_rows: BadRows,
     scan: ChunkScan,
-    budget: Arc<Semaphore>,
-    budget_permits: u32,
+    quota: Quota,
     output: mpsc::Sender<Result<Delivered>>,
     builders: Builders,
-    /// Permits for batches that are not delivered yet, oldest first: step and permit.
-    permits: VecDeque<(u64, OwnedSemaphorePermit)>,
-    /// The sum of them.
-    permits_held: u32,
+    /// The room of batches that are not delivered yet, oldest first, by step.
+    held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
     next_step: u64,
     num_steps: u64,
 }
 
 struct Reading {
-    task: AbortOnDrop<Result<Vec<Part>>>,
+    task: AbortOnDrop<Result<(Vec<Part>, Stalls)>>,
     /// What was read, in order; needed to find substitutes.
     visits: Arc<[Visit]>,
     /// Steps below this one are complete once the task is done.
@@ -62,24 +59,21 @@ impl Planner {
     pub fn new(
         plan: StreamPlan,
         slice: Slice,
-        options: &ReadOptions,
+        bad_rows: BadRows,
         scan: ChunkScan,
+        quota: Quota,
         output: mpsc::Sender<Result<Delivered>>,
     ) -> Self {
-        let spec = plan.spec();
         let order = plan.inner.orders.epoch(slice.epoch);
-        let budget_permits = u32::try_from((options.memory_budget_bytes / PERMIT_BYTES).max(1)).unwrap_or(u32::MAX);
-        let num_steps = slice.num_steps(spec.num_rows);
+        let num_steps = slice.num_steps(plan.num_rows());
         Self {
             order,
-            bad_rows: options.bad_rows,
+            bad_rows,
             scan,
-            budget: Arc::new(Semaphore::new(budget_permits as usize)),
-            budget_permits,
+            quota,
             output,
             builders: Builders::new(),
-            permits: VecDeque::new(),
-            permits_held: 0,
+            held: VecDeque::new(),
             reading: VecDeque::new(),
             next_step: slice.first_step,
             num_steps,
@@ -90,23 +84,23 @@ impl Planner {
 
     /// Reads everything; errors are delivered in place of the batch that they stand in the way of.
     pub async fn run(mut self) {
-        if let Err(error) = self.read_all().await {
+        let done = self.read_all().await;
+        self.quota.retire();
+        if let Err(error) = done {
             // A closed channel means that nobody waits any more.
             self.output.send(Err(error)).await.ok();
         }
     }
 
     async fn read_all(&mut self) -> Result<()> {
-        let row_bytes = self.plan.row_bytes();
-        let world = u64::from(self.slice.topology.world_size);
-        let budget = u64::from(self.budget_permits) * PERMIT_BYTES;
-        let mut units =
-            Units::new(&self.slice, self.plan.num_rows(), row_bytes, budget, !self.plan.inner.reads_rows_alone());
-        while let Some(unit) = units.next(&self.order, row_bytes, world) {
+        let by_window = !self.plan.inner.reads_rows_alone();
+        let mut units = Units::new(&self.slice, self.plan.num_rows(), self.plan.row_bytes(), by_window);
+        while let Some(unit) = units.next(&self.order, self.quota.bytes()) {
             while self.reading.len() >= UNITS_AT_ONCE {
                 self.deliver_oldest().await?;
             }
-            self.start(unit).await?;
+            let end = self.start(unit).await?;
+            units.continue_at(end);
         }
         while !self.reading.is_empty() {
             self.deliver_oldest().await?;
@@ -114,11 +108,23 @@ impl Planner {
         Ok(())
     }
 
-    /// Opens the batches that begin in a unit and starts to read its rows.
-    async fn start(&mut self, unit: Range<u64>) -> Result<()> {
+    /// Opens the batches that begin in a unit and starts to read its rows. Returns where the unit ends: earlier, where there is
+    /// no room for its last batches.
+    async fn start(&mut self, mut unit: Range<u64>) -> Result<u64> {
         let num_rows = self.plan.num_rows();
-        while self.next_step < self.num_steps && self.slice.positions(self.next_step, num_rows).start < unit.end {
-            self.reserve(self.next_step).await?;
+        while self.next_step < self.num_steps {
+            let begin = self.slice.positions(self.next_step, num_rows).start;
+            if begin >= unit.end {
+                break;
+            }
+            if !self.reserve(self.next_step).await? {
+                // Batches that are not complete hold the room, so their rows lie before this batch.
+                if begin <= unit.start {
+                    return Err(Error::Internal { reason: format!("no room for step {}", self.next_step) });
+                }
+                unit.end = begin;
+                break;
+            }
             let builder = BatchBuilder::new(&self.plan.inner, &self.slice, self.next_step, self.scan.pool());
             self.builders.push_back(builder);
             self.next_step += 1;
@@ -133,39 +139,34 @@ impl Planner {
         let complete_below =
             self.builders.iter().map(|b| b.step).find(|step| self.slice.positions(*step, num_rows).end > unit.end);
         let complete_below = complete_below.unwrap_or(self.next_step);
-        self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), visits, complete_below });
-        Ok(())
+        let task = AbortOnDrop(tokio::spawn(task));
+        self.reading.push_back(Reading { task, visits, complete_below });
+        Ok(unit.end)
     }
 
-    /// Waits until the budget has room for a batch. A batch larger than the budget gets all of it; what batches that cannot be
-    /// delivered before this one hold is not waited for.
-    async fn reserve(&mut self, step: u64) -> Result<()> {
+    /// Waits until the budget has room for a batch; `false` when only batches that cannot be delivered before this one hold the
+    /// stream's quota, as nothing but reading on frees that.
+    async fn reserve(&mut self, step: u64) -> Result<bool> {
         let rows = self.slice.share(step, self.plan.num_rows()).num_rows;
-        let wanted = (rows.saturating_mul(self.plan.row_bytes())).div_ceil(PERMIT_BYTES);
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, self.budget_permits);
-        loop {
-            let left = self.budget_permits - self.permits_held;
-            let permits = if self.reading.is_empty() { wanted.min(left) } else { wanted };
-            match self.budget.clone().try_acquire_many_owned(permits) {
-                Ok(permit) => {
-                    self.hold(step, permit);
-                    return Ok(());
-                }
-                // Batches that are being read hold the budget: deliver them first, which frees it once they are taken.
-                Err(_) if !self.reading.is_empty() => self.deliver_oldest().await?,
-                Err(_) => {
-                    let closed = |_| Error::Internal { reason: "the budget is closed".into() };
-                    let permit = self.budget.clone().acquire_many_owned(permits).await.map_err(closed)?;
-                    self.hold(step, permit);
-                    return Ok(());
-                }
+        let wanted = rows.saturating_mul(self.plan.row_bytes());
+        let held = loop {
+            let held = self.quota.try_reserve(wanted);
+            if held.is_some() || self.reading.is_empty() {
+                break held;
             }
-        }
-    }
-
-    fn hold(&mut self, step: u64, permit: OwnedSemaphorePermit) {
-        self.permits_held += permit.num_permits() as u32;
-        self.permits.push_back((step, permit));
+            // Batches that are being read hold the room: deliver them first, which frees it once they are taken.
+            self.deliver_oldest().await?;
+        };
+        let held = match held {
+            Some(held) => Some(held),
+            None => {
+                let kept: u64 = self.held.iter().map(|(_, held)| held.bytes()).sum();
+                self.quota.reserve_beside(wanted, kept).await
+            }
+        };
+        let is_there = held.is_some();
+        self.held.extend(held.map(|held| (step, held)));
+        Ok(is_there)
     }
 
     /// The rows of open batches whose positions lie in a unit, in order of batches.
@@ -207,12 +208,13 @@ impl Planner {
     /// Waits for the oldest unit and delivers the batches that it completes.
     async fn deliver_oldest(&mut self) -> Result<()> {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
-        let parts = (&mut reading.task.0).await;
-        let parts = parts.map_err(|source| match source.is_cancelled() {
+        let read = (&mut reading.task.0).await;
+        let (parts, mut spans) = read.map_err(|source| match source.is_cancelled() {
             true => stoker_chunks::Error::ShuttingDown.into(),
             false => Error::Internal { reason: format!("a reading task failed: {source}") },
         })??;
         let Some(first) = self.builders.front().map(|builder| builder.step) else { return Ok(()) };
+        let begun = Instant::now();
         for mut part in parts {
             let builder = &mut self.builders[(part.step - first) as usize];
             if !part.bad.is_empty() {
@@ -226,27 +228,32 @@ impl Planner {
             }
             builder.add(part);
         }
+        spans.decode += begun.elapsed();
         let schema = self.plan.schema();
         while let Some(builder) = self.builders.pop_front_if(|builder| builder.step < reading.complete_below) {
-            let permit = self.permits.pop_front_if(|(step, _)| *step == builder.step).map(|(_, permit)| permit);
-            self.permits_held -= permit.as_ref().map_or(0, |permit| permit.num_permits() as u32);
+            let held = self.held.pop_front_if(|(step, _)| *step == builder.step).map(|(_, held)| held);
+            let begun = Instant::now();
             let (batch, bytes) = builder.finish(&self.plan.inner, &self.slice, &schema)?;
+            spans.decode += begun.elapsed();
             let gone = |_| Error::Internal { reason: "nobody takes the batches".into() };
-            self.output.send(Ok(Delivered { batch, bytes, _permit: permit })).await.map_err(gone)?;
+            self.output.send(Ok(Delivered { batch, bytes, spans, _held: held })).await.map_err(gone)?;
         }
         Ok(())
     }
 }
 
-/// Reads the rows of a unit: dense columns into `claims`, the others as parts. `steps` gives the batch of each row.
+/// Reads the rows of a unit: dense columns into `claims`, the others as parts. `steps` gives the batch of each row. Tells what the
+/// time went to as well.
 async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
     visits: Arc<[Visit]>,
     steps: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
-) -> Result<Vec<Part>> {
-    Ok(split(read_rows(&plan.inner, &scan, &visits, claims).await?, &steps))
+) -> Result<(Vec<Part>, Stalls)> {
+    let clock = UnitClock::start();
+    let parts = split(read_rows(&plan.inner, &scan, &clock, &visits, claims).await?, &steps);
+    Ok((parts, clock.spans()))
 }
 
 /// Cuts the rows of a unit at the borders of batches.

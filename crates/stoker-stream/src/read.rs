@@ -12,6 +12,7 @@ use stoker_sql::{NO_ROW, ResolvedRows};
 use crate::light::read_light;
 use crate::plan::PlanInner;
 use crate::source::{ColumnPlan, SourcePlan};
+use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
 /// The rows of some visits, in their order, besides what went into slots.
@@ -37,12 +38,13 @@ pub(crate) struct Damage {
 pub(crate) async fn read_rows(
     plan: &PlanInner,
     scan: &ChunkScan,
+    clock: &UnitClock,
     visits: &[Visit],
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<Rows> {
     if let [source] = plan.sources.as_ref() {
         let ordinals: Vec<u64> = visits.iter().map(|visit| visit.ordinal).collect();
-        return read_source(source, scan, &ordinals, claims).await;
+        return read_source(source, scan, clock, &ordinals, claims).await;
     }
     let num_sources = plan.sources.len();
     // For each visit, its place among those of its source; for each source, the places of its visits.
@@ -61,7 +63,7 @@ pub(crate) async fn read_rows(
     }
     let reads = plan.sources.iter().zip(&mine).zip(slots).map(|((source, mine), slots)| async move {
         let ordinals: Vec<u64> = mine.iter().map(|index| visits[*index].ordinal).collect();
-        read_source(source, scan, &ordinals, slots).await
+        read_source(source, scan, clock, &ordinals, slots).await
     });
     let parts = try_join_all(reads).await?;
     let mut rows = Rows { light: Vec::new(), addrs: Vec::new(), bad: BTreeMap::new() };
@@ -90,10 +92,11 @@ pub(crate) async fn read_rows(
 async fn read_source(
     source: &SourcePlan,
     scan: &ChunkScan,
+    clock: &UnitClock,
     ordinals: &[u64],
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<Rows> {
-    let (resolved, rows) = resolve(source, ordinals).await?;
+    let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
     let mut gathers = Vec::new();
     for (column, slots) in source.columns.iter().zip(claims) {
         let ColumnPlan::Dense { sources, .. } = column else { continue };
@@ -103,10 +106,10 @@ async fn read_source(
             wanted[supplier].push((resolved.addrs[sources[supplier].0][*row as usize], slot));
         }
         for ((table, name, dense), wanted) in sources.iter().zip(wanted) {
-            gathers.push(async move { Ok::<_, Error>((*table, scan.gather(name, dense, wanted).await?)) });
+            gathers.push(async move { Ok::<_, Error>((*table, clock.read(scan.gather(name, dense, wanted)).await?)) });
         }
     }
-    let light = read_light(source, scan, &resolved, &rows);
+    let light = read_light(source, scan, clock, &resolved, &rows);
     let ((light, bad_light), gathered) = futures::try_join!(light, try_join_all(gathers))?;
     let addrs: Vec<Vec<u64>> =
         resolved.addrs.iter().map(|addrs| rows.iter().map(|row| addrs[*row as usize]).collect()).collect();

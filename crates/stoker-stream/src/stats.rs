@@ -1,9 +1,7 @@
-//! What a stream did so far.
+//! What a stream did so far, and where the time of its steps went.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use stoker_chunks::IoStats;
+use std::ops::AddAssign;
+use std::time::Duration;
 
 /// What a stream did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,46 +26,71 @@ pub struct StreamStats {
     pub wait_nanos: u64,
     /// Nanoseconds from opening to the first batch.
     pub first_batch_nanos: Option<u64>,
+    /// Where the time of all steps went.
+    pub stalls: Stalls,
+    /// Where the time of the last step went.
+    pub last_step: Stalls,
 }
 
-/// The counters behind [`StreamStats`].
-#[derive(Debug)]
-pub(crate) struct Counters {
-    pub io: Arc<IoStats>,
-    pub rows: AtomicU64,
-    pub bytes: AtomicU64,
-    pub batches: AtomicU64,
-    pub wait_nanos: AtomicU64,
-    /// Zero until the first batch.
-    pub first_batch_nanos: AtomicU64,
+/// Where the time of steps went: to the pipeline, as far as the consumer waited for it, and to the consumer.
+///
+/// A step lasts from the moment in which the consumer got a batch to the moment in which it gets the next one; the first step
+/// begins when it asks for a batch. Until it asks, the time is the consumer's. The rest, for which it waits, is divided in
+/// proportion to what the making of the batch took:
+///
+/// - storage: at least one read was under way, of dense columns, of pages of the row set, or of a table in an object store
+///   through Lance's decoder, which reads and decodes in one call. Rows of dense columns are compared with their checksums as
+///   they come, which counts as reading them;
+/// - decode: the rest of the unit that completed the batch: columns that Lance's decoder reads from a local disk, comparing
+///   those with their checksums, substitutes for bad rows, assembling; for a remote stream also putting messages together;
+/// - network, for a remote stream: waiting for messages, less what the server waited for the batch itself, which it tells with
+///   the batch and which counts as its storage and decode.
+///
+/// What goes on while the consumer is busy delays nobody and is not counted. The parts tell what an improvement would help;
+/// they are no profile: of units that are read at once, each counts the time that it shares with the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// Reading stored bytes.
+    pub storage: Duration,
+    /// Decoding, verifying and assembling.
+    pub decode: Duration,
+    /// Messages from servers on their way.
+    pub network: Duration,
+    /// The consumer itself, between taking a batch and asking for the next.
+    pub consumer: Duration,
 }
 
-impl Counters {
-    pub fn new(io: Arc<IoStats>) -> Self {
-        Self {
-            io,
-            rows: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            batches: AtomicU64::new(0),
-            wait_nanos: AtomicU64::new(0),
-            first_batch_nanos: AtomicU64::new(0),
-        }
+impl Stalls {
+    /// The names of the kinds, with their times.
+    pub fn named(&self) -> [(&'static str, Duration); 4] {
+        [("storage", self.storage), ("decode", self.decode), ("network", self.network), ("consumer", self.consumer)]
     }
 
-    pub fn snapshot(&self) -> StreamStats {
-        let io = self.io.totals();
-        let first = self.first_batch_nanos.load(Ordering::Relaxed);
-        StreamStats {
-            rows: self.rows.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            batches: self.batches.load(Ordering::Relaxed),
-            requests: io.requests,
-            bytes_read: io.bytes_read,
-            retries: io.retries,
-            hedges: io.hedges,
-            verified_bytes: io.verified_bytes,
-            wait_nanos: self.wait_nanos.load(Ordering::Relaxed),
-            first_batch_nanos: (first > 0).then_some(first),
-        }
+    /// All together.
+    pub fn total(&self) -> Duration {
+        self.storage + self.decode + self.network + self.consumer
+    }
+
+    /// The part of a time in the total, from 0 to 1; 0 where the total is.
+    pub fn share(&self, time: Duration) -> f64 {
+        let total = self.total();
+        if total.is_zero() { 0.0 } else { time.as_secs_f64() / total.as_secs_f64() }
+    }
+
+    /// The same proportions with another total; storage, where nothing was measured.
+    pub(crate) fn scaled_to(&self, total: Duration) -> Self {
+        let part = |time: Duration| total.mul_f64(self.share(time)).min(total);
+        let (decode, network, consumer) = (part(self.decode), part(self.network), part(self.consumer));
+        let storage = total.saturating_sub(decode + network + consumer);
+        Self { storage, decode, network, consumer }
+    }
+}
+
+impl AddAssign for Stalls {
+    fn add_assign(&mut self, other: Self) {
+        self.storage += other.storage;
+        self.decode += other.decode;
+        self.network += other.network;
+        self.consumer += other.consumer;
     }
 }

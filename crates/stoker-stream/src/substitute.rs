@@ -9,6 +9,7 @@ use stoker_order::{StreamOrder, Visit};
 
 use crate::batch_builder::{BatchBuilder, Part};
 use crate::read::{Damage, Rows, read_rows};
+use crate::unit_clock::UnitClock;
 use crate::{Error, Result, StreamPlan, Substitution};
 
 /// Substitutes that are looked for at once.
@@ -109,7 +110,8 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
         .collect();
     let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
     let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
-    let Rows { light, addrs, mut bad } = read_rows(&plan.inner, scan, std::slice::from_ref(visit), claims).await?;
+    let (clock, visits) = (UnitClock::start(), std::slice::from_ref(visit));
+    let Rows { light, addrs, mut bad } = read_rows(&plan.inner, scan, &clock, visits, claims).await?;
     if let Some(damage) = bad.remove(&0) {
         return Ok(Err(damage));
     }

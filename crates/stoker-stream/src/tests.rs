@@ -14,7 +14,9 @@ use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, TableName
 use crate::*;
 
 mod bad_rows;
+mod budget;
 mod mixtures;
+mod stalls;
 
 /// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
 const WIDTH: usize = 1_100;

@@ -1,0 +1,180 @@
+//! One byte budget for the streams of a process.
+//!
+//! ```text
+//! MemoryBudget ──join──► Quota ──reserve──► Held
+//!  total bytes            of a stream        of a batch, until its consumer takes it
+//! ```
+//!
+//! The streams that still read share the total equally, except that none gets more than its own cap: what small caps leave,
+//! the others get. Shares shrink when a stream joins, and grow when one ends or has read everything. A stream that holds nothing
+//! gets room for a batch of any size, so that all streams together hold at most the total and one batch each.
+//!
+//! Nothing waits for ever. A stream that holds nothing does not wait, so that none depends on what the others do with their
+//! memory. A stream that holds something waits only while batches of its own lie there for its consumer, who ends the wait by
+//! taking them or by dropping the stream. Where it holds nothing but batches that cannot be delivered before the next one,
+//! [`Quota::reserve_beside`] says so in place of waiting, and the planner ends its unit before that batch.
+
+mod ledger;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stoker_chunks::BufferPool;
+use tokio::sync::Notify;
+
+use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
+
+/// Bytes of all streams by default: two streams with the default cap.
+const TOTAL_BYTES: u64 = 2 << 30;
+
+/// Bytes that streams hold together in batches that are being filled or wait to be taken. Cheap to clone; clones are the same
+/// budget.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ledger: Mutex<Ledger>,
+    pool: BufferPool,
+}
+
+impl Default for MemoryBudget {
+    /// 2 GiB, or as much as the cap of an open stream, if that is more.
+    fn default() -> Self {
+        Self::with_total(Total::AtLeast(TOTAL_BYTES))
+    }
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes, whatever the caps of the streams.
+    pub fn new(total_bytes: u64) -> Self {
+        Self::with_total(Total::Fixed(total_bytes))
+    }
+
+    fn with_total(total: Total) -> Self {
+        let ledger = Mutex::new(Ledger::new(total));
+        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0) }) }
+    }
+
+    /// The quota of one more stream, which never holds more than `cap_bytes`, a batch that is larger excepted.
+    pub fn join(&self, cap_bytes: u64) -> Quota {
+        let woken = Arc::new(Notify::new());
+        let mut ledger = self.shared.ledger.lock();
+        let id = ledger.join(cap_bytes, woken.clone());
+        self.shared.fit_pool(&ledger);
+        drop(ledger);
+        Quota { place: Arc::new(Place { shared: self.shared.clone(), id, woken }) }
+    }
+
+    /// The memory of the batches of all streams. It is kept for the next batches within the total, and given back when the
+    /// last stream ends.
+    pub fn pool(&self) -> &BufferPool {
+        &self.shared.pool
+    }
+
+    /// The bytes of the budget.
+    pub fn total_bytes(&self) -> u64 {
+        self.shared.ledger.lock().total()
+    }
+
+    /// Bytes that all streams hold now: at most the total and one batch for each.
+    pub fn held_bytes(&self) -> u64 {
+        self.shared.ledger.lock().held()
+    }
+}
+
+impl Shared {
+    /// Lets the pool keep what the open streams may hold together.
+    fn fit_pool(&self, ledger: &Ledger) {
+        self.pool.resize(usize::try_from(ledger.caps().min(ledger.total())).unwrap_or(usize::MAX));
+    }
+}
+
+/// One stream's part of a budget. Clones are the same quota; it ends when the last of them, and all that it holds, is dropped.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    place: Arc<Place>,
+}
+
+/// A stream's place in the ledger.
+#[derive(Debug)]
+struct Place {
+    shared: Arc<Shared>,
+    id: u64,
+    woken: Arc<Notify>,
+}
+
+impl Quota {
+    /// Bytes that the stream may hold now. A batch that is larger comes alone.
+    pub fn bytes(&self) -> u64 {
+        self.place.shared.ledger.lock().limit(self.place.id)
+    }
+
+    /// Room for a batch, if there is some now.
+    pub fn try_reserve(&self, bytes: u64) -> Option<Held> {
+        let answer = self.place.shared.ledger.lock().ask(self.place.id, Wanted { bytes, kept: 0 });
+        (answer == Answer::Granted).then(|| self.hold(bytes))
+    }
+
+    /// Waits for room for a batch, until the consumer has taken all batches before it at the latest. One task of a stream may
+    /// wait at a time. Cancelling the future loses nothing.
+    pub async fn reserve(&self, bytes: u64) -> Held {
+        loop {
+            if let Some(held) = self.reserve_beside(bytes, 0).await {
+                return held;
+            }
+        }
+    }
+
+    /// As [`Quota::reserve`], beside batches of `kept` bytes that cannot be delivered before this one: `None` as soon as the
+    /// stream holds nothing else.
+    pub async fn reserve_beside(&self, bytes: u64, kept: u64) -> Option<Held> {
+        loop {
+            let answer = self.place.shared.ledger.lock().ask_or_wait(self.place.id, Wanted { bytes, kept });
+            match answer {
+                Answer::Granted => return Some(self.hold(bytes)),
+                Answer::OnlyKept => return None,
+                Answer::Wait => self.place.woken.notified().await,
+            }
+        }
+    }
+
+    /// Says that the stream asks for nothing more: the others share what it does not hold.
+    pub fn retire(&self) {
+        self.place.shared.ledger.lock().retire(self.place.id);
+    }
+
+    fn hold(&self, bytes: u64) -> Held {
+        Held { place: self.place.clone(), bytes }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut ledger = self.shared.ledger.lock();
+        ledger.leave(self.id);
+        self.shared.fit_pool(&ledger);
+    }
+}
+
+/// The room of one batch; others get it when this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    place: Arc<Place>,
+    bytes: u64,
+}
+
+impl Held {
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.place.shared.ledger.lock().free(self.place.id, self.bytes);
+    }
+}

@@ -1,0 +1,187 @@
+//! Who holds how much of a budget, and who may have more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+/// The bytes of a budget.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Total {
+    /// So many.
+    Fixed(u64),
+    /// So many, or as many as the largest cap of a member.
+    AtLeast(u64),
+}
+
+/// What a stream asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Bytes of the next batch.
+    pub bytes: u64,
+    /// Bytes of batches that cannot be delivered before it.
+    pub kept: u64,
+}
+
+/// What it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The room.
+    Granted,
+    /// No room, and the stream holds nothing that its consumer could take.
+    OnlyKept,
+    /// No room yet.
+    Wait,
+}
+
+/// Accounts of the streams of a budget.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    rule: Total,
+    total: u64,
+    members: BTreeMap<u64, Member>,
+    next_id: u64,
+    /// Bytes that all members hold.
+    held: u64,
+    /// Bytes that a member may hold, unless its cap is smaller.
+    fair: u64,
+}
+
+#[derive(Debug)]
+struct Member {
+    cap: u64,
+    held: u64,
+    /// Whether it may ask for more.
+    reads: bool,
+    /// What it waits for.
+    waits: Option<Wanted>,
+    woken: Arc<Notify>,
+}
+
+impl Ledger {
+    pub fn new(rule: Total) -> Self {
+        let mut ledger = Self { rule, total: 0, members: BTreeMap::new(), next_id: 0, held: 0, fair: u64::MAX };
+        ledger.divide();
+        ledger
+    }
+
+    /// Takes a stream in; its id.
+    pub fn join(&mut self, cap: u64, woken: Arc<Notify>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.members.insert(id, Member { cap, held: 0, reads: true, waits: None, woken });
+        self.divide();
+        id
+    }
+
+    /// Lets the others share what a stream does not hold.
+    pub fn retire(&mut self, id: u64) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.reads = false;
+        }
+        self.divide();
+    }
+
+    /// Forgets a stream.
+    pub fn leave(&mut self, id: u64) {
+        if let Some(member) = self.members.remove(&id) {
+            self.held -= member.held;
+        }
+        self.divide();
+    }
+
+    /// Gives a stream room if there is some.
+    pub fn ask(&mut self, id: u64, wanted: Wanted) -> Answer {
+        let answer = self.members.get(&id).map_or(Answer::Granted, |member| self.answer(member, wanted));
+        if let (Answer::Granted, Some(member)) = (answer, self.members.get_mut(&id)) {
+            member.held += wanted.bytes;
+            self.held += wanted.bytes;
+        }
+        answer
+    }
+
+    /// As [`Ledger::ask`]; wakes the stream when asking again may help.
+    pub fn ask_or_wait(&mut self, id: u64, wanted: Wanted) -> Answer {
+        let answer = self.ask(id, wanted);
+        if let Some(member) = self.members.get_mut(&id) {
+            member.waits = (answer == Answer::Wait).then_some(wanted);
+        }
+        answer
+    }
+
+    /// Takes room back.
+    pub fn free(&mut self, id: u64, bytes: u64) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.held -= bytes;
+            self.held -= bytes;
+        }
+        self.wake();
+    }
+
+    /// Bytes that a stream may hold.
+    pub fn limit(&self, id: u64) -> u64 {
+        self.members.get(&id).map_or(self.fair, |member| member.cap).min(self.fair)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// The sum of all caps.
+    pub fn caps(&self) -> u64 {
+        self.members.values().fold(0, |sum: u64, member| sum.saturating_add(member.cap))
+    }
+
+    fn answer(&self, member: &Member, wanted: Wanted) -> Answer {
+        let fits = member.held.saturating_add(wanted.bytes) <= member.cap.min(self.fair)
+            && self.held.saturating_add(wanted.bytes) <= self.total;
+        if member.held == 0 || fits {
+            Answer::Granted
+        } else if member.held <= wanted.kept {
+            Answer::OnlyKept
+        } else {
+            Answer::Wait
+        }
+    }
+
+    /// Finds the shares anew.
+    fn divide(&mut self) {
+        self.total = match self.rule {
+            Total::Fixed(bytes) => bytes,
+            Total::AtLeast(bytes) => self.members.values().fold(bytes, |most, member| most.max(member.cap)),
+        };
+        let reading = self.members.values().filter(|member| member.reads);
+        self.fair = fair_share(self.total, reading.map(|member| member.cap).collect());
+        self.wake();
+    }
+
+    /// Wakes those who wait for what they may have now.
+    fn wake(&mut self) {
+        let is_ready = |member: &Member| member.waits.is_some_and(|wanted| self.answer(member, wanted) != Answer::Wait);
+        let ready: Vec<u64> = self.members.iter().filter(|(_, member)| is_ready(member)).map(|(id, _)| *id).collect();
+        for id in ready {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.waits = None;
+                member.woken.notify_one();
+            }
+        }
+    }
+}
+
+/// What each may hold of a total: equal parts, but none above its cap, and what small caps leave goes to the others.
+fn fair_share(total: u64, mut caps: Vec<u64>) -> u64 {
+    caps.sort_unstable();
+    let mut left = total;
+    for (index, cap) in caps.iter().enumerate() {
+        let equal = left / (caps.len() - index) as u64;
+        if *cap > equal {
+            return equal;
+        }
+        left -= cap;
+    }
+    u64::MAX
+}

@@ -1,0 +1,202 @@
+//! Streams that share one budget.
+
+use std::pin::pin;
+
+use futures::poll;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// What befalls a budget; streams are named by any number.
+#[derive(Clone, Debug)]
+enum Event {
+    Join { cap: u64 },
+    Reserve { stream: usize, bytes: u64 },
+    Free { stream: usize },
+    Retire { stream: usize },
+    Leave { stream: usize },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let stream = 0..1_000usize;
+    prop_oneof![
+        2 => prop_oneof![Just(u64::MAX), 0..500u64].prop_map(|cap| Event::Join { cap }),
+        6 => (stream.clone(), 0..300u64).prop_map(|(stream, bytes)| Event::Reserve { stream, bytes }),
+        4 => stream.clone().prop_map(|stream| Event::Free { stream }),
+        1 => stream.clone().prop_map(|stream| Event::Retire { stream }),
+        1 => stream.prop_map(|stream| Event::Leave { stream }),
+    ]
+}
+
+struct Member {
+    quota: Quota,
+    held: Vec<Held>,
+    reads: bool,
+}
+
+impl Member {
+    fn bytes(&self) -> u64 {
+        self.held.iter().map(Held::bytes).sum()
+    }
+}
+
+proptest! {
+    /// Whatever streams do, together they hold at most the total and one batch each, one that holds nothing gets room at once,
+    /// and the shares of those that read are within the total.
+    #[test]
+    fn a_budget_is_kept_and_blocks_nobody(total in 0u64..1_000, events in vec(event(), 0..300)) {
+        let budget = MemoryBudget::new(total);
+        let mut members: Vec<Member> = Vec::new();
+        for event in events {
+            let num = members.len();
+            match event {
+                Event::Join { cap } => {
+                    members.push(Member { quota: budget.join(cap), held: Vec::new(), reads: true });
+                }
+                _ if num == 0 => {}
+                Event::Reserve { stream, bytes } => {
+                    let member = &mut members[stream % num];
+                    let (before, all) = (member.bytes(), budget.held_bytes());
+                    let fits = before + bytes <= member.quota.bytes() && all + bytes <= total;
+                    let room = member.quota.try_reserve(bytes);
+                    prop_assert_eq!(room.is_some(), before == 0 || fits);
+                    member.held.extend(room);
+                }
+                Event::Free { stream } => {
+                    let held = &mut members[stream % num].held;
+                    held.truncate(held.len().saturating_sub(1));
+                }
+                Event::Retire { stream } => {
+                    let member = &mut members[stream % num];
+                    member.quota.retire();
+                    member.reads = false;
+                }
+                Event::Leave { stream } => drop(members.swap_remove(stream % num)),
+            }
+            prop_assert_eq!(budget.held_bytes(), members.iter().map(Member::bytes).sum::<u64>());
+            let batches: u64 = members.iter().filter_map(|member| member.held.iter().map(Held::bytes).max()).sum();
+            prop_assert!(budget.held_bytes() <= total + batches);
+            let shares: u64 = members.iter().filter(|member| member.reads).map(|member| member.quota.bytes()).sum();
+            prop_assert!(shares <= total, "shares of {shares} bytes");
+        }
+    }
+}
+
+#[test]
+fn shares_are_equal_and_grow_when_streams_end() {
+    let budget = MemoryBudget::new(1_200);
+    let first = budget.join(u64::MAX);
+    assert_eq!(first.bytes(), 1_200);
+    let small = budget.join(50);
+    assert_eq!((first.bytes(), small.bytes()), (1_150, 50));
+    let others: Vec<Quota> = (0..10).map(|_| budget.join(u64::MAX)).collect();
+    assert_eq!((first.bytes(), small.bytes()), (1_150 / 11, 50));
+    // One that has read everything asks for nothing more.
+    others[1..].iter().for_each(Quota::retire);
+    assert_eq!(first.bytes(), 1_150 / 2);
+    drop(others);
+    assert_eq!((first.bytes(), budget.total_bytes()), (1_150, 1_200));
+    let default = MemoryBudget::default();
+    assert_eq!(default.join(4 << 30).bytes(), 4 << 30, "where no total was said, a stream gets what it asks for");
+}
+
+#[test]
+fn a_waiting_stream_wakes_when_room_is_free_and_when_its_share_grows() {
+    run(async {
+        let budget = MemoryBudget::new(100);
+        let (one, two) = (budget.join(u64::MAX), budget.join(u64::MAX));
+        let first = one.reserve(40).await;
+        let second = {
+            let mut waiting = pin!(one.reserve(40));
+            assert!(poll!(waiting.as_mut()).is_pending(), "its share is 50");
+            drop(two);
+            waiting.await
+        };
+        let third = {
+            let mut waiting = pin!(one.reserve(40));
+            assert!(poll!(waiting.as_mut()).is_pending(), "its share is 100");
+            drop(first);
+            waiting.await
+        };
+        let kept = second.bytes() + third.bytes();
+        assert!(one.reserve_beside(40, kept).await.is_none(), "nobody would free what it waits for");
+        drop((second, third));
+        assert_eq!(one.reserve(1_000).await.bytes(), 1_000, "a batch that is larger comes alone");
+        assert_eq!(budget.held_bytes(), 0);
+    });
+}
+
+const BATCH_ROWS: u64 = 10;
+
+/// A rank's stream within a budget.
+fn open(plan: &StreamPlan, budget: &MemoryBudget, rank: u32, world_size: u32) -> BatchStream {
+    let slice = slice(rank, world_size, BatchSize::PerRank(BATCH_ROWS), LastBatch::Uneven);
+    plan.open_within(budget, &slice, &ReadOptions::default()).expect("a stream")
+}
+
+/// The ids of the rest of a stream, and the most bytes that its budget had to give meanwhile.
+async fn rest(mut stream: BatchStream, budget: MemoryBudget) -> (Vec<i64>, u64) {
+    let (mut ids, mut held_max) = (Vec::new(), 0);
+    while let Some(batch) = stream.next().await.expect("a batch") {
+        held_max = held_max.max(budget.held_bytes());
+        ids.extend_from_slice(batch.data["id"].as_primitive::<Int64Type>().values());
+    }
+    (ids, held_max)
+}
+
+#[test]
+fn many_streams_finish_within_a_small_budget() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let world_size = 24;
+        for shuffle in [ShuffleMode::Block, ShuffleMode::Full] {
+            let plan = plan(&engine, ALL, shuffle).await;
+            // From less than a row to a few batches of each stream.
+            for total in [1, 30 << 10, 600 << 10] {
+                let budget = MemoryBudget::new(total);
+                let streams: Vec<_> = (0..world_size).map(|rank| open(&plan, &budget, rank, world_size)).collect();
+                let tasks: Vec<_> =
+                    streams.into_iter().map(|stream| tokio::spawn(rest(stream, budget.clone()))).collect();
+                let mut found = Vec::new();
+                let bound = total + u64::from(world_size) * BATCH_ROWS * plan.row_bytes();
+                for task in tasks {
+                    let (ids, held_max) = task.await.expect("no panic");
+                    assert!(held_max <= bound, "{held_max} bytes of {total}");
+                    found.extend(ids);
+                }
+                found.sort_unstable();
+                assert_eq!(found, (0..1_000).collect::<Vec<_>>());
+                assert_eq!(budget.held_bytes(), 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn streams_that_nobody_takes_from_do_not_block_the_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let budget = MemoryBudget::new(60 << 10);
+        // Alone at first, so that they may take everything.
+        let mut idle: Vec<BatchStream> = (0..3).map(|rank| open(&plan, &budget, rank, 5)).collect();
+        let mut found = Vec::new();
+        for stream in &mut idle {
+            let batch = stream.next().await.expect("a batch").expect("not the end");
+            found.extend_from_slice(batch.data["id"].as_primitive::<Int64Type>().values());
+        }
+        let quick = (3..5).map(|rank| rest(open(&plan, &budget, rank, 5), budget.clone()));
+        for (ids, _) in futures::future::join_all(quick).await {
+            found.extend(ids);
+        }
+        // One after the other, so that each goes on while those after it are still idle.
+        for stream in idle {
+            found.extend(rest(stream, budget.clone()).await.0);
+        }
+        found.sort_unstable();
+        assert_eq!(found, (0..1_000).collect::<Vec<_>>());
+    });
+}
