@@ -1,6 +1,8 @@
 //! Protocol messages to and from types.
 
-use stoker_stream::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, StreamOptions};
+use std::time::Duration;
+
+use stoker_stream::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, Stalls, StreamOptions};
 use stoker_types::{BatchSize, Batching, LastBatch, MixtureStop, ParamValue, RunId, ShuffleMode, Slice, Topology};
 
 use crate::proto;
@@ -134,6 +136,18 @@ pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: Rea
             .ok_or_else(|| Error::invalid(format!("bad_rows is {name:?}; use error or substitute")))?,
     };
     Ok(ReadOptions { bad_rows, verify: !policy.unverified, ..options })
+}
+
+pub(crate) fn stall_to_proto(waited: &Stalls) -> proto::Stall {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    proto::Stall { storage_micros: micros(waited.storage), decode_micros: micros(waited.decode) }
+}
+
+/// Nothing for servers that do not measure.
+pub(crate) fn stall_from_proto(stall: Option<&proto::Stall>) -> Stalls {
+    let Some(stall) = stall else { return Stalls::default() };
+    let (storage, decode) = (Duration::from_micros(stall.storage_micros), Duration::from_micros(stall.decode_micros));
+    Stalls { storage, decode, ..Stalls::default() }
 }
 
 pub(crate) fn params_to_json(params: &[ParamValue]) -> String {

@@ -1,14 +1,14 @@
 //! The Flight service, and the client's side of the protocol.
 //!
 //! ```text
-//! connect("…") ─► Connection ─┬─ Local(Engine)            the engine in this process
+//! connect("…") ─► Connection ─┬─ Local(LocalLake)         the engine in this process
 //!                             └─ Remote(RemoteLake) ─Flight─► serve(Engine)
 //! Connection::plan_stream ─► StreamHandle ─open(slice)─► SampleStream ─next─► Batch
 //! ```
 //!
 //! A training batch travels as messages of about 2 MiB, each with its place in the batch. Both ends handle the bodies of DoGet
-//! themselves: the server sends segments that point into the arrays, the client copies each value once, from the frame in
-//! which it came to its place in the batch.
+//! themselves: the server sends segments that point into the arrays, the client reads each value from the socket to its place in
+//! the batch.
 //!
 //! Servers are stateless: a ticket carries all that a replica with the same keys needs. A client whose
 //! server goes away asks any other for the rest, from the step that it misses.
@@ -31,7 +31,9 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/stoker.v1.rs"));
 }
 
-pub use client::{ConnectOptions, Connection, RemoteLake, SampleStream, SqlResult, StreamHandle, TableInfo, connect};
+pub use client::{
+    ConnectOptions, Connection, LocalLake, RemoteLake, SampleStream, SqlResult, StreamHandle, TableInfo, connect,
+};
 pub use error::{Error, Result};
 pub use server::{ServerConfig, TicketKey, TlsFiles, serve};
 pub use ticket::TicketSigner;

@@ -1,8 +1,10 @@
 //! Tests of the service.
 
+mod budget;
 mod contracts;
 mod endpoints;
 mod fixture;
+mod http2;
 mod messages;
 mod replicas;
 mod requests;

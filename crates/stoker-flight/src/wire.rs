@@ -1,13 +1,5 @@
 //! What both ends of a connection agree on.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
-use hyper::body::{Body, Frame};
-
 /// HTTP/2 windows: the bytes that may be under way before the peer acknowledges them.
 pub(crate) const WINDOW_BYTES: u32 = 32 << 20;
 /// HTTP/2 frames; the default of 16 KiB costs processor time.
@@ -22,19 +14,3 @@ pub(crate) const DO_GET_PATH: &str = "/arrow.flight.protocol.FlightService/DoGet
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
 /// Metadata of the answer to GetFlightInfo: whether the lake keeps the stream's specification.
 pub(crate) const SPEC_STORED: &str = "stoker-spec-stored";
-
-/// A body whose pieces are all there.
-pub(crate) struct Pieces(pub VecDeque<Bytes>);
-
-impl Body for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_empty()
-    }
-}

@@ -1,13 +1,16 @@
 //! From the messages of one endpoint to its batches.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
 use prost::Message;
-use stoker_stream::{Batch, Substitution};
+use stoker_chunks::BufferPool;
+use stoker_stream::{Batch, Stalls, Substitution};
 use stoker_types::{Cursor, Digest, Slice};
 
-use crate::decode::{self, MessageReader, ReceivedMessage, RowAssembler};
+use crate::client::message_reader::MessageReader;
+use crate::convert::stall_from_proto;
+use crate::decode::{self, MessageHead, RowAssembler};
 use crate::proto::{self, BatchMetadata};
 use crate::{Error, Result};
 
@@ -24,29 +27,38 @@ pub(crate) struct BatchAssembler {
     /// Rows of the stream.
     num_rows: u64,
     next_step: u64,
+    pool: BufferPool,
 }
 
 impl BatchAssembler {
-    pub fn new(messages: MessageReader, stream_id: Digest, slice: Slice, num_rows: u64) -> Self {
-        Self { messages, schema: None, stream_id, slice, num_rows, next_step: slice.first_step }
+    pub fn new(mut messages: MessageReader, stream_id: Digest, slice: Slice, num_rows: u64, pool: BufferPool) -> Self {
+        messages.set_silence_max(SILENCE_MAX);
+        Self { messages, schema: None, stream_id, slice, num_rows, next_step: slice.first_step, pool }
     }
 
-    /// The next batch.
+    /// The next batch, and what the time up to its end went to.
     ///
     /// # Errors
     /// `Internal` for rows of another stream, step or share, and for messages that cannot be read; `Unavailable` when the
     /// server goes away.
-    pub async fn next(&mut self) -> Result<Batch> {
+    pub async fn next(&mut self) -> Result<(Batch, Stalls)> {
+        let (begun, mut waited) = (Instant::now(), Duration::ZERO);
         let share = self.slice.share(self.next_step, self.num_rows);
         let mut rows: Option<RowAssembler> = None;
         let mut addrs: Vec<Vec<u64>> = Vec::new();
-        let substituted = loop {
-            let (message, schema) = self.message().await?;
-            let metadata = BatchMetadata::decode(message.metadata.clone())
+        let (substituted, stall) = loop {
+            let asked = Instant::now();
+            let (head, schema) = self.message().await?;
+            waited += asked.elapsed();
+            let metadata = BatchMetadata::decode(head.metadata.clone())
                 .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
-            let rows = rows.get_or_insert_with(|| RowAssembler::new(schema, share.num_rows as usize));
+            let rows = rows.get_or_insert_with(|| RowAssembler::new(schema, share.num_rows as usize, &self.pool));
             self.check(&metadata, share.num_rows, share.num_valid, rows.rows() as u64)?;
-            let added = rows.add(message)?;
+            let places = rows.places(&head)?;
+            let asked = Instant::now();
+            let body = self.messages.body(places).await?;
+            waited += asked.elapsed();
+            let added = rows.add(&head, body)?;
             addrs.resize(metadata.sources.len(), Vec::new());
             for (addrs, more) in addrs.iter_mut().zip(&metadata.sources) {
                 if more.addrs.len() != added {
@@ -55,7 +67,7 @@ impl BatchAssembler {
                 addrs.extend_from_slice(&more.addrs);
             }
             if metadata.end_of_batch {
-                break metadata.substituted;
+                break (metadata.substituted, metadata.stall);
             }
         };
         let data = rows.ok_or_else(|| Error::internal("a batch without messages"))?.finish()?;
@@ -73,20 +85,23 @@ impl BatchAssembler {
         let cursor = Cursor { stream_id: self.stream_id, epoch: self.slice.epoch, position };
         let step = self.next_step;
         self.next_step += 1;
-        Ok(Batch { step, cursor, data, num_valid: share.num_valid as usize, row_addrs: addrs, substituted })
+        let num_valid = share.num_valid as usize;
+        let mut spans = stall_from_proto(stall.as_ref());
+        spans.network = waited.saturating_sub(spans.storage.saturating_add(spans.decode));
+        spans.decode = spans.decode.saturating_add(begun.elapsed().saturating_sub(waited));
+        Ok((Batch { step, cursor, data, num_valid, row_addrs: addrs, substituted }, spans))
     }
 
-    /// The next message with rows, and the schema of all.
-    async fn message(&mut self) -> Result<(ReceivedMessage, SchemaRef)> {
+    /// The next message with rows, without its body, and the schema of all.
+    async fn message(&mut self) -> Result<(MessageHead, SchemaRef)> {
         loop {
-            let message = tokio::time::timeout(SILENCE_MAX, self.messages.next()).await;
-            let message = message.map_err(|_| Error::broken("the server gives no sign of life"))??;
-            let message = message.ok_or_else(|| Error::broken("the server ended the stream early"))?;
+            let head = self.messages.next().await?;
+            let head = head.ok_or_else(|| Error::broken("the server ended the stream early"))?;
             match &self.schema {
-                None => self.schema = decode::schema(&message.header)?,
+                None => self.schema = decode::schema(&head.header)?,
                 // A message without metadata shows that the server lives.
-                Some(_) if message.metadata.is_empty() => {}
-                Some(schema) => return Ok((message, schema.clone())),
+                Some(_) if head.metadata.is_empty() => {}
+                Some(schema) => return Ok((head, schema.clone())),
             }
         }
     }
@@ -103,8 +118,9 @@ impl BatchAssembler {
             end_of_batch: found.end_of_batch,
             sources: Vec::new(),
             substituted: Vec::new(),
+            stall: None,
         };
-        let found = BatchMetadata { sources: Vec::new(), substituted: Vec::new(), ..found.clone() };
+        let found = BatchMetadata { sources: Vec::new(), substituted: Vec::new(), stall: None, ..found.clone() };
         match found == expected {
             true => Ok(()),
             false => {

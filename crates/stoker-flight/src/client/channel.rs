@@ -9,7 +9,8 @@ use crate::tls::choose_ciphers;
 use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
 use crate::{Error, Result};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that takes no connection for so long cannot be reached.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that does not answer a ping within the second of these is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
+use stoker_stream::MemoryBudget;
 
 use crate::Result;
-use crate::client::{Connection, RemoteLake};
+use crate::client::{Connection, LocalLake, RemoteLake};
 
 /// Options of a connection.
 #[derive(Clone, Debug)]
@@ -22,6 +23,16 @@ pub struct ConnectOptions {
     pub retry_budget: Duration,
     /// Groups of lanes that a server serves separately; 1 by default.
     pub num_endpoints: u32,
+    /// Bytes of batches that all streams of the connection hold while these are filled or wait to be taken. By default 2 GiB,
+    /// or as much as the option of an open stream, if that is more.
+    pub memory_budget_bytes: Option<u64>,
+}
+
+impl ConnectOptions {
+    /// The budget of a connection.
+    pub(crate) fn budget(&self) -> MemoryBudget {
+        self.memory_budget_bytes.map_or_else(MemoryBudget::default, MemoryBudget::new)
+    }
 }
 
 impl Default for ConnectOptions {
@@ -32,6 +43,7 @@ impl Default for ConnectOptions {
             storage_options: StorageOptions::default(),
             retry_budget: Duration::from_secs(120),
             num_endpoints: 1,
+            memory_budget_bytes: None,
         }
     }
 }
@@ -46,7 +58,8 @@ pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connectio
         Some(("grpc+tls", hosts)) => Ok(Connection::Remote(RemoteLake::connect(hosts, true, options).await?)),
         _ => {
             let lake = Lake::open(target, &options.storage_options.clone().with_env()).await?;
-            Ok(Connection::Local(Engine::new(lake, EngineOptions::default())))
+            let engine = Engine::new(lake, EngineOptions::default());
+            Ok(Connection::Local(LocalLake::new(engine, options.budget())))
         }
     }
 }

@@ -8,14 +8,13 @@ use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
-use stoker_lake::{ColumnLayout, VersionInfo};
-use stoker_sql::Engine;
+use stoker_lake::{ColumnLayout, Diagnosis, VersionInfo};
 use stoker_stream::{EpochVerdict, PlanRequest, Query, Receipt, StreamOptions, StreamPlan};
 use stoker_types::{Digest, ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
 
-use crate::client::RemoteLake;
 use crate::client::handle::{Place, StreamHandle};
 use crate::client::remote_sql::{remote_sql, schema_of};
+use crate::client::{LocalLake, RemoteLake};
 use crate::convert::request_to_proto;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::server::{ActionRequest, TableAnswer, schema_from_text};
@@ -25,7 +24,7 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub enum Connection {
     /// The engine in this process.
-    Local(Engine),
+    Local(LocalLake),
     /// Servers.
     Remote(RemoteLake),
 }
@@ -133,6 +132,19 @@ impl Connection {
         }
     }
 
+    /// What in a table's layout costs speed or safety, and what to do about it.
+    ///
+    /// # Errors
+    /// As for [`Connection::describe`]; servers that do not know the question yet.
+    pub async fn doctor(&self, name: &str, at: &SnapshotRef) -> Result<Diagnosis> {
+        match self {
+            Connection::Local(engine) => {
+                Ok(engine.lake().table(&TableName::try_new(name)?, at).await?.doctor().await?)
+            }
+            Connection::Remote(lake) => ask(lake, "doctor", about(name, at)).await,
+        }
+    }
+
     /// Runs a SELECT at snapshots that are pinned now.
     ///
     /// # Errors
@@ -178,7 +190,9 @@ impl Connection {
     pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
         request.validate()?;
         match self {
-            Connection::Local(engine) => Ok(StreamHandle::local(StreamPlan::plan(engine, request).await?)),
+            Connection::Local(engine) => {
+                Ok(StreamHandle::local(StreamPlan::plan(engine, request).await?, engine.budget()))
+            }
             Connection::Remote(lake) => plan_remote(lake, Source::Query(request_to_proto(request))).await,
         }
     }
@@ -189,7 +203,9 @@ impl Connection {
     /// `NotFound` for a stream that this lake does not know; storage errors.
     pub async fn stream_by_id(&self, stream_id: Digest) -> Result<StreamHandle> {
         match self {
-            Connection::Local(engine) => Ok(StreamHandle::local(StreamPlan::load_by_id(engine, stream_id).await?)),
+            Connection::Local(engine) => {
+                Ok(StreamHandle::local(StreamPlan::load_by_id(engine, stream_id).await?, engine.budget()))
+            }
             Connection::Remote(lake) => plan_remote(lake, Source::StreamId(stream_id.to_string())).await,
         }
     }
@@ -214,7 +230,9 @@ impl Connection {
     /// A stream that this lake does not know, data that changed (kind `StateMismatch`); storage errors.
     pub async fn load_stream(&self, state: &StreamState) -> Result<StreamHandle> {
         let handle = match (self, &state.spec) {
-            (Connection::Local(engine), Some(spec)) => StreamHandle::local(StreamPlan::load(engine, spec).await?),
+            (Connection::Local(engine), Some(spec)) => {
+                StreamHandle::local(StreamPlan::load(engine, spec).await?, engine.budget())
+            }
             (_, None) => self.stream_by_id(state.stream_id).await?,
             (Connection::Remote(lake), Some(spec)) => plan_remote(lake, Source::Spec(spec.to_json())).await?,
         };

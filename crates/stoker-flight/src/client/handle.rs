@@ -1,7 +1,7 @@
 //! A planned stream, here or on servers.
 
 use arrow_schema::SchemaRef;
-use stoker_stream::{ReadOptions, ReceiptBuilder, StreamPlan};
+use stoker_stream::{MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan};
 use stoker_types::{self as types, BatchLogEntry, Slice, Snapshot, StreamSpec, StreamState};
 
 use crate::client::connection::plan_remote;
@@ -23,17 +23,18 @@ pub struct StreamHandle {
 
 #[derive(Clone)]
 pub(crate) enum Place {
-    Local(StreamPlan),
+    /// The engine's plan, and the budget of all its streams.
+    Local(StreamPlan, MemoryBudget),
     Remote(RemoteLake),
 }
 
 impl StreamHandle {
-    pub(crate) fn local(plan: StreamPlan) -> Self {
+    pub(crate) fn local(plan: StreamPlan, budget: &MemoryBudget) -> Self {
         Self {
             spec: plan.spec().clone(),
             schema: plan.schema(),
             spec_stored: plan.spec_stored(),
-            place: Place::Local(plan),
+            place: Place::Local(plan, budget.clone()),
         }
     }
 
@@ -68,8 +69,8 @@ impl StreamHandle {
     /// A stream that is no mixture, weights that do not fit its queries; storage errors.
     pub async fn reweigh(&self, connection: &Connection, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
         match (&self.place, connection) {
-            (Place::Local(plan), Connection::Local(engine)) => {
-                Ok(Self::local(plan.reweigh(engine, epoch, position, weights).await?))
+            (Place::Local(plan, budget), Connection::Local(engine)) => {
+                Ok(Self::local(plan.reweigh(engine, epoch, position, weights).await?, budget))
             }
             (Place::Remote(lake), _) => {
                 let stream = match self.spec_stored {
@@ -80,7 +81,7 @@ impl StreamHandle {
                 let reweigh = Reweigh { stream: Some(stream), epoch, position, weights };
                 plan_remote(lake, Source::Reweigh(reweigh)).await
             }
-            (Place::Local(_), Connection::Remote(_)) => Err(Error::internal("a stream of another connection")),
+            (Place::Local(..), Connection::Remote(_)) => Err(Error::internal("a stream of another connection")),
         }
     }
 
@@ -91,7 +92,7 @@ impl StreamHandle {
     pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
         slice.validate()?;
         let batches = match &self.place {
-            Place::Local(plan) => Batches::Local(plan.open(slice, options)?),
+            Place::Local(plan, budget) => Batches::Local(Box::new(plan.open_within(budget, slice, options)?)),
             Place::Remote(lake) => Batches::Remote(RemoteStream::start(Request {
                 lake: lake.clone(),
                 spec: self.spec.clone(),

@@ -8,6 +8,7 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, FlightDescriptor, FlightInfo, Ticket};
 use parking_lot::Mutex;
 use prost::Message;
+use stoker_stream::MemoryBudget;
 use stoker_types::ErrorKind;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
@@ -15,10 +16,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::ConnectOptions;
-use crate::client::channel::endpoint;
+use crate::client::channel::{CONNECT_TIMEOUT, endpoint};
 use crate::client::do_get::do_get;
+use crate::client::http2::{Server, tls_config};
+use crate::client::message_reader::MessageReader;
 use crate::convert::COMMAND_VERSION;
-use crate::decode::MessageReader;
 use crate::proto::{Command, command::Kind};
 use crate::wire::{MESSAGE_BYTES_MAX, SPEC_STORED};
 use crate::{Error, Result};
@@ -33,13 +35,15 @@ pub struct RemoteLake {
 
 struct Inner {
     hosts: String,
-    servers: Vec<Endpoint>,
+    /// For DoGet, and for all else.
+    servers: Vec<(Server, Endpoint)>,
     token: Token,
     /// The server that answered last.
     current: AtomicUsize,
     /// Its connection, for requests other than DoGet.
     channel: Mutex<Option<(usize, Channel)>>,
     options: ConnectOptions,
+    budget: MemoryBudget,
 }
 
 /// The value of the authorization header.
@@ -72,9 +76,11 @@ impl tonic::service::Interceptor for Token {
 
 impl RemoteLake {
     pub(crate) async fn connect(hosts: &str, tls: bool, options: &ConnectOptions) -> Result<Self> {
+        let tls_settings = tls.then(|| tls_config(options.tls_ca.as_deref())).transpose()?;
         let mut servers = Vec::new();
         for host in hosts.split(',').map(|host| host.trim().trim_end_matches('/')).filter(|host| !host.is_empty()) {
-            servers.push(endpoint(host, tls, options.tls_ca.as_deref())?);
+            let endpoint = endpoint(host, tls, options.tls_ca.as_deref())?;
+            servers.push((Server::try_new(host, tls_settings.clone())?, endpoint));
         }
         if servers.is_empty() {
             return Err(Error::invalid("the target names no server; use grpc://host:port"));
@@ -86,6 +92,7 @@ impl RemoteLake {
             current: AtomicUsize::new(0),
             channel: Mutex::default(),
             options: options.clone(),
+            budget: options.budget(),
         };
         let lake = Self { inner: Arc::new(inner) };
         lake.client().await?;
@@ -94,6 +101,11 @@ impl RemoteLake {
 
     pub(crate) fn options(&self) -> &ConnectOptions {
         &self.inner.options
+    }
+
+    /// The memory of the batches of all streams that wait to be taken.
+    pub(crate) fn budget(&self) -> &MemoryBudget {
+        &self.inner.budget
     }
 
     /// A client of the first server that takes a connection, beginning with the one that answered last.
@@ -114,7 +126,7 @@ impl RemoteLake {
         let num = self.inner.servers.len();
         let mut reason = String::new();
         for server in (0..num).map(|offset| (first + offset) % num) {
-            match self.inner.servers[server].connect().await {
+            match self.inner.servers[server].1.connect().await {
                 Ok(channel) => return Ok((server, channel)),
                 Err(error) => reason = causes(&error),
             }
@@ -200,8 +212,8 @@ impl RemoteLake {
         let num = self.inner.servers.len();
         let mut failure = None;
         for offset in 0..num {
-            let (_, channel) = self.open(first.wrapping_add(offset) % num).await?;
-            match do_get(channel, ticket, &self.inner.token).await {
+            let (server, _) = &self.inner.servers[first.wrapping_add(offset) % num];
+            match do_get(server, CONNECT_TIMEOUT, ticket, &self.inner.token).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable => failure = Some(error),
                 answer => return answer,
             }

@@ -9,9 +9,10 @@ use futures::StreamExt;
 use futures::stream;
 use stoker_types::{ErrorKind, ParamValue};
 
+use crate::client::message_reader::MessageReader;
 use crate::client::{RemoteLake, SqlResult};
 use crate::convert::params_to_json;
-use crate::decode::{MessageReader, record_batch};
+use crate::decode::record_batch;
 use crate::proto::{SqlRequest, command::Kind};
 use crate::{Error, Result, decode};
 
@@ -60,9 +61,10 @@ fn rows(reader: MessageReader, schema: SchemaRef) -> stream::BoxStream<'static, 
 }
 
 async fn next_rows(reader: &mut MessageReader, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
-    let Some(message) = reader.next().await? else { return Ok(None) };
-    match decode::schema(&message.header)? {
-        Some(_) => Ok(Some(RecordBatch::new_empty(schema.clone()))),
-        None => record_batch(&message.header, &message.body.into_buffer(), schema).map(Some),
+    let Some(head) = reader.next().await? else { return Ok(None) };
+    if decode::schema(&head.header)?.is_some() {
+        return Ok(Some(RecordBatch::new_empty(schema.clone())));
     }
+    let body = reader.body(Vec::new()).await?.into_rest();
+    record_batch(&head.header, &body.into(), schema).map(Some)
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use stoker_stream::{Batch, ReadOptions, StreamStats};
+use stoker_chunks::BufferPool;
+use stoker_stream::{Batch, Held, Quota, ReadOptions, StallMeter, Stalls, StreamStats};
 use stoker_types::{ErrorKind, Slice, StreamSpec};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::RemoteLake;
@@ -21,8 +22,6 @@ use crate::{Error, Result};
 
 /// Batches that wait to be taken, at most; the memory budget bounds their bytes.
 const QUEUE_BATCHES: usize = 64;
-/// A budget permit stands for so many bytes: semaphores count to 2^32.
-const PERMIT_BYTES: u64 = 4 << 10;
 /// Waits before asking again double from the first to the last of these.
 const WAIT_FIRST: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -41,17 +40,21 @@ pub(crate) struct Request {
 pub(crate) struct RemoteStream {
     input: mpsc::Receiver<Result<Received>>,
     counters: Arc<Counters>,
+    stalls: StallMeter,
     opened: Instant,
     /// Batches that are still to come; zero after an error.
     missing: u64,
+    _quota: Quota,
     _task: AbortOnDropHandle<()>,
 }
 
-/// A batch and the share of the budget that it holds until it is taken.
+/// A batch and the room that it holds until it is taken.
 struct Received {
     batch: Batch,
     bytes: u64,
-    _permit: OwnedSemaphorePermit,
+    /// What the time went to in which it came.
+    spans: Stalls,
+    _held: Held,
 }
 
 impl RemoteStream {
@@ -60,38 +63,42 @@ impl RemoteStream {
         let missing = num_steps.saturating_sub(request.slice.first_step);
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let counters = Arc::new(Counters::default());
-        let budget = u32::try_from((request.options.memory_budget_bytes / PERMIT_BYTES).max(1)).unwrap_or(u32::MAX);
+        let budget = request.lake.budget();
+        let quota = budget.join(request.options.memory_budget_bytes);
         let receiver = Receiver {
             next_step: request.slice.first_step,
             num_steps,
-            budget_permits: budget,
-            budget: Arc::new(Semaphore::new(budget as usize)),
+            quota: quota.clone(),
+            pool: budget.pool().clone(),
             foreign_tickets_refused: false,
             output,
             counters: counters.clone(),
             request,
         };
         let task = AbortOnDropHandle::new(tokio::spawn(receiver.run()));
-        Self { input, counters, opened: Instant::now(), missing, _task: task }
+        let (stalls, opened) = (StallMeter::default(), Instant::now());
+        Self { input, counters, stalls, opened, missing, _quota: quota, _task: task }
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
         if self.missing == 0 {
             return Ok(None);
         }
-        let started = Instant::now();
+        self.stalls.asked(Instant::now());
         let received = match self.input.recv().await {
             Some(received) => received,
             None => Err(Error::internal("the task that receives batches stopped early")),
         };
-        let Received { batch, bytes, _permit } = received.inspect_err(|_| self.missing = 0)?;
+        let Received { batch, bytes, spans, _held } = received.inspect_err(|_| self.missing = 0)?;
         self.missing -= 1;
-        self.counters.delivered(batch.data.num_rows() as u64, bytes, started.elapsed(), self.opened.elapsed());
+        let waited = self.stalls.taken(Instant::now(), &spans);
+        self.counters.delivered(batch.data.num_rows() as u64, bytes, waited, self.opened.elapsed());
         Ok(Some(batch))
     }
 
     pub fn stats(&self) -> StreamStats {
-        self.counters.snapshot()
+        let (stalls, last_step) = (self.stalls.sum(), self.stalls.last_step());
+        StreamStats { stalls, last_step, ..self.counters.snapshot() }
     }
 }
 
@@ -100,8 +107,8 @@ struct Receiver {
     /// The first batch that was not handed on.
     next_step: u64,
     num_steps: u64,
-    budget: Arc<Semaphore>,
-    budget_permits: u32,
+    quota: Quota,
+    pool: BufferPool,
     /// Servers do not take each other's tickets: each is asked for its own.
     foreign_tickets_refused: bool,
     output: mpsc::Sender<Result<Received>>,
@@ -109,8 +116,14 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Receives all batches; asks any server for the rest when one goes away. The last error ends the stream.
+    /// Receives all batches, and then leaves its room to other streams.
     async fn run(mut self) {
+        self.receive_all().await;
+        self.quota.retire();
+    }
+
+    /// Asks any server for the rest when one goes away. The last error ends the stream.
+    async fn receive_all(&mut self) {
         let retry_budget = self.request.lake.options().retry_budget;
         let mut last_progress = Instant::now();
         let mut wait = WAIT_FIRST;
@@ -145,16 +158,24 @@ impl Receiver {
         if self.next_step >= self.num_steps {
             return Ok(());
         }
+        let begun = Instant::now();
         let mut endpoints = self.ask(attempt).await?;
+        // Until the first message, the way to the server is the network's.
+        let mut way = begun.elapsed();
         while self.next_step < self.num_steps {
-            let parts = try_join_all(endpoints.iter_mut().map(|endpoint| endpoint.next())).await?;
+            let received = try_join_all(endpoints.iter_mut().map(|endpoint| endpoint.next())).await?;
+            let (parts, spans): (Vec<Batch>, Vec<Stalls>) = received.into_iter().unzip();
+            // The slowest endpoint is the one that was waited for.
+            let mut spans = spans.into_iter().max_by_key(Stalls::total).unwrap_or_default();
+            spans.network += std::mem::take(&mut way);
             let first = self.request.slice.first_endpoint(self.next_step, parts.len() as u32);
+            let joining = Instant::now();
             let batch = interleave_batches(parts, first as usize)?;
+            spans.decode += joining.elapsed();
             let bytes = record_batch_bytes(&batch.data);
-            let permits = u32::try_from(bytes / PERMIT_BYTES).unwrap_or(u32::MAX).clamp(1, self.budget_permits);
-            let permit = self.budget.clone().acquire_many_owned(permits).await.map_err(Error::internal)?;
+            let held = self.quota.reserve(bytes).await;
             self.next_step += 1;
-            if self.output.send(Ok(Received { batch, bytes, _permit: permit })).await.is_err() {
+            if self.output.send(Ok(Received { batch, bytes, spans, _held: held })).await.is_err() {
                 return Ok(());
             }
         }
@@ -191,7 +212,7 @@ impl Receiver {
         let readers = lake.do_get(&info, server).await?;
         let assembler = |(endpoint, messages)| {
             let slice = endpoint_slice(&slice, endpoint, num_endpoints);
-            BatchAssembler::new(messages, spec.stream_id(), slice, spec.num_rows)
+            BatchAssembler::new(messages, spec.stream_id(), slice, spec.num_rows, self.pool.clone())
         };
         Ok((0..num_endpoints).zip(readers).map(assembler).collect())
     }

@@ -12,7 +12,7 @@ pub struct SampleStream {
 }
 
 pub(crate) enum Batches {
-    Local(BatchStream),
+    Local(Box<BatchStream>),
     Remote(RemoteStream),
 }
 

@@ -8,14 +8,15 @@ use arrow_buffer::Buffer;
 use arrow_ipc::{FieldNode, root_as_message};
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
+use stoker_chunks::BufferPool;
 
 use crate::decode::column_builder::{ColumnBuilder, FixedWidth};
-use crate::decode::{ReceivedMessage, malformed, record_batch, rows};
+use crate::decode::{MessageBody, MessageHead, Place, malformed, record_batch, rows};
 use crate::encode::record_batch_header;
 use crate::{Error, Result};
 
-/// Puts the rows of messages together. Values of equal width are copied once, from the frames in which they came to their
-/// place in the batch; other columns are joined at the end.
+/// Puts the rows of messages together. Values of equal width are read to their place in the batch; other columns are joined at
+/// the end.
 pub(crate) struct RowAssembler {
     schema: SchemaRef,
     num_rows: usize,
@@ -39,9 +40,9 @@ struct Column {
 }
 
 impl RowAssembler {
-    /// For batches of exactly `num_rows` rows.
-    pub fn new(schema: SchemaRef, num_rows: usize) -> Self {
-        let parts = columns(&schema, num_rows).map_or_else(|| Parts::Batches(Vec::new()), Parts::Columns);
+    /// For batches of exactly `num_rows` rows, in memory from a pool.
+    pub fn new(schema: SchemaRef, num_rows: usize, pool: &BufferPool) -> Self {
+        let parts = columns(&schema, num_rows, pool).map_or_else(|| Parts::Batches(Vec::new()), Parts::Columns);
         Self { schema, num_rows, rows: 0, parts }
     }
 
@@ -50,21 +51,39 @@ impl RowAssembler {
         self.rows
     }
 
-    /// Adds the rows of a message and returns how many they are.
+    /// Where parts of a message's body belong, ascending. After they were read there, the message is to be added.
     ///
     /// # Errors
     /// A message that cannot be read, does not have the columns of the schema, or has too many rows.
-    pub fn add(&mut self, message: ReceivedMessage) -> Result<usize> {
-        let parsed = root_as_message(&message.header).map_err(malformed)?;
+    pub fn places(&mut self, head: &MessageHead) -> Result<Vec<Place<'_>>> {
+        let parsed = root_as_message(&head.header).map_err(malformed)?;
         let batch = rows(&parsed)?;
-        let added = usize::try_from(batch.length()).map_err(malformed)?;
-        if added > self.num_rows - self.rows || batch.compression().is_some() {
-            return Err(malformed(format!("{added} rows came after {} of {}", self.rows, self.num_rows)));
+        let added = self.count(&batch)?;
+        let Parts::Columns(columns) = &mut self.parts else { return Ok(Vec::new()) };
+        let buffers: Vec<arrow_ipc::Buffer> = batch.buffers().into_iter().flatten().copied().collect();
+        let mut places = Vec::new();
+        for Column { field, buffers: range, builder, .. } in columns {
+            if let ColumnBuilder::Fixed(fixed) = builder {
+                let place = buffers.get(range.clone()).and_then(|buffers| fixed.place(added, buffers));
+                places.push(place.ok_or_else(|| malformed(format!("column {:?} has missing bytes", field.name())))?);
+            }
         }
+        places.retain(|place| !place.memory.is_empty());
+        places.sort_by_key(|place| place.begin);
+        Ok(places)
+    }
+
+    /// Adds the rows of a message, whose body was read to its places, and returns how many they are.
+    ///
+    /// # Errors
+    /// As for [`RowAssembler::places`].
+    pub fn add(&mut self, head: &MessageHead, body: MessageBody) -> Result<usize> {
+        let parsed = root_as_message(&head.header).map_err(malformed)?;
+        let batch = rows(&parsed)?;
+        let added = self.count(&batch)?;
         match &mut self.parts {
             Parts::Batches(batches) => {
-                let body = message.body.into_buffer();
-                batches.push(record_batch(&message.header, &body, &self.schema)?);
+                batches.push(record_batch(&head.header, &body.into_rest().into(), &self.schema)?);
             }
             Parts::Columns(columns) => {
                 let nodes: Vec<FieldNode> = batch.nodes().into_iter().flatten().copied().collect();
@@ -75,12 +94,21 @@ impl RowAssembler {
                     else {
                         return Err(malformed(format!("column {:?} is missing", column.field.name())));
                     };
-                    column.add(added, nodes, buffers, &message)?;
+                    column.add(added, nodes, buffers, &body)?;
                 }
             }
         }
         self.rows += added;
         Ok(added)
+    }
+
+    /// The rows of a message, if they may come now.
+    fn count(&self, batch: &arrow_ipc::RecordBatch<'_>) -> Result<usize> {
+        let added = usize::try_from(batch.length()).map_err(malformed)?;
+        match added <= self.num_rows - self.rows && batch.compression().is_none() {
+            true => Ok(added),
+            false => Err(malformed(format!("{added} rows came after {} of {}", self.rows, self.num_rows))),
+        }
     }
 
     /// The batch.
@@ -109,15 +137,15 @@ impl Column {
         rows: usize,
         nodes: &[FieldNode],
         buffers: &[arrow_ipc::Buffer],
-        message: &ReceivedMessage,
+        body: &MessageBody,
     ) -> Result<()> {
         let name = self.field.name();
         match &mut self.builder {
             ColumnBuilder::Fixed(fixed) => fixed
-                .add(rows, nodes, buffers, &message.body)
+                .add(rows, nodes, buffers, body)
                 .ok_or_else(|| malformed(format!("column {name:?} has missing bytes"))),
             ColumnBuilder::Parts(parts) => {
-                parts.push(decode_column(&self.field, rows, nodes, buffers, message)?);
+                parts.push(decode_column(&self.field, rows, nodes, buffers, body)?);
                 Ok(())
             }
         }
@@ -130,15 +158,16 @@ fn decode_column(
     rows: usize,
     nodes: &[FieldNode],
     buffers: &[arrow_ipc::Buffer],
-    message: &ReceivedMessage,
+    body: &MessageBody,
 ) -> Result<ArrayRef> {
     let begin = buffers.iter().map(|buffer| buffer.offset()).min().unwrap_or(0);
     let end = buffers.iter().map(|buffer| buffer.offset().saturating_add(buffer.length())).max().unwrap_or(0);
     let region = match (usize::try_from(begin), usize::try_from(end)) {
-        (Ok(begin), Ok(end)) => message.body.copy(begin..end),
+        (Ok(begin), Ok(end)) => body.slice(begin..end),
         _ => None,
     };
-    let region: Buffer = region.ok_or_else(|| malformed(format!("column {:?} lies beyond the body", field.name())))?;
+    let region: Buffer =
+        region.ok_or_else(|| malformed(format!("column {:?} lies beyond the body", field.name())))?.into();
     let moved: Vec<_> =
         buffers.iter().map(|buffer| arrow_ipc::Buffer::new(buffer.offset() - begin, buffer.length())).collect();
     let header = record_batch_header(rows, nodes, &moved, region.len());
@@ -147,11 +176,11 @@ fn decode_column(
 }
 
 /// The columns of a schema; `None` when a type does not have a known number of buffers.
-fn columns(schema: &Schema, num_rows: usize) -> Option<Vec<Column>> {
+fn columns(schema: &Schema, num_rows: usize, pool: &BufferPool) -> Option<Vec<Column>> {
     let (mut node, mut buffer) = (0, 0);
     let column = |field: &FieldRef| {
         let (nodes, buffers) = shape(field.data_type())?;
-        let builder = match FixedWidth::try_new(field.data_type(), num_rows) {
+        let builder = match FixedWidth::try_new(field.data_type(), num_rows, pool) {
             Some(fixed) => ColumnBuilder::Fixed(fixed),
             None => ColumnBuilder::Parts(Vec::new()),
         };

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use arrow_array::{ArrayRef, make_array, new_empty_array};
-use arrow_buffer::{BooleanBuffer, MutableBuffer, NullBuffer, NullBufferBuilder};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, NullBufferBuilder};
 use arrow_data::ArrayData;
 use arrow_ipc::FieldNode;
 use arrow_schema::{DataType, FieldRef};
 use arrow_select::concat::concat;
+use stoker_chunks::{BufferPool, Pooled};
 
-use crate::decode::malformed;
-use crate::decode::rope::Rope;
+use crate::decode::{MessageBody, Place, malformed};
 use crate::{Error, Result};
 
 /// A column under construction.
@@ -41,14 +41,16 @@ pub(crate) struct FixedWidth {
     width: usize,
     /// Items of a row, for lists.
     items: Option<usize>,
-    values: MutableBuffer,
+    values: Pooled,
+    /// Bytes of `values` that are there.
+    filled: usize,
     nulls: NullBufferBuilder,
     item_nulls: NullBufferBuilder,
 }
 
 impl FixedWidth {
     /// A builder with memory for `rows` rows; `None` for other types.
-    pub fn try_new(data_type: &DataType, rows: usize) -> Option<Self> {
+    pub fn try_new(data_type: &DataType, rows: usize, pool: &BufferPool) -> Option<Self> {
         let (width, items) = match data_type {
             DataType::FixedSizeList(item, length) => {
                 let items = usize::try_from(*length).ok().filter(|items| *items > 0)?;
@@ -61,24 +63,45 @@ impl FixedWidth {
             data_type: data_type.clone(),
             width,
             items,
-            values: MutableBuffer::with_capacity(rows.checked_mul(width)?),
+            values: pool.take(rows.checked_mul(width)?),
+            filled: 0,
             nulls: NullBufferBuilder::new(rows),
             item_nulls: NullBufferBuilder::new(rows * items.unwrap_or(0)),
         })
     }
 
-    /// Adds the rows of a message; `None` when it lacks bytes.
-    pub fn add(&mut self, rows: usize, nodes: &[FieldNode], buffers: &[arrow_ipc::Buffer], body: &Rope) -> Option<()> {
+    /// Where the values of a message belong; `None` when it lacks bytes.
+    pub fn place(&mut self, rows: usize, buffers: &[arrow_ipc::Buffer]) -> Option<Place<'_>> {
+        let values = self.values(rows, buffers)?;
+        let memory = self.values.as_mut().get_mut(self.filled..self.filled.checked_add(values.len())?)?;
+        Some(Place { begin: values.start, memory })
+    }
+
+    /// Adds the rows of a message whose values are in their place; `None` when it lacks bytes.
+    pub fn add(
+        &mut self,
+        rows: usize,
+        nodes: &[FieldNode],
+        buffers: &[arrow_ipc::Buffer],
+        body: &MessageBody,
+    ) -> Option<()> {
         add_nulls(&mut self.nulls, rows, nodes.first()?, buffers.first()?, body)?;
         if let Some(items) = self.items {
             add_nulls(&mut self.item_nulls, rows * items, nodes.get(1)?, buffers.get(1)?, body)?;
         }
-        let values = range(buffers.last()?)?;
-        let bytes = rows * self.width;
-        if values.len() < bytes {
+        let values = self.values(rows, buffers)?;
+        if !values.is_empty() && !body.is_placed(&values) {
             return None;
         }
-        body.append_to(values.start..values.start + bytes, &mut self.values)
+        self.filled += values.len();
+        Some(())
+    }
+
+    /// Where the values lie in a body.
+    fn values(&self, rows: usize, buffers: &[arrow_ipc::Buffer]) -> Option<Range<usize>> {
+        let values = range(buffers.last()?)?;
+        let bytes = rows.checked_mul(self.width)?;
+        (values.len() >= bytes).then(|| values.start..values.start + bytes)
     }
 
     fn finish(mut self, rows: usize) -> Result<ArrayRef> {
@@ -87,13 +110,13 @@ impl FixedWidth {
             (DataType::FixedSizeList(item, _), Some(items)) => {
                 let items = ArrayData::builder(item.data_type().clone())
                     .len(rows * items)
-                    .add_buffer(self.values.into())
+                    .add_buffer(self.values.freeze())
                     .nulls(self.item_nulls.finish())
                     .build()
                     .map_err(malformed)?;
                 ArrayData::builder(self.data_type.clone()).len(rows).add_child_data(items)
             }
-            _ => ArrayData::builder(self.data_type.clone()).len(rows).add_buffer(self.values.into()),
+            _ => ArrayData::builder(self.data_type.clone()).len(rows).add_buffer(self.values.freeze()),
         };
         Ok(make_array(data.nulls(nulls).build().map_err(malformed)?))
     }
@@ -104,7 +127,7 @@ fn add_nulls(
     rows: usize,
     node: &FieldNode,
     validity: &arrow_ipc::Buffer,
-    body: &Rope,
+    body: &MessageBody,
 ) -> Option<()> {
     if usize::try_from(node.length()).ok()? != rows {
         return None;
@@ -113,7 +136,7 @@ fn add_nulls(
         nulls.append_n_non_nulls(rows);
         return Some(());
     }
-    let bits = body.copy(range(validity)?)?;
+    let bits = Buffer::from(body.slice(range(validity)?)?);
     if bits.len() < rows.div_ceil(8) {
         return None;
     }

@@ -1,14 +1,14 @@
 //! Flight messages as record batches.
 //!
 //! ```text
-//! HTTP body ─MessageReader─► ReceivedMessage (header, metadata, body as a Rope of frames) ─┬─► record_batch
-//!                                                                                        └─► RowAssembler ─► RecordBatch
+//! MessageHead (IPC header, metadata) ─RowAssembler─► Places (memory of the batch) ◄─┐
+//!                                                                                  ├─ MessageReader ◄─ socket
+//! RecordBatch ◄─ RowAssembler or record_batch ◄─ MessageBody (what has no place) ◄──┘
 //! ```
 
 mod assembler;
 mod column_builder;
-mod message_reader;
-mod rope;
+mod message;
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -22,11 +22,7 @@ use arrow_ipc::{Message, MessageHeader, root_as_message};
 use arrow_schema::SchemaRef;
 
 pub(crate) use assembler::RowAssembler;
-#[cfg(test)]
-pub(crate) use message_reader::parse;
-pub(crate) use message_reader::{MessageReader, ReceivedMessage};
-#[cfg(test)]
-pub(crate) use rope::Rope;
+pub(crate) use message::{MessageBody, MessageHead, Place};
 
 use crate::{Error, Result};
 
@@ -53,6 +49,7 @@ fn rows<'a>(message: &Message<'a>) -> Result<arrow_ipc::RecordBatch<'a>> {
     }
 }
 
-fn malformed(reason: impl Display) -> Error {
+/// An error for a message that breaks a rule.
+pub(crate) fn malformed(reason: impl Display) -> Error {
     Error::internal(format!("the server sent a message that cannot be read: {reason}"))
 }

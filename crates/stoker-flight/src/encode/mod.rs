@@ -22,11 +22,12 @@ use arrow_ipc::writer::{CompressionContext, DictionaryTracker, IpcDataGenerator,
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use prost::Message as _;
-use stoker_stream::Batch;
+use stoker_stream::{Batch, Stalls};
 
 pub(crate) use header::record_batch_header;
 pub(crate) use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
 
+use crate::convert::stall_to_proto;
 use crate::proto::{BatchMetadata, SourceRows, Substitution};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::{Error, Result};
@@ -50,8 +51,9 @@ pub(crate) fn check_schema(schema: &Schema) -> Result<()> {
     }
 }
 
-/// The messages of a batch of a stream: each of about `message_bytes`, one at least, none with rows of another batch.
-pub(crate) fn batch_messages(batch: &Batch, message_bytes: usize) -> Result<Vec<Message>> {
+/// The messages of a batch of a stream: each of about `message_bytes`, one at least, none with rows of another batch. `waited` is
+/// what the batch was waited for.
+pub(crate) fn batch_messages(batch: &Batch, waited: &Stalls, message_bytes: usize) -> Result<Vec<Message>> {
     let rows = batch.data.num_rows();
     let substitution = |substitution: &stoker_stream::Substitution| Substitution {
         row: substitution.row as u64,
@@ -72,6 +74,7 @@ pub(crate) fn batch_messages(batch: &Batch, message_bytes: usize) -> Result<Vec<
             end_of_batch: part.end == rows,
             sources: batch.row_addrs.iter().map(addrs).collect(),
             substituted: if part.end == rows { substituted.clone() } else { Vec::new() },
+            stall: (part.end == rows).then(|| stall_to_proto(waited)),
         };
         encode(&batch.data.slice(part.start, part.len()), metadata.encode_to_vec().into())
     };

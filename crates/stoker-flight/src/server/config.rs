@@ -25,7 +25,9 @@ pub struct ServerConfig {
     pub advertise: Vec<String>,
     /// Bytes of a message, about; 2 MiB by default.
     pub message_bytes: usize,
-    /// Bytes that one stream may hold in read-ahead; 512 MiB by default.
+    /// Bytes of batches that all streams of the server hold together while these are filled or wait to be sent; 2 GiB by
+    /// default: four times the windows of a job, which are read in one piece then. Open streams share the bytes equally, but
+    /// one alone gets no more than half. A stream may always hold one batch, besides the one that is being sent.
     pub memory_budget_bytes: u64,
     /// Streams at once; 256 by default.
     pub streams_max: usize,
@@ -65,7 +67,7 @@ impl Default for ServerConfig {
             ticket_ttl_secs: 3_600,
             advertise: Vec::new(),
             message_bytes: 2 << 20,
-            memory_budget_bytes: 512 << 20,
+            memory_budget_bytes: 2 << 30,
             streams_max: 256,
             request_bytes_max: 16 << 20,
             grace_secs: 10,
@@ -85,6 +87,11 @@ impl ServerConfig {
         check("streams_max", (1..=1 << 20).contains(&self.streams_max), "1 to 1,048,576")?;
         check("memory_budget_bytes", self.memory_budget_bytes > 0, "at least 1")?;
         check("token", self.token.as_deref() != Some(""), "it is empty")
+    }
+
+    /// Bytes that one stream may hold, so that one whose client stalls leaves room to those that come later.
+    pub(crate) fn stream_budget_bytes(&self) -> u64 {
+        self.memory_budget_bytes.div_ceil(2)
     }
 
     pub(crate) fn ticket_ttl(&self) -> Duration {

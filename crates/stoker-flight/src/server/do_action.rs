@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use stoker_lake::{ColumnLayout, Table, VersionInfo};
+use stoker_lake::{ColumnLayout, Diagnosis, Table, VersionInfo};
 use stoker_stream::{BadRowEntry, Receipt, RunEntry, log_bad_rows, log_run, run_entries, verify};
 use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
@@ -17,13 +17,15 @@ use crate::server::state::ServerState;
 use crate::{Error, Result};
 
 /// The actions and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 12] = [
+pub(crate) const ACTIONS: [(&str, &str); 14] = [
     ("version", "the version of the server"),
+    ("status", "what the server did since it started: streams, rows, bytes, seconds waited; memory of batches"),
     ("tables", "the names of all tables"),
     ("table", "{table, version?, tag?}: version, rows, schema and tags of a table"),
     ("versions", "{table}: its versions"),
     ("tag", "{table, version?, new_tag}: gives a version a tag"),
     ("describe", "{table, version?, tag?}: how its columns are stored"),
+    ("doctor", "{table, version?, tag?}: what in its layout costs speed, and what to do about it"),
     ("explain", "{sql, params?}: the plan of a query"),
     ("verify", "{receipts}: whether the receipts of all ranks show that each row was seen exactly once"),
     ("run", "{run_id}: the log of a run"),
@@ -92,6 +94,7 @@ impl ServerState {
         };
         let answer = match name {
             "version" => json!({ "version": env!("CARGO_PKG_VERSION") }),
+            "status" => json!(self.status()),
             "tables" => json!(self.engine.lake().tables().await?),
             "table" => json!(self.table_answer(name, &request).await?),
             "versions" => {
@@ -106,6 +109,10 @@ impl ServerState {
             "describe" => {
                 let columns: Vec<ColumnLayout> = self.action_table(name, &request).await?.describe().await?;
                 json!(columns)
+            }
+            "doctor" => {
+                let diagnosis: Diagnosis = self.action_table(name, &request).await?.doctor().await?;
+                json!(diagnosis)
             }
             "explain" => {
                 let sql = request.sql.as_deref().ok_or_else(|| Error::invalid("action explain needs sql"))?;

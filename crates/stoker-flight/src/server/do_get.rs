@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use futures::StreamExt;
 use stoker_sql::SqlQuery;
-use stoker_stream::{BatchStream, ReadOptions, StreamPlan};
+use stoker_stream::{ReadOptions, StreamPlan};
 use stoker_types::{Slice, Snapshot};
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -17,6 +17,7 @@ use crate::encode::{Message, batch_messages, record_batch_messages, schema_messa
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use crate::server::answer_body::{Answer, Item};
 use crate::server::state::{ServerState, now_unix_secs};
+use crate::server::totals::CountedStream;
 use crate::{Error, Result};
 
 /// Messages that wait for the connection.
@@ -29,7 +30,7 @@ type Output = mpsc::Sender<Item>;
 
 /// What a ticket asks for, opened.
 enum Work {
-    Stream(StreamPlan, BatchStream),
+    Stream(StreamPlan, Box<CountedStream>),
     Sql(Box<SqlQuery>),
 }
 
@@ -48,12 +49,12 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
     let permit = state.streams.clone().try_acquire_owned().map_err(full)?;
     let work = match body.kind {
         Some(ticket_body::Kind::Stream(ticket)) => {
-            let options =
-                ReadOptions { memory_budget_bytes: state.config.memory_budget_bytes, ..ReadOptions::default() };
+            let memory_budget_bytes = state.config.stream_budget_bytes();
+            let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
             let (plan, slice) = open_stream(&state, ticket).await?;
-            let stream = plan.open(&slice, &options)?;
-            Work::Stream(plan, stream)
+            let stream = plan.open_within(&state.budget, &slice, &options)?;
+            Work::Stream(plan, Box::new(CountedStream::new(stream, state.totals.clone())))
         }
         Some(ticket_body::Kind::Sql(ticket)) => Work::Sql(Box::new(open_sql(&state, &ticket).await?)),
         None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
@@ -64,7 +65,7 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
         let message_bytes = state.config.message_bytes;
         let sent = async {
             match work {
-                Work::Stream(plan, stream) => send_stream(&plan, stream, message_bytes, &output).await,
+                Work::Stream(plan, stream) => send_stream(&plan, *stream, message_bytes, &output).await,
                 Work::Sql(query) => send_sql(&query, message_bytes, &output).await,
             }
         };
@@ -112,14 +113,20 @@ fn changed_versions(then: &[PinnedTable], now: &[Snapshot]) -> Option<String> {
     (then != now).then(changed)
 }
 
-async fn send_stream(plan: &StreamPlan, mut stream: BatchStream, message_bytes: usize, output: &Output) -> Result<()> {
+async fn send_stream(
+    plan: &StreamPlan,
+    mut stream: CountedStream,
+    message_bytes: usize,
+    output: &Output,
+) -> Result<()> {
     send(output, schema_message(&plan.schema())).await?;
     loop {
-        match tokio::time::timeout(KEEPALIVE, stream.next()).await {
+        match tokio::time::timeout(KEEPALIVE, stream.batches.next()).await {
             Err(_) => send_empty(output, &plan.schema()).await?,
             Ok(batch) => {
                 let Some(batch) = batch? else { return Ok(()) };
-                send_all(output, batch_messages(&batch, message_bytes)?).await?;
+                let waited = stream.batches.stats().last_step;
+                send_all(output, batch_messages(&batch, &waited, message_bytes)?).await?;
             }
         }
     }

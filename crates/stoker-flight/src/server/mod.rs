@@ -10,6 +10,7 @@ mod plan_cache;
 mod serve;
 mod service;
 mod state;
+mod totals;
 
 pub use config::{ServerConfig, TicketKey, TlsFiles};
 pub(crate) use do_action::{ActionRequest, ROWS_MAX, TableAnswer, schema_from_text};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stoker_sql::Engine;
-use stoker_stream::StreamPlan;
+use stoker_stream::{MemoryBudget, StreamPlan};
 use stoker_types::{Digest, StreamSpec};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,7 @@ use crate::proto::reweigh;
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
 use crate::server::plan_cache::PlanCache;
+use crate::server::totals::{ServerStatus, Totals};
 use crate::{Error, Result, TicketSigner, convert};
 
 /// Plans kept for the next requests.
@@ -23,6 +24,10 @@ pub(crate) struct ServerState {
     pub config: ServerConfig,
     pub signer: TicketSigner,
     pub streams: Arc<Semaphore>,
+    /// The memory of the batches of all streams.
+    pub budget: MemoryBudget,
+    /// What the streams did.
+    pub totals: Arc<Totals>,
     /// Cancelled when no new requests are taken.
     pub stopping: CancellationToken,
     /// Cancelled when running streams must end.
@@ -36,6 +41,8 @@ impl ServerState {
             engine,
             signer,
             streams: Arc::new(Semaphore::new(config.streams_max)),
+            budget: MemoryBudget::new(config.memory_budget_bytes),
+            totals: Arc::default(),
             config,
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -65,6 +72,12 @@ impl ServerState {
             Some(Source::Spec(json)) => self.plan_by_spec(&json).await,
             None => Err(Error::invalid("a stream request needs a query, a stream id or a specification")),
         }
+    }
+
+    /// What the server did since it started, and the memory that it uses now.
+    pub fn status(&self) -> ServerStatus {
+        let (memory_budget_bytes, memory_held_bytes) = (self.budget.total_bytes(), self.budget.held_bytes());
+        ServerStatus { memory_budget_bytes, memory_held_bytes, ..self.totals.status() }
     }
 
     pub async fn plan_by_id(&self, id: Digest) -> Result<StreamPlan> {

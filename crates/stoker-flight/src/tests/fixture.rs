@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::*;
 
 /// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
-const WIDTH: usize = 1_100;
+pub const WIDTH: usize = 1_100;
 
 /// The query of most tests: a tensor, a number, text and a column with nulls.
 pub const ALL: &str = "SELECT x, id, name, score FROM t";

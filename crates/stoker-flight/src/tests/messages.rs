@@ -3,19 +3,25 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
-use arrow_array::types::Float32Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, UInt8Type};
 use arrow_array::{
     ArrayRef, BooleanArray, Decimal128Array, FixedSizeBinaryArray, FixedSizeListArray, Int32Array, LargeBinaryArray,
     NullArray, RecordBatch, StringArray, StringViewArray, StructArray, UInt8Array,
 };
 use arrow_flight::utils::flight_data_to_arrow_batch;
+use arrow_ipc::{Buffer, FieldNode};
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
-use stoker_stream::Batch;
-use stoker_types::{Cursor, Digest};
+use stoker_chunks::BufferPool;
+use stoker_stream::{Batch, Stalls};
+use stoker_types::{Cursor, Digest, ErrorKind};
 
-use crate::decode::{ReceivedMessage, Rope, RowAssembler, parse};
-use crate::encode::{Message, batch_messages, record_batch_messages, schema_message};
+use crate::Result;
+use crate::client::http2::{Patience, grpc_frame};
+use crate::decode::RowAssembler;
+use crate::encode::{Message, batch_messages, record_batch_header, record_batch_messages, schema_message};
+use crate::tests::http2::script::{End, Script, Socket, open, runtime};
 
 /// Bytes of a tensor: so many that its buffer is sent without a copy.
 const TENSOR: i32 = 5_000;
@@ -84,13 +90,19 @@ fn batch(rows: usize, salt: u64, views: bool) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch")
 }
 
-/// A message as it comes through a connection, in pieces.
-fn received(message: Message, piece_bytes: usize) -> ReceivedMessage {
-    let frame: Vec<u8> = message.into_frame().iter().flat_map(|segment| segment.to_vec()).collect();
-    assert_eq!(u32::from_be_bytes(frame[1..5].try_into().expect("four bytes")) as usize, frame.len() - 5);
-    let mut rope = Rope::default();
-    frame[5..].chunks(piece_bytes).for_each(|piece| rope.push(bytes::Bytes::copy_from_slice(piece)));
-    parse(rope).expect("a message")
+/// Adds the rows of a message that comes through a connection in frames of the given size.
+fn add(rows: &mut RowAssembler, message: Message, frame_bytes: usize) -> Result<usize> {
+    let bytes: Vec<u8> = message.into_frame().iter().flat_map(|segment| segment.to_vec()).collect();
+    let script = bytes.chunks(frame_bytes).fold(Script::answer(), Script::data).ok();
+    runtime().block_on(async {
+        let socket = Socket::new(script, &[frame_bytes + 100, 70], End::Wait);
+        let mut reader = open(Box::new(socket), grpc_frame(b"ticket"), Patience::default()).await.expect("an answer");
+        let head = reader.next().await.expect("a message").expect("a message");
+        let body = reader.body(rows.places(&head)?).await?;
+        let added = rows.add(&head, body)?;
+        assert!(reader.next().await.expect("the end").is_none());
+        Ok(added)
+    })
 }
 
 proptest! {
@@ -102,7 +114,7 @@ proptest! {
         range in (0.0f64..1.0, 0.0f64..=1.0),
         salt in 0u64..1_000,
         message_bytes in 1usize..60_000,
-        piece_bytes in 1usize..9_000,
+        frame_bytes in 1usize..40_000,
         views: bool,
     ) {
         let start = (rows as f64 * range.0) as usize;
@@ -112,16 +124,16 @@ proptest! {
         let row_addrs = vec![(0..rows as u64).collect()];
         let sent =
             Batch { step: 3, cursor, data: data.clone(), num_valid: rows, row_addrs, substituted: Vec::new() };
-        let messages = batch_messages(&sent, message_bytes).expect("messages");
+        let messages = batch_messages(&sent, &Stalls::default(), message_bytes).expect("messages");
         prop_assert!(!messages.is_empty());
-        let mut assembler = RowAssembler::new(data.schema(), rows);
+        let mut assembler = RowAssembler::new(data.schema(), rows, &BufferPool::new(0));
         for message in messages {
             let stock = message.clone().into_flight_data();
             let stock = flight_data_to_arrow_batch(&stock, data.schema(), &Default::default()).expect("a batch");
             prop_assert_eq!(&stock, &data.slice(assembler.rows(), stock.num_rows()));
             // What a message holds beyond its limit is padding, unless one row is larger.
             prop_assert!(stock.num_rows() <= 1 || message.body_bytes() <= message_bytes + 64 * 40);
-            assembler.add(received(message, piece_bytes)).expect("rows");
+            add(&mut assembler, message, frame_bytes).expect("rows");
         }
         prop_assert_eq!(assembler.finish().expect("a batch"), data);
     }
@@ -150,23 +162,37 @@ fn sizes_are_those_of_the_rows_not_of_their_buffers() {
 #[test]
 fn damaged_messages_are_errors() {
     let data = batch(20, 1, false);
-    let message = || record_batch_messages(&data, usize::MAX >> 1).expect("messages").remove(0);
     let schema = data.schema();
-    let short = |mut received: ReceivedMessage| {
-        received.body = received.body.split_to(10_000).expect("enough");
-        received
-    };
-    let too_short = RowAssembler::new(schema.clone(), 20).add(short(received(message(), 999)));
-    assert!(too_short.is_err());
-    assert!(RowAssembler::new(schema.clone(), 19).add(received(message(), 999)).is_err(), "too many rows");
-    let mut missing = RowAssembler::new(schema.clone(), 21);
-    missing.add(received(message(), 999)).expect("rows");
+    let message = || record_batch_messages(&data, usize::MAX >> 1).expect("messages").remove(0);
+    let assembler = |rows| RowAssembler::new(schema.clone(), rows, &BufferPool::new(0));
+    let mut short = message();
+    short.body = vec![short.body.concat()[..10_000].to_vec().into()];
+    assert!(add(&mut assembler(20), short, 999).is_err(), "too few bytes");
+    assert!(add(&mut assembler(19), message(), 999).is_err(), "too many rows");
+    let mut missing = assembler(21);
+    add(&mut missing, message(), 999).expect("rows");
     assert!(missing.finish().is_err(), "too few rows");
-    let no_rows = received(schema_message(&schema), 999);
-    assert!(RowAssembler::new(schema, 20).add(no_rows).is_err());
-    for garbage in [&b"\xff\xff\xff"[..], b"\x12\x7f", b"\x08\x01"] {
-        let mut rope = Rope::default();
-        rope.push(bytes::Bytes::from_static(garbage));
-        assert!(parse(rope).is_err(), "{garbage:?}");
+    assert!(add(&mut assembler(20), schema_message(&schema), 999).is_err(), "no rows");
+}
+
+/// A message with two columns of four numbers, whose values lie at the given places of a body of 64 bytes.
+fn two_columns(places: [usize; 2]) -> Result<RecordBatch> {
+    let nodes = [FieldNode::new(4, 0), FieldNode::new(4, 0)];
+    let buffers = places.map(|at| [Buffer::new(0, 0), Buffer::new(at as i64, 4)]).concat();
+    let header = record_batch_header(4, &nodes, &buffers, 64);
+    let body = vec![bytes::Bytes::from_iter(0..64)];
+    let fields = ["a", "b"].map(|name| Field::new(name, DataType::UInt8, false)).to_vec();
+    let mut rows = RowAssembler::new(Arc::new(Schema::new(fields)), 4, &BufferPool::new(0));
+    add(&mut rows, Message { header, metadata: bytes::Bytes::new(), body }, 999)?;
+    rows.finish()
+}
+
+#[test]
+fn columns_may_lie_anywhere_but_not_in_one_place() {
+    let batch = two_columns([40, 8]).expect("rows");
+    assert_eq!(batch.column(0).as_primitive::<UInt8Type>().values(), &[40, 41, 42, 43]);
+    assert_eq!(batch.column(1).as_primitive::<UInt8Type>().values(), &[8, 9, 10, 11]);
+    for places in [[8, 8], [8, 10], [10, 8], [61, 0], [usize::MAX, 0], [usize::MAX - 1, 0]] {
+        assert_eq!(two_columns(places).expect_err("not a message").kind(), ErrorKind::Internal, "{places:?}");
     }
 }

@@ -65,6 +65,7 @@ fn questions_about_tables_have_the_same_answers_as_in_process() {
             assert_eq!((here.version, here.num_rows, &here.tags), (there.version, there.num_rows, &there.tags));
             assert_eq!(here.schema, there.schema);
             assert_eq!(local.describe("t", &at).await.expect("it"), remote.describe("t", &at).await.expect("it"));
+            assert_eq!(local.doctor("t", &at).await.expect("it"), remote.doctor("t", &at).await.expect("it"));
         }
         assert_eq!(local.versions("t").await.expect("them"), remote.versions("t").await.expect("them"));
         let sql = "SELECT id FROM t";
@@ -163,7 +164,7 @@ fn what_is_not_understood_is_refused_politely() {
         let action = client.do_action(Action::new("dance", "")).await;
         assert_eq!(action.map(|_| ()).map_err(code), Err(tonic::Code::InvalidArgument));
         let actions = client.list_actions(Empty {}).await.expect("actions").into_inner();
-        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 12);
+        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 14);
     });
 }
 

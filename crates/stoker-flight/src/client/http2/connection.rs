@@ -1,0 +1,264 @@
+//! A connection with one request, whose answer is read as a sequence of bytes.
+
+use std::time::Duration;
+
+use tonic::codegen::http::StatusCode;
+use tonic::codegen::http::header::CONTENT_TYPE;
+
+use super::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_BYTES, Kind, PADDED, STREAM, WINDOW_BYTES_MAX};
+use super::headers::{HeaderBlock, Headers};
+use super::hpack::{Decoder, HEADER_BYTES_MAX};
+use super::link::{Io, Link, Patience};
+use super::output::Output;
+use super::payload::Payload;
+use super::window::ReceiveWindow;
+use super::{Request, reason_name, violation};
+use crate::wire::{self, FRAME_BYTES, WINDOW_BYTES};
+use crate::{Error, Result};
+
+/// Payloads of control frames at most: headers may be padded.
+const CONTROL_BYTES_MAX: usize = HEADER_BYTES_MAX - (1 << 10);
+/// Frames without data in sequence at most.
+const FRAMES_WITHOUT_DATA_MAX: u32 = 10_000;
+
+/// The answer to one request. Dropping it closes the connection, which cancels the call.
+///
+/// Nothing happens between calls: a server whose answer is not read finds its windows used up, and its pings unanswered.
+pub(crate) struct Connection {
+    link: Link,
+    connection_window: ReceiveWindow,
+    stream_window: ReceiveWindow,
+    decoder: Decoder,
+    payload: Payload,
+    /// Headers that are not complete.
+    block: Option<HeaderBlock>,
+    phase: Phase,
+    settings_came: bool,
+    frames_without_data: u32,
+}
+
+/// What came of the answer.
+enum Phase {
+    Nothing,
+    /// Headers. Data may come, then trailers.
+    Data,
+    /// Everything. Without trailers when data ended the stream.
+    Ended(Option<Headers>),
+}
+
+impl Connection {
+    /// Sends the request and waits for the headers of its answer.
+    ///
+    /// # Errors
+    /// The server's error; `Unavailable` when it does not speak HTTP/2 or gRPC, and for connections that break.
+    pub async fn open(io: Box<dyn Io>, request: &Request<'_>, patience: Patience) -> Result<Self> {
+        let mut connection = Self {
+            link: Link::new(io, Output::new(request), patience),
+            connection_window: ReceiveWindow::new(WINDOW_BYTES),
+            stream_window: ReceiveWindow::new(WINDOW_BYTES),
+            decoder: Decoder::new(),
+            payload: Payload::default(),
+            block: None,
+            phase: Phase::Nothing,
+            settings_came: false,
+            frames_without_data: 0,
+        };
+        while let Phase::Nothing = connection.phase {
+            connection.frame().await?;
+        }
+        Ok(connection)
+    }
+
+    /// A server that sends no byte of the answer for so long is gone.
+    pub fn set_silence_max(&mut self, silence_max: Duration) {
+        self.link.set_silence_max(silence_max);
+    }
+
+    /// Reads bytes of the answer, one at least, straight from the socket where they are many; zero at the end of the answer.
+    /// Cancelling the future loses nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` when the connection breaks, and for a server that does not keep to HTTP/2.
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        while self.payload.data == 0 {
+            if let Phase::Ended(_) = self.phase {
+                return Ok(0);
+            }
+            self.frame().await?;
+        }
+        let wanted = out.len().min(self.payload.data);
+        let read = self.link.read(&mut out[..wanted]).await?;
+        self.payload.data -= read;
+        Ok(read)
+    }
+
+    /// What the server said after an answer that has ended.
+    ///
+    /// # Errors
+    /// The server's error; `Unavailable` for an answer that was cut off.
+    pub fn end(&mut self) -> Result<()> {
+        match &mut self.phase {
+            Phase::Ended(Some(trailers)) => match trailers.grpc_status() {
+                Some(status) if status.code() != tonic::Code::Ok => Err(status.into()),
+                Some(_) => Ok(()),
+                None => Err(Error::broken("the answer was cut off")),
+            },
+            _ => Err(Error::broken("the answer was cut off")),
+        }
+    }
+
+    /// Reads one frame; of data, all but the payload. Frames are taken from the input only as a whole.
+    async fn frame(&mut self) -> Result<()> {
+        while self.payload.skip > 0 {
+            self.payload.skip -= self.link.skip(self.payload.skip).await?;
+        }
+        let fill_bytes = self.payload.fill_bytes();
+        let head = self.link.peek(HEAD_BYTES, fill_bytes).await?;
+        let head = FrameHead::parse(std::array::from_fn(|at| head[at]));
+        self.check_order(head)?;
+        let bytes = match head.kind {
+            Kind::Data => usize::from(head.has(PADDED)),
+            // These say all; a text for people may follow.
+            Kind::GoAway => 8,
+            Kind::Unknown => 0,
+            _ if head.length <= CONTROL_BYTES_MAX => head.length,
+            _ => return Err(violation("a frame is too long")),
+        };
+        let skip = head.length.checked_sub(bytes).ok_or_else(|| violation("a frame is too short"))?;
+        let bytes = HEAD_BYTES + bytes;
+        let payload = self.link.peek(bytes, fill_bytes).await?[HEAD_BYTES..].to_vec();
+        self.link.consume(bytes);
+        self.frames_without_data += 1;
+        if self.frames_without_data > FRAMES_WITHOUT_DATA_MAX {
+            return Err(violation("it sends frames without data, without end"));
+        }
+        if head.kind == Kind::Data {
+            return self.take_data(head, payload.first().copied());
+        }
+        self.payload.skip = skip;
+        self.take(head, &payload)
+    }
+
+    /// Frames that may not come now.
+    fn check_order(&self, head: FrameHead) -> Result<()> {
+        if !self.settings_came && (head.kind != Kind::Settings || head.has(ACK)) {
+            return Err(Error::broken("the server does not speak HTTP/2"));
+        }
+        if head.length > FRAME_BYTES as usize {
+            return Err(violation("a frame is too long"));
+        }
+        if self.block.is_some() != (head.kind == Kind::Continuation) {
+            return Err(violation("headers are interrupted, or go on without a beginning"));
+        }
+        let allowed = match head.kind {
+            Kind::Data | Kind::Headers | Kind::Continuation | Kind::Reset => head.stream == STREAM,
+            Kind::Settings | Kind::Ping | Kind::GoAway => head.stream == 0,
+            Kind::WindowUpdate => head.stream == 0 || head.stream == STREAM,
+            Kind::Priority | Kind::Unknown => true,
+            Kind::PushPromise => false,
+        };
+        if !allowed {
+            return Err(violation(format!("a {:?} frame came for stream {}", head.kind, head.stream)));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, head: FrameHead, payload: &[u8]) -> Result<()> {
+        match head.kind {
+            Kind::Headers => {
+                let block = HeaderBlock::begin(head, payload)?;
+                self.take_block(block, head.has(END_HEADERS))
+            }
+            Kind::Continuation => {
+                let mut block = self.block.take().ok_or_else(|| violation("headers go on without a beginning"))?;
+                block.extend(payload)?;
+                self.take_block(block, head.has(END_HEADERS))
+            }
+            Kind::Settings if head.has(ACK) && payload.is_empty() => Ok(()),
+            Kind::Settings if !head.has(ACK) && payload.len().is_multiple_of(6) => {
+                self.settings_came = true;
+                self.link.output.follow(payload)
+            }
+            Kind::Ping if payload.len() == 8 && head.has(ACK) => Ok(()),
+            Kind::Ping if payload.len() == 8 => self.link.output.put(Kind::Ping, ACK, 0, payload),
+            Kind::WindowUpdate => self.link.output.open(head.stream, number(payload)?),
+            Kind::Reset => {
+                let reason = reason_name(number(payload)?);
+                Err(Error::broken(format!("the server broke the answer off: {reason}")))
+            }
+            Kind::GoAway => {
+                let (last_stream, reason) = payload.split_at(4);
+                let reason = format!("the server closes the connection: {}", reason_name(number(reason)?));
+                if number(last_stream)? < STREAM {
+                    return Err(Error::broken(reason));
+                }
+                self.link.set_going_away(reason);
+                Ok(())
+            }
+            Kind::Priority if payload.len() == 5 => Ok(()),
+            Kind::Unknown => Ok(()),
+            Kind::Data | Kind::Settings | Kind::Ping | Kind::Priority | Kind::PushPromise => {
+                Err(violation("a frame has a wrong size"))
+            }
+        }
+    }
+
+    fn take_data(&mut self, head: FrameHead, padding: Option<u8>) -> Result<()> {
+        let Phase::Data = self.phase else { return Err(violation("data comes before headers")) };
+        // The window counts padding, and is given back before the data is read: what is not read holds the server up anyway.
+        for (stream, window) in [(0, &mut self.connection_window), (STREAM, &mut self.stream_window)] {
+            if let Some(used) = window.receive(head.length)? {
+                self.link.output.put(Kind::WindowUpdate, 0, stream, &used.to_be_bytes())?;
+            }
+        }
+        self.payload = Payload::data(head, padding)?;
+        if self.payload.data > 0 {
+            self.frames_without_data = 0;
+        }
+        if head.has(END_STREAM) {
+            self.phase = Phase::Ended(None);
+        }
+        Ok(())
+    }
+
+    fn take_block(&mut self, block: HeaderBlock, is_whole: bool) -> Result<()> {
+        if !is_whole {
+            self.block = Some(block);
+            return Ok(());
+        }
+        let mut headers = block.decode(&mut self.decoder)?;
+        self.phase = match (&self.phase, headers.status, block.ends_stream) {
+            // An interim answer, before the answer.
+            (Phase::Nothing, Some(status), false) if status.is_informational() => Phase::Nothing,
+            (Phase::Nothing, Some(status), ends_stream) => {
+                check_headers(&mut headers, status)?;
+                if ends_stream { Phase::Ended(Some(headers)) } else { Phase::Data }
+            }
+            (Phase::Data, None, true) => Phase::Ended(Some(headers)),
+            _ => return Err(violation("headers come without a status, or where trailers should")),
+        };
+        Ok(())
+    }
+}
+
+/// Whether headers begin an answer of gRPC that is not an error.
+fn check_headers(headers: &mut Headers, status: StatusCode) -> Result<()> {
+    match headers.grpc_status() {
+        Some(status) if status.code() != tonic::Code::Ok => return Err(status.into()),
+        _ if status != StatusCode::OK => return Err(Error::broken(format!("the answer has HTTP status {status}"))),
+        _ => {}
+    }
+    match headers.fields.get(CONTENT_TYPE) {
+        Some(found) if !found.as_bytes().starts_with(wire::CONTENT_TYPE.as_bytes()) => {
+            Err(Error::broken(format!("the answer is {found:?}, not gRPC")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The payload of a frame, or a part of it, that is a number.
+fn number(payload: &[u8]) -> Result<u32> {
+    let bytes = payload.try_into().map_err(|_| violation("a frame has a wrong size"))?;
+    // The highest bit is reserved, or beyond all numbers that mean something.
+    Ok(u32::from_be_bytes(bytes) & WINDOW_BYTES_MAX)
+}

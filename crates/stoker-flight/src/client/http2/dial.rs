@@ -1,0 +1,123 @@
+//! From a server's name to a socket.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tonic::codegen::http::Uri;
+
+use super::Io;
+use crate::tls::choose_ciphers;
+use crate::{Error, Result};
+
+const ALPN: &[u8] = b"h2";
+
+/// A server, and how to reach it.
+pub(crate) struct Server {
+    /// Name and port as configured.
+    authority: String,
+    host: String,
+    port: u16,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Server {
+    /// A server by `host:port`; over TLS when there are settings for it.
+    ///
+    /// # Errors
+    /// A text that is not a host and port.
+    pub fn try_new(authority: &str, tls: Option<Arc<ClientConfig>>) -> Result<Self> {
+        let invalid = || Error::invalid(format!("{authority:?} is not a host and port"));
+        let uri: Uri = format!("http://{authority}").parse().map_err(|_| invalid())?;
+        let found = uri.authority().ok_or_else(invalid)?;
+        let without_user = found.as_str().rsplit('@').next().unwrap_or_default();
+        Ok(Self {
+            authority: without_user.into(),
+            // IPv6 addresses stand in brackets.
+            host: found.host().trim_start_matches('[').trim_end_matches(']').into(),
+            port: found.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 }),
+            tls,
+        })
+    }
+
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Opens a connection within `wait`.
+    ///
+    /// # Errors
+    /// `Unavailable` with the reason.
+    pub async fn connect(&self, wait: Duration) -> Result<Box<dyn Io>> {
+        let unreachable = |reason: String| Error::Unreachable { target: self.authority.clone(), reason };
+        match timeout(wait, self.dial(wait)).await {
+            Ok(dialed) => dialed.map_err(unreachable),
+            Err(_) => Err(unreachable(format!("it does not answer within {wait:?}"))),
+        }
+    }
+
+    async fn dial(&self, wait: Duration) -> Result<Box<dyn Io>, String> {
+        let tcp = self.dial_tcp(wait).await.map_err(|error| error.to_string())?;
+        tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+        let Some(config) = &self.tls else { return Ok(Box::new(tcp)) };
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
+        let tls = TlsConnector::from(config.clone()).connect(name, tcp).await.map_err(|error| error.to_string())?;
+        match tls.get_ref().1.alpn_protocol() == Some(ALPN) {
+            true => Ok(Box::new(tls)),
+            false => Err("it does not offer HTTP/2".into()),
+        }
+    }
+
+    /// Tries the addresses of the server one after the other. One that does not answer takes no more than its share of the time.
+    async fn dial_tcp(&self, wait: Duration) -> std::io::Result<TcpStream> {
+        let addresses: Vec<SocketAddr> = lookup_host((self.host.as_str(), self.port)).await?.collect();
+        let mut failure = std::io::Error::other("its name has no address");
+        for address in &addresses {
+            match timeout(wait / addresses.len() as u32, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => return Ok(tcp),
+                Ok(Err(error)) => failure = error,
+                Err(elapsed) => failure = elapsed.into(),
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// Settings of TLS: the system's certificate authorities and, if given, one in a PEM file.
+///
+/// # Errors
+/// A file that cannot be read or has no certificates; a system without certificate authorities.
+pub(crate) fn tls_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>> {
+    choose_ciphers();
+    let mut roots = RootCertStore::empty();
+    // Some of a system's certificates may be unusable; those that are missing show when a server is not trusted.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(path) = ca {
+        let cannot_read = |reason: String| {
+            Error::invalid(format!("cannot read the certificate authority {}: {reason}", path.display()))
+        };
+        let pem = std::fs::read(path).map_err(|source| cannot_read(source.to_string()))?;
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let certificates = certificates.map_err(|source| cannot_read(source.to_string()))?;
+        if let (0, _) = roots.add_parsable_certificates(certificates) {
+            return Err(cannot_read("it has no certificate that can be used".into()));
+        }
+    }
+    if roots.is_empty() {
+        return Err(Error::invalid("TLS cannot be set up: the system has no certificate authorities"));
+    }
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,102 @@
+//! Frames: <https://www.rfc-editor.org/rfc/rfc9113#name-frame-format>.
+
+use bytes::{BufMut, BytesMut};
+
+/// What a client says first.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Bytes of a frame before its payload.
+pub(super) const HEAD_BYTES: usize = 9;
+/// The stream of the only request; zero is the connection itself.
+pub(super) const STREAM: u32 = 1;
+/// The largest payload that every peer takes.
+pub(super) const PAYLOAD_BYTES_DEFAULT: usize = 16 << 10;
+/// The window of every peer before it says otherwise.
+pub(super) const WINDOW_BYTES_DEFAULT: u32 = (1 << 16) - 1;
+/// The largest window.
+pub(super) const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
+
+/// Flag of SETTINGS and PING.
+pub(super) const ACK: u8 = 0x1;
+/// Flags of DATA and HEADERS; the second also of CONTINUATION.
+pub(super) const END_STREAM: u8 = 0x1;
+pub(super) const END_HEADERS: u8 = 0x4;
+pub(super) const PADDED: u8 = 0x8;
+pub(super) const WITH_PRIORITY: u8 = 0x20;
+
+/// Numbers of settings.
+pub(super) mod setting {
+    pub const HEADER_TABLE_SIZE: u16 = 1;
+    pub const ENABLE_PUSH: u16 = 2;
+    pub const INITIAL_WINDOW_SIZE: u16 = 4;
+    pub const MAX_FRAME_SIZE: u16 = 5;
+    pub const MAX_HEADER_LIST_SIZE: u16 = 6;
+}
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Data,
+    Headers,
+    Priority,
+    Reset,
+    Settings,
+    PushPromise,
+    Ping,
+    GoAway,
+    WindowUpdate,
+    Continuation,
+    /// Of an extension; to be ignored.
+    Unknown,
+}
+
+impl Kind {
+    const NUMBERED: [Kind; 10] = [
+        Kind::Data,
+        Kind::Headers,
+        Kind::Priority,
+        Kind::Reset,
+        Kind::Settings,
+        Kind::PushPromise,
+        Kind::Ping,
+        Kind::GoAway,
+        Kind::WindowUpdate,
+        Kind::Continuation,
+    ];
+}
+
+/// A frame without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FrameHead {
+    /// Bytes of the payload.
+    pub length: usize,
+    pub kind: Kind,
+    pub flags: u8,
+    pub stream: u32,
+}
+
+impl FrameHead {
+    pub fn parse(bytes: [u8; HEAD_BYTES]) -> Self {
+        let [length_0, length_1, length_2, kind, flags, stream @ ..] = bytes;
+        Self {
+            length: u32::from_be_bytes([0, length_0, length_1, length_2]) as usize,
+            kind: Kind::NUMBERED.get(kind as usize).copied().unwrap_or(Kind::Unknown),
+            flags,
+            // The highest bit is reserved.
+            stream: u32::from_be_bytes(stream) & WINDOW_BYTES_MAX,
+        }
+    }
+
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Appends a frame. Its payload must be shorter than 2^24 bytes.
+pub(super) fn put_frame(out: &mut BytesMut, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
+    out.reserve(HEAD_BYTES + payload.len());
+    out.put_uint(payload.len() as u64, 3);
+    out.put_u8(kind as u8);
+    out.put_u8(flags);
+    out.put_u32(stream);
+    out.put_slice(payload);
+}

@@ -1,0 +1,110 @@
+//! Huffman's code for headers: <https://www.rfc-editor.org/rfc/rfc7541#appendix-B>.
+
+use super::BadBlock;
+
+/// Bits of the longest code.
+const CODE_BITS_MAX: usize = 30;
+/// The symbol that ends a text, and is never sent.
+const END: u16 = 256;
+
+/// Bits of the code of each byte and of [`END`]. Codes follow from that: shorter ones come first, and codes of equal length are
+/// in the order of their symbols.
+#[rustfmt::skip]
+const CODE_BITS: [u8; 257] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
+    28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6,
+    6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8,
+    13, 19, 13, 14, 6, 15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15,
+    11, 14, 13, 28, 20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23,
+    23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23,
+    21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23, 26, 26, 20, 19, 22, 23, 22, 25, 26, 26,
+    26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20, 21,
+    22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27,
+    27, 26, 30,
+];
+
+/// Symbols in the order of their codes, and the number of codes of each length.
+struct Codes {
+    symbols: [u16; 257],
+    counts: [u32; CODE_BITS_MAX + 1],
+}
+
+static CODES: Codes = codes();
+
+const fn codes() -> Codes {
+    let mut codes = Codes { symbols: [0; 257], counts: [0; CODE_BITS_MAX + 1] };
+    let (mut bits, mut place) = (1, 0);
+    while bits <= CODE_BITS_MAX {
+        let mut symbol = 0;
+        while symbol < CODE_BITS.len() {
+            if CODE_BITS[symbol] as usize == bits {
+                codes.symbols[place] = symbol as u16;
+                codes.counts[bits] += 1;
+                place += 1;
+            }
+            symbol += 1;
+        }
+        bits += 1;
+    }
+    codes
+}
+
+/// Decodes a text.
+///
+/// # Errors
+/// Codes that no symbol has; an end that is not the beginning of [`END`]'s code, of less than a byte.
+pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, BadBlock> {
+    // The shortest code has five bits.
+    let mut decoded = Vec::with_capacity(text.len() * 8 / 5);
+    let mut code = Code::default();
+    for byte in text {
+        for bit in (0..8).rev() {
+            match code.push(byte >> bit & 1)? {
+                Some(END) => return Err(BadBlock::Code),
+                Some(symbol) => decoded.push(symbol as u8),
+                None => {}
+            }
+        }
+    }
+    match code.bits < 8 && code.is_all_ones() {
+        true => Ok(decoded),
+        false => Err(BadBlock::Code),
+    }
+}
+
+/// The beginning of a code.
+#[derive(Default)]
+struct Code {
+    bits: usize,
+    value: u32,
+    /// The first code of this length.
+    first: u32,
+    /// Symbols with shorter codes.
+    shorter: u32,
+}
+
+impl Code {
+    /// Appends a bit; a symbol when that completes its code.
+    fn push(&mut self, bit: u8) -> Result<Option<u16>, BadBlock> {
+        self.bits += 1;
+        let count = *CODES.counts.get(self.bits).ok_or(BadBlock::Code)?;
+        self.value = self.value << 1 | u32::from(bit);
+        self.first <<= 1;
+        match self.value.checked_sub(self.first).filter(|place| *place < count) {
+            Some(place) => {
+                let symbol = CODES.symbols[(self.shorter + place) as usize];
+                *self = Self::default();
+                Ok(Some(symbol))
+            }
+            None => {
+                self.first += count;
+                self.shorter += count;
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_all_ones(&self) -> bool {
+        self.value == (1 << self.bits) - 1
+    }
+}
