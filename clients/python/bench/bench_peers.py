@@ -1,0 +1,166 @@
+"""Stoker beside pylance, LitData, MosaicML Streaming, WebDataset and Deeplake: the same data, machine and run.
+
+    python clients/python/bench/bench_peers.py --dir /data/bench --json peers.json
+
+It runs with the Python that has the libraries (``requirements-peers.txt`` beside this file has versions that go
+together) and, on ``PYTHONPATH``, the ``stoker`` package. Libraries that are missing are named and left out. All S3
+traffic goes to ``stoker bench object-server`` on the loopback interface, which waits ``--latency-ms`` before each
+answer. What libraries would tell their makers goes to a proxy that does not exist.
+
+Data: ``--rows`` images ``uint8[3,224,224]`` and labels, sorted by 100 classes, and a score (``harness/dataset.py``).
+Each library writes them once into ``--dir`` in its own uncompressed format; the S3 paths read the same files.
+
+Paths: ``local`` and ``s3``, each ``sequential``, ``shuffled`` and ``subset``, which is the 5 % of the rows with
+``score < 5``, shuffled. Each library takes the way that its documentation shows; where that shows two which differ in
+what they deliver, both are measured:
+
+- pylance: ``LanceDataset``, shuffled by batches, and ``take`` of random rows (``peers/pylance.py``);
+- Deeplake: ``batches()`` of a query, and a ``DataLoader`` over ``pytorch()`` (``peers/deeplake.py``);
+- LitData: ``StreamingDataset(shuffle=True)``; of the subset its ``subset``, or all rows filtered, whichever is faster
+  (``peers/litdata.py``);
+- MosaicML Streaming: ``StreamingDataset(shuffle=True)``; of the subset random access, or all rows filtered, whichever
+  is faster (``peers/mosaicml.py``);
+- WebDataset: ``shardshuffle`` and ``shuffle(1000)``; of the subset ``select`` (``peers/webdataset.py``);
+- Stoker: ``Query.torch`` with its defaults (``peers/stoker.py``);
+- the ceiling: a mapped file, and parallel GETs (``peers/ceiling.py``).
+
+Each measurement is a process of its own with a time limit, so that a library that hangs or crashes costs its own line
+only. All settings (0, 1 and 2 workers) are measured once, and the fastest ``--repeat`` times in all, in turn with the
+other systems. What is measured, and how it is checked that each row came exactly once: ``harness/measure.py``.
+``mixing`` is the number of distinct labels per batch over its expectation under a uniform permutation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from harness.child import ChildError
+from harness.plan import Bench, Options, is_installed, say
+from harness.report import tables, to_json
+from harness.store import StoreError, check_loopback, serve
+from harness.task import DataPath, Order, Place, System
+from peers import SYSTEMS
+
+_PATHS = [str(DataPath(place, order)) for place in Place for order in Order]
+
+
+def main() -> int:
+    """Measures, and prints the tables; returns the exit status."""
+    arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    paths = [DataPath.parse(name) for name in arguments.paths]
+    chosen = [system for system in SYSTEMS.values() if {system.key, system.peer} & set(arguments.peers)]
+    absent = [system for system in chosen if not is_installed(system)]
+    options = _options(arguments)
+    try:
+        with _folder(arguments.dir) as folder, ExitStack() as stack:
+            bench = Bench(folder, options)
+            endpoint = None
+            if any(path.place is Place.S3 for path in paths):
+                endpoint = _endpoint(arguments, folder, stack)
+            status = _run(bench, paths, chosen, endpoint)
+    except (ChildError, StoreError) as failed:
+        print(failed, file=sys.stderr)
+        return 1
+    print(_heading(options))
+    print(tables(bench.lines, absent))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(to_json(options, bench.lines, absent), indent=2) + "\n")
+    return status
+
+
+def _run(bench: Bench, paths: list[DataPath], systems: list[System], endpoint: str | None) -> int:
+    """Measures until the end, or until somebody stops it; what was measured until then is worth reporting."""
+    try:
+        bench.run(paths, systems, endpoint)
+    except KeyboardInterrupt:
+        say("stopped")
+        return 128 + signal.SIGINT
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = sorted({name for system in SYSTEMS.values() for name in (system.key, system.peer)})
+    parser = argparse.ArgumentParser(description="Measure Stoker beside its peers, on the same data in the same run.")
+    add = parser.add_argument
+    add("--peers", type=_list_of(names), default=names, help=f"comma-separated; default all: {', '.join(names)}")
+    add("--paths", type=_list_of(_PATHS), default=_PATHS, help=f"comma-separated; default all: {', '.join(_PATHS)}")
+    add("--rows", type=int, default=8192, help="rows (default %(default)s)")
+    add("--batch-size", type=int, default=256, help="rows per batch (default %(default)s)")
+    add("--repeat", type=int, default=5, help="measurements of the best setting (default %(default)s)")
+    add("--workers", type=_numbers, default=(0, 1, 2), help="numbers of worker processes to try (default 0,1,2)")
+    add("--seed", type=int, default=7, help="seed of the shuffled orders (default %(default)s)")
+    add("--dir", type=Path, help="where the data is written, and kept for the next run; default: a temporary folder")
+    add("--json", type=Path, help="write everything that was measured to this file")
+    add("--latency-ms", type=int, default=20, help="what S3 waits before it answers (default %(default)s)")
+    add("--stoker", default=os.environ.get("STOKER_BIN"), help="the stoker binary; default: STOKER_BIN")
+    add("--s3-endpoint", help="a server on the loopback interface that serves the folders in --dir as buckets, instead")
+    add("--epoch-secs", type=float, default=30, help="seconds after which an epoch is cut (default %(default)s)")
+    add("--measured-secs", type=float, default=1, help="short epochs are repeated for so long (default %(default)s)")
+    add("--timeout-secs", type=float, default=300, help="the limit of a measurement (default %(default)s)")
+    return parser
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    return Options(
+        num_rows=arguments.rows,
+        batch_size=arguments.batch_size,
+        repeat=arguments.repeat,
+        workers=arguments.workers,
+        seed=arguments.seed,
+        latency_ms=arguments.latency_ms,
+        epoch_secs_max=arguments.epoch_secs,
+        measured_secs_min=arguments.measured_secs,
+        timeout_secs=arguments.timeout_secs,
+    )
+
+
+def _list_of(allowed: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        if unknown := [name for name in names if name not in allowed]:
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}")
+        return names
+
+    return parse
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
+@contextmanager
+def _folder(chosen: Path | None) -> Iterator[Path]:
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+        yield chosen.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="stoker-peers-") as temporary:
+        yield Path(temporary)
+
+
+def _endpoint(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> str:
+    if arguments.s3_endpoint is not None:
+        return check_loopback(arguments.s3_endpoint)
+    endpoint = stack.enter_context(serve(arguments.stoker, folder, arguments.latency_ms))
+    say(f"object server at {endpoint}")
+    return endpoint
+
+
+def _heading(options: Options) -> str:
+    return (
+        f"{options.num_rows} rows of uint8[3,224,224] sorted by class, batches of {options.batch_size}; "
+        f"MB/s is the median of {options.repeat}; S3 answers after {options.latency_ms} ms"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

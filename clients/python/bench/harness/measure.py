@@ -1,0 +1,167 @@
+"""One measurement, in a process of its own: ``python -m harness.measure TASK RESULT``.
+
+The clock of the first batch starts when the system opens the data and ends when it has handed over a batch; libraries
+are imported before. Rates are those of whole epochs, from asking for an iterator to the last batch, after a first epoch
+for warming up, in which worker processes start and stay. A system that keeps what it reads from S3, on disk or in
+memory, would then read that: of such a system the first epoch counts, with nothing kept.
+
+The consumer looks at one byte per page of each image, so that all of it has to be in memory, and notes ids and labels.
+After an epoch these must be the rows of the path, each exactly once, with their labels and bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from harness.cpu import tree_cpu_secs
+from harness.dataset import IMAGE_BYTES, IMAGE_SHAPE, Array, row_ids, touched_bytes
+from harness.mixing import expected_distinct
+from harness.task import Epochs, Order, Place, Task
+from peers import SYSTEMS
+
+#: Epochs after the first one that are measured at most.
+_EPOCHS_MAX = 50
+
+
+@dataclass
+class Epoch:
+    """What came in an epoch."""
+
+    first_batch_secs: float = 0.0
+    secs: float = 0.0
+    cpu_secs: float = 0.0
+    is_cut: bool = False
+    ids: list[Array] = field(default_factory=list)
+    labels: list[Array] = field(default_factory=list)
+    touched: list[Array] = field(default_factory=list)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that came."""
+        return sum(map(len, self.ids))
+
+    def take(self, images: Any, labels: Any) -> None:
+        """Looks at a batch."""
+        if tuple(images.shape[1:]) != IMAGE_SHAPE or str(images.dtype) != "torch.uint8" or images.device.type != "cpu":
+            raise TypeError(f"a batch has images {tuple(images.shape)} of {images.dtype} on {images.device}")
+        pixels = images.numpy()
+        self.touched.append(touched_bytes(pixels))
+        self.ids.append(row_ids(pixels))
+        self.labels.append(labels.numpy().astype(np.int64).reshape(-1))
+
+
+def run_epoch(epochs: Epochs, number: int, secs_max: float, opened_at: float | None = None) -> Epoch:
+    """Iterates an epoch, or as much of it as fits into so many seconds.
+
+    Args:
+        epochs: The system's.
+        number: The number of the epoch.
+        secs_max: Where to cut.
+        opened_at: When the first batch began to be waited for. Default: now.
+    """
+    epoch = Epoch()
+    cpu_before, begin = tree_cpu_secs(), perf_counter()
+    for images, labels in epochs(number):
+        if not epoch.ids:
+            epoch.first_batch_secs = perf_counter() - (opened_at or begin)
+        epoch.take(images, labels)
+        if perf_counter() - begin > secs_max:
+            epoch.is_cut = True
+            break
+    epoch.secs = perf_counter() - begin
+    epoch.cpu_secs = tree_cpu_secs() - cpu_before
+    return epoch
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """Makes the measurement and returns it, for JSON."""
+    system = SYSTEMS[task.system]
+    for module in ("torch", *system.modules):
+        importlib.import_module(module)
+    opened_at = perf_counter()
+    epochs = system.open(task)
+    first = run_epoch(epochs, 0, task.epoch_secs_max, opened_at)
+    reads_copy_next = system.keeps_copy and task.place is Place.S3
+    measured = [first] if first.is_cut or reads_copy_next else list(_further_epochs(task, epochs))
+    return {
+        "first_batch_secs": first.first_batch_secs,
+        "mb_per_sec": _rate(measured),
+        "cpu_secs_per_gb": sum(epoch.cpu_secs for epoch in measured) / _num_bytes(measured) * 1e9,
+        "mixing": _mixing(task, measured),
+        "num_epochs": len(measured),
+        "num_rows_per_epoch": measured[0].num_rows,
+        "label_sum": int(sum(labels.sum() for labels in measured[0].labels)),
+        "is_cut": any(epoch.is_cut for epoch in measured),
+        "first_epoch_mb_per_sec": _rate([first]),
+        "fault": next(filter(None, (fault_of(task, epoch) for epoch in [first, *measured])), None),
+    }
+
+
+def fault_of(task: Task, epoch: Epoch) -> str | None:
+    """What is wrong with the rows of an epoch; None if they are the right ones, each exactly once."""
+    ids = np.concatenate(epoch.ids)
+    dataset = task.dataset
+    if ids.min() < 0 or ids.max() >= task.num_rows:
+        return "images that are in no row"
+    counts = np.bincount(ids, minlength=task.num_rows)
+    wanted = np.zeros(task.num_rows, bool)
+    wanted[_selected(task)] = True
+    found = {
+        "lost": 0 if epoch.is_cut else int((wanted & (counts == 0)).sum()),
+        "repeated": int(np.maximum(counts[wanted] - 1, 0).sum()),
+        "not selected": int(counts[~wanted].sum()),
+        "with another label": int((np.concatenate(epoch.labels) != dataset.labels[ids]).sum()),
+        "with other bytes": int((np.concatenate(epoch.touched) != dataset.touched[ids]).sum()),
+    }
+    faults = [f"{number} rows {what}" for what, number in found.items() if number]
+    return ", ".join(faults) or None
+
+
+def _further_epochs(task: Task, epochs: Epochs) -> Iterator[Epoch]:
+    secs = 0.0
+    for number in range(1, _EPOCHS_MAX + 1):
+        epoch = run_epoch(epochs, number, task.epoch_secs_max)
+        yield epoch
+        secs += epoch.secs
+        if secs >= task.measured_secs_min or epoch.is_cut:
+            return
+
+
+def _num_bytes(epochs: list[Epoch]) -> int:
+    return sum(epoch.num_rows for epoch in epochs) * IMAGE_BYTES
+
+
+def _rate(epochs: list[Epoch]) -> float:
+    return _num_bytes(epochs) / sum(epoch.secs for epoch in epochs) / 1e6
+
+
+def _selected(task: Task) -> Array:
+    return task.dataset.subset if task.order is Order.SUBSET else np.arange(task.num_rows)
+
+
+def _mixing(task: Task, epochs: list[Epoch]) -> float:
+    labels = task.dataset.labels[_selected(task)]
+    batches = [batch for epoch in epochs for batch in epoch.labels]
+    expected = {size: expected_distinct(labels, size) for size in {len(batch) for batch in batches}}
+    return float(sum(len(np.unique(batch)) for batch in batches) / sum(expected[len(batch)] for batch in batches))
+
+
+def main() -> None:
+    """Writes the result as JSON, at once as a whole."""
+    result = measure(Task.load(Path(sys.argv[1]).read_text()))
+    unfinished = Path(f"{sys.argv[2]}.tmp")
+    unfinished.write_text(json.dumps(result))
+    unfinished.replace(sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()

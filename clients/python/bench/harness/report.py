@@ -1,0 +1,203 @@
+"""The measurements as tables and as JSON."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from harness.dataset import IMAGE_BYTES, IMAGE_SHAPE, SUBSET_PREDICATE
+from harness.plan import Line, Options
+from harness.task import System
+
+__all__ = ["comparisons", "tables", "to_json"]
+
+#: A peer that mixes worse than Stoker by no more than this counts among those that mix as well.
+_SAME_MIXING = 0.02
+_DASH, _TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
+_COLUMNS = (
+    "system",
+    "workers",
+    "MB/s",
+    f"min{_DASH}max",
+    f"{_TIMES} ceiling",
+    "first epoch MB/s",
+    "first batch s",
+    "CPU s/GB",
+    "mixing",
+    "remarks",
+)
+_HEADER = f"| {' | '.join(_COLUMNS)} |"
+_RULE = f"|---{'|--:' * (len(_COLUMNS) - 2)}|---|"
+_NO_NUMBERS = f" {_DASH} |" * (len(_COLUMNS) - 2)
+
+
+def tables(lines: Sequence[Line], absent: Sequence[System]) -> str:
+    """A table for each path, and what Stoker's rates are to those of the peers."""
+    parts = []
+    for path, group in groupby(lines, key=lambda line: str(line.path)):
+        rows = list(group)
+        ceiling = next((line.median("mb_per_sec") for line in rows if line.system.key == "ceiling"), None)
+        parts += [f"\n{path}\n", _HEADER, _RULE, *(_row(line, ceiling) for line in rows)]
+        parts += [f"| {system.title} |{_NO_NUMBERS} {_how_to_install(system)} |" for system in absent]
+    parts += ["", *(_sentence(comparison) for comparison in comparisons(lines))]
+    return "\n".join(parts)
+
+
+def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Stoker's rate over that of the strongest peer of each path, and of the strongest that mixes as well.
+
+    A peer whose first epoch counts, because it then has a copy, is compared with Stoker's first epoch.
+    """
+    found = []
+    for path, group in groupby(lines, key=lambda line: str(line.path)):
+        rows = [line for line in group if line.best is not None]
+        stoker = next((line for line in rows if line.system.key == "stoker"), None)
+        peers = [line for line in rows if line.system.key not in ("ceiling", "stoker")]
+        if stoker is None or not peers:
+            continue
+        enough = _number(stoker, "mixing") - _SAME_MIXING
+        mixing = [line for line in peers if _number(line, "mixing") >= enough]
+        for among, candidates in (("all peers", peers), ("those that mix as well", mixing)):
+            if candidates:
+                strongest = min((_comparison(stoker, peer) for peer in candidates), key=lambda one: one["ratio"])
+                found.append({"path": path, "among": among, **strongest})
+    return found
+
+
+def to_json(options: Options, lines: Sequence[Line], absent: Sequence[System]) -> dict[str, Any]:
+    """Everything that was measured, with where and how."""
+    return {
+        "machine": _machine(),
+        "versions": _versions({line.system.distribution for line in lines}),
+        "options": asdict(options),
+        "data": {"row_bytes": IMAGE_BYTES, "shape": IMAGE_SHAPE, "subset": SUBSET_PREDICATE},
+        "results": [_result(line) for line in lines],
+        "not_installed": {system.key: _how_to_install(system) for system in absent},
+        "comparisons": comparisons(lines),
+    }
+
+
+def _row(line: Line, ceiling: float | None) -> str:
+    if line.best is None:
+        return f"| {line.system.title} |{_NO_NUMBERS} {_remarks(line)} |"
+    rates = line.values("mb_per_sec")
+    rate = _number(line, "mb_per_sec")
+    cells = [
+        line.system.title,
+        str(line.best),
+        f"{rate:.0f}",
+        f"{min(rates):.0f}{_DASH}{max(rates):.0f}",
+        f"{rate / ceiling:.2f}" if ceiling else _DASH,
+        f"{_number(line, 'first_epoch_mb_per_sec'):.0f}",
+        f"{_number(line, 'first_batch_secs'):.2f}",
+        f"{_number(line, 'cpu_secs_per_gb'):.2f}",
+        f"{_number(line, 'mixing'):.2f}",
+        _remarks(line),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _remarks(line: Line) -> str:
+    remarks = [line.lacking, line.fault]
+    if line.best is not None:
+        samples = line.measured[line.best]
+        remarks.append("epoch cut" if any(sample["is_cut"] for sample in samples) else None)
+        remarks.append("first epoch, then from its copy" if line.only_first_epoch else None)
+        remarks.append("did not end by itself" if any(sample["unclean_exit"] for sample in samples) else None)
+    remarks += [f"workers {setting}: {_in_short(why)}" for setting, why in line.failed.items()]
+    return "; ".join(filter(None, remarks)).replace("|", "/")
+
+
+def _in_short(text: str) -> str:
+    """How a process ended, and the error that it told of last."""
+    first, *others = text.strip().splitlines()
+    errors = [line for line in others if re.match(r"[\w.]+(Error|Exception)\b", line)]
+    return ": ".join([first, *(errors or others)[-1:]])
+
+
+def _how_to_install(system: System) -> str:
+    return f"not installed: pip install {system.distribution}"
+
+
+def _number(line: Line, name: str) -> float:
+    number = line.median(name)
+    assert number is not None, "only lines with measurements have numbers"
+    return number
+
+
+def _comparison(stoker: Line, peer: Line) -> dict[str, Any]:
+    rate = "first_epoch_mb_per_sec" if peer.only_first_epoch else "mb_per_sec"
+    return {
+        "peer": peer.system.key,
+        "ratio": _number(stoker, rate) / _number(peer, rate),
+        "is_first_epoch": peer.only_first_epoch,
+        "stoker_mixing": _number(stoker, "mixing"),
+        "peer_mixing": _number(peer, "mixing"),
+    }
+
+
+def _sentence(comparison: dict[str, Any]) -> str:
+    epochs = " in the first epoch" if comparison["is_first_epoch"] else ""
+    return (
+        f"{comparison['path']}: {comparison['ratio']:.2f} {_TIMES} {comparison['peer']}{epochs}, the strongest of "
+        f"{comparison['among']}; mixing {comparison['stoker_mixing']:.2f} and {comparison['peer_mixing']:.2f}"
+    )
+
+
+def _result(line: Line) -> dict[str, Any]:
+    return {
+        "path": str(line.path),
+        "system": line.system.key,
+        "title": line.system.title,
+        "lacking": line.lacking,
+        "setting": None if line.best is None else asdict(line.best),
+        "mb_per_sec": line.median("mb_per_sec"),
+        "first_epoch_mb_per_sec": line.median("first_epoch_mb_per_sec"),
+        "first_batch_secs": line.median("first_batch_secs"),
+        "cpu_secs_per_gb": line.median("cpu_secs_per_gb"),
+        "mixing": line.median("mixing"),
+        "fault": line.fault,
+        "measured": [
+            {"setting": asdict(setting), "repetitions": samples} for setting, samples in line.measured.items()
+        ],
+        "failed": [{"setting": asdict(setting), "why": why} for setting, why in line.failed.items()],
+    }
+
+
+def _machine() -> dict[str, Any]:
+    models = [
+        line.partition(":")[2].strip()
+        for line in (Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else [])
+        if line.startswith("model name")
+    ]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "num_processors": os.cpu_count(),
+        "memory_bytes": memory,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def _versions(distributions: Iterable[str | None]) -> dict[str, str | None]:
+    names = sorted({"numpy", "pyarrow", "torch", *filter(None, distributions)})
+    return {name: _version(name) for name in names}
+
+
+def _version(distribution: str) -> str | None:
+    if distribution == "stoker":  # on PYTHONPATH it has no metadata
+        import stoker
+
+        return stoker.__version__
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,66 @@
+"""The S3-compatible server of the S3 paths: ``stoker bench object-server``, on the loopback interface."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+__all__ = ["StoreError", "check_loopback", "serve"]
+
+
+class StoreError(Exception):
+    """There is no server to measure against."""
+
+
+def check_loopback(endpoint: str) -> str:
+    """Returns the endpoint if it is on this machine.
+
+    Raises:
+        StoreError: It is not.
+    """
+    if urlsplit(endpoint).hostname not in ("127.0.0.1", "localhost"):
+        raise StoreError(f"the S3 endpoint {endpoint} is not on the loopback interface")
+    return endpoint.rstrip("/")
+
+
+@contextmanager
+def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
+    """Serves each folder in a folder as a bucket, and gives the endpoint.
+
+    Args:
+        binary: The ``stoker`` binary.
+        folder: The folder with the buckets.
+        latency_ms: Milliseconds that the server waits before it answers.
+
+    Raises:
+        StoreError: The server did not start.
+    """
+    if binary is None or not Path(binary).exists():
+        raise StoreError(f"the stoker binary is needed for its object server; found {binary}; give --stoker")
+    command = [binary, "bench", "object-server", "--dir", str(folder), "--latency-ms", str(latency_ms)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env=dict(os.environ),
+    )
+    assert process.stdout is not None
+    try:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if found := re.search(r"listening on (http://\S+)", line):
+                yield check_loopback(found[1])
+                return
+        raise StoreError(f"`{' '.join(command)}` did not listen: {''.join(lines).strip()}")
+    finally:
+        process.kill()  # it has nothing to save
+        process.stdout.close()
+        process.wait()

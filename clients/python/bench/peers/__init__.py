@@ -1,0 +1,15 @@
+"""The systems that are measured, one module per library. They import the libraries on use: most may be missing."""
+
+from __future__ import annotations
+
+from harness.task import System
+from peers import ceiling, deeplake, litdata, mosaicml, pylance, stoker, webdataset
+
+__all__ = ["SYSTEMS"]
+
+#: All systems by their keys, in the order of the table.
+SYSTEMS: dict[str, System] = {
+    system.key: system
+    for module in (ceiling, stoker, pylance, deeplake, litdata, mosaicml, webdataset)
+    for system in module.SYSTEMS
+}

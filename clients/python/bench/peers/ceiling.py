@@ -1,0 +1,122 @@
+"""What the hardware gives: a mapped file for local paths, parallel GETs for S3.
+
+Locally, each batch is copied from a mapped file of all images, by a slice or by the numbers of its rows. From S3, 16
+connections fetch ranges of up to 8 MB into the memory of the batches, some batches ahead; shuffled rows are fetched
+in the order of the file, because the ceiling of any order is to read each byte once. Of a subset each row is a range
+of its own, on 64 connections.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import local
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from harness.dataset import IMAGE_BYTES, IMAGE_SHAPE, Array, Dataset
+from harness.task import Epochs, Order, Place, System, Task
+
+_RANGE_BYTES = 8_000_000
+_BATCHES_AHEAD = 4
+
+
+def _write(dataset: Dataset, target: Path) -> None:
+    """The flat files are there already."""
+
+
+def _ids(task: Task, epoch: int) -> Array:
+    """The rows of the path in order, or shuffled."""
+    dataset = task.dataset
+    ids: Array = dataset.subset if task.order is Order.SUBSET else np.arange(task.num_rows)
+    if task.order is Order.SEQUENTIAL or (task.place is Place.S3 and task.order is Order.SHUFFLED):
+        return ids
+    return np.random.default_rng([task.seed, epoch]).permutation(ids)
+
+
+def _open(task: Task) -> Epochs:
+    return _from_s3(task) if task.place is Place.S3 else _from_memmap(task)
+
+
+def _from_memmap(task: Task) -> Epochs:
+    import torch
+
+    images, labels = task.dataset.images, task.dataset.labels
+
+    def epoch(number: int) -> Iterator[tuple[Any, Any]]:
+        ids = _ids(task, number)
+        for start in range(0, len(ids), task.batch_size):
+            rows = ids[start : start + task.batch_size]
+            if task.order is Order.SEQUENTIAL:
+                pixels = np.array(images[rows[0] : rows[-1] + 1])
+            else:
+                pixels = np.asarray(images[rows])
+            yield torch.from_numpy(pixels), torch.from_numpy(labels[rows])
+
+    return epoch
+
+
+def _from_s3(task: Task) -> Epochs:
+    import torch
+
+    labels = task.dataset.labels
+    pool = ThreadPoolExecutor(64 if task.order is Order.SUBSET else 16)
+    getter = _Getter(f"{task.http_url('flat')}/images.bin")
+
+    def ask(rows: Array) -> tuple[Array, Array, list[Future[None]]]:
+        pixels = np.empty((len(rows), IMAGE_BYTES), np.uint8)
+        flat = pixels.reshape(-1)
+        if task.order is Order.SUBSET:
+            asked = [pool.submit(getter.get, int(row) * IMAGE_BYTES, pixels[i]) for i, row in enumerate(rows)]
+        else:
+            begin = int(rows[0]) * IMAGE_BYTES
+            starts = range(0, len(flat), _RANGE_BYTES)
+            asked = [pool.submit(getter.get, begin + start, flat[start : start + _RANGE_BYTES]) for start in starts]
+        return rows, pixels, asked
+
+    def epoch(number: int) -> Iterator[tuple[Any, Any]]:
+        ids = _ids(task, number)
+        batches = (ids[start : start + task.batch_size] for start in range(0, len(ids), task.batch_size))
+        queue: deque[tuple[Array, Array, list[Future[None]]]] = deque()
+        while True:
+            while len(queue) < _BATCHES_AHEAD and (rows := next(batches, None)) is not None:
+                queue.append(ask(rows))
+            if not queue:
+                return
+            rows, pixels, asked = queue.popleft()
+            for done in asked:
+                done.result()
+            yield torch.from_numpy(pixels.reshape(-1, *IMAGE_SHAPE)), torch.from_numpy(labels[rows])
+
+    return epoch
+
+
+class _Getter:
+    """GETs of ranges of an object, on a connection per thread."""
+
+    def __init__(self, url: str) -> None:
+        self._url = urlsplit(url)
+        self._thread = local()
+
+    def get(self, start: int, target: Array) -> None:
+        if not hasattr(self._thread, "connection"):
+            self._thread.connection = HTTPConnection(str(self._url.hostname), self._url.port)
+        headers = {"Range": f"bytes={start}-{start + len(target) - 1}"}
+        self._thread.connection.request("GET", self._url.path, headers=headers)
+        with self._thread.connection.getresponse() as response:
+            if response.status != 206:
+                raise OSError(f"the server answered {response.status} to a GET of a range of {self._url.path}")
+            view = target.data
+            while view:
+                size = response.readinto(view)
+                if not size:
+                    raise OSError(f"{len(view)} bytes of a range of {self._url.path} did not come")
+                view = view[size:]
+
+
+SYSTEMS = [System("ceiling", "ceiling (memmap; raw GETs)", None, (), "flat", _write, _open)]

@@ -1,0 +1,87 @@
+"""MosaicML Streaming: ``StreamingDataset`` and ``StreamingDataLoader`` over uncompressed shards of 64 MiB, the default.
+
+Shuffled with ``shuffle=True`` and the default algorithm, ``py1e``. There are no predicates. Of the subset the better
+of two ways counts: ``index``, random access to the rows whose numbers another index, here a NumPy array of scores,
+knows; and ``filter``, which streams all rows and drops those that do not match. From S3 it downloads shards to a
+local copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.dataset import Dataset
+from harness.task import Epochs, Order, Place, System, Task
+
+
+def _write(dataset: Dataset, target: Path) -> None:
+    from streaming import MDSWriter
+
+    columns = {"image": "ndarray:uint8:3,224,224", "label": "int64", "score": "int32"}
+    with MDSWriter(columns=columns, out=str(target / "shards")) as writer:
+        for block in dataset.blocks():
+            for image, label, score in zip(block.images, block.labels, block.scores, strict=True):
+                writer.write({"image": image, "label": label, "score": score})
+
+
+def _open(task: Task) -> Epochs:
+    from streaming import StreamingDataLoader, StreamingDataset
+    from streaming.base.util import clean_stale_shared_memory
+
+    clean_stale_shared_memory()
+    url = f"{task.url('mosaicml')}/shards"
+    source = {"local": url} if task.place is Place.LOCAL else {"remote": url, "local": task.scratch}
+    dataset: Any = StreamingDataset(
+        **source,
+        shuffle=task.order is not Order.SEQUENTIAL,
+        shuffle_seed=task.seed,
+        batch_size=task.batch_size,
+        num_canonical_nodes=1,
+    )
+    arguments: dict[str, Any] = {
+        "batch_size": task.batch_size,
+        "num_workers": task.num_workers,
+        "persistent_workers": task.num_workers > 0,
+    }
+    if task.order is Order.SUBSET:
+        loader = _subset_loader(task, dataset, arguments)
+    else:
+        loader = StreamingDataLoader(dataset, **arguments)
+
+    def epoch(number: int) -> Iterator[tuple[Any, Any]]:
+        for batch in loader:
+            yield batch["image"], batch["label"]
+
+    return epoch
+
+
+def _subset_loader(task: Task, dataset: Any, arguments: dict[str, Any]) -> Any:
+    from torch.utils.data import DataLoader, Subset
+
+    from peers.matching import Matching
+
+    if task.setting.variant == "filter":
+        return DataLoader(Matching(dataset), **arguments)
+    return DataLoader(Subset(dataset, task.dataset.subset.tolist()), shuffle=True, **arguments)
+
+
+def _variants(order: Order) -> tuple[str, ...]:
+    return ("index", "filter") if order is Order.SUBSET else ("",)
+
+
+SYSTEMS = [
+    System(
+        "mosaicml",
+        "MosaicML Streaming",
+        "mosaicml-streaming",
+        ("streaming",),
+        "mosaicml",
+        _write,
+        _open,
+        (0, 1, 2),
+        keeps_copy=True,
+        variants=_variants,
+    )
+]

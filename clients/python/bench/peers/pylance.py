@@ -1,0 +1,155 @@
+"""pylance, in its two documented ways, over a table in its default file format.
+
+``pylance-scan`` is ``lance.torch.data.LanceDataset``, which yields whole batches: in order with the default sampler;
+shuffled with ``ShardedBatchSampler(randomize=True)``, which shuffles batches, not rows; of the subset with
+``filter``. ``pylance-take`` is the map-style way: a ``DataLoader`` with ``shuffle=True`` over a data set that takes
+the rows of each batch in one call, like ``SafeLanceDataset``, but as tensors instead of Python lists; the numbers of
+the subset's rows come from a scan of the score column. Workers are spawned, by ``get_safe_loader``, because Lance
+does not survive a fork. The table has fragments of 1,024 rows, so that workers, which share fragments in sequential
+order, have some to share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.arrow_rows import reader
+from harness.dataset import IMAGE_SHAPE, SUBSET_PREDICATE, SUBSET_SCORES, Dataset
+from harness.task import DataPath, Epochs, Order, Place, System, Task
+
+_COLUMNS = ["image", "label"]
+_ROWS_PER_FRAGMENT = 1024
+
+
+def _write(dataset: Dataset, target: Path) -> None:
+    import lance
+
+    lance.write_dataset(reader(dataset), str(target / "images.lance"), max_rows_per_file=_ROWS_PER_FRAGMENT)
+
+
+def _uri(task: Task) -> tuple[str, dict[str, Any]]:
+    options = {}
+    if task.place is Place.S3:
+        endpoint = {"aws_endpoint": str(task.endpoint), "aws_region": "us-east-1", "allow_http": "true"}
+        options = {"storage_options": endpoint}
+    return f"{task.url('pylance')}/images.lance", options
+
+
+def _open_scan(task: Task) -> Epochs:
+    from lance.torch.data import LanceDataset, get_safe_loader
+    from torch.utils.data import DataLoader
+
+    uri, options = _uri(task)
+    dataset = LanceDataset(
+        uri,
+        task.batch_size,
+        dataset_options=options,
+        columns=_COLUMNS,
+        filter=SUBSET_PREDICATE if task.order is Order.SUBSET else None,
+    )
+    make: Any = DataLoader
+    if task.num_workers:
+        init = None if task.order is Order.SEQUENTIAL else _ShuffleBatches(task.seed)
+        make = partial(get_safe_loader, num_workers=task.num_workers, worker_init_fn=init)
+    elif task.order is not Order.SEQUENTIAL:
+        _shuffle_batches(dataset, task.seed)
+    loader = make(dataset, batch_size=None)
+
+    def epoch(number: int) -> Iterator[tuple[Any, Any]]:
+        for batch in loader:
+            yield batch["image"].view(-1, *IMAGE_SHAPE), batch["label"]
+
+    return epoch
+
+
+def _shuffle_batches(dataset: Any, seed: int) -> None:
+    """Gives the data set of this process its share of the batches, in random order."""
+    from lance.sampler import ShardedBatchSampler
+    from lance.torch.dist import get_global_rank, get_global_world_size
+
+    dataset.sampler = ShardedBatchSampler(get_global_rank(), get_global_world_size(), randomize=True, seed=seed)
+
+
+class _ShuffleBatches:
+    """The same in a worker process; an explicit sampler does not learn its rank by itself."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def __call__(self, worker: int) -> None:
+        from torch.utils.data import get_worker_info
+
+        info: Any = get_worker_info()
+        _shuffle_batches(info.dataset, self._seed)
+
+
+class _Taken:
+    """Rows by their numbers, one call to Lance per batch; opened anew in each worker."""
+
+    def __init__(self, uri: str, options: dict[str, Any], num_rows: int) -> None:
+        self._uri = uri
+        self._options = options
+        self._num_rows = num_rows
+        self._dataset: Any = None
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __getitems__(self, indices: Sequence[int]) -> tuple[Any, Any]:
+        import lance
+        import torch
+
+        if self._dataset is None:
+            self._dataset = lance.dataset(self._uri, **self._options)
+        table = self._dataset.take(indices, columns=_COLUMNS).combine_chunks()
+        pixels = table["image"].chunk(0).to_numpy_ndarray()
+        return torch.from_numpy(pixels), torch.from_numpy(table["label"].chunk(0).to_numpy())
+
+
+def _as_is(batch: Any) -> Any:
+    return batch
+
+
+def _open_take(task: Task) -> Epochs:
+    import lance
+    from lance.torch.data import get_safe_loader
+    from torch.utils.data import DataLoader, Subset
+
+    uri, options = _uri(task)
+    table = lance.dataset(uri, **options)
+    rows: Any = _Taken(uri, options, table.count_rows())
+    if task.order is Order.SUBSET:
+        scores = table.to_table(columns=["score"])["score"].to_numpy()
+        rows = Subset(rows, np.flatnonzero(scores < SUBSET_SCORES).tolist())
+    make: Any = partial(get_safe_loader, num_workers=task.num_workers) if task.num_workers else DataLoader
+    loader = make(rows, batch_size=task.batch_size, shuffle=task.order is not Order.SEQUENTIAL, collate_fn=_as_is)
+    return lambda number: iter(loader)
+
+
+_WORKERS = (0, 1, 2)
+_MODULES = ("lance", "lance.torch.data")
+
+
+def _take_lacks(path: DataPath) -> str | None:
+    return "rows are taken for random order; see pylance-scan" if path.order is Order.SEQUENTIAL else None
+
+
+SYSTEMS = [
+    System("pylance-scan", "pylance `LanceDataset`", "pylance", _MODULES, "pylance", _write, _open_scan, _WORKERS),
+    System(
+        "pylance-take",
+        "pylance `take`",
+        "pylance",
+        _MODULES,
+        "pylance",
+        _write,
+        _open_take,
+        _WORKERS,
+        lacking=_take_lacks,
+    ),
+]

@@ -1,0 +1,50 @@
+"""Stoker, in process: ``Query.torch``, which needs no worker processes.
+
+The query selects image and label, for the subset with the predicate; the order is ``shuffle="block"``, the default,
+or that of the query. Everything else is a default too, so that each row is compared with its checksum. The lake keeps
+the row set of a query: the first measurement of a path makes it, the others find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.arrow_rows import reader
+from harness.dataset import SUBSET_PREDICATE, Dataset
+from harness.task import Epochs, Order, Place, System, Task
+
+
+def _write(dataset: Dataset, target: Path) -> None:
+    import stoker
+
+    stoker.connect(str(target)).create_table("images", reader(dataset))
+
+
+def _open(task: Task) -> Epochs:
+    import stoker
+
+    options = None
+    if task.place is Place.S3:
+        options = {"aws_endpoint": str(task.endpoint), "aws_region": "us-east-1", "allow_http": "true"}
+    where = f" WHERE {SUBSET_PREDICATE}" if task.order is Order.SUBSET else ""
+    query = stoker.connect(task.url("stoker"), storage_options=options).sql(f"SELECT image, label FROM images{where}")
+    loader = query.torch(
+        batch_size=task.batch_size,
+        seed=task.seed,
+        shuffle=False if task.order is Order.SEQUENTIAL else "block",
+        last_batch="uneven",
+        rank=0,
+        world_size=1,
+    )
+
+    def epoch(number: int) -> Iterator[tuple[Any, Any]]:
+        loader.set_epoch(number)
+        for batch in loader:
+            yield batch["image"], batch["label"]
+
+    return epoch
+
+
+SYSTEMS = [System("stoker", "Stoker", "stoker", ("stoker",), "stoker", _write, _open)]

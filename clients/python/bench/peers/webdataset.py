@@ -1,0 +1,67 @@
+"""WebDataset: ``WebDataset`` and ``WebLoader`` over tar files of 64 MB with the bytes of each image.
+
+Shuffled with ``shardshuffle`` over all shards and ``shuffle(1000)``, the sizes that its documentation uses. The
+subset is ``select``, which reads all rows and drops those that do not match, before decoding. An S3-compatible server
+is read by ``curl``, which is how WebDataset opens ``http`` URLs. Batches are put together in the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.dataset import IMAGE_SHAPE, SUBSET_SCORES, Dataset
+from harness.task import Epochs, Order, Place, System, Task
+
+_SHARD_BYTES = 64e6
+
+
+def _write(dataset: Dataset, target: Path) -> None:
+    from webdataset import ShardWriter
+
+    with ShardWriter(str(target / "%06d.tar"), maxsize=_SHARD_BYTES, verbose=0) as writer:
+        row = 0
+        for block in dataset.blocks():
+            for image, label, score in zip(block.images, block.labels, block.scores, strict=True):
+                sample = {"image.bin": image.tobytes(), "label.cls": int(label), "score.cls": int(score)}
+                writer.write({"__key__": f"{row:09}", **sample})
+                row += 1
+
+
+def _matches(sample: dict[str, Any]) -> bool:
+    return int(sample["score.cls"]) < SUBSET_SCORES
+
+
+def _decode(sample: dict[str, Any]) -> tuple[Any, int]:
+    return np.frombuffer(sample["image.bin"], np.uint8).reshape(IMAGE_SHAPE), int(sample["label.cls"])
+
+
+def _open(task: Task) -> Epochs:
+    from webdataset import WebDataset, WebLoader
+
+    names = sorted(shard.name for shard in task.folder("webdataset").glob("*.tar"))
+    root = task.http_url("webdataset") if task.place is Place.S3 else task.url("webdataset")
+    urls = [f"{root}/{name}" for name in names]
+    is_shuffled = task.order is not Order.SEQUENTIAL
+    dataset = WebDataset(urls, shardshuffle=len(urls) if is_shuffled else False, seed=task.seed)
+    if task.order is Order.SUBSET:
+        dataset = dataset.select(_matches)
+    dataset = dataset.map(_decode)
+    if is_shuffled:
+        dataset = dataset.shuffle(1000)
+    dataset = dataset.batched(task.batch_size)
+    loader = WebLoader(dataset, batch_size=None, num_workers=task.num_workers, persistent_workers=task.num_workers > 0)
+
+    def epoch(number: int) -> Iterator[tuple[Any, Any]]:
+        import torch
+
+        for images, labels in loader:
+            yield torch.as_tensor(images), torch.as_tensor(labels)
+
+    return epoch
+
+
+SYSTEMS = [System("webdataset", "WebDataset", "webdataset", ("webdataset",), "webdataset", _write, _open, (0, 1, 2))]
