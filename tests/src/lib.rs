@@ -44,7 +44,7 @@ pub fn run_failing(args: &[&str]) -> Result<String> {
 /// A real server process, ended when dropped.
 pub struct Server {
     process: Child,
-    /// `grpc://host:port`.
+    /// The URL that it listens on: `grpc://host:port`, or that of another service.
     pub address: String,
 }
 
@@ -53,7 +53,12 @@ impl Server {
     pub fn start(lake: &str, listen: &str, more: &[&str]) -> Result<Self> {
         let mut args = vec!["serve", "--lake", lake, "--listen", listen];
         args.extend_from_slice(more);
-        let mut process = stoker(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        Self::spawn(&args)
+    }
+
+    /// Starts a command that serves and waits until it says where it listens.
+    pub fn spawn(args: &[&str]) -> Result<Self> {
+        let mut process = stoker(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let output = process.stdout.take().context("the server has no output")?;
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);

@@ -1,5 +1,8 @@
 //! What `stoker bench` reports: its structure, and what must hold however fast the machine is.
 
+#[path = "bench/rates.rs"]
+mod rates;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use stoker_tests::{image_folder, run, run_failing};

@@ -7,6 +7,7 @@ mod batch_log;
 mod bench;
 mod connect;
 mod describe;
+mod doctor;
 mod fail;
 mod ingest;
 mod print;
@@ -56,6 +57,12 @@ enum Command {
     Tables,
     /// Show how the columns of a table are stored
     Describe(describe::DescribeArgs),
+    /// Say which columns of a table are read as plain bytes, and how to make the others so
+    ///
+    /// Each column has a verdict: dense ones go from their places in the files straight into batches, heavy ones of the
+    /// verdict "decoder" through Lance's decoder; light ones too, which is cheap. Findings say what costs speed or
+    /// safety, and what to do about it; they are no errors.
+    Doctor(doctor::DoctorArgs),
     /// List the versions of a table
     Versions(tables::TableArgs),
     /// Give a version of a table a tag
@@ -97,6 +104,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(args, lake.local("serve")?, lake.storage()?).await,
         Command::Tables => tables::list(&lake).await,
         Command::Describe(args) => describe::run(args, &lake).await,
+        Command::Doctor(args) => doctor::run(args, &lake).await,
         Command::Versions(args) => tables::versions(args, &lake).await,
         Command::Tag(args) => tables::tag(args, &lake).await,
         Command::Index(args) => tables::index(args, &lake).await,

@@ -64,7 +64,7 @@ async fn named_by_receipts(lake: &Lake, name: &TableName, files: &[PathBuf]) -> 
             by_stream.entry(receipt.stream_id).or_default().push((file, bad));
         }
     }
-    let connection = Connection::Local(Engine::new(lake.clone(), EngineOptions::default()));
+    let connection = Connection::Local(Engine::new(lake.clone(), EngineOptions::default()).into());
     let mut addrs = BTreeSet::new();
     for (stream_id, rows) in by_stream {
         let tables = connection.stream_by_id(stream_id).await?.tables();

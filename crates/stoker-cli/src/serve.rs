@@ -42,7 +42,7 @@ pub struct ServeArgs {
     /// Bytes of a message, about [default: 2097152]
     #[arg(long, env = "STOKER_MESSAGE_BYTES")]
     message_bytes: Option<usize>,
-    /// Bytes that one stream may hold in read-ahead [default: 536870912]
+    /// Bytes of batches that all streams of the server hold together [default: 2147483648]
     #[arg(long, env = "STOKER_MEMORY_BUDGET_BYTES")]
     memory_budget_bytes: Option<u64>,
     /// A URI under which clients reach this service, such as grpc://host:8815; may be repeated

@@ -1,20 +1,21 @@
 //! `stoker stream`.
 
+mod drain;
+mod stalls;
+
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stoker_stream::{BadRows, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, StreamOptions, StreamStats};
-use stoker_types::{
-    BatchLogEntry, BatchSize, Batching, LastBatch, Place, RunId, ShuffleMode, Slice, StreamState, Topology,
-};
+use stoker_stream::{BadRows, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, StreamOptions};
+use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, ShuffleMode, Slice, StreamState, Topology};
 
 use crate::batch_log::BatchLog;
 use crate::connect::{LakeArgs, parse_params};
-use crate::process::process_use;
+use crate::stream::drain::Drain;
 
 /// Drain a rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]
@@ -36,6 +37,10 @@ pub struct StreamArgs {
     /// The epoch, from zero
     #[arg(long, default_value_t = 0)]
     epoch: u64,
+    /// Epochs one after the other; then the report also has bytes and seconds without the first one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with_all = ["max_batches", "state", "run_log", "receipt"])]
+    epochs: u64,
     /// This rank
     #[arg(long, default_value_t = 0)]
     rank: u32,
@@ -48,7 +53,7 @@ pub struct StreamArgs {
     /// What happens to the last batch when it is not full
     #[arg(long, value_enum, default_value = "pad")]
     last_batch: Last,
-    /// MiB of batches that are read ahead
+    /// MiB of batches that are read ahead; through a server, on this side
     #[arg(long, default_value_t = 1024)]
     memory_budget_mib: u64,
     /// Stop after so many batches
@@ -161,7 +166,6 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         };
         connection.log_run(&entry).await?;
     }
-    let mut log = args.log.as_deref().map(BatchLog::create).transpose()?;
     let read = ReadOptions {
         bad_rows: match args.bad_rows {
             Bad::Error => BadRows::Error,
@@ -172,44 +176,23 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         ..ReadOptions::default()
     };
     let steps = slice.num_steps(handle.num_rows()).min(args.max_batches.unwrap_or(u64::MAX));
-    let bar = progress(steps, args.json);
-    let started = Instant::now();
-    let mut stream = handle.open(&slice, &read).await?;
-    let mut batches = 0;
-    let place = |epoch, position, batches| Place { epoch, position, step: first_step + batches };
-    let mut state = handle.state(place(slice.epoch, slice.origin, 0), &sizes);
-    let mut substituted = 0;
-    while batches < steps {
-        let Some(batch) = stream.next().await? else { break };
-        batches += 1;
-        state = handle.state(place(batch.cursor.epoch, batch.cursor.position, batches), &sizes);
-        substituted += batch.substituted.len();
-        if let Some(log) = &mut log {
-            log.add(&batch)?;
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    log.map(BatchLog::finish).transpose()?;
-    if let Some(path) = &args.receipt {
-        std::fs::write(path, format!("{}\n", stream.receipt().to_json()))
+    let log = args.log.as_deref().map(BatchLog::create).transpose()?;
+    let bar = progress(steps.saturating_mul(args.epochs), args.json);
+    let drain = Drain { handle: &handle, slice, read, epochs: args.epochs, steps, first_step, sizes, log, bar };
+    let drained = drain.run().await?;
+    if let (Some(path), Some(receipt)) = (&args.receipt, &drained.receipt) {
+        std::fs::write(path, format!("{}\n", receipt.to_json()))
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
     }
-    let mut report = report(
-        &handle.spec().stream_id().to_string(),
-        handle.num_rows(),
-        steps,
-        planned,
-        started.elapsed(),
-        stream.stats(),
-    );
-    report["substituted_rows"] = substituted.into();
+    let mut report = drained.report(&handle, args.epochs, steps, planned);
+    let state = &drained.state;
     let mut out = std::io::stdout().lock();
     if args.json {
         report["state"] = serde_json::from_str(&state.to_json())?;
         writeln!(out, "{report}")?;
         return Ok(());
     }
+    report["stalls"] = drained.stalls().into();
     for (key, value) in report.as_object().into_iter().flatten() {
         writeln!(out, "{key:<24} {value}")?;
     }
@@ -222,37 +205,6 @@ fn progress(steps: u64, hidden: bool) -> ProgressBar {
     if hidden || !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    let style = "{bar:30} {pos}/{len} batches  {per_sec}  {eta} left";
+    let style = "{bar:30} {pos}/{len} batches  {per_sec}  {eta} left  {msg}";
     bar.with_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn report(
-    stream_id: &str,
-    num_rows: u64,
-    steps: u64,
-    planned: Duration,
-    elapsed: Duration,
-    stats: StreamStats,
-) -> serde_json::Value {
-    let usage = process_use(std::process::id());
-    let secs = elapsed.as_secs_f64().max(1e-9);
-    let round = |value: f64| (value * 1000.0).round() / 1000.0;
-    serde_json::json!({
-        "stream_id": stream_id,
-        "rows_in_epoch": num_rows,
-        "steps": steps,
-        "rows": stats.rows,
-        "bytes": stats.bytes,
-        "plan_secs": round(planned.as_secs_f64()),
-        "first_batch_secs": stats.first_batch_nanos.map(|nanos| round(nanos as f64 / 1e9)),
-        "secs": round(secs),
-        "samples_per_sec": round(stats.rows as f64 / secs),
-        "megabytes_per_sec": round(stats.bytes as f64 / 1e6 / secs),
-        "wait_share": round(stats.wait_nanos as f64 / 1e9 / secs),
-        "requests": stats.requests,
-        "bytes_read": stats.bytes_read,
-        "retries": stats.retries,
-        "cpu_secs": round(usage.cpu_secs),
-        "peak_memory_bytes": usage.peak_bytes,
-    })
 }

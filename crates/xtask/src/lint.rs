@@ -13,7 +13,8 @@ use crate::python::Python;
 use crate::workspace::Workspace;
 
 /// Folders with Python sources; those that exist are checked.
-const PYTHON_SOURCES: [&str; 3] = ["clients/python", "tests/python", "crates/xtask/scripts"];
+const PYTHON_SOURCES: [&str; 4] =
+    ["clients/python", "tests/python", "crates/xtask/scripts", "crates/stoker-cli/src/bench"];
 
 /// Folders whose shell scripts are checked, with `.ci/run`.
 const SHELL_FOLDERS: [&str; 2] = [".ci", "docker"];

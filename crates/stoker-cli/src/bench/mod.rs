@@ -1,49 +1,63 @@
-//! `stoker bench`: rates beside the ceiling of the same run.
+//! `stoker bench`: rates beside the ceilings of the same run.
 //!
-//! Each measurement of Stoker is a process of its own (`stoker stream`), so that processor time and peak memory are its own;
-//! Flight is measured against a `stoker serve` process on the loopback interface. Repetitions interleave the measurements.
+//! ```text
+//! local    page-cache reads        ◄──► `stoker stream` on a local lake
+//! flight   C++ server and client   ◄──► `stoker serve` and its clients, over the loopback interface
+//! s3       raw GETs                ◄──► `stoker stream` on an object store with a latency
+//! select   raw GETs of the rows    ◄──► the same, of a scattered part of a table
+//! ```
+//!
+//! Each measurement of Stoker is a process of its own, so that processor time and peak memory are its own. Repetitions
+//! interleave the measurements, and the ceiling comes first in each.
 
+mod cold;
 mod data;
+mod flight;
+mod get_ranges;
+mod local;
+mod object_server;
 mod order;
 mod raw;
 mod report;
 mod runs;
+mod s3;
 mod scale;
+mod select;
+mod service;
+mod settings;
+mod store;
+mod svg;
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::Path;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
-use crate::bench::report::Report;
+use crate::bench::data::{DataSet, Kind};
+use crate::bench::settings::{Settings, lake_in};
 
-/// Measure rates beside the ceiling of the same run: page-cache reads of the same bytes.
+/// Measure rates beside the ceilings of the same run; without a command: local, flight, s3 and select.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
     #[command(subcommand)]
     what: Option<What>,
-    /// Rows of uint8[3,224,224], sorted by class
-    #[arg(long, default_value_t = 8_192)]
-    rows: u64,
-    /// Classes
-    #[arg(long, default_value_t = 100)]
-    classes: u64,
-    /// Rows per batch
-    #[arg(long, default_value_t = 256)]
-    batch_size: u64,
-    /// Repetitions; the median is reported, with the spread
-    #[arg(long, default_value_t = 5)]
-    repeat: usize,
-    /// Where the data is made and kept; a temporary folder by default
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Write the report as JSON to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// In process, beside page-cache reads of the same bytes
+    Local(Settings),
+    /// Over the loopback interface, beside Arrow's C++ server and client (through pyarrow)
+    Flight(Settings),
+    /// From an object store with a latency, beside raw GETs; and how soon a new process has its first batch
+    S3(Settings),
+    /// A scattered part of the images, by a predicate, from the same store
+    Select(Settings),
     /// How well orders mix rows, and what reading them costs; reads no data
     Order(order::OrderArgs),
     /// What a table of 10^9 rows costs: row sets in memory and on disk, planning an epoch, opening a stream deep inside one
@@ -51,47 +65,130 @@ enum What {
     /// A step of `scale`, in a process of its own
     #[command(hide = true)]
     ScaleStep(scale::StepArgs),
+    /// An S3-compatible store over a folder
+    #[command(hide = true)]
+    ObjectServer(object_server::ObjectServerArgs),
+    /// The ceiling of reading from it, in a process of its own
+    #[command(hide = true)]
+    GetRanges(get_ranges::GetRangesArgs),
 }
 
-/// Runs all measurements and prints the table.
+/// Parts of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Local,
+    Flight,
+    S3,
+    Select,
+}
+
+/// Runs the measurements and prints their tables.
 pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
-    match &args.what {
-        Some(What::Order(args)) => return order::run(args),
-        Some(What::Scale(args)) => return scale::run(args).await,
-        Some(What::ScaleStep(args)) => return scale::run_step(args).await,
-        None => {}
+    match args.what {
+        Some(What::Local(settings)) => measure(&settings, &[Part::Local]).await,
+        Some(What::Flight(settings)) => measure(&settings, &[Part::Flight]).await,
+        Some(What::S3(settings)) => measure(&settings, &[Part::S3]).await,
+        Some(What::Select(settings)) => measure(&settings, &[Part::Select]).await,
+        Some(What::Order(args)) => order::run(&args),
+        Some(What::Scale(args)) => scale::run(&args).await,
+        Some(What::ScaleStep(args)) => scale::run_step(&args).await,
+        Some(What::ObjectServer(args)) => object_server::run(&args),
+        Some(What::GetRanges(args)) => get_ranges::run(&args),
+        None => measure(&args.settings, &[Part::Local, Part::Flight, Part::S3, Part::Select]).await,
     }
+}
+
+async fn measure(settings: &Settings, parts: &[Part]) -> anyhow::Result<()> {
     let temporary = std::env::temp_dir().join(format!("stoker-bench-{}", std::process::id()));
-    let dir = args.dir.clone().unwrap_or_else(|| temporary.clone());
-    let measured = measure(&args, &dir).await;
-    if args.dir.is_none() {
+    let measured = measure_in(settings, parts, settings.dir.as_deref().unwrap_or(&temporary)).await;
+    if settings.dir.is_none() {
         std::fs::remove_dir_all(&temporary).ok();
     }
     let report = measured?;
-    report.print()?;
-    if let Some(path) = &args.json {
-        std::fs::write(path, format!("{:#}\n", report.to_json()))?;
+    print(&mut std::io::stdout().lock(), &report)?;
+    for (path, text) in [(&settings.json, format!("{report:#}\n")), (&settings.svg, svg::draw(&report))] {
+        if let Some(path) = path {
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
     Ok(())
 }
 
-async fn measure(args: &BenchArgs, dir: &std::path::Path) -> anyhow::Result<Report> {
-    let lake = dir.to_str().ok_or_else(|| anyhow::anyhow!("the folder's name is not UTF-8"))?;
-    eprintln!("making {} rows in {lake}", args.rows);
-    let files = data::make(lake, args.rows, args.classes).await?;
-    let server = runs::Server::start(lake)?;
-    let mut report = Report::new(args.rows, args.batch_size, args.repeat);
-    for repetition in 0..args.repeat {
-        eprintln!("repetition {} of {}", repetition + 1, args.repeat);
-        report.add("page-cache reads (ceiling)", raw::read_all(&files, args.batch_size)?);
-        for (name, shuffle) in [("sequential", "none"), ("block-shuffled", "block")] {
-            report.add(&format!("in process, {name}"), runs::in_process(lake, shuffle, args.batch_size, &[])?);
+/// Measures and returns the report.
+async fn measure_in(settings: &Settings, parts: &[Part], dir: &Path) -> anyhow::Result<Value> {
+    let lake = lake_in(dir);
+    std::fs::create_dir_all(&lake).with_context(|| format!("cannot make {}", lake.display()))?;
+    let table = async |kind| DataSet::make(&lake, kind, settings.num_rows(kind), settings.classes).await;
+    let (mut sections, mut first_batch) = (Vec::new(), Value::Null);
+    for part in parts {
+        let kinds: &[Kind] = match part {
+            Part::Select => &[Kind::Images],
+            _ => settings.kinds(),
+        };
+        for kind in kinds {
+            let data = table(*kind).await?;
+            let section = match part {
+                Part::Local => local::measure(settings, dir, &data)?,
+                Part::Flight => flight::measure(settings, dir, &data)?,
+                Part::S3 => s3::measure(settings, dir, &data)?,
+                Part::Select => select::measure(settings, dir, &data)?,
+            };
+            sections.push(section.to_json());
         }
-        let unverified = runs::in_process(lake, "block", args.batch_size, &["--no-verify"])?;
-        report.add("in process, block-shuffled, not verified", unverified);
-        for (name, shuffle) in [("sequential", "none"), ("block-shuffled", "block")] {
-            report.add(&format!("Flight loopback, {name}"), server.stream(shuffle, args.batch_size)?);
+        if *part == Part::S3 {
+            first_batch = cold::measure(settings, dir, &table(Kind::Narrow).await?)?;
         }
     }
-    Ok(report)
+    Ok(json!({
+        "machine": report::header(),
+        "epochs": settings.epochs,
+        "latency_ms": settings.latency_ms,
+        "sections": sections,
+        "first_batch": first_batch,
+    }))
+}
+
+/// Prints the tables of a report, and what their columns mean.
+fn print(out: &mut impl Write, report: &Value) -> anyhow::Result<()> {
+    let machine = ["version", "cpu", "cores"].map(|key| report::text(&report["machine"][key]));
+    let [version, cpu, cores] = machine;
+    writeln!(out, "stoker {version} on {cpu} ({cores} cores)\n")?;
+    for section in report["sections"].as_array().into_iter().flatten() {
+        report::print_section(out, section)?;
+    }
+    if !report["first_batch"].is_null() {
+        cold::print(out, &report["first_batch"])?;
+    }
+    match report["epochs"].as_u64() {
+        Some(1) | None => {
+            writeln!(out, "MB/s: over the one epoch of a process, from opening the stream to its last batch")?
+        }
+        Some(epochs) => writeln!(
+            out,
+            "MB/s: from the end of the first to the end of the last of {epochs} epochs of a process; \
+             the ceilings pass over the same bytes as often, and the first pass does not count"
+        )?,
+    }
+    writeln!(
+        out,
+        "× ceiling: median of the ratios to the ceiling of the same repetition; bar: what it should be at least"
+    )?;
+    writeln!(out, "CPU and peak memory: of the whole process that gets the bytes; server CPU: of the other process")?;
+    writeln!(out, "read/delivered: bytes read from files or the store over bytes delivered; GB: of bytes delivered")?;
+    Ok(())
+}
+
+/// Counts repetitions, and tells about them on standard error.
+fn repetitions(what: &str, settings: &Settings, data: &DataSet) -> impl Iterator<Item = u64> {
+    let (what, repeat) = (format!("{what}, {}", data.kind.table()), settings.repeat);
+    (1..=repeat).inspect(move |repetition| eprintln!("{what}: repetition {repetition} of {repeat}"))
+}
+
+/// The arguments that lead `stoker` to a local lake.
+fn lake_args(lake: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(vec!["--lake".to_string(), path_text(lake)?.to_string()])
+}
+
+fn path_text(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().with_context(|| format!("the name of {} is not UTF-8", path.display()))
 }

@@ -1,60 +1,122 @@
-//! The ceiling: page-cache reads of the same bytes into rotating buffers of batch size.
+//! Ceilings in process: copying memory, and reading the same bytes from the page cache.
+//!
+//! Each thread takes the next piece and puts it into one of its buffers, which take turns as batches do in a stream. The
+//! buffers were touched before, and the first pass warms up: what is left is moving bytes.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io::Result;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::bench::data::ROW_BYTES;
+use crate::bench::data::DataSet;
 use crate::bench::report::Measurement;
 use crate::process::process_use;
 
-/// Buffers that take turns, as batches do in a stream.
+/// Buffers of all threads together, unless there are more threads than half of them.
 const BUFFERS: usize = 4;
 
-/// Reads all files with as many threads as a stream uses.
-pub fn read_all(files: &[PathBuf], batch_size: u64) -> anyhow::Result<Measurement> {
-    let buffer_bytes = usize::try_from(batch_size * ROW_BYTES)?;
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).min(16);
-    let mut buffers = vec![vec![1u8; buffer_bytes]; BUFFERS];
-    let before = process_use(std::process::id());
-    let started = Instant::now();
-    let mut bytes = 0;
-    let mut turn = 0;
-    for path in files {
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
-        let mut at = 0;
-        while at < size {
-            let length = (size - at).min(buffer_bytes as u64) as usize;
-            read_parallel(&file, &mut buffers[turn % BUFFERS][..length], at, threads)?;
-            turn += 1;
-            at += length as u64;
-            bytes += length as u64;
-        }
-    }
-    let secs = started.elapsed().as_secs_f64();
-    let cpu_secs = process_use(std::process::id()).cpu_secs - before.cpu_secs;
-    Ok(Measurement {
-        bytes,
-        rows: bytes / ROW_BYTES,
-        secs,
-        first_batch_secs: None,
-        cpu_secs,
-        server_cpu_secs: None,
-        peak_bytes: 0,
-    })
+/// Bytes that are copied from, at most: more than any cache holds.
+const SOURCE_BYTES_MAX: u64 = 512 << 20;
+
+/// Threads that a stream reads local files with.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).min(16)
 }
 
-fn read_parallel(file: &File, buffer: &mut [u8], offset: u64, threads: usize) -> anyhow::Result<()> {
-    let part = buffer.len().div_ceil(threads).max(1);
-    std::thread::scope(|scope| {
-        let read =
-            |(index, part_buffer): (usize, &mut [u8])| file.read_exact_at(part_buffer, offset + (index * part) as u64);
-        let tasks: Vec<_> = buffer.chunks_mut(part).enumerate().map(|chunk| scope.spawn(move || read(chunk))).collect();
-        for task in tasks {
-            task.join().map_err(|_| anyhow::anyhow!("a reading thread panicked"))??;
+/// Passes over pieces of the data.
+pub struct Passes {
+    pub threads: usize,
+    /// Bytes of a piece at most: those of a batch.
+    pub buffer_bytes: u64,
+    /// How often the data is passed over; the first pass is not measured if there are several.
+    pub epochs: u64,
+}
+
+impl Passes {
+    /// Copies as many bytes as the data has.
+    pub fn memcpy(&self, data: &DataSet) -> anyhow::Result<Measurement> {
+        let total = data.num_rows * data.kind.row_bytes();
+        let piece = self.buffer_bytes.min(total);
+        let source = vec![1u8; usize::try_from(total.min(SOURCE_BYTES_MAX).max(piece))?];
+        let sources: Vec<&[u8]> = source.chunks_exact(usize::try_from(piece)?).collect();
+        let work = |index: usize, buffer: &mut [u8]| {
+            let source = sources[index % sources.len()];
+            buffer[..source.len()].copy_from_slice(source);
+            Ok(source.len() as u64)
+        };
+        self.run(data, usize::try_from(total.div_ceil(piece))?, work)
+    }
+
+    /// Reads the data's files.
+    pub fn page_cache(&self, data: &DataSet) -> anyhow::Result<Measurement> {
+        let ranges = data.ranges(self.buffer_bytes)?;
+        let names: HashSet<&str> = ranges.iter().map(|range| range.file.as_str()).collect();
+        let opened = names.into_iter().map(|name| Ok((name, File::open(data.path(name))?)));
+        let files: HashMap<&str, File> = opened.collect::<Result<_>>()?;
+        let work = |index: usize, buffer: &mut [u8]| {
+            let range = &ranges[index];
+            files[range.file.as_str()].read_exact_at(&mut buffer[..range.length as usize], range.offset)?;
+            Ok(range.length)
+        };
+        self.run(data, ranges.len(), work)
+    }
+
+    /// Does the work of all pieces in each pass.
+    fn run(
+        &self,
+        data: &DataSet,
+        pieces: usize,
+        work: impl Fn(usize, &mut [u8]) -> Result<u64> + Sync,
+    ) -> anyhow::Result<Measurement> {
+        let buffer_bytes = usize::try_from(self.buffer_bytes)?;
+        let own = (BUFFERS / self.threads).max(2);
+        let mut buffers: Vec<Vec<Vec<u8>>> = (0..self.threads).map(|_| vec![vec![1u8; buffer_bytes]; own]).collect();
+        let measured = match self.epochs {
+            0 | 1 => pieces,
+            epochs => {
+                pass(&mut buffers, 0..pieces, &work)?;
+                pieces * usize::try_from(epochs - 1)?
+            }
+        };
+        let before = process_use(std::process::id()).cpu_secs;
+        let started = Instant::now();
+        let bytes = pass(&mut buffers, 0..measured, &|index, buffer: &mut [u8]| work(index % pieces, buffer))?;
+        let steady_secs = started.elapsed().as_secs_f64();
+        let cpu_secs = process_use(std::process::id()).cpu_secs - before;
+        let rows = bytes / data.kind.row_bytes();
+        let cpu_secs = Some(cpu_secs);
+        Ok(Measurement { bytes, rows, steady_bytes: bytes, steady_secs, cpu_secs, ..Measurement::default() })
+    }
+}
+
+/// Does the work of some pieces, with a thread for each set of buffers. Returns the bytes.
+fn pass(
+    buffers: &mut [Vec<Vec<u8>>],
+    pieces: Range<usize>,
+    work: &(impl Fn(usize, &mut [u8]) -> Result<u64> + Sync),
+) -> anyhow::Result<u64> {
+    let next = AtomicUsize::new(pieces.start);
+    let drain = |own: &mut Vec<Vec<u8>>| -> Result<u64> {
+        let mut bytes = 0;
+        for turn in 0.. {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces.end {
+                break;
+            }
+            let buffer = turn % own.len();
+            bytes += work(piece, &mut own[buffer])?;
         }
-        Ok(())
+        Ok(bytes)
+    };
+    std::thread::scope(|scope| {
+        let tasks: Vec<_> = buffers.iter_mut().map(|own| scope.spawn(move || drain(own))).collect();
+        let mut bytes = 0;
+        for task in tasks {
+            bytes += task.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+        }
+        Ok(bytes)
     })
 }

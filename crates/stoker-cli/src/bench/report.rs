@@ -1,104 +1,172 @@
-//! Medians, spreads and ratios to the ceiling.
+//! Medians, spreads, and ratios to the ceilings of the same repetitions.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 
+use crate::bench::data::DataSet;
+use crate::bench::settings::Settings;
+
 /// One measurement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Measurement {
+    /// All that was delivered.
     pub bytes: u64,
     pub rows: u64,
-    pub secs: f64,
+    /// What the rate is taken from.
+    pub steady_bytes: u64,
+    pub steady_secs: f64,
     pub first_batch_secs: Option<f64>,
-    /// Of the measured process, its start included.
-    pub cpu_secs: f64,
+    /// Of the process that got the bytes, its start included.
+    pub cpu_secs: Option<f64>,
     pub server_cpu_secs: Option<f64>,
-    /// 0 when it was not measured in a process of its own.
-    pub peak_bytes: u64,
+    /// Of the process that got the bytes; `None` when that was not a process of its own.
+    pub peak_bytes: Option<u64>,
+    /// Requests to the store for all that was delivered, and the bytes that they brought.
+    pub requests: Option<u64>,
+    pub bytes_read: Option<u64>,
 }
 
-/// All measurements of a run; the first name is the ceiling.
-pub struct Report {
-    header: Value,
-    measurements: Vec<(String, Vec<Measurement>)>,
+/// What a line is in its section.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// Others are held against it; of several, against the fastest.
+    Ceiling,
+    /// For comparison.
+    Reference,
+    /// A path through Stoker, which should reach a share of the ceiling.
+    Path { bar: Option<f64> },
 }
 
-impl Report {
-    pub fn new(rows: u64, batch_size: u64, repeat: usize) -> Self {
-        let (cpu, cores) = machine();
-        let header = json!({
-            "version": env!("CARGO_PKG_VERSION"), "cpu": cpu, "cores": cores,
-            "rows": rows, "row": "uint8[3,224,224]", "batch_size": batch_size, "repeat": repeat,
+/// Measurements that have a ceiling in common.
+pub struct Section {
+    title: String,
+    data: Value,
+    lines: Vec<Line>,
+    notes: Vec<String>,
+}
+
+struct Line {
+    name: String,
+    role: Role,
+    measurements: Vec<Measurement>,
+}
+
+impl Section {
+    /// A section about a table.
+    pub fn new(title: &str, settings: &Settings, data: &DataSet) -> Self {
+        let described = json!({
+            "table": data.kind.table(), "row": data.kind.describe(), "rows": data.num_rows,
+            "batch_size": settings.batch_size, "epochs": settings.epochs, "repeat": settings.repeat,
         });
-        Self { header, measurements: Vec::new() }
+        let title = format!("{title}, {}", data.kind.table());
+        Self { title, data: described, lines: Vec::new(), notes: Vec::new() }
     }
 
-    pub fn add(&mut self, name: &str, measurement: Measurement) {
-        match self.measurements.iter_mut().find(|(found, _)| found == name) {
-            Some((_, list)) => list.push(measurement),
-            None => self.measurements.push((name.to_string(), vec![measurement])),
+    /// Adds a repetition of a line.
+    pub fn add(&mut self, name: &str, role: Role, measurement: Measurement) {
+        match self.lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.measurements.push(measurement),
+            None => self.lines.push(Line { name: name.to_string(), role, measurements: vec![measurement] }),
         }
     }
 
+    /// Adds what a reader must know.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// The section with all figures.
     pub fn to_json(&self) -> Value {
-        let ceiling = self.measurements.first().map_or(1.0, |(_, list)| median(list, rate));
-        let line = |(name, list): &(String, Vec<Measurement>)| {
-            let gigabytes = |m: &Measurement| m.bytes as f64 / 1e9;
-            json!({
-                "name": name,
-                "megabytes_per_sec": median(list, rate).round(),
-                "spread": [extreme(list, rate, f64::min).round(), extreme(list, rate, f64::max).round()],
-                "ratio": (median(list, rate) / ceiling * 1000.0).round() / 1000.0,
-                "samples_per_sec": median(list, |m| m.rows as f64 / m.secs).round(),
-                "first_batch_secs": list[0].first_batch_secs.map(|_| median(list, |m| m.first_batch_secs.unwrap_or(0.0))),
-                "cpu_secs_per_gb": (median(list, |m| m.cpu_secs / gigabytes(m)) * 100.0).round() / 100.0,
-                "server_cpu_secs_per_gb": list[0].server_cpu_secs
-                    .map(|_| (median(list, |m| m.server_cpu_secs.unwrap_or(0.0) / gigabytes(m)) * 100.0).round() / 100.0),
-                "peak_memory_mib": (median(list, |m| m.peak_bytes as f64) / 1048576.0).round(),
-            })
+        let ceilings = self.lines.iter().filter(|line| line.role == Role::Ceiling);
+        let ceiling = ceilings.max_by(|one, other| one.median(rate).total_cmp(&other.median(rate)));
+        json!({
+            "title": self.title,
+            "data": self.data,
+            "ceiling": ceiling.map(|line| &line.name),
+            "lines": self.lines.iter().map(|line| line.to_json(ceiling)).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+}
+
+impl Line {
+    fn to_json(&self, ceiling: Option<&Line>) -> Value {
+        let ratios = ceiling.map(|ceiling| self.ratios(ceiling)).unwrap_or_default();
+        let ratio = (!ratios.is_empty()).then(|| rounded(median(&ratios), 3));
+        let (role, bar) = match self.role {
+            Role::Ceiling => ("ceiling", None),
+            Role::Reference => ("reference", None),
+            Role::Path { bar } => ("path", bar),
         };
-        let lines: Vec<Value> = self.measurements.iter().map(line).collect();
-        json!({ "machine": self.header, "measurements": lines })
+        let per_gigabyte =
+            |figure: fn(&Measurement) -> Option<f64>| self.try_median(|m| Some(figure(m)? / (m.bytes as f64 / 1e9)));
+        let first = self.measurements.first().copied().unwrap_or_default();
+        let rates: Vec<f64> = self.measurements.iter().map(rate).collect();
+        json!({
+            "name": self.name,
+            "role": role,
+            "bytes": first.bytes,
+            "rows": first.rows,
+            "megabytes_per_sec": median(&rates).round(),
+            "spread": spread(&rates).map(f64::round),
+            "ratio": ratio,
+            "ratio_spread": ratio.map(|_| spread(&ratios).map(|ratio| rounded(ratio, 3))),
+            "bar": bar,
+            "met": ratio.zip(bar).map(|(ratio, bar)| ratio >= bar),
+            "samples_per_sec": self.median(|m| rate(m) * 1e6 * m.rows as f64 / m.bytes as f64).round(),
+            "first_batch_secs": self.try_median(|m| m.first_batch_secs),
+            "cpu_secs_per_gb": per_gigabyte(|m| m.cpu_secs).map(|secs| rounded(secs, 2)),
+            "server_cpu_secs_per_gb": per_gigabyte(|m| m.server_cpu_secs).map(|secs| rounded(secs, 2)),
+            "peak_memory_mib": self.try_median(|m| Some(m.peak_bytes? as f64 / 1_048_576.0)).map(f64::round),
+            "bytes_read_per_byte": self.try_median(|m| Some(m.bytes_read? as f64 / m.bytes as f64)).map(|r| rounded(r, 3)),
+            "requests": first.requests,
+            "requests_per_gb": per_gigabyte(|m| m.requests.map(|requests| requests as f64)).map(f64::round),
+        })
     }
 
-    pub fn print(&self) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        let report = self.to_json();
-        let machine = &report["machine"];
-        writeln!(
-            out,
-            "stoker {} on {} ({} cores); {} rows of {}, batches of {}, median of {}\n",
-            text(&machine["version"]),
-            text(&machine["cpu"]),
-            machine["cores"],
-            machine["rows"],
-            text(&machine["row"]),
-            machine["batch_size"],
-            machine["repeat"]
-        )?;
-        writeln!(
-            out,
-            "| path | MB/s | min–max | × ceiling | samples/s | first batch s | CPU s/GB | server CPU s/GB | peak MiB |"
-        )?;
-        writeln!(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
-        for line in report["measurements"].as_array().into_iter().flatten() {
-            let spread = format!("{}–{}", text(&line["spread"][0]), text(&line["spread"][1]));
-            let cells = [
-                "megabytes_per_sec",
-                "",
-                "ratio",
-                "samples_per_sec",
-                "first_batch_secs",
-                "cpu_secs_per_gb",
-                "server_cpu_secs_per_gb",
-                "peak_memory_mib",
-            ]
-            .map(|key| if key.is_empty() { spread.clone() } else { text(&line[key]) });
-            writeln!(out, "| {} | {} |", text(&line["name"]), cells.join(" | "))?;
-        }
-        Ok(())
+    /// The rate over that of the ceiling in each repetition.
+    fn ratios(&self, ceiling: &Line) -> Vec<f64> {
+        self.measurements.iter().zip(&ceiling.measurements).map(|(own, ceiling)| rate(own) / rate(ceiling)).collect()
     }
+
+    fn median(&self, figure: impl Fn(&Measurement) -> f64) -> f64 {
+        median(&self.measurements.iter().map(figure).collect::<Vec<_>>())
+    }
+
+    /// `None` unless all measurements have the figure.
+    fn try_median(&self, figure: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
+        let figures: Option<Vec<f64>> = self.measurements.iter().map(figure).collect();
+        figures.map(|figures| median(&figures))
+    }
+}
+
+/// Megabytes per second.
+fn rate(measurement: &Measurement) -> f64 {
+    measurement.steady_bytes as f64 / 1e6 / measurement.steady_secs.max(1e-9)
+}
+
+/// The middle one; of an even number, the upper of the two. Zero if there is none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The smallest and the largest.
+pub fn spread(values: &[f64]) -> [f64; 2] {
+    [f64::min, f64::max].map(|pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).unwrap_or(0.0))
+}
+
+pub fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+/// The program, the processor, the number of cores.
+pub fn header() -> Value {
+    let (cpu, cores) = machine();
+    json!({ "version": env!("CARGO_PKG_VERSION"), "cpu": cpu, "cores": cores })
 }
 
 /// The processor's name, and the number of cores.
@@ -109,26 +177,63 @@ pub fn machine() -> (String, usize) {
     (model.trim_start_matches([' ', '\t', ':']).to_string(), cores)
 }
 
-fn text(value: &Value) -> String {
+/// Columns of a section's table: heading, and the key of the figure.
+const COLUMNS: [(&str, &str); 11] = [
+    ("MB/s", "megabytes_per_sec"),
+    ("min–max", "spread"),
+    ("× ceiling", "ratio"),
+    ("bar", "bar"),
+    ("samples/s", "samples_per_sec"),
+    ("first batch s", "first_batch_secs"),
+    ("CPU s/GB", "cpu_secs_per_gb"),
+    ("server CPU s/GB", "server_cpu_secs_per_gb"),
+    ("peak MiB", "peak_memory_mib"),
+    ("read/delivered", "bytes_read_per_byte"),
+    ("requests/GB", "requests_per_gb"),
+];
+
+/// Prints the table of a section, from its JSON.
+pub fn print_section(out: &mut impl Write, section: &Value) -> anyhow::Result<()> {
+    let data = &section["data"];
+    let about = ["row", "rows", "batch_size", "repeat"].map(|key| text(&data[key]));
+    let [row, rows, batch_size, repeat] = about;
+    writeln!(out, "{}: {rows} rows of {row}, batches of {batch_size}, median of {repeat}\n", text(&section["title"]))?;
+    writeln!(out, "| path | {} |", COLUMNS.map(|(heading, _)| heading).join(" | "))?;
+    writeln!(out, "|---|{}", "--:|".repeat(COLUMNS.len()))?;
+    for line in section["lines"].as_array().into_iter().flatten() {
+        let is_ceiling = line["name"] == section["ceiling"];
+        let cells = COLUMNS.map(|(_, key)| cell(line, key));
+        writeln!(
+            out,
+            "| {}{} | {} |",
+            text(&line["name"]),
+            if is_ceiling { " (ceiling)" } else { "" },
+            cells.join(" | ")
+        )?;
+    }
+    writeln!(out)?;
+    for note in section["notes"].as_array().into_iter().flatten() {
+        writeln!(out, "{}\n", text(note))?;
+    }
+    Ok(())
+}
+
+fn cell(line: &Value, key: &str) -> String {
+    let value = &line[key];
+    match (key, &line["met"]) {
+        ("spread", _) => format!("{}–{}", text(&value[0]), text(&value[1])),
+        ("bar", Value::Bool(true)) => format!("{} met", text(value)),
+        ("bar", Value::Bool(false)) => format!("{} missed", text(value)),
+        _ => text(value),
+    }
+}
+
+/// A value for people.
+pub fn text(value: &Value) -> String {
     match value {
         Value::Null => "–".into(),
         Value::String(text) => text.clone(),
         Value::Number(number) => number.as_f64().map_or(number.to_string(), |number| number.to_string()),
         other => other.to_string(),
     }
-}
-
-/// Megabytes per second.
-fn rate(measurement: &Measurement) -> f64 {
-    measurement.bytes as f64 / 1e6 / measurement.secs.max(1e-9)
-}
-
-fn median(list: &[Measurement], value: impl Fn(&Measurement) -> f64) -> f64 {
-    let mut values: Vec<f64> = list.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn extreme(list: &[Measurement], value: impl Fn(&Measurement) -> f64, pick: fn(f64, f64) -> f64) -> f64 {
-    list.iter().map(value).reduce(pick).unwrap_or(0.0)
 }

@@ -1,81 +1,69 @@
-//! Measurements in processes of their own.
+//! Streams in processes of their own.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 
 use crate::bench::report::Measurement;
-use crate::process::process_use;
+use crate::bench::service::own_command;
 
-const QUERY: &str = "SELECT image, label FROM bench";
+/// Ways of shuffling that are measured: what they are called, and their option.
+pub const WAYS: [(&str, &str); 2] = [("sequential", "none"), ("block-shuffled", "block")];
 
-/// Streams the table in a process that opens the lake itself; `more` are further arguments.
-pub fn in_process(lake: &str, shuffle: &str, batch_size: u64, more: &[&str]) -> anyhow::Result<Measurement> {
-    stream(&[&["--lake", lake], more].concat(), shuffle, batch_size)
+/// A stream that a process drains.
+pub struct Run<'a> {
+    pub query: &'a str,
+    pub batch_size: u64,
+    pub epochs: u64,
+    /// `none` or `block`.
+    pub shuffle: &'a str,
+    /// Where the table is, and further arguments of `stoker stream`.
+    pub target: Vec<String>,
 }
 
-fn stream(target: &[&str], shuffle: &str, batch_size: u64) -> anyhow::Result<Measurement> {
-    let size = batch_size.to_string();
-    let output = Command::new(std::env::current_exe()?)
-        .args(["stream", QUERY, "--json", "--batch-size", &size, "--shuffle", shuffle, "--last-batch", "uneven"])
-        .args(target)
-        .env_remove("STOKER_LAKE")
-        .env_remove("STOKER_SERVER")
-        .output()?;
+impl Run<'_> {
+    /// Drains the stream in a process that opens the lake, or connects to the server, itself.
+    pub fn measure(&self) -> anyhow::Result<Measurement> {
+        let (batch_size, epochs) = (self.batch_size.to_string(), self.epochs.to_string());
+        let args = ["stream", self.query, "--json", "--last-batch", "uneven", "--shuffle", self.shuffle];
+        let mut command = own_command(&args)?;
+        command.args(["--batch-size", &batch_size, "--epochs", &epochs]).args(&self.target);
+        measurement(&report(&mut command)?)
+    }
+}
+
+/// Runs a process and reads the JSON that it prints.
+pub fn report(command: &mut Command) -> anyhow::Result<Value> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot start {name}"))?;
     if !output.status.success() {
-        bail!("stoker stream failed: {}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{name} failed: {}", said.trim().lines().next_back().unwrap_or("it did not say why"));
     }
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{name} did not print a report"))
+}
+
+/// A measurement from a report like that of `stoker stream`.
+pub fn measurement(report: &Value) -> anyhow::Result<Measurement> {
     let number = |key: &str| report[key].as_f64().with_context(|| format!("the report has no {key}"));
+    let whole = |key: &str| report[key].as_u64().with_context(|| format!("the report has no {key}"));
+    let (steady_bytes, steady_secs) = match &report["steady_bytes"] {
+        Value::Null => (whole("bytes")?, number("secs")?),
+        _ => (whole("steady_bytes")?, number("steady_secs")?),
+    };
+    // Streams through servers do not know what the servers read.
+    let read = |key: &str| report[key].as_u64().filter(|count| *count > 0);
     Ok(Measurement {
-        bytes: number("bytes")? as u64,
-        rows: number("rows")? as u64,
-        secs: number("secs")?,
+        bytes: whole("bytes")?,
+        rows: whole("rows")?,
+        steady_bytes,
+        steady_secs,
         first_batch_secs: report["first_batch_secs"].as_f64(),
-        cpu_secs: number("cpu_secs")?,
+        cpu_secs: Some(number("cpu_secs")?),
         server_cpu_secs: None,
-        peak_bytes: number("peak_memory_bytes")? as u64,
+        peak_bytes: report["peak_memory_bytes"].as_u64(),
+        requests: read("requests"),
+        bytes_read: read("bytes_read"),
     })
-}
-
-/// A server on the loopback interface; ended when dropped.
-pub struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    /// Starts a server and waits until it listens.
-    pub fn start(lake: &str) -> anyhow::Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(["serve", "--lake", lake, "--listen", "127.0.0.1:0"])
-            .env_remove("STOKER_SERVER")
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = process.stdout.take().context("the server has no output")?;
-        let mut line = String::new();
-        let read = BufReader::new(output).read_line(&mut line);
-        let mut server = Self { process, address: String::new() };
-        read?;
-        server.address =
-            line.trim().strip_prefix("listening on ").with_context(|| format!("the server said {line:?}"))?.to_string();
-        Ok(server)
-    }
-
-    /// Streams the table through the server.
-    pub fn stream(&self, shuffle: &str, batch_size: u64) -> anyhow::Result<Measurement> {
-        let before = process_use(self.process.id());
-        let mut measurement = stream(&["--server", &self.address], shuffle, batch_size)?;
-        let after = process_use(self.process.id());
-        measurement.server_cpu_secs = Some(after.cpu_secs - before.cpu_secs);
-        Ok(measurement)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
 }

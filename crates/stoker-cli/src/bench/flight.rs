@@ -1,0 +1,139 @@
+//! `stoker bench flight`: Stoker's server and clients over the loopback interface, beside Arrow's C++ implementation.
+//!
+//! ```text
+//! ceiling  C++ server, ready batches ──► C++ client        (both through pyarrow, messages of several sizes)
+//! paths    `stoker serve`, page cache ──► `stoker stream`
+//!                                     └─► C++ client        (a stock client of Flight, through pyarrow)
+//! ```
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::bench::data::{DataSet, Kind};
+use crate::bench::report::{Measurement, Role, Section};
+use crate::bench::runs::{Run, WAYS, measurement, report};
+use crate::bench::service::{Service, own_command};
+use crate::bench::settings::{Settings, lake_in};
+use crate::bench::{path_text, repetitions};
+
+/// The program that runs pyarrow.
+const SCRIPT: &str = include_str!("flight_pair.py");
+
+/// Sizes of the ceiling's messages: names and bytes. The last one is a batch of 256 images.
+const MESSAGES: [(&str, u64); 3] = [("1 MB", 1 << 20), ("4 MB", 4 << 20), ("38 MB", 38_535_168)];
+
+/// The shares of the ceiling that Stoker's client and the stock client should reach.
+const OWN_BAR: f64 = 1.0;
+const STOCK_BAR: f64 = 0.85;
+
+/// Measures the pair and the paths, in turns.
+pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Section> {
+    let mut section = Section::new("Flight over loopback", settings, data);
+    let pyarrow = match Pyarrow::find(settings) {
+        Ok(pyarrow) => Some(pyarrow),
+        Err(error) => {
+            section.note(format!("No ceiling and no stock client, because pyarrow is not installed: {error:#}"));
+            None
+        }
+    };
+    let lake = lake_in(dir);
+    let serve = ["serve", "--lake", path_text(&lake)?, "--listen", "127.0.0.1:0"];
+    let server = Service::start(&mut own_command(&serve)?)?;
+    let query = data.query();
+    let run = |shuffle| Run {
+        query: &query,
+        batch_size: settings.batch_size,
+        epochs: settings.epochs,
+        shuffle,
+        target: vec!["--server".to_string(), server.address.clone()],
+    };
+    for _ in repetitions("Flight", settings, data) {
+        if let Some(pyarrow) = &pyarrow {
+            for (name, message_bytes) in MESSAGES {
+                let name = format!("C++ server, C++ client, messages of {name}");
+                section.add(&name, Role::Ceiling, pyarrow.ready(data, message_bytes)?);
+            }
+        }
+        for (name, shuffle) in WAYS {
+            let measured = served(&server, || run(shuffle).measure())?;
+            section.add(&format!("Stoker's server and client, {name}"), Role::Path { bar: Some(OWN_BAR) }, measured);
+        }
+        for (name, shuffle) in WAYS {
+            let Some(pyarrow) = &pyarrow else { continue };
+            let measured = served(&server, || pyarrow.stock(&run(shuffle), &server.address))?;
+            let name = format!("Stoker's server, C++ client, {name}");
+            section.add(&name, Role::Path { bar: Some(STOCK_BAR) }, measured);
+        }
+    }
+    if pyarrow.is_some() {
+        section.note(
+            "C++: pyarrow. Its server holds ready batches in memory; the size with the best rate is the ceiling.",
+        );
+    }
+    Ok(section)
+}
+
+/// A measurement with the processor time of a server.
+fn served(server: &Service, work: impl FnOnce() -> anyhow::Result<Measurement>) -> anyhow::Result<Measurement> {
+    let before = server.cpu_secs();
+    let measured = work()?;
+    Ok(Measurement { server_cpu_secs: Some(server.cpu_secs() - before), ..measured })
+}
+
+/// A Python with pyarrow.
+struct Pyarrow<'a> {
+    settings: &'a Settings,
+}
+
+impl<'a> Pyarrow<'a> {
+    /// Checks that the Python of the settings can import pyarrow.
+    fn find(settings: &'a Settings) -> anyhow::Result<Self> {
+        let pyarrow = Self { settings };
+        let python = settings.python();
+        let python = python.to_string_lossy();
+        let checked = pyarrow.command("check").output();
+        let checked = checked.with_context(|| format!("{python} does not start (--python names another)"))?;
+        let said = String::from_utf8_lossy(&checked.stderr);
+        let said = said.trim().lines().next_back().unwrap_or_default();
+        ensure!(checked.status.success(), "{python} says {said:?} (--python names another)");
+        Ok(pyarrow)
+    }
+
+    fn command(&self, what: &str) -> Command {
+        let mut command = Command::new(self.settings.python());
+        command.args(["-c", SCRIPT, what]);
+        command
+    }
+
+    /// A C++ client that takes ready batches from a C++ server, as many rows as the data has.
+    fn ready(&self, data: &DataSet, message_bytes: u64) -> anyhow::Result<Measurement> {
+        let (element, element_bytes) = match data.kind {
+            Kind::Images => ("uint8", 1),
+            Kind::Tokens | Kind::Narrow => ("int32", 4),
+        };
+        let width = (data.kind.row_bytes() / element_bytes).to_string();
+        let (rows, message_bytes) = (data.num_rows.to_string(), message_bytes.to_string());
+        let mut server = self.command("serve");
+        server.args(["--element", element, "--width", &width, "--rows", &rows, "--message-bytes", &message_bytes]);
+        let server = Service::start(&mut server)?;
+        let epochs = self.settings.epochs.to_string();
+        let mut client = self.command("drain");
+        client.args(["--address", &server.address, "--epochs", &epochs]);
+        served(&server, || measurement(&report(&mut client)?))
+    }
+
+    /// A C++ client that takes the stream of a run from Stoker's server.
+    fn stock(&self, run: &Run<'_>, address: &str) -> anyhow::Result<Measurement> {
+        let shuffle = match run.shuffle {
+            "none" => "sequential",
+            other => other,
+        };
+        let (batch_size, epochs) = (run.batch_size.to_string(), run.epochs.to_string());
+        let mut client = self.command("stock");
+        client.args(["--address", address, "--query", run.query, "--shuffle", shuffle]);
+        client.args(["--batch-size", &batch_size, "--epochs", &epochs]);
+        measurement(&report(&mut client)?)
+    }
+}

@@ -1,0 +1,47 @@
+//! `stoker bench local`: streams in process, beside reading the same bytes from the page cache.
+
+use std::path::Path;
+
+use crate::bench::data::DataSet;
+use crate::bench::raw::{Passes, threads};
+use crate::bench::report::{Role, Section};
+use crate::bench::runs::{Run, WAYS};
+use crate::bench::settings::{Settings, lake_in};
+use crate::bench::{lake_args, repetitions};
+
+/// The shares of page-cache reads that the ways of shuffling should reach.
+const BARS: [f64; 2] = [0.85, 0.75];
+
+/// Measures copies, page-cache reads and streams, in turns.
+pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Section> {
+    let mut section = Section::new("in process", settings, data);
+    let (query, target) = (data.query(), lake_args(&lake_in(dir))?);
+    let buffer_bytes = settings.batch_size.min(data.num_rows) * data.kind.row_bytes();
+    let passes = |threads| Passes { threads, buffer_bytes, epochs: settings.epochs };
+    let all = passes(threads());
+    for _ in repetitions("in process", settings, data) {
+        section.add("memcpy, 1 thread", Role::Reference, passes(1).memcpy(data)?);
+        if all.threads > 1 {
+            section.add(&format!("memcpy, {} threads", all.threads), Role::Reference, all.memcpy(data)?);
+        }
+        section.add("page-cache reads", Role::Ceiling, all.page_cache(data)?);
+        for ((name, shuffle), bar) in WAYS.into_iter().zip(BARS) {
+            let verified = Run {
+                query: &query,
+                batch_size: settings.batch_size,
+                epochs: settings.epochs,
+                shuffle,
+                target: target.clone(),
+            };
+            section.add(name, Role::Path { bar: Some(bar) }, verified.measure()?);
+            let unverified = [target.clone(), vec!["--no-verify".to_string()]].concat();
+            let unverified = Run { target: unverified, ..verified };
+            section.add(&format!("{name}, not verified"), Role::Path { bar: None }, unverified.measure()?);
+        }
+    }
+    section.note(format!(
+        "Page-cache reads: {} threads, as many as a stream has, into rotating buffers of a batch.",
+        all.threads
+    ));
+    Ok(section)
+}

@@ -1,0 +1,53 @@
+//! The header `Range`.
+
+use std::ops::Range;
+
+/// What a header asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The whole object.
+    All,
+    /// A part that is not empty.
+    Part(Range<u64>),
+    /// A part that the object does not have.
+    Unsatisfiable,
+}
+
+/// The part that `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT` means for an object of so many bytes. Anything else
+/// is ignored, as RFC 9110 says.
+pub fn wanted(header: Option<&str>, size: u64) -> Wanted {
+    let Some((first, last)) = header.and_then(|value| value.strip_prefix("bytes=")?.split_once('-')) else {
+        return Wanted::All;
+    };
+    let range = match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(first), Ok(last)) => first..last.saturating_add(1).min(size),
+        (Ok(first), Err(_)) if last.is_empty() => first..size,
+        (Err(_), Ok(count)) if first.is_empty() => size.saturating_sub(count)..size,
+        _ => return Wanted::All,
+    };
+    if range.is_empty() { Wanted::Unsatisfiable } else { Wanted::Part(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, wanted};
+
+    #[test]
+    fn ranges_are_cut_at_the_end_of_the_object() {
+        for (header, expected) in [
+            ("bytes=0-9", Wanted::Part(0..10)),
+            ("bytes=5-1000", Wanted::Part(5..100)),
+            ("bytes=99-", Wanted::Part(99..100)),
+            ("bytes=-7", Wanted::Part(93..100)),
+            ("bytes=-700", Wanted::Part(0..100)),
+            ("bytes=100-", Wanted::Unsatisfiable),
+            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=7-3", Wanted::Unsatisfiable),
+            ("bytes=0-1,5-6", Wanted::All),
+            ("rows=0-9", Wanted::All),
+        ] {
+            assert_eq!(wanted(Some(header), 100), expected, "{header}");
+        }
+        assert_eq!(wanted(None, 100), Wanted::All);
+    }
+}

@@ -1,0 +1,44 @@
+//! `stoker bench s3`: streams from an object store that is as far away as asked, beside nothing but the GETs.
+
+use std::path::Path;
+
+use crate::bench::data::DataSet;
+use crate::bench::repetitions;
+use crate::bench::report::{Role, Section};
+use crate::bench::runs::{Run, WAYS};
+use crate::bench::settings::Settings;
+use crate::bench::store::Store;
+
+/// Bytes of a GET of the ceiling, and its connections.
+const GET_BYTES: u64 = 8 << 20;
+const CONNECTIONS: u64 = 16;
+
+/// The share of the ceiling that streams should reach.
+const BAR: f64 = 0.90;
+
+/// Measures GETs and streams, in turns.
+pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Section> {
+    let mut section = Section::new("S3", settings, data);
+    let store = Store::start(dir, settings.latency_ms)?;
+    let (query, ranges) = (data.query(), data.ranges(GET_BYTES)?);
+    for _ in repetitions("S3", settings, data) {
+        let gets = store.measured(|| store.get_ranges(data, &ranges, CONNECTIONS, settings.epochs))?;
+        section.add("raw GETs", Role::Ceiling, gets);
+        for (name, shuffle) in WAYS {
+            let run = Run {
+                query: &query,
+                batch_size: settings.batch_size,
+                epochs: settings.epochs,
+                shuffle,
+                target: store.lake_args(),
+            };
+            section.add(name, Role::Path { bar: Some(BAR) }, store.measured(|| run.measure())?);
+        }
+    }
+    section.note(format!(
+        "{} ms before each response. Raw GETs: the same bytes, 8 MiB each, over {CONNECTIONS} connections, by a client that \
+         does nothing else. Requests and bytes read are those that the store counted.",
+        settings.latency_ms
+    ));
+    Ok(section)
+}

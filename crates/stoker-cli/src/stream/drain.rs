@@ -1,0 +1,155 @@
+//! Draining one or several epochs, and what there is to report of it.
+
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use stoker_flight::StreamHandle;
+use stoker_stream::{ReadOptions, Receipt, StreamStats};
+use stoker_types::{BatchLogEntry, Place, Slice, StreamState};
+
+use crate::batch_log::BatchLog;
+use crate::process::process_use;
+use crate::stream::stalls;
+
+/// What is drained, and how.
+pub struct Drain<'a> {
+    pub handle: &'a StreamHandle,
+    /// The share of the first epoch.
+    pub slice: Slice,
+    pub read: ReadOptions,
+    /// Epochs, one after the other.
+    pub epochs: u64,
+    /// Batches of an epoch at most.
+    pub steps: u64,
+    /// The number of the first step since the start of the training.
+    pub first_step: u64,
+    /// From which step on which global batch size was used.
+    pub sizes: Vec<BatchLogEntry>,
+    pub log: Option<BatchLog>,
+    pub bar: ProgressBar,
+}
+
+/// What was drained.
+pub struct Drained {
+    /// The state behind the last batch.
+    pub state: StreamState,
+    /// Of the last epoch.
+    pub receipt: Option<Receipt>,
+    stats: StreamStats,
+    substituted_rows: usize,
+    elapsed: Duration,
+    /// Bytes and time from the end of the first epoch to the end of the last one; `None` for one epoch.
+    steady: Option<(u64, Duration)>,
+}
+
+impl Drain<'_> {
+    /// Takes all batches, as fast as they come.
+    pub async fn run(mut self) -> anyhow::Result<Drained> {
+        let mut cursor = (self.slice.epoch, self.slice.origin);
+        let (mut stats, mut receipt, mut substituted_rows) = (StreamStats::default(), None, 0);
+        let mut first_epoch = None;
+        let started = Instant::now();
+        for epoch in 0..self.epochs {
+            if epoch > 0 {
+                self.begin_next_epoch(self.first_step + stats.batches);
+            }
+            let mut stream = self.handle.open(&self.slice, &self.read).await?;
+            for _ in 0..self.steps {
+                let Some(batch) = stream.next().await? else { break };
+                cursor = (batch.cursor.epoch, batch.cursor.position);
+                substituted_rows += batch.substituted.len();
+                if let Some(log) = &mut self.log {
+                    log.add(&batch)?;
+                }
+                if !self.bar.is_hidden() {
+                    self.bar.set_message(format!("waiting: {}", stalls::line(&stream.stats().stalls)));
+                }
+                self.bar.inc(1);
+            }
+            add(&mut stats, &stream.stats());
+            receipt = Some(stream.receipt().clone());
+            drop(stream);
+            first_epoch = first_epoch.or(Some((stats.bytes, started.elapsed())));
+        }
+        let elapsed = started.elapsed();
+        self.bar.finish_and_clear();
+        self.log.take().map(BatchLog::finish).transpose()?;
+        let place = Place { epoch: cursor.0, position: cursor.1, step: self.first_step + stats.batches };
+        let first_epoch = first_epoch.filter(|_| self.epochs > 1);
+        Ok(Drained {
+            state: self.handle.state(place, &self.sizes),
+            receipt,
+            stats,
+            substituted_rows,
+            elapsed,
+            steady: first_epoch.map(|(bytes, since)| (stats.bytes - bytes, elapsed - since)),
+        })
+    }
+
+    /// Turns to the epoch after this one, whose first step this is.
+    fn begin_next_epoch(&mut self, step: u64) {
+        self.slice = Slice { origin: 0, first_step: 0, epoch: self.slice.epoch + 1, ..self.slice };
+        self.sizes = vec![BatchLogEntry { step, position: 0, global_batch: self.slice.global_batch() }];
+    }
+}
+
+/// Adds the counts of a further epoch; the first batch stays that of the first epoch.
+fn add(total: &mut StreamStats, epoch: &StreamStats) {
+    total.rows += epoch.rows;
+    total.bytes += epoch.bytes;
+    total.batches += epoch.batches;
+    total.requests += epoch.requests;
+    total.bytes_read += epoch.bytes_read;
+    total.retries += epoch.retries;
+    total.hedges += epoch.hedges;
+    total.verified_bytes += epoch.verified_bytes;
+    total.wait_nanos += epoch.wait_nanos;
+    total.stalls += epoch.stalls;
+    total.last_step = epoch.last_step;
+    total.first_batch_nanos = total.first_batch_nanos.or(epoch.first_batch_nanos);
+}
+
+impl Drained {
+    /// Where the time of the steps went, for people.
+    pub fn stalls(&self) -> String {
+        stalls::line(&self.stats.stalls)
+    }
+
+    /// The report of a stream whose epochs have `steps` batches each, and that took `planned` to be planned.
+    pub fn report(&self, handle: &StreamHandle, epochs: u64, steps: u64, planned: Duration) -> Value {
+        let usage = process_use(std::process::id());
+        let (stats, secs) = (&self.stats, self.elapsed.as_secs_f64().max(1e-9));
+        let mut report = json!({
+            "stream_id": handle.spec().stream_id().to_string(),
+            "rows_in_epoch": handle.num_rows(),
+            "steps": steps.saturating_mul(epochs),
+            "rows": stats.rows,
+            "bytes": stats.bytes,
+            "plan_secs": rounded(planned.as_secs_f64()),
+            "first_batch_secs": stats.first_batch_nanos.map(|nanos| rounded(nanos as f64 / 1e9)),
+            "secs": rounded(secs),
+            "samples_per_sec": rounded(stats.rows as f64 / secs),
+            "megabytes_per_sec": rounded(stats.bytes as f64 / 1e6 / secs),
+            "wait_share": rounded(stats.wait_nanos as f64 / 1e9 / secs),
+            "stalls": stalls::object(&stats.stalls),
+            "requests": stats.requests,
+            "bytes_read": stats.bytes_read,
+            "retries": stats.retries,
+            "cpu_secs": rounded(usage.cpu_secs),
+            "peak_memory_bytes": usage.peak_bytes,
+            "substituted_rows": self.substituted_rows,
+        });
+        if let Some((bytes, elapsed)) = self.steady {
+            report["epochs"] = epochs.into();
+            report["steady_bytes"] = bytes.into();
+            // Not rounded: the rate of a small table would be.
+            report["steady_secs"] = elapsed.as_secs_f64().into();
+        }
+        report
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
