@@ -86,7 +86,8 @@ impl Connection {
 impl Connection {
     #[new]
     #[pyo3(signature = (
-        target, *, token=None, tls_ca=None, storage_options=None, retry_budget_secs=None, num_endpoints=None
+        target, *, token=None, tls_ca=None, storage_options=None, retry_budget_secs=None, num_endpoints=None,
+        memory_budget_bytes=None
     ))]
     fn new(
         target: String,
@@ -95,6 +96,7 @@ impl Connection {
         storage_options: Option<BTreeMap<String, String>>,
         retry_budget_secs: Option<u64>,
         num_endpoints: Option<u32>,
+        memory_budget_bytes: Option<u64>,
     ) -> Self {
         let defaults = ConnectOptions::default();
         let options = ConnectOptions {
@@ -103,6 +105,7 @@ impl Connection {
             storage_options: StorageOptions::new(storage_options.unwrap_or_default()),
             retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
             num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),
+            memory_budget_bytes,
         };
         Self { target, options, live: Mutex::new(None) }
     }
@@ -143,6 +146,13 @@ impl Connection {
         let connection = self.live(py)?;
         let layouts = wait(py, connection.describe(name, &SnapshotRef::Version(version)))?.raise(py)?;
         json(py, serde_json::to_string(&layouts))
+    }
+
+    /// What in the layout costs speed, as a JSON list.
+    fn doctor(&self, py: Python<'_>, name: &str, version: u64) -> PyResult<String> {
+        let connection = self.live(py)?;
+        let diagnosis = wait(py, connection.doctor(name, &SnapshotRef::Version(version)))?.raise(py)?;
+        json(py, serde_json::to_string(&diagnosis.findings))
     }
 
     /// Gives a version a tag.

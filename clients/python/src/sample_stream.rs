@@ -52,7 +52,8 @@ impl SampleStream {
         Batch::try_new(py, batch).map(Some)
     }
 
-    /// The counters: rows, batches and requests as numbers, `bytes` and `bytes_read` in bytes, times in nanoseconds.
+    /// The counters: rows, batches and requests as numbers, `bytes` and `bytes_read` in bytes, times in nanoseconds. Those that
+    /// begin with `stall_` and `last_step_` say where the time of all steps, and of the last one, went.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if let Some(stream) = self.stream.lock().get() {
             *self.stats.lock() = stream.stats();
@@ -69,6 +70,11 @@ impl SampleStream {
         counters.set_item("retries", stats.retries)?;
         counters.set_item("wait_nanos", stats.wait_nanos)?;
         counters.set_item("first_batch_nanos", stats.first_batch_nanos)?;
+        for (prefix, stalls) in [("stall", stats.stalls), ("last_step", stats.last_step)] {
+            for (name, time) in stalls.named() {
+                counters.set_item(format!("{prefix}_{name}_nanos"), time.as_nanos() as u64)?;
+            }
+        }
         Ok(counters)
     }
 

@@ -38,12 +38,13 @@ from stoker._errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from stoker._lake import ColumnLayout, EpochVerdict, Lake, Table, VersionInfo, connect
+from stoker._lake import ColumnLayout, EpochVerdict, Finding, Lake, Table, VersionInfo, connect
 from stoker._mixture import Mixture, mix
 from stoker._native import __version__
 from stoker._query import Query
 from stoker._run import Run, RunEntry
-from stoker._stream import Stream, StreamStats
+from stoker._stats import Stall, StreamStats
+from stoker._stream import Stream
 
 __all__ = [
     "AlreadyExistsError",
@@ -54,6 +55,7 @@ __all__ = [
     "DataCorruptError",
     "EpochVerdict",
     "ExpiredError",
+    "Finding",
     "InternalError",
     "InvalidRequestError",
     "Lake",
@@ -64,6 +66,7 @@ __all__ = [
     "ResourceExhaustedError",
     "Run",
     "RunEntry",
+    "Stall",
     "StateMismatchError",
     "StokerError",
     "Stream",

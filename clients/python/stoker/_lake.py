@@ -18,7 +18,7 @@ from stoker._numbers import whole, whole_or_none
 from stoker._query import Query
 from stoker._run import Run
 
-__all__ = ["ColumnLayout", "EpochVerdict", "Lake", "Table", "VersionInfo", "connect"]
+__all__ = ["ColumnLayout", "EpochVerdict", "Finding", "Lake", "Table", "VersionInfo", "connect"]
 
 IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
 Metric = Literal["l2", "cosine", "dot"]
@@ -38,6 +38,7 @@ def connect(
     storage_options: Mapping[str, str] | None = None,
     retry_budget_secs: int | None = None,
     num_endpoints: int | None = None,
+    memory_budget_bytes: int | None = None,
 ) -> Lake:
     """Opens a lake, with the engine in this process or behind a server.
 
@@ -52,6 +53,9 @@ def connect(
             variables.
         retry_budget_secs: Seconds for which a stream looks for a lost server before it fails. Default: 120.
         num_endpoints: Connections over which a server sends one stream, up to 256. Default: 1.
+        memory_budget_bytes: Bytes of batches that all streams of this connection hold in this process while these are
+            filled or wait to be taken. Open streams share them equally. Default: 2 GiB, or as much as the same option
+            of an open stream, if that is more.
 
     Raises:
         InvalidRequestError: The target has an unsupported scheme, or an option is malformed.
@@ -68,6 +72,7 @@ def connect(
         "storage_options": dict(storage_options) if storage_options is not None else None,
         "retry_budget_secs": whole_or_none("retry_budget_secs", retry_budget_secs, 0),
         "num_endpoints": whole_or_none("num_endpoints", num_endpoints, 1, _ENDPOINTS_MAX),
+        "memory_budget_bytes": whole_or_none("memory_budget_bytes", memory_budget_bytes, 1),
     }
     lake = Lake(target, options)
     lake._native.open()
@@ -311,6 +316,44 @@ class ColumnLayout:
     why_not_dense: str | None
     compression: str
 
+    @property
+    def verdict(self) -> Literal["dense", "decoder", "light"]:
+        """How the bytes are read.
+
+        ``"dense"``: from their places in the files straight into batches. ``"decoder"``: heavy, through Lance's
+        decoder; :meth:`Table.doctor` says why. ``"light"``: through the decoder too, which is cheap for few bytes.
+        """
+        if self.dense:
+            return "dense"
+        return "decoder" if self.heavy else "light"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about the layout of a table that costs speed or safety. Printed, it is a paragraph.
+
+    Attributes:
+        column: The column; None for the table as a whole.
+        code: A word for it that stays, for programs: ``"nulls"``, ``"no_checksums"``, ….
+        what: What was found, and in which fragments.
+        cost: What it costs.
+        remedy: What to do about it.
+        example: Lines of Python that do it, where ``lake`` is a connection to the lake itself; None where there is no
+            such line.
+    """
+
+    column: str | None
+    code: str
+    what: str
+    cost: str
+    remedy: str
+    example: str | None
+
+    def __str__(self) -> str:
+        place = "table" if self.column is None else f"column {self.column}"
+        lines = [f"{place} [{self.code}]: {self.what}", f"  costs: {self.cost}", f"  do this: {self.remedy}"]
+        return "\n".join(lines + [f"    {line}" for line in (self.example or "").splitlines()])
+
 
 class Table:
     """One immutable version of a table. Made by :meth:`Lake.table`.
@@ -374,6 +417,20 @@ class Table:
         known = {field.name for field in fields(ColumnLayout)}
         layouts = json.loads(self._lake._native.describe(self.name, self.version))
         return [ColumnLayout(**{key: value for key, value in layout.items() if key in known}) for layout in layouts]
+
+    def doctor(self) -> list[Finding]:
+        """Returns what in the layout costs speed or safety, and what to do about it.
+
+        Columns that are read through Lance's decoder although they are heavy, with the reason; rows without checksums;
+        fragments that are small or have many deleted rows; …. Reads the footers of all data files.
+
+        Example:
+            >>> lake.table("digits").doctor()
+            []
+        """
+        known = {field.name for field in fields(Finding)}
+        findings = json.loads(self._lake._native.doctor(self.name, self.version))
+        return [Finding(**{key: value for key, value in finding.items() if key in known}) for finding in findings]
 
     def append(self, data: Any, *, rows_per_fragment: int | None = None) -> Table:
         """Adds rows to the newest version in one atomic commit; this object keeps its version.

@@ -95,7 +95,8 @@ class StreamSource(ABC):
             last_batch: What happens to a last global batch that is not full: ``"pad"`` (default) repeats rows, marked
                 in :attr:`Batch.valid`; ``"drop"``; ``"uneven"`` delivers what is left, for some ranks no row.
             drop_last: ``True`` means ``last_batch="drop"``.
-            memory_budget_bytes: Bytes of batches that are being filled or wait to be taken. Default: 1 GiB.
+            memory_budget_bytes: Bytes of batches that are being filled or wait to be taken, at most; streams of one
+                connection share its budget, see :func:`connect`. Default: 1 GiB.
             shuffle_window_bytes: Bytes within which rows mix, over all ranks. Default: 512 MiB.
             block_bytes: Bytes of neighbouring rows that stay together when blocks are shuffled. Default: 512 KiB.
             num_lanes: Parts of the order that are read independently. Default: 48.

@@ -15,11 +15,12 @@ from stoker import _distributed, _native
 from stoker._batch import Batch
 from stoker._errors import InvalidRequestError
 from stoker._numbers import weight_list, whole
+from stoker._stats import StreamStats, stream_stats
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
 
-__all__ = ["SliceConfig", "Stream", "StreamStats"]
+__all__ = ["SliceConfig", "Stream"]
 
 #: The address that stands for a table that does not supply a row.
 _NO_ROW = 2**64 - 1
@@ -35,7 +36,7 @@ class SliceConfig:
         last_batch: ``"pad"``, ``"drop"`` or ``"uneven"``.
         rank: This rank, from zero.
         world_size: Ranks in all.
-        memory_budget_bytes: Bytes of batches that are being filled or wait to be taken; ``None`` for 1 GiB.
+        memory_budget_bytes: Bytes of batches that are being filled or wait to be taken, at most; ``None`` for 1 GiB.
         bad_rows: ``"error"`` or ``"substitute"``.
         verify: Whether checksums are verified.
         retry_budget_secs: Seconds for which reads are tried again; ``None`` for 120.
@@ -52,35 +53,6 @@ class SliceConfig:
     verify: bool = True
     retry_budget_secs: int | None = None
     run_id: str | None = None
-
-
-@dataclass(frozen=True)
-class StreamStats:
-    """What a stream did since iteration began.
-
-    Attributes:
-        rows: Rows delivered, padding included.
-        batches: Batches delivered.
-        bytes: Bytes of the delivered columns.
-        bytes_read: Bytes that range reads brought.
-        requests: Range reads.
-        retries: Reads repeated after transient faults.
-        hedges: Second requests for reads that were slow beyond their peers.
-        verified_bytes: Bytes that were compared with their checksums.
-        wait_secs: Seconds that the caller waited for batches.
-        first_batch_secs: Seconds from opening to the first batch, or ``None`` before it.
-    """
-
-    rows: int = 0
-    batches: int = 0
-    bytes: int = 0
-    bytes_read: int = 0
-    requests: int = 0
-    retries: int = 0
-    hedges: int = 0
-    verified_bytes: int = 0
-    wait_secs: float = 0.0
-    first_batch_secs: float | None = None
 
 
 class Stream:
@@ -289,15 +261,23 @@ class Stream:
         self._log = log
 
     def stats(self) -> StreamStats:
-        """Returns the counters of the running or else the last pass."""
+        """Returns the counters of the running or else the last pass.
+
+        Example:
+            >>> stream = lake.sql("SELECT image FROM digits").stream(batch_size=4)
+            >>> for batch in stream:
+            ...     pass
+            >>> stats = stream.stats()
+            >>> stats.rows
+            20
+            >>> sorted(stats.stalls)
+            ['consumer', 'decode', 'network', 'storage']
+            >>> stats.stalls["network"].share
+            0.0
+        """
         if self._open is not None:
             self._counters = self._open.stats()
-        counters = dict(self._counters)
-        wait, first = counters.pop("wait_nanos", 0), counters.pop("first_batch_nanos", None)
-        whole = {name: value or 0 for name, value in counters.items()}
-        return StreamStats(
-            **whole, wait_secs=(wait or 0) / 1e9, first_batch_secs=None if first is None else first / 1e9
-        )
+        return stream_stats(self._counters)
 
     def receipt(self) -> dict[str, Any]:
         """Returns what loops over this object got, as JSON values: runs of positions with a sum over their rows.

@@ -15,7 +15,8 @@ from stoker._batch import Batch, Cursor, Substitution
 from stoker._columns import PlainColumn, plain_column
 from stoker._device import DeviceCopier
 from stoker._errors import InvalidRequestError
-from stoker._stream import Stream, StreamStats
+from stoker._stats import StreamStats
+from stoker._stream import Stream
 
 __all__ = ["VALID_KEY", "TorchBatch", "TorchLoader"]
 
