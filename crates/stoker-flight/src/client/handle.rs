@@ -93,13 +93,13 @@ impl StreamHandle {
         slice.validate()?;
         let batches = match &self.place {
             Place::Local(plan, budget) => Batches::Local(Box::new(plan.open_within(budget, slice, options)?)),
-            Place::Remote(lake) => Batches::Remote(RemoteStream::start(Request {
+            Place::Remote(lake) => Batches::Remote(Box::new(RemoteStream::start(Request {
                 lake: lake.clone(),
                 spec: self.spec.clone(),
                 spec_stored: self.spec_stored,
                 slice: *slice,
                 options: *options,
-            })),
+            }))),
         };
         let receipt = ReceiptBuilder::new(self.spec.stream_id(), slice, self.spec.num_rows);
         Ok(SampleStream::new(batches, receipt))

@@ -13,7 +13,7 @@ pub struct SampleStream {
 
 pub(crate) enum Batches {
     Local(Box<BatchStream>),
-    Remote(RemoteStream),
+    Remote(Box<RemoteStream>),
 }
 
 impl SampleStream {
