@@ -26,6 +26,12 @@ def _write(dataset: Dataset, target: Path) -> None:
                 writer.write({"image": image, "label": label, "score": score})
 
 
+def _close_connections(dataset: Any) -> None:
+    """Closes the connection that fetched the index; forked workers would share it and read each other's answers."""
+    for stream in dataset.streams:
+        stream._downloader.clean_up()
+
+
 def _open(task: Task) -> Epochs:
     from streaming import StreamingDataLoader, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
@@ -40,6 +46,7 @@ def _open(task: Task) -> Epochs:
         batch_size=task.batch_size,
         num_canonical_nodes=1,
     )
+    _close_connections(dataset)
     arguments: dict[str, Any] = {
         "batch_size": task.batch_size,
         "num_workers": task.num_workers,
