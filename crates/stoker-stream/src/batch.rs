@@ -23,7 +23,7 @@ pub struct Batch {
 /// A row that stands for a bad one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
-    /// Which row of the batch.
+    /// Which row of the batch, also where it comes with a [`Part`](crate::Part).
     pub row: usize,
     /// For each table of the stream, the address of the bad row, as in [`Batch::row_addrs`].
     pub row_addrs: Vec<u64>,

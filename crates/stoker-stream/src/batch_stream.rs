@@ -1,66 +1,20 @@
-//! The consumer's end of a stream.
-
-use std::sync::Arc;
-use std::time::Instant;
+//! A stream of whole batches.
 
 use arrow_schema::SchemaRef;
-use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats};
 use stoker_types::Slice;
-use tokio::sync::mpsc;
 
-use crate::batch_builder::Delivered;
-use crate::budget::Quota;
-use crate::planner::{AbortOnDrop, Planner};
-use crate::{Batch, Error, MemoryBudget, ReadOptions, Result, StallMeter, StreamPlan, StreamStats};
-
-/// Finished batches that wait to be taken; the memory budget bounds their bytes.
-const QUEUE_BATCHES: usize = 64;
+use crate::part_plan::PartSize;
+use crate::{Batch, MemoryBudget, Part, PartStream, ReadOptions, Result, StreamPlan, StreamStats};
 
 /// A rank's batches in order. Reads ahead within its quota of a memory budget; dropping it stops everything.
 pub struct BatchStream {
-    input: mpsc::Receiver<Result<Delivered>>,
-    io: Arc<IoStats>,
-    /// What is counted on this end.
-    counted: StreamStats,
-    stalls: StallMeter,
-    opened: Instant,
-    num_steps: u64,
-    /// Batches that are still to come; zero after an error.
-    missing: u64,
-    schema: SchemaRef,
-    _quota: Quota,
-    _planner: AbortOnDrop<()>,
+    /// Each a whole batch.
+    parts: PartStream,
 }
 
 impl BatchStream {
     pub(crate) fn start(plan: StreamPlan, slice: Slice, options: &ReadOptions, budget: &MemoryBudget) -> Self {
-        let scan = ChunkScan::new(ChunkScanOptions {
-            local_threads: options.io_threads,
-            verify: options.verify,
-            retry: options.retry(),
-            ..ChunkScanOptions::default()
-        });
-        let scan = scan.with_pool(budget.pool().clone());
-        let quota = budget.join(options.memory_budget_bytes);
-        let (output, input) = mpsc::channel(QUEUE_BATCHES);
-        let io = scan.stats().clone();
-        let num_steps = slice.num_steps(plan.num_rows());
-        let missing = num_steps.saturating_sub(slice.first_step);
-        let schema = plan.schema();
-        let planner = Planner::new(plan, slice, options.bad_rows, scan, quota.clone(), output);
-        let planner = AbortOnDrop(tokio::spawn(planner.run()));
-        Self {
-            input,
-            io,
-            counted: StreamStats::default(),
-            stalls: StallMeter::default(),
-            opened: Instant::now(),
-            num_steps,
-            missing,
-            schema,
-            _quota: quota,
-            _planner: planner,
-        }
+        Self { parts: PartStream::start(plan, slice, options, budget, PartSize::Batch) }
     }
 
     /// The next batch; `None` after the last one.
@@ -70,46 +24,21 @@ impl BatchStream {
     /// # Errors
     /// What stood in the way of the next batch. The stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
-        if self.missing == 0 {
-            return Ok(None);
-        }
-        self.stalls.asked(Instant::now());
-        let stopped = || Error::Internal { reason: "the task that reads ahead stopped early".into() };
-        let delivered = self.input.recv().await.unwrap_or_else(|| Err(stopped()));
-        let delivered = delivered.inspect_err(|_| self.missing = 0)?;
-        self.missing -= 1;
-        let waited = self.stalls.taken(Instant::now(), &delivered.spans);
-        let since_opened = self.opened.elapsed();
-        self.counted.first_batch_nanos.get_or_insert(since_opened.as_nanos().max(1) as u64);
-        self.counted.wait_nanos += waited.as_nanos() as u64;
-        self.counted.batches += 1;
-        self.counted.rows += delivered.batch.data.num_rows() as u64;
-        self.counted.bytes += delivered.bytes;
-        Ok(Some(delivered.batch))
+        Ok(self.parts.next().await?.map(Part::into_batch))
     }
 
     /// Steps from the slice's origin to the end of the epoch; equal on all ranks.
     pub fn num_steps(&self) -> u64 {
-        self.num_steps
+        self.parts.num_steps()
     }
 
     /// The columns of the batches.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.parts.schema()
     }
 
     /// What the stream did so far.
     pub fn stats(&self) -> StreamStats {
-        let io = self.io.totals();
-        StreamStats {
-            requests: io.requests,
-            bytes_read: io.bytes_read,
-            retries: io.retries,
-            hedges: io.hedges,
-            verified_bytes: io.verified_bytes,
-            stalls: self.stalls.sum(),
-            last_step: self.stalls.last_step(),
-            ..self.counted
-        }
+        self.parts.stats()
     }
 }

@@ -5,6 +5,8 @@
 //!  total bytes            of a stream        of a batch, until its consumer takes it
 //! ```
 //!
+//! What is said of batches here holds for their parts, where a stream delivers batches in parts: each holds room of its own.
+//!
 //! The streams that still read share the total equally, except that none gets more than its own cap: what small caps leave,
 //! the others get. Shares shrink when a stream joins, and grow when one ends or has read everything. A stream that holds nothing
 //! gets room for a batch of any size, so that all streams together hold at most the total and one batch each.

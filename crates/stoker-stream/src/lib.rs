@@ -1,23 +1,28 @@
 //! The pipeline from a pinned sample query to batches.
 //!
 //! ```text
-//! StreamPlan (query, row set, order options) ──open(slice)──► BatchStream ──next──► Batch
+//! StreamPlan (query, row set, order options) ──open(slice)────────► BatchStream ──next──► Batch
+//!                                            ──open_parts(slice)──► PartStream ───next──► Part
 //!
-//! positions of a unit ─order─► ordinals ─row set─► addresses ─chunk scan─► slots of the batches that want the rows
+//! positions of a unit ─order─► ordinals ─row set─► addresses ─chunk scan─► slots of the parts that want the rows
 //!        (planner task, bounded by the stream's quota of the budget)        (up to two units at once)
 //! ```
 //!
-//! A *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside windows, else a
-//! part that fits the budget. Rows go straight from storage into their place in their batch.
+//! A *part* is a run of consecutive rows of a batch, in memory of its own; a batch is one part where it is wanted as a whole. A
+//! *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside windows, else as many
+//! as fit the budget. Rows go straight from storage into their place in their part.
 
 mod bad_row_log;
 mod batch;
-mod batch_builder;
 mod batch_stream;
 mod budget;
 mod error;
 mod light;
 mod options;
+mod part;
+mod part_builder;
+mod part_plan;
+mod part_stream;
 mod plan;
 mod planner;
 mod read;
@@ -38,6 +43,8 @@ pub use batch_stream::BatchStream;
 pub use budget::{Held, MemoryBudget, Quota};
 pub use error::{Error, Result};
 pub use options::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, StreamOptions};
+pub use part::Part;
+pub use part_stream::PartStream;
 pub use plan::StreamPlan;
 pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, Skipped, SubstitutedRow, row_hash};
 pub use run_log::{RUN_LOG_TABLE, RunEntry, RunEvent, log_run, run_entries, state_slice, step_entry};

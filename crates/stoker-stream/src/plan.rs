@@ -12,8 +12,11 @@ use stoker_types::{
     StreamSpec, slots_for,
 };
 
+use crate::part_plan::PartSize;
 use crate::source::{ColumnPlan, SourcePlan, unify};
-use crate::{BatchStream, Error, MemoryBudget, PlanRequest, Query, ReadOptions, Result, StreamOptions, run};
+use crate::{
+    BatchStream, Error, MemoryBudget, PartStream, PlanRequest, Query, ReadOptions, Result, StreamOptions, run,
+};
 
 /// A planned stream: pinned queries, row sets and order options. Cheap to clone; opens any slice of any epoch.
 #[derive(Clone)]
@@ -237,6 +240,23 @@ impl StreamPlan {
     pub fn open_within(&self, budget: &MemoryBudget, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
         slice.validate()?;
         Ok(BatchStream::start(self.clone(), *slice, options, budget))
+    }
+
+    /// As [`StreamPlan::open_within`], with each batch in parts that come as soon as they are read, for consumers that pass rows on
+    /// batch by batch but need no batch as a whole. A part takes at most `part_bytes`, as far as [`StreamPlan::row_bytes`] tells,
+    /// or is one row; the stream needs memory for some parts only.
+    ///
+    /// # Errors
+    /// An invalid slice.
+    pub fn open_parts(
+        &self,
+        budget: &MemoryBudget,
+        slice: &Slice,
+        options: &ReadOptions,
+        part_bytes: u64,
+    ) -> Result<PartStream> {
+        slice.validate()?;
+        Ok(PartStream::start(self.clone(), *slice, options, budget, PartSize::Bytes(part_bytes)))
     }
 }
 

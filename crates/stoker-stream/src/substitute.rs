@@ -7,19 +7,19 @@ use futures::{StreamExt, TryStreamExt, stream};
 use stoker_chunks::{ChunkScan, Slots};
 use stoker_order::{StreamOrder, Visit};
 
-use crate::batch_builder::{BatchBuilder, Part};
+use crate::part_builder::{PartBuilder, Piece};
 use crate::read::{Damage, Rows, read_rows};
 use crate::unit_clock::UnitClock;
-use crate::{Error, Result, StreamPlan, Substitution};
+use crate::{Error, Result, StreamPlan};
 
 /// Substitutes that are looked for at once.
 const SEARCHES_AT_ONCE: usize = 16;
 
 impl StreamPlan {
-    /// The error for a part with bad rows: names the first one.
-    pub(crate) fn bad_row(&self, part: &Part) -> Error {
-        let Some(damage) = part.bad.values().next() else {
-            return Error::Internal { reason: "a part without bad rows".into() };
+    /// The error for a piece with bad rows: names the first one.
+    pub(crate) fn bad_row(&self, piece: &Piece) -> Error {
+        let Some(damage) = piece.bad.values().next() else {
+            return Error::Internal { reason: "a piece without bad rows".into() };
         };
         Error::BadRow { table: self.table_name(damage.table), address: damage.address, reason: damage.reason.clone() }
     }
@@ -29,8 +29,8 @@ impl StreamPlan {
     }
 }
 
-/// Puts the next good row of the same window in the place of each bad row of a part: into the slots of its batch and into the
-/// part. `visits` are those of the part's rows.
+/// Puts the next good row of the same window in the place of each bad row of a piece: into the slots of its part and into the
+/// piece. `visits` are those of the piece's rows.
 ///
 /// What is good does not depend on who asks, so that all ranks and replicas find the same substitutes.
 ///
@@ -41,17 +41,17 @@ pub(crate) async fn substitutes(
     order: &StreamOrder,
     scan: &ChunkScan,
     visits: &[Visit],
-    mut part: Part,
-    builder: &mut BatchBuilder,
-) -> Result<Part> {
-    let bad = std::mem::take(&mut part.bad);
+    mut piece: Piece,
+    builder: &mut PartBuilder,
+) -> Result<Piece> {
+    let bad = std::mem::take(&mut piece.bad);
     let search = |(place, damage): (usize, Damage)| async move {
         let row = find(plan, order, scan, &visits[place], &damage).await?;
         Ok::<_, Error>((place, damage, row))
     };
     let found: Vec<(usize, Damage, Row)> =
         stream::iter(bad).map(search).buffered(SEARCHES_AT_ONCE).try_collect().await?;
-    for (column, light) in part.light.iter_mut().enumerate() {
+    for (column, light) in piece.light.iter_mut().enumerate() {
         let Some(array) = light else {
             for (place, _, row) in &found {
                 let slot = builder.slots(column).map(|slots| slots.reopen(builder.num_added() + place)).transpose()?;
@@ -69,13 +69,13 @@ pub(crate) async fn substitutes(
         *light = Some(interleave(&[array.as_ref(), values.as_ref()], &places).map_err(Error::arrow)?);
     }
     for (place, damage, row) in found {
-        let row_addrs = part.addrs.iter().map(|addrs| addrs[place]).collect();
-        part.addrs.iter_mut().zip(&row.addrs).for_each(|(addrs, addr)| addrs[place] = *addr);
+        let row_addrs = piece.addrs.iter().map(|addrs| addrs[place]).collect();
+        piece.addrs.iter_mut().zip(&row.addrs).for_each(|(addrs, addr)| addrs[place] = *addr);
         let reason = format!("{}: {}", plan.table_name(damage.table), damage.reason);
         tracing::warn!(address = damage.address, reason, "a bad row was substituted");
-        builder.note(Substitution { row: builder.num_added() + place, row_addrs, reason });
+        builder.note(builder.num_added() + place, row_addrs, reason);
     }
-    Ok(part)
+    Ok(piece)
 }
 
 /// One good row.

@@ -16,27 +16,37 @@ use crate::*;
 mod bad_rows;
 mod budget;
 mod mixtures;
+mod parts;
 mod stalls;
 
 /// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
 const WIDTH: usize = 1_100;
 
 fn tensor(id: i64) -> Vec<u8> {
-    (0..WIDTH).map(|at| (id as usize * 13 + at) as u8).collect()
+    values(id, WIDTH).collect()
+}
+
+fn values(id: i64, width: usize) -> impl Iterator<Item = u8> {
+    (0..width).map(move |at| (id as usize * 13 + at) as u8)
 }
 
 /// A lake with table `t`: id, a tensor and a text that are functions of the id; several pages and fragments.
 async fn engine(uri: &str, num_rows: i64) -> Engine {
+    engine_of(uri, num_rows, WIDTH).await
+}
+
+/// The same with tensors of `width` bytes.
+async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
     let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
     let name = TableName::try_new("t").expect("a name");
-    let field = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
+    let field = TensorType { element: DataType::UInt8, shape: vec![width] }.to_field("x");
     let DataType::FixedSizeList(item, length) = field.data_type().clone() else { unreachable!("a tensor") };
     let fields = vec![field, Field::new("id", DataType::Int64, false), Field::new("name", DataType::Utf8, false)];
     let schema = Arc::new(Schema::new(fields));
-    let options = WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: 450, ..WriteOptions::default() };
+    let options = WriteOptions { page_bytes: 40 * width, rows_per_fragment_max: 450, ..WriteOptions::default() };
     let mut writer = lake.writer(&name, &schema, false, options).await.expect("a writer");
     if num_rows > 0 {
-        let values = UInt8Array::from_iter_values((0..num_rows).flat_map(tensor));
+        let values = UInt8Array::from_iter_values((0..num_rows).flat_map(|id| values(id, width)));
         let tensors = FixedSizeListArray::new(item, length, Arc::new(values), None);
         let ids = Int64Array::from_iter_values(0..num_rows);
         let names = StringArray::from_iter_values((0..num_rows).map(|id| format!("row {id}")));

@@ -46,7 +46,8 @@ impl BatchAssembler {
         let share = self.slice.share(self.next_step, self.num_rows);
         let mut rows: Option<RowAssembler> = None;
         let mut addrs: Vec<Vec<u64>> = Vec::new();
-        let (substituted, stall) = loop {
+        let mut substituted: Vec<proto::Substitution> = Vec::new();
+        let stall = loop {
             let asked = Instant::now();
             let (head, schema) = self.message().await?;
             waited += asked.elapsed();
@@ -66,8 +67,9 @@ impl BatchAssembler {
                 }
                 addrs.extend_from_slice(&more.addrs);
             }
+            substituted.extend(metadata.substituted);
             if metadata.end_of_batch {
-                break (metadata.substituted, metadata.stall);
+                break metadata.stall;
             }
         };
         let data = rows.ok_or_else(|| Error::internal("a batch without messages"))?.finish()?;

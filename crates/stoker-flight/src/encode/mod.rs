@@ -22,7 +22,7 @@ use arrow_ipc::writer::{CompressionContext, DictionaryTracker, IpcDataGenerator,
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use prost::Message as _;
-use stoker_stream::{Batch, Stalls};
+use stoker_stream::{Part, Stalls};
 
 pub(crate) use header::record_batch_header;
 pub(crate) use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
@@ -51,34 +51,34 @@ pub(crate) fn check_schema(schema: &Schema) -> Result<()> {
     }
 }
 
-/// The messages of a batch of a stream: each of about `message_bytes`, one at least, none with rows of another batch. `waited` is
-/// what the batch was waited for.
-pub(crate) fn batch_messages(batch: &Batch, waited: &Stalls, message_bytes: usize) -> Result<Vec<Message>> {
-    let rows = batch.data.num_rows();
-    let substitution = |substitution: &stoker_stream::Substitution| Substitution {
-        row: substitution.row as u64,
-        addrs: substitution.row_addrs.clone(),
-        reason: substitution.reason.clone(),
+/// The messages of a part of a stream's batch: each of about `message_bytes`, one at least. `waited` is what the batch was waited
+/// for, which the last message of the batch tells.
+pub(crate) fn part_messages(part: &Part, waited: &Stalls, message_bytes: usize) -> Result<Vec<Message>> {
+    let substitution = |found: &stoker_stream::Substitution| Substitution {
+        row: found.row as u64,
+        addrs: found.row_addrs.clone(),
+        reason: found.reason.clone(),
     };
-    let substituted: Vec<Substitution> = batch.substituted.iter().map(substitution).collect();
-    let message = |part: Range<usize>| {
-        let addrs = |addrs: &Vec<u64>| SourceRows { addrs: addrs[part.clone()].to_vec() };
+    let message = |range: Range<usize>| {
+        let rows = part.first_row + range.start..part.first_row + range.end;
+        let addrs = |addrs: &Vec<u64>| SourceRows { addrs: addrs[range.clone()].to_vec() };
+        let substituted = part.substituted.iter().filter(|found| rows.contains(&found.row));
         let metadata = BatchMetadata {
-            stream_id: batch.cursor.stream_id.to_string(),
-            epoch: batch.cursor.epoch,
-            step: batch.step,
-            position: batch.cursor.position,
-            num_rows: rows as u64,
-            num_valid: batch.num_valid as u64,
-            row_offset: part.start as u64,
-            end_of_batch: part.end == rows,
-            sources: batch.row_addrs.iter().map(addrs).collect(),
-            substituted: if part.end == rows { substituted.clone() } else { Vec::new() },
-            stall: (part.end == rows).then(|| stall_to_proto(waited)),
+            stream_id: part.cursor.stream_id.to_string(),
+            epoch: part.cursor.epoch,
+            step: part.step,
+            position: part.cursor.position,
+            num_rows: part.num_rows as u64,
+            num_valid: part.num_valid as u64,
+            row_offset: rows.start as u64,
+            end_of_batch: rows.end == part.num_rows,
+            sources: part.row_addrs.iter().map(addrs).collect(),
+            substituted: substituted.map(substitution).collect(),
+            stall: (rows.end == part.num_rows).then(|| stall_to_proto(waited)),
         };
-        encode(&batch.data.slice(part.start, part.len()), metadata.encode_to_vec().into())
+        encode(&part.data.slice(range.start, range.len()), metadata.encode_to_vec().into())
     };
-    size::split(&batch.data, message_bytes).into_iter().map(message).collect()
+    size::split(&part.data, message_bytes).into_iter().map(message).collect()
 }
 
 /// The messages of a record batch of a SQL result.

@@ -25,9 +25,9 @@ pub struct ServerConfig {
     pub advertise: Vec<String>,
     /// Bytes of a message, about; 2 MiB by default.
     pub message_bytes: usize,
-    /// Bytes of batches that all streams of the server hold together while these are filled or wait to be sent; 2 GiB by
+    /// Bytes of parts of batches that all streams of the server hold together while these are filled or wait to be sent; 2 GiB by
     /// default: four times the windows of a job, which are read in one piece then. Open streams share the bytes equally, but
-    /// one alone gets no more than half. A stream may always hold one batch, besides the one that is being sent.
+    /// one alone gets no more than half. A stream may always hold one part, besides those that are being sent.
     pub memory_budget_bytes: u64,
     /// Streams at once; 256 by default.
     pub streams_max: usize,

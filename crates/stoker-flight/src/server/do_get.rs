@@ -13,15 +13,19 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use crate::convert::{params_from_json, policy_from_proto, slice_from_proto};
-use crate::encode::{Message, batch_messages, record_batch_messages, schema_message};
+use crate::encode::{Message, part_messages, record_batch_messages, schema_message};
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use crate::server::answer_body::{Answer, Item};
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::server::totals::CountedStream;
 use crate::{Error, Result};
 
-/// Messages that wait for the connection.
+/// Messages of a query's result that wait for the connection.
 const QUEUE_MESSAGES: usize = 8;
+
+/// Messages of a stream that wait for the connection: few, so that their bytes are still in a processor's cache when they are sent.
+/// What is read ahead waits as parts, within the memory budget.
+const QUEUE_PART_MESSAGES: usize = 2;
 
 /// After so much silence an empty record batch shows that the stream lives: proxies drop HTTP/2 pings.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -53,13 +57,17 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
             let (plan, slice) = open_stream(&state, ticket).await?;
-            let stream = plan.open_within(&state.budget, &slice, &options)?;
+            let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(state.config.message_bytes))?;
             Work::Stream(plan, Box::new(CountedStream::new(stream, state.totals.clone())))
         }
         Some(ticket_body::Kind::Sql(ticket)) => Work::Sql(Box::new(open_sql(&state, &ticket).await?)),
         None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
     };
-    let (output, items) = mpsc::channel(QUEUE_MESSAGES);
+    let queue = match &work {
+        Work::Stream(..) => QUEUE_PART_MESSAGES,
+        Work::Sql(_) => QUEUE_MESSAGES,
+    };
+    let (output, items) = mpsc::channel(queue);
     tokio::spawn(async move {
         let _permit = permit;
         let message_bytes = state.config.message_bytes;
@@ -80,6 +88,12 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
         output.send(Item::End(status)).await.ok();
     });
     Ok(Answer::new(items))
+}
+
+/// Bytes of a part that is one message: what a row takes is an estimate, and a message should not be followed by one with the few
+/// rows that it had no room for.
+fn part_bytes(message_bytes: usize) -> u64 {
+    (message_bytes - message_bytes / 16) as u64
 }
 
 async fn open_stream(state: &ServerState, ticket: StreamTicket) -> Result<(StreamPlan, Slice)> {
@@ -121,12 +135,12 @@ async fn send_stream(
 ) -> Result<()> {
     send(output, schema_message(&plan.schema())).await?;
     loop {
-        match tokio::time::timeout(KEEPALIVE, stream.batches.next()).await {
+        match tokio::time::timeout(KEEPALIVE, stream.parts.next()).await {
             Err(_) => send_empty(output, &plan.schema()).await?,
-            Ok(batch) => {
-                let Some(batch) = batch? else { return Ok(()) };
-                let waited = stream.batches.stats().last_step;
-                send_all(output, batch_messages(&batch, &waited, message_bytes)?).await?;
+            Ok(part) => {
+                let Some(part) = part? else { return Ok(()) };
+                let waited = stream.parts.stats().last_step;
+                send_all(output, part_messages(&part, &waited, message_bytes)?).await?;
             }
         }
     }

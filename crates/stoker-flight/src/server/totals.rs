@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use stoker_stream::{BatchStream, StreamStats};
+use stoker_stream::{PartStream, StreamStats};
 
 /// The answer of the action `status`. Sums are over the streams that ended.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -57,20 +57,20 @@ impl Totals {
 
 /// A stream that is counted, however it ends.
 pub(crate) struct CountedStream {
-    pub batches: BatchStream,
+    pub parts: PartStream,
     totals: Arc<Totals>,
 }
 
 impl CountedStream {
-    pub fn new(batches: BatchStream, totals: Arc<Totals>) -> Self {
+    pub fn new(parts: PartStream, totals: Arc<Totals>) -> Self {
         totals.status.lock().streams_running += 1;
-        Self { batches, totals }
+        Self { parts, totals }
     }
 }
 
 impl Drop for CountedStream {
     fn drop(&mut self) {
-        let stats = self.batches.stats();
+        let stats = self.parts.stats();
         let stalls = stats.stalls;
         tracing::debug!(
             batches = stats.batches,

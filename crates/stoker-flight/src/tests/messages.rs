@@ -13,14 +13,16 @@ use arrow_flight::utils::flight_data_to_arrow_batch;
 use arrow_ipc::{Buffer, FieldNode};
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
+use prost::Message as _;
 use stoker_chunks::BufferPool;
-use stoker_stream::{Batch, Stalls};
+use stoker_stream::{Part, Stalls, Substitution};
 use stoker_types::{Cursor, Digest, ErrorKind};
 
 use crate::Result;
 use crate::client::http2::{Patience, grpc_frame};
 use crate::decode::RowAssembler;
-use crate::encode::{Message, batch_messages, record_batch_header, record_batch_messages, schema_message};
+use crate::encode::{Message, part_messages, record_batch_header, record_batch_messages, schema_message};
+use crate::proto::BatchMetadata;
 use crate::tests::http2::script::{End, Script, Socket, open, runtime};
 
 /// Bytes of a tensor: so many that its buffer is sent without a copy.
@@ -115,6 +117,7 @@ proptest! {
         salt in 0u64..1_000,
         message_bytes in 1usize..60_000,
         frame_bytes in 1usize..40_000,
+        around in (0usize..50, 0usize..3),
         views: bool,
     ) {
         let start = (rows as f64 * range.0) as usize;
@@ -122,19 +125,41 @@ proptest! {
         let rows = data.num_rows();
         let cursor = Cursor { stream_id: Digest::of(b"stream"), epoch: 1, position: 9 };
         let row_addrs = vec![(0..rows as u64).collect()];
-        let sent =
-            Batch { step: 3, cursor, data: data.clone(), num_valid: rows, row_addrs, substituted: Vec::new() };
-        let messages = batch_messages(&sent, &Stalls::default(), message_bytes).expect("messages");
+        // Rows of the batch that other parts have, before and after these.
+        let (before, after) = around;
+        let every_third = (before..before + rows).step_by(3);
+        let substituted: Vec<_> =
+            every_third.map(|row| Substitution { row, row_addrs: vec![7], reason: String::new() }).collect();
+        let num_rows = before + rows + after;
+        let sent = Part {
+            step: 3,
+            cursor,
+            num_rows,
+            num_valid: num_rows,
+            first_row: before,
+            data: data.clone(),
+            row_addrs,
+            substituted: substituted.clone(),
+        };
+        let messages = part_messages(&sent, &Stalls::default(), message_bytes).expect("messages");
         prop_assert!(!messages.is_empty());
+        let mut named = Vec::new();
         let mut assembler = RowAssembler::new(data.schema(), rows, &BufferPool::new(0));
         for message in messages {
             let stock = message.clone().into_flight_data();
             let stock = flight_data_to_arrow_batch(&stock, data.schema(), &Default::default()).expect("a batch");
             prop_assert_eq!(&stock, &data.slice(assembler.rows(), stock.num_rows()));
+            let metadata = BatchMetadata::decode(message.metadata.clone()).expect("metadata");
+            let (first, end) = (before + assembler.rows(), before + assembler.rows() + stock.num_rows());
+            prop_assert_eq!((metadata.row_offset, metadata.num_rows), (first as u64, num_rows as u64));
+            prop_assert_eq!((metadata.end_of_batch, metadata.stall.is_some()), (end == num_rows, end == num_rows));
+            prop_assert!(metadata.substituted.iter().all(|found| (first..end).contains(&(found.row as usize))));
+            named.extend(metadata.substituted.iter().map(|found| found.row as usize));
             // What a message holds beyond its limit is padding, unless one row is larger.
             prop_assert!(stock.num_rows() <= 1 || message.body_bytes() <= message_bytes + 64 * 40);
             add(&mut assembler, message, frame_bytes).expect("rows");
         }
+        prop_assert_eq!(named, substituted.iter().map(|found| found.row).collect::<Vec<_>>());
         prop_assert_eq!(assembler.finish().expect("a batch"), data);
     }
 }

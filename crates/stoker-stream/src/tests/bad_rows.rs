@@ -10,7 +10,7 @@ use stoker_types::SnapshotRef;
 use super::*;
 
 /// Flips a bit in the stored tensors of these ids.
-async fn damage(engine: &Engine, ids: &[i64]) {
+pub async fn damage(engine: &Engine, ids: &[i64]) {
     let table = engine.lake().table(&TableName::try_new("t").expect("a name"), &SnapshotRef::Latest).await;
     let DenseProbe::Dense(dense) = table.expect("the table").dense_column("x").await.expect("a probe") else {
         unreachable!("tensors are dense")

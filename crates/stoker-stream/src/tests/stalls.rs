@@ -39,6 +39,23 @@ fn a_step_is_divided_between_the_consumer_and_what_it_waited_for() {
 }
 
 #[test]
+fn a_step_is_the_sum_over_the_parts_of_its_batch() {
+    let start = Instant::now();
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut meter = StallMeter::default();
+    meter.asked(at(0));
+    meter.taken_part(at(20), &stalls([1, 1, 0, 0]));
+    assert_eq!((meter.last_step(), meter.sum()), (stalls([0, 0, 0, 0]), stalls([10, 10, 0, 0])));
+    meter.asked(at(25));
+    meter.taken_part(at(35), &stalls([1, 0, 0, 0]));
+    meter.end_step();
+    assert_eq!((meter.last_step(), meter.sum()), (stalls([20, 10, 0, 5]), stalls([20, 10, 0, 5])));
+    meter.asked(at(36));
+    meter.taken(at(40), &stalls([0, 1, 0, 0]));
+    assert_eq!((meter.last_step(), meter.sum()), (stalls([0, 4, 0, 1]), stalls([20, 14, 0, 6])));
+}
+
+#[test]
 fn waits_and_the_consumer_make_up_the_time_of_a_stream() {
     let folder = tempfile::tempdir().expect("a folder");
     run(async {

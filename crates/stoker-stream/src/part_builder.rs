@@ -1,0 +1,137 @@
+//! Parts of batches under construction.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat;
+use stoker_chunks::{BufferPool, Slots, to_array};
+use stoker_types::{Cursor, Slice};
+
+use crate::budget::Held;
+use crate::part_plan::PartPlan;
+use crate::plan::PlanInner;
+use crate::read::Damage;
+use crate::source::ColumnPlan;
+use crate::{Error, Part, Result, Stalls, Substitution};
+
+/// A part whose rows are being read.
+pub(crate) struct PartBuilder {
+    pub part: PartPlan,
+    /// Rows of the part that units have taken up.
+    pub num_taken_up: u64,
+    /// For each column that is read by chunk scan, its memory.
+    dense: Vec<Option<Arc<Slots>>>,
+    /// For each other column, the pieces that the units brought, in order.
+    light: Vec<Vec<ArrayRef>>,
+    addrs: Vec<Vec<u64>>,
+    /// Rows of the part that were added.
+    num_added: usize,
+    substituted: Vec<Substitution>,
+}
+
+/// A finished part and the room that it holds until it is taken.
+pub(crate) struct Delivered {
+    pub part: Part,
+    pub bytes: u64,
+    /// What the time of the unit that completed it went to.
+    pub spans: Stalls,
+    pub _held: Option<Held>,
+}
+
+/// What one unit brings to one part, besides the rows that go into its slots.
+pub(crate) struct Piece {
+    /// The number of the part.
+    pub part: u64,
+    /// One array for each column that is not dense, in order of columns; `None` for dense ones.
+    pub light: Vec<Option<ArrayRef>>,
+    pub addrs: Vec<Vec<u64>>,
+    /// Which rows are bad, by their place in the piece.
+    pub bad: BTreeMap<usize, Damage>,
+    /// Where the piece's rows lie in the unit.
+    pub range: Range<usize>,
+}
+
+impl PartBuilder {
+    pub fn new(plan: &PlanInner, part: PartPlan, pool: &BufferPool) -> Self {
+        let rows = part.num_rows() as usize;
+        let slots = |column: &ColumnPlan| match column {
+            ColumnPlan::Dense { row_bytes, .. } => Some(Slots::new(pool, rows, *row_bytes)),
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => None,
+        };
+        Self {
+            part,
+            num_taken_up: 0,
+            dense: plan.columns().iter().map(slots).collect(),
+            light: vec![Vec::new(); plan.columns().len()],
+            addrs: vec![Vec::new(); plan.num_tables()],
+            num_added: 0,
+            substituted: Vec::new(),
+        }
+    }
+
+    /// The memory of a dense column.
+    pub fn slots(&self, column: usize) -> Option<&Arc<Slots>> {
+        self.dense[column].as_ref()
+    }
+
+    pub fn add(&mut self, piece: Piece) {
+        for (pieces, array) in self.light.iter_mut().zip(piece.light) {
+            pieces.extend(array);
+        }
+        for (addrs, more) in self.addrs.iter_mut().zip(piece.addrs) {
+            addrs.extend(more);
+        }
+        self.num_added += piece.range.len();
+    }
+
+    /// Rows that were added so far: where the next piece's rows lie in the part.
+    pub fn num_added(&self) -> usize {
+        self.num_added
+    }
+
+    /// Notes that a row of the part stands for a bad one.
+    pub fn note(&mut self, row: usize, row_addrs: Vec<u64>, reason: String) {
+        let row = self.part.rows.start as usize + row;
+        self.substituted.push(Substitution { row, row_addrs, reason });
+    }
+
+    /// The part, once all its rows are there.
+    pub fn finish(self, plan: &PlanInner, slice: &Slice, schema: &SchemaRef) -> Result<(Part, u64)> {
+        let PartPlan { step, share, rows, .. } = self.part;
+        let first_row = rows.start as usize;
+        let num_rows = rows.end as usize - first_row;
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for ((field, slots), pieces) in schema.fields().iter().zip(self.dense).zip(self.light) {
+            let array = match slots {
+                Some(slots) => to_array(field.data_type(), num_rows, slots.freeze()?)?,
+                None => match pieces.as_slice() {
+                    [] => arrow_array::new_empty_array(field.data_type()),
+                    [one] => one.clone(),
+                    many => concat(&many.iter().map(AsRef::as_ref).collect::<Vec<_>>()).map_err(Error::arrow)?,
+                },
+            };
+            columns.push(array);
+        }
+        let bytes = columns.iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0) as u64).sum();
+        let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+        let data = RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(Error::arrow)?;
+        let position = slice.position_after(step, plan.spec.num_rows);
+        let part = Part {
+            step,
+            cursor: Cursor { stream_id: plan.stream_id, epoch: slice.epoch, position },
+            num_rows: share.num_rows as usize,
+            num_valid: share.num_valid as usize,
+            first_row,
+            data,
+            row_addrs: self.addrs,
+            substituted: self.substituted,
+        };
+        Ok((part, bytes))
+    }
+}
+
+/// Parts in order, the oldest first.
+pub(crate) type Builders = VecDeque<PartBuilder>;

@@ -1,0 +1,129 @@
+//! The consumer's end of a stream.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_schema::SchemaRef;
+use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats};
+use stoker_types::Slice;
+use tokio::sync::mpsc;
+
+use crate::budget::Quota;
+use crate::part_builder::Delivered;
+use crate::part_plan::PartSize;
+use crate::planner::{AbortOnDrop, Planner};
+use crate::{Error, MemoryBudget, Part, ReadOptions, Result, StallMeter, StreamPlan, StreamStats};
+
+/// Finished parts that wait to be taken; the memory budget bounds their bytes.
+const QUEUE_PARTS: usize = 64;
+
+/// The same where parts are to be in a processor's cache when they are taken: enough to take one while the next one is finished.
+const QUEUE_PARTS_CACHED: usize = 2;
+
+/// The parts of a rank's batches, in order. Reads ahead within its quota of a memory budget; dropping it stops everything.
+pub struct PartStream {
+    input: mpsc::Receiver<Result<Delivered>>,
+    io: Arc<IoStats>,
+    /// What is counted on this end.
+    counted: StreamStats,
+    stalls: StallMeter,
+    opened: Instant,
+    num_steps: u64,
+    /// Batches that are still to come whole; zero after an error.
+    missing: u64,
+    schema: SchemaRef,
+    _quota: Quota,
+    _planner: AbortOnDrop<()>,
+}
+
+impl PartStream {
+    pub(crate) fn start(
+        plan: StreamPlan,
+        slice: Slice,
+        options: &ReadOptions,
+        budget: &MemoryBudget,
+        part_size: PartSize,
+    ) -> Self {
+        let scan = ChunkScan::new(ChunkScanOptions {
+            local_threads: options.io_threads,
+            verify: options.verify,
+            retry: options.retry(),
+            ..ChunkScanOptions::default()
+        });
+        let scan = scan.with_pool(budget.pool().clone());
+        let quota = budget.join(options.memory_budget_bytes);
+        let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
+        let (output, input) = mpsc::channel(queue);
+        let io = scan.stats().clone();
+        let num_steps = slice.num_steps(plan.num_rows());
+        let missing = num_steps.saturating_sub(slice.first_step);
+        let schema = plan.schema();
+        let planner = Planner::new(plan, slice, options.bad_rows, scan, quota.clone(), part_size, output);
+        let planner = AbortOnDrop(tokio::spawn(planner.run()));
+        Self {
+            input,
+            io,
+            counted: StreamStats::default(),
+            stalls: StallMeter::default(),
+            opened: Instant::now(),
+            num_steps,
+            missing,
+            schema,
+            _quota: quota,
+            _planner: planner,
+        }
+    }
+
+    /// The next part; `None` after the last one of the last batch.
+    ///
+    /// Cancelling the future loses nothing.
+    ///
+    /// # Errors
+    /// What stood in the way of the next part. The stream ends with it.
+    pub async fn next(&mut self) -> Result<Option<Part>> {
+        if self.missing == 0 {
+            return Ok(None);
+        }
+        self.stalls.asked(Instant::now());
+        let stopped = || Error::Internal { reason: "the task that reads ahead stopped early".into() };
+        let delivered = self.input.recv().await.unwrap_or_else(|| Err(stopped()));
+        let Delivered { part, bytes, spans, _held } = delivered.inspect_err(|_| self.missing = 0)?;
+        let waited = self.stalls.taken_part(Instant::now(), &spans);
+        self.counted.wait_nanos += waited.as_nanos() as u64;
+        self.counted.rows += part.data.num_rows() as u64;
+        self.counted.bytes += bytes;
+        if part.is_last() {
+            self.missing -= 1;
+            self.stalls.end_step();
+            let since_opened = self.opened.elapsed();
+            self.counted.first_batch_nanos.get_or_insert(since_opened.as_nanos().max(1) as u64);
+            self.counted.batches += 1;
+        }
+        Ok(Some(part))
+    }
+
+    /// Steps from the slice's origin to the end of the epoch; equal on all ranks.
+    pub fn num_steps(&self) -> u64 {
+        self.num_steps
+    }
+
+    /// The columns of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What the stream did so far. Batches and steps count with their last part, rows and bytes with each.
+    pub fn stats(&self) -> StreamStats {
+        let io = self.io.totals();
+        StreamStats {
+            requests: io.requests,
+            bytes_read: io.bytes_read,
+            retries: io.retries,
+            hedges: io.hedges,
+            verified_bytes: io.verified_bytes,
+            stalls: self.stalls.sum(),
+            last_step: self.stalls.last_step(),
+            ..self.counted
+        }
+    }
+}
