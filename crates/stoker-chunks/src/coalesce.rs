@@ -87,12 +87,13 @@ pub(crate) fn coalesce(
         let fragment = (address >> 32) as u32;
         let located = column.file(fragment).and_then(|file| file.locate(address & 0xFFFF_FFFF));
         let Some((offset, _)) = located else { return Err(Error::UnknownRow { address, column: name.to_string() }) };
-        if let Some(read) =
-            reads.last_mut().filter(|read| read.fragment == fragment && offset >= read.offset + read.length)
+        if let Some(read) = reads
+            .last_mut()
+            .filter(|read| read.fragment == fragment && offset >= read.offset.saturating_add(read.length))
         {
             let gap = offset - (read.offset + read.length);
             let used = (read.pieces.len() as u64 + 1) * row_bytes;
-            let length = read.length + gap + row_bytes;
+            let length = read.length.saturating_add(gap).saturating_add(row_bytes);
             let wasteful = gap > 0 && (length - used).saturating_mul(limits.waste_divisor) > used;
             if gap <= limits.gap_bytes_max && !wasteful && length <= limits.read_bytes_max {
                 read.pieces.push(Piece::new(address, offset - read.offset, slot));

@@ -26,6 +26,17 @@ impl Table {
         }
     }
 
+    /// The error of a read whose files were checked before, and failed.
+    pub(crate) async fn check_error(&self, attempted: String, error: Error) -> Error {
+        match error {
+            Error::DataCorrupt { attempted: checking, reason } => {
+                let file = self.damaged_file().await;
+                Error::DataCorrupt { attempted, reason: file.unwrap_or_else(|| format!("{checking}: {reason}")) }
+            }
+            error => error,
+        }
+    }
+
     /// The first data file that is missing or has another size than the manifest says, and which of both.
     async fn damaged_file(&self) -> Option<String> {
         let folder = self.dataset().data_dir();
@@ -43,6 +54,18 @@ impl Table {
                 _ => None,
             }
         })
+    }
+}
+
+/// The error of opening a table with a valid name: what its manifest says is at fault, unless a newer Lance wrote it.
+pub(crate) fn opening_error(attempted: String, source: lance_core::Error) -> Error {
+    use ErrorKind::{Internal, InvalidRequest};
+    let is_newer = matches!(source, lance_core::Error::NotSupported { .. });
+    match Error::storage(attempted, source) {
+        Error::Storage { attempted, kind: InvalidRequest | Internal, source } if !is_newer => {
+            Error::DataCorrupt { attempted, reason: first_line(&source) }
+        }
+        error => error,
     }
 }
 

@@ -18,9 +18,12 @@ use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use stoker_types::fixed_row_bytes;
 
+use crate::caught::caught;
 use crate::checksums::{Checksums, FileChecksums};
 use crate::damage::decode_error;
+use crate::layout::{have_rows, misplaced};
 use crate::obstacle::Obstacle;
+use crate::precheck::type_conflict;
 use crate::{Error, RangeReader, Result, Table};
 
 /// Columns whose page tables, or whose checksums, are kept per lake.
@@ -87,10 +90,11 @@ impl DenseFile {
         if row >= self.num_rows {
             return None;
         }
-        let index = self.runs.partition_point(|run| run.first_row <= row) - 1;
-        let run = self.runs[index];
+        let index = self.runs.partition_point(|run| run.first_row <= row).checked_sub(1)?;
+        let run = self.runs.get(index)?;
         let end = self.runs.get(index + 1).map_or(self.num_rows, |next| next.first_row);
-        Some((run.offset + (row - run.first_row) * self.row_bytes, end - row))
+        let offset = (row - run.first_row).checked_mul(self.row_bytes)?.checked_add(run.offset)?;
+        Some((offset, end - row))
     }
 }
 
@@ -122,7 +126,8 @@ impl Table {
     /// Finds out whether a column is dense, and where its bytes lie. Reads one footer per fragment, once.
     ///
     /// # Errors
-    /// An unknown column; `DataCorrupt` when a file is missing or shorter than the manifest says; storage errors.
+    /// An unknown column; `DataCorrupt` when a file is missing, has another size, other rows or another type than the manifest
+    /// says, when its pages cannot lie where its page tables say, and when it is not the file of this column; storage errors.
     pub async fn dense_column(&self, column: &str) -> Result<DenseProbe> {
         let key = self.column_key(column);
         if let Some(probe) = self.lake().inner.dense.get(&key) {
@@ -182,17 +187,29 @@ impl Table {
         };
         let num_rows = metadata.num_rows;
         if fragment.metadata().physical_rows.is_some_and(|rows| rows as u64 != num_rows) {
-            let attempted = format!("reading the footer of {} in table {}", data_file.path, self.snapshot());
             let rows = fragment.metadata().physical_rows.unwrap_or_default();
-            return Err(Error::DataCorrupt { attempted, reason: format!("{rows} rows were expected, not {num_rows}") });
+            return Err(self.footer_error(&data_file, format!("{rows} rows were expected, not {num_rows}")));
         }
-        let runs = match runs(&metadata.column_infos[index].page_infos, num_rows, row_bytes) {
+        let pages = &metadata.column_infos[index].page_infos;
+        if !have_rows(pages, num_rows) {
+            return Err(self.footer_error(&data_file, format!("the pages of {column} do not have {num_rows} rows")));
+        }
+        if let Some(reason) = misplaced(&metadata) {
+            return Err(self.footer_error(&data_file, reason));
+        }
+        let runs = match runs(pages, num_rows, row_bytes) {
             Ok(runs) => runs,
             Err(obstacle) => return Ok(Err(obstacle)),
         };
         let reader = self.store_reader(&data_file, metadata.file_size_bytes).open()?;
-        let checksums = self.file_checksums(column, &metadata, reader.clone());
+        let checksums = self.file_checksums(column, &data_file, &metadata, reader.clone())?;
         Ok(Ok((DenseFile { reader, runs, num_rows, row_bytes }, checksums)))
+    }
+
+    /// The error for a data file whose metadata is damaged.
+    fn footer_error(&self, file: &DataFile, reason: String) -> Error {
+        let attempted = format!("reading the footer of {} in table {}", file.path, self.snapshot());
+        Error::DataCorrupt { attempted, reason }
     }
 
     /// What reads footers; one for many files.
@@ -239,9 +256,10 @@ impl Table {
         let Some(index) = index else { return Ok(Err(Obstacle::NoPageTable)) };
         let attempted = || format!("reading the footer of {} in table {}", file.path, self.snapshot());
         let path = self.dataset().data_dir().join(file.path.as_str());
+        self.check_footers([file]).await?;
         let opened = scheduler.open_file(&path, &file.file_size_bytes).await;
         let opened = opened.map_err(|source| decode_error(attempted(), source))?;
-        let metadata = fragment.get_file_metadata(&opened).await;
+        let metadata = caught(fragment.get_file_metadata(&opened)).await;
         let metadata = match metadata {
             Ok(metadata) => metadata,
             Err(source) => {
@@ -253,6 +271,12 @@ impl Table {
         };
         if index >= metadata.column_infos.len() {
             return Ok(Err(Obstacle::FewerColumns));
+        }
+        let fields = (self.dataset().schema().field_by_id(field_id), metadata.file_schema.field_by_id(field_id));
+        if let (Some(field), Some(in_file)) = fields
+            && let Some(reason) = type_conflict(field, in_file)
+        {
+            return Err(self.footer_error(file, reason));
         }
         Ok(Ok((file.clone(), metadata, index)))
     }
@@ -280,7 +304,7 @@ pub(crate) fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<
     for page in pages {
         let offset = dense_page(page, row_bytes)?;
         runs.push(Run { first_row: row, offset });
-        row += page.num_rows;
+        row = row.checked_add(page.num_rows).ok_or(Obstacle::RowsWithoutPages)?;
     }
     if row != num_rows {
         return Err(Obstacle::RowsWithoutPages);

@@ -4,7 +4,16 @@ use std::error::Error as StdError;
 
 use stoker_types::ErrorKind;
 
+use crate::caught::Panicked;
 use crate::lake::without_userinfo;
+
+/// What Lance says of bytes that it cannot decode, in errors that look like those of I/O.
+const UNDECODABLE: [&str; 4] = [
+    "failed to decode Protobuf message",
+    "unknown enumeration value",
+    "file size is too small",
+    "does not have sufficient data",
+];
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -145,6 +154,12 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 error => refused_by_system(error).unwrap_or(ErrorKind::Unavailable),
             };
         }
+        if error.is::<Panicked>() {
+            return ErrorKind::DataCorrupt;
+        }
+        if error.downcast_ref::<tokio::task::JoinError>().is_some_and(|error| error.is_panic()) {
+            return ErrorKind::Internal;
+        }
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             kind = match error.kind() {
                 std::io::ErrorKind::NotFound => ErrorKind::NotFound,
@@ -153,6 +168,7 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 }
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::ResourceExhausted,
                 std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData => ErrorKind::DataCorrupt,
+                _ if is_impossible(error) => ErrorKind::DataCorrupt,
                 _ => ErrorKind::Unavailable,
             };
             if error.get_ref().is_none() {
@@ -178,6 +194,9 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 | lance_core::Error::RetryableCommitConflict { .. }
                 | lance_core::Error::TooMuchWriteContention { .. }
                 | lance_core::Error::Timeout { .. } => ErrorKind::Unavailable,
+                lance_core::Error::IO { source, .. } if is_undecodable(source.as_ref()) => {
+                    return ErrorKind::DataCorrupt;
+                }
                 lance_core::Error::IO { .. } => ErrorKind::Unavailable,
                 _ => kind,
             };
@@ -185,6 +204,17 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
         current = error.source();
     }
     kind
+}
+
+/// Whether the system refused an offset as none that a file can have.
+fn is_impossible(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::InvalidInput && error.raw_os_error().is_some()
+}
+
+/// Whether bytes came and are not what they should be. The errors of decoders have types of crates that are not named here.
+fn is_undecodable(source: &dyn StdError) -> bool {
+    let text = source.to_string();
+    UNDECODABLE.iter().any(|part| text.contains(part))
 }
 
 /// Local stores wrap the operating system's refusal in a generic error. A local file that ends early is damaged; a body from
@@ -202,10 +232,40 @@ fn refused_by_system(source: &object_store::Error) -> Option<ErrorKind> {
                     Some(ErrorKind::ResourceExhausted)
                 }
                 std::io::ErrorKind::UnexpectedEof if is_local => Some(ErrorKind::DataCorrupt),
+                _ if is_local && is_impossible(io) => Some(ErrorKind::DataCorrupt),
                 _ => None,
             };
         }
         current = error.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use stoker_types::ErrorKind;
+
+    use super::Error;
+
+    fn kind(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ErrorKind {
+        Error::storage("reading", source).kind()
+    }
+
+    #[test]
+    fn undecodable_bytes_are_damage_and_other_faults_are_not() {
+        let io = |text: &str| lance_core::Error::io(text.to_string());
+        assert_eq!(kind(io("failed to decode Protobuf message: invalid wire type")), ErrorKind::DataCorrupt);
+        assert_eq!(kind(io("Invalid format: file size is too small")), ErrorKind::DataCorrupt);
+        assert_eq!(kind(io("connection reset")), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn offsets_that_no_file_has_are_damage() {
+        const EINVAL: i32 = 22;
+        assert_eq!(kind(std::io::Error::from_raw_os_error(EINVAL)), ErrorKind::DataCorrupt);
+        let wrapped =
+            |store| object_store::Error::Generic { store, source: Box::new(std::io::Error::from_raw_os_error(EINVAL)) };
+        assert_eq!(kind(wrapped("LocalFileSystem")), ErrorKind::DataCorrupt);
+        assert_eq!(kind(wrapped("S3")), ErrorKind::Unavailable);
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow_schema::{Schema, SchemaRef};
 use futures::{FutureExt, StreamExt, TryStreamExt};
+use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
@@ -10,9 +12,12 @@ use object_store::path::Path;
 use stoker_types::{ErrorKind, SnapshotRef, TableName, TagName};
 
 use crate::again::again;
+use crate::caught::caught;
 use crate::checksums::ChecksumCache;
+use crate::damage::opening_error;
 use crate::dense::DenseCache;
 use crate::error::first_line;
+use crate::footer::Checked;
 use crate::{Error, Objects, Result, StorageOptions, Table};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
@@ -40,6 +45,7 @@ pub(crate) struct LakeInner {
     pub base: Path,
     pub dense: DenseCache,
     pub checksums: ChecksumCache,
+    pub checked: Checked,
     /// Held while a commit of this process looks for its idempotency key and commits.
     pub committing: tokio::sync::Mutex<()>,
     /// The endpoint, for messages.
@@ -79,9 +85,9 @@ impl Lake {
             Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_userinfo(endpoint)),
             _ => uri.clone(),
         };
-        let (dense, checksums) = (DenseCache::default(), ChecksumCache::default());
+        let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
-        let inner = LakeInner { uri, params, session, store, base, dense, checksums, committing, place };
+        let inner = LakeInner { uri, params, session, store, base, dense, checksums, checked, committing, place };
         Ok(Lake { inner: Arc::new(inner) })
     }
 
@@ -164,19 +170,17 @@ impl Lake {
         self.inner.base.clone().join(format!("{name}.lance"))
     }
 
-    /// The newest version, or `None` when there is no such table.
+    /// The newest version, or `None` when there is no such table. A damaged manifest is an error of kind `DataCorrupt`.
     pub(crate) async fn try_latest(&self, name: &TableName) -> Result<Option<Table>> {
         let load = async || {
-            let loaded = DatasetBuilder::from_uri(self.table_uri(name))
+            let builder = DatasetBuilder::from_uri(self.table_uri(name))
                 .with_session(self.inner.session.clone())
-                .with_store_params(self.inner.params.clone())
-                .load()
-                .boxed()
-                .await;
-            loaded.map_err(|source| Error::storage(format!("opening table {name} in {}", self.inner.place), source))
+                .with_store_params(self.inner.params.clone());
+            let loaded = with_schema(builder.load().boxed()).await;
+            loaded.map_err(|source| opening_error(format!("opening table {name} in {}", self.inner.place), source))
         };
         match again(load).await {
-            Ok(dataset) => Ok(Some(Table::new(self.clone(), name.clone(), dataset))),
+            Ok((dataset, schema)) => Table::try_new(self.clone(), name.clone(), dataset, schema).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -187,11 +191,11 @@ impl Lake {
             return Ok(newest.clone());
         }
         let open = async || {
-            let opened = newest.dataset().checkout_version(version).boxed().await;
-            opened.map_err(|source| Error::storage(format!("opening {at} of table {}", newest.name()), source))
+            let opened = with_schema(newest.dataset().checkout_version(version).boxed()).await;
+            opened.map_err(|source| opening_error(format!("opening {at} of table {}", newest.name()), source))
         };
         match again(open).await {
-            Ok(dataset) => Ok(Table::new(self.clone(), newest.name().clone(), dataset)),
+            Ok((dataset, schema)) => Table::try_new(self.clone(), newest.name().clone(), dataset, schema),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let hint = nearest_versions(newest, version).await?;
                 Err(Error::NotFound { what: format!("{at} of table {}", newest.name()), hint })
@@ -199,6 +203,18 @@ impl Lake {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A dataset with its Arrow schema. Reading and converting what a manifest says may panic.
+async fn with_schema(
+    opening: impl Future<Output = lance_core::Result<Dataset>>,
+) -> lance_core::Result<(Dataset, SchemaRef)> {
+    let opened = caught(async move {
+        let dataset = opening.await?;
+        let schema: SchemaRef = Arc::new(Schema::from(dataset.schema()));
+        Ok::<_, lance_core::Error>((dataset, schema))
+    });
+    opened.await
 }
 
 /// Checks the scheme and makes local paths absolute.

@@ -12,6 +12,7 @@
 //! ```
 
 mod again;
+mod caught;
 mod checksums;
 mod commit;
 mod damage;
@@ -20,12 +21,16 @@ mod describe;
 mod doctor;
 mod error;
 mod exact_commit;
+mod footer;
 mod index;
 mod lake;
+mod layout;
 mod objects;
 mod obstacle;
+mod precheck;
 mod quarantine;
 mod range_reader;
+mod row_offsets;
 mod scan;
 mod storage_options;
 mod survey;

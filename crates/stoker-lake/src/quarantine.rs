@@ -13,6 +13,8 @@ use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
+use crate::caught::caught;
+use crate::damage::decode_error;
 use crate::{Error, Lake, Result, Table};
 
 /// The transaction property that holds how many rows a version excludes anew.
@@ -143,9 +145,9 @@ impl Table {
         let mut selection = Selection { present: Vec::with_capacity(found.len()), num_excluded: gone.len() as u64 };
         let mut parts = stream::iter(found)
             .map(|(fragment, mut offsets)| async move {
-                let deletions = fragment.get_deletion_vector().await.map_err(|source| {
-                    Error::storage(format!("reading the deletions of {}", self.snapshot()), source)
-                })?;
+                let deletions = caught(fragment.get_deletion_vector())
+                    .await
+                    .map_err(|source| decode_error(format!("reading the deletions of {}", self.snapshot()), source))?;
                 let num_rows = offsets.len();
                 if let Some(deletions) = deletions {
                     offsets.retain(|offset| !deletions.contains(*offset));

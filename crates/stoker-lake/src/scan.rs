@@ -1,6 +1,7 @@
 //! Scans and searches of a table through Lance.
 
 use std::error::Error as StdError;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -14,10 +15,11 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use futures::{FutureExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::dataset::scanner::Scanner;
 use lance_linalg::distance::MetricType;
 
+use crate::caught::{Panicked, caught};
 use crate::error::first_line;
 use crate::{Error, Result, Table};
 
@@ -97,14 +99,15 @@ impl Table {
     /// A physical plan for a scan, with one partition.
     ///
     /// # Errors
-    /// Unknown columns, a filter that Lance cannot evaluate, storage errors.
+    /// Unknown columns, a filter that Lance cannot evaluate, storage errors; `DataCorrupt` for files that are found to be damaged
+    /// before they are read.
     pub async fn scan_plan(&self, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self
-            .scanner(request)?
-            .create_plan()
-            .boxed()
-            .await
-            .map_err(|source| Error::storage(self.scanning(), source))?;
+        let scanner = self.scanner(request)?;
+        if let Err(error) = self.check_scan(request).await {
+            return Err(self.check_error(self.scanning(), error).await);
+        }
+        let plan = caught(scanner.create_plan().boxed()).await;
+        let plan = plan.map_err(|source| Error::storage(self.scanning(), source))?;
         let plan: Arc<dyn ExecutionPlan> = match plan.output_partitioning().partition_count() {
             1 => plan,
             _ => Arc::new(CoalescePartitionsExec::new(plan)),
@@ -122,6 +125,10 @@ impl Table {
         let batches = plan.execute(0, Arc::new(TaskContext::default()));
         let batches = batches.map_err(|source| Error::storage(self.scanning(), source))?;
         let (schema, table) = (batches.schema(), self.clone());
+        let batches = StreamExt::catch_unwind(AssertUnwindSafe(batches)).map(|polled| match polled {
+            Ok(batch) => batch,
+            Err(payload) => Err(DataFusionError::External(Box::new(Panicked::new(payload.as_ref())))),
+        });
         let batches = batches.or_else(move |source| {
             let table = table.clone();
             async move { Err(table.scan_error(source).await) }
@@ -218,6 +225,14 @@ impl Fault {
                 && let Some((_, reason)) = message.split_once("filter expression to batch: ")
             {
                 return Fault::Filter(format!("the filter cannot be evaluated: {}", first_line(reason)));
+            }
+            if let Some(lance_core::Error::CorruptFile { .. }) = error.downcast_ref::<lance_core::Error>() {
+                return Fault::Storage;
+            }
+            if let Some(DataFusionError::ExecutionJoin(join)) = error.downcast_ref::<DataFusionError>()
+                && join.is_panic()
+            {
+                return Fault::Storage;
             }
             let is_wrapper = match (error.downcast_ref::<DataFusionError>(), error.downcast_ref::<ArrowError>()) {
                 (Some(error), _) => matches!(

@@ -83,7 +83,7 @@ impl Table {
                 match file {
                     Ok((file, metadata, index)) => {
                         let reader = self.store_reader(&file, metadata.file_size_bytes);
-                        if self.file_checksums(name, &metadata, reader).is_none() {
+                        if self.file_checksums(name, &file, &metadata, reader)?.is_none() {
                             survey.unchecked.add(id);
                         }
                         survey.add(id, &metadata, index);
@@ -138,9 +138,9 @@ impl ColumnSurvey {
     fn add(&mut self, fragment: u32, metadata: &CachedFileMetadata, index: usize) {
         let pages = &metadata.column_infos[index].page_infos;
         for page in pages.iter() {
-            let bytes = page.buffer_offsets_and_sizes.iter().map(|(_, size)| size).sum::<u64>();
+            let bytes = page.buffer_offsets_and_sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(*size));
             self.num_chunks += 1;
-            self.bytes += bytes;
+            self.bytes = self.bytes.saturating_add(bytes);
             self.chunk_bytes_max = self.chunk_bytes_max.max(bytes);
             let encoding = encoding_name(&page.encoding);
             if !self.encodings.contains(&encoding) {
@@ -170,7 +170,8 @@ impl ColumnSurvey {
 /// How many pieces of a file runs of rows are, if a read takes small gaps along.
 fn num_pieces(runs: &[Run], row_bytes: u64) -> u64 {
     let is_apart = |pair: &&[Run]| {
-        let end = pair[0].offset + (pair[1].first_row - pair[0].first_row) * row_bytes;
+        let bytes = (pair[1].first_row - pair[0].first_row).saturating_mul(row_bytes);
+        let end = pair[0].offset.saturating_add(bytes);
         pair[1].offset.checked_sub(end).is_none_or(|gap| gap > GAP_BYTES)
     };
     let breaks = runs.windows(2).filter(is_apart).count();

@@ -1,5 +1,6 @@
 //! A table at a pinned snapshot.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
@@ -7,6 +8,9 @@ use lance::Dataset;
 use stoker_types::{Snapshot, TableName};
 
 use crate::{Error, Lake, Result};
+
+/// Rows of a fragment at most: their addresses have 32 bits for the place in it.
+const FRAGMENT_ROWS_MAX: u64 = 1 << 32;
 
 /// One immutable snapshot of a table; cheap to clone.
 #[derive(Clone)]
@@ -35,9 +39,47 @@ pub struct FragmentInfo {
 }
 
 impl Table {
-    pub(crate) fn new(lake: Lake, name: TableName, dataset: Dataset) -> Self {
-        let schema = Arc::new(Schema::from(dataset.schema()));
-        Self { lake, name, dataset: Arc::new(dataset), schema }
+    /// A table with the Arrow schema of its dataset.
+    ///
+    /// # Errors
+    /// `DataCorrupt` when rows or columns could be mistaken for others by the manifest.
+    pub(crate) fn try_new(lake: Lake, name: TableName, dataset: Dataset, schema: SchemaRef) -> Result<Self> {
+        let table = Self { lake, name, dataset: Arc::new(dataset), schema };
+        match table.flaw() {
+            None => Ok(table),
+            Some(reason) => {
+                Err(Error::DataCorrupt { attempted: format!("opening table {}", table.snapshot()), reason })
+            }
+        }
+    }
+
+    /// What is wrong with the manifest.
+    fn flaw(&self) -> Option<String> {
+        let mut names = HashSet::new();
+        for field in self.schema.fields() {
+            if !names.insert(field.name()) {
+                return Some(format!("two columns have the name {:?}", field.name()));
+            }
+        }
+        let mut ids = HashSet::new();
+        for fragment in self.dataset.fragments().iter() {
+            let id = fragment.id;
+            if u32::try_from(id).is_err() {
+                return Some(format!("the fragment id {id} has more than 32 bits"));
+            }
+            if !ids.insert(id) {
+                return Some(format!("two fragments have the id {id}"));
+            }
+            let rows = fragment.physical_rows.unwrap_or(0) as u64;
+            let deleted = fragment.deletion_file.as_ref().and_then(|file| file.num_deleted_rows).unwrap_or(0) as u64;
+            if rows > FRAGMENT_ROWS_MAX {
+                return Some(format!("fragment {id} has {rows} rows"));
+            }
+            if fragment.physical_rows.is_some() && deleted > rows {
+                return Some(format!("{deleted} of the {rows} rows of fragment {id} are deleted"));
+            }
+        }
+        None
     }
 
     /// The table's name.
@@ -85,7 +127,7 @@ impl Table {
         let info = |fragment: &lance_table::format::Fragment| {
             let physical = fragment.physical_rows.unwrap_or(0) as u64;
             let deleted = fragment.deletion_file.as_ref().and_then(|file| file.num_deleted_rows).unwrap_or(0) as u64;
-            FragmentInfo { id: fragment.id as u32, physical_rows: physical, num_rows: physical - deleted }
+            FragmentInfo { id: fragment.id as u32, physical_rows: physical, num_rows: physical.saturating_sub(deleted) }
         };
         self.dataset.fragments().iter().map(info).collect()
     }

@@ -1,6 +1,6 @@
 //! Rows by address.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt64Array};
@@ -11,6 +11,8 @@ use lance::dataset::TakeBuilder;
 use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
 
+use crate::caught::caught;
+use crate::damage::decode_error;
 use crate::{Error, Result, Table};
 
 impl Table {
@@ -28,7 +30,10 @@ impl Table {
         self.check_addresses(&sorted)?;
         let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));
         let arrow = |source| Error::storage(attempted(), source);
-        let taken = match self.take_sorted(columns, sorted.clone()).await {
+        if let Err(error) = self.check_take(columns, &sorted).await {
+            return Err(self.check_error(attempted(), error).await);
+        }
+        let taken = match caught(self.take_sorted(columns, sorted.clone())).await {
             Ok(taken) => taken,
             Err(source) => return Err(self.read_error(attempted(), source).await),
         };
@@ -64,6 +69,16 @@ impl Table {
         TakeBuilder::try_new_from_addresses(self.dataset().clone(), sorted, Arc::new(plan))?.execute().boxed().await
     }
 
+    /// Checks the files of these rows before they are read.
+    async fn check_take(&self, columns: &[String], sorted: &[u64]) -> Result<()> {
+        let columns: HashSet<&str> = columns.iter().map(String::as_str).collect();
+        let ids: HashSet<u64> = sorted.iter().map(|addr| addr >> 32).collect();
+        let fragments = self.dataset().fragments().iter().filter(|fragment| ids.contains(&fragment.id));
+        let fragments: Vec<_> = fragments.collect();
+        self.check_read(&columns, fragments.clone(), true).await?;
+        self.check_row_offsets(&columns, &fragments).await
+    }
+
     /// Addresses of fragments or offsets that the snapshot does not have.
     fn check_addresses(&self, sorted: &[u64]) -> Result<()> {
         let rows: HashMap<u64, u64> =
@@ -83,8 +98,8 @@ impl Table {
     async fn deleted(&self, sorted: &[u64]) -> Result<Error> {
         let attempted = || format!("reading the deletions of {}", self.snapshot());
         for fragment in self.dataset().get_fragments() {
-            let deletions = fragment.get_deletion_vector().await;
-            let Some(deletions) = deletions.map_err(|source| Error::storage(attempted(), source))? else { continue };
+            let deletions = caught(fragment.get_deletion_vector()).await;
+            let Some(deletions) = deletions.map_err(|source| decode_error(attempted(), source))? else { continue };
             let in_fragment = |addr: &&u64| (**addr >> 32) as usize == fragment.id();
             if let Some(addr) = sorted.iter().filter(in_fragment).find(|addr| deletions.contains(**addr as u32)) {
                 return Ok(Error::NotFound { what: self.row_name(*addr), hint: "; it was deleted".into() });

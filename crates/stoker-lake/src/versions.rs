@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use stoker_types::TagName;
 
 use crate::again::again;
+use crate::caught::caught;
 use crate::{Error, Result, Table};
 
 /// A version of a table.
@@ -25,7 +26,7 @@ impl Table {
     /// # Errors
     /// Storage errors.
     pub async fn versions(&self) -> Result<Vec<VersionInfo>> {
-        let list = async || self.dataset().versions().await.map_err(|source| self.listing_failed(source));
+        let list = async || caught(self.dataset().versions()).await.map_err(|source| self.listing_failed(source));
         let versions = again(list).await?;
         let tags = self.tags().await?;
         let info = |version: lance::dataset::Version| VersionInfo {

@@ -99,7 +99,7 @@ impl Group<'_> {
                 let missing = || stoker_chunks::Error::Internal { reason: format!("column {name} was not read") };
                 let array = batch.column_by_name(name).cloned().ok_or_else(missing)?;
                 if self.verify {
-                    damaged.extend(verify_values(table, name, addrs, &array).await?);
+                    damaged.extend(verify_values(table, name, addrs, &array, self.retry).await?);
                 }
                 arrays.push(array);
             }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_file::reader::CachedFileMetadata;
+use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use stoker_types::is_heavy;
 
-use super::directory::offset_of;
+use super::directory::{Described, Misfit, offset_of};
 use super::segments::SegmentCache;
 use super::{Checksums, FileChecksums};
 use crate::dense::{CACHE_ENTRIES_MAX, ColumnKey, FOOTERS_IN_FLIGHT};
@@ -70,7 +71,7 @@ impl Table {
                     let checksums = match self.column_file(&scheduler, &fragment, column).await? {
                         Ok((file, metadata, _)) => {
                             let reader = self.store_reader(&file, metadata.file_size_bytes);
-                            self.file_checksums(column, &metadata, reader)
+                            self.file_checksums(column, &file, &metadata, reader)?
                         }
                         Err(_) => None,
                     };
@@ -86,21 +87,35 @@ impl Table {
     }
 
     /// The checksums of a column in one of its data files. A file whose checksums cannot be used counts as one without.
+    ///
+    /// # Errors
+    /// `DataCorrupt` when the file says that it is another one, or that of another column: files or their names were swapped.
     pub(crate) fn file_checksums(
         &self,
         column: &str,
+        file: &DataFile,
         metadata: &CachedFileMetadata,
         reader: RangeReader,
-    ) -> Option<FileChecksums> {
+    ) -> Result<Option<FileChecksums>> {
         // A file knows a renamed column by its former name.
-        let id = self.dataset().schema().fields.iter().find(|field| field.name == column)?.id;
-        let schema = &metadata.file_schema;
-        let name = &schema.field_by_id(id)?.name;
-        match offset_of(&schema.metadata, &metadata.file_buffers, name, metadata.num_rows) {
-            Ok(offset) => offset.map(|offset| FileChecksums::new(reader, offset, metadata.num_rows)),
-            Err(reason) => {
+        let field = self.dataset().schema().fields.iter().find(|field| field.name == column);
+        let (schema, num_rows) = (&metadata.file_schema, metadata.num_rows);
+        let in_file = field.and_then(|field| schema.field_by_id(field.id));
+        let described = Described {
+            metadata: &schema.metadata,
+            buffers: &metadata.file_buffers,
+            file: &file.path,
+            column: in_file.map(|field| field.name.as_str()),
+            num_rows,
+        };
+        match offset_of(&described) {
+            Ok(offset) => Ok(offset.map(|offset| FileChecksums::new(reader, offset, num_rows))),
+            Err(Misfit::Unusable(reason)) => {
                 tracing::debug!(column, file = reader.place(), %reason, "its checksums cannot be used");
-                None
+                Ok(None)
+            }
+            Err(Misfit::OtherFile(reason)) => {
+                Err(Error::DataCorrupt { attempted: format!("reading column {column} of {}", reader.place()), reason })
             }
         }
     }

@@ -4,11 +4,14 @@
 //! file format that other readers pass over. The file's schema metadata names it:
 //!
 //! ```text
-//! stoker:checksums = {"version":1,"hash":"xxh3_64_low32","buffers":{"image":1}}
+//! stoker:checksums = {"version":2,"hash":"xxh3_64_low32","file":"<name>.lance","buffers":{"image":1}}
 //! buffer 1         = for each row a little-endian u32: its checksum, or 0 where the row is null
 //! ```
 //!
-//! Rows of files without such a buffer, which other writers and older versions make, are not checked.
+//! Checksums lie with the values, and would not notice that another file took the place of theirs: so the entry has the name of
+//! its file, which must be the one in the manifest, and a file with an entry has checksums for the column that it is read for.
+//! Version 1 lacks the name; it is read without that check. Rows of files without an entry, which other writers make, are not
+//! checked.
 
 mod directory;
 mod find;

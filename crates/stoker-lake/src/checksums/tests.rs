@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use lance_file::reader::BufferDescriptor;
 use stoker_types::ErrorKind;
 
-use super::directory::offset_of;
+use super::directory::{Described, Misfit, offset_of};
 use super::segments::{SegmentCache, SegmentKey};
 use super::{CHECKSUMS_KEY, Checksums, checksum, checksums_entry};
 use crate::tests::data::{
@@ -21,29 +21,41 @@ use crate::{Lake, Table};
 #[test]
 fn entries_that_cannot_be_used_say_why() {
     let buffers = [BufferDescriptor { position: 0, size: 10 }, BufferDescriptor { position: 64, size: 40 }];
-    let offset = |entry: &str, num_rows| {
-        let metadata = HashMap::from([(CHECKSUMS_KEY.to_string(), entry.to_string())]);
-        offset_of(&metadata, &buffers, "x", num_rows)
+    let find = |metadata: &HashMap<String, String>, column, num_rows| {
+        offset_of(&Described { metadata, buffers: &buffers, file: "a.lance", column, num_rows })
     };
-    let entry = r#"{"version":1,"hash":"xxh3_64_low32","buffers":{"x":1}}"#;
-    assert_eq!(checksums_entry("x", 1), entry);
+    let metadata = |entry: &str| HashMap::from([(CHECKSUMS_KEY.to_string(), entry.to_string())]);
+    let offset = |entry: &str, num_rows| find(&metadata(entry), Some("x"), num_rows);
+    let entry = r#"{"version":2,"hash":"xxh3_64_low32","file":"a.lance","buffers":{"x":1}}"#;
+    assert_eq!(checksums_entry("a.lance", "x", 1), entry);
     assert_eq!(offset(entry, 10), Ok(Some(64)));
-    assert_eq!(offset(&checksums_entry("y", 1), 10), Ok(None), "another column");
-    assert_eq!(offset_of(&HashMap::new(), &buffers, "x", 10), Ok(None), "another writer");
-    let (schema, missing) = (checksums_entry("x", 0), checksums_entry("x", 2));
+    let first = r#"{"version":1,"hash":"xxh3_64_low32","buffers":{"x":1}}"#;
+    assert_eq!(offset(first, 10), Ok(Some(64)), "the first version");
+    assert_eq!(find(&HashMap::new(), Some("x"), 10), Ok(None), "another writer");
+    assert_eq!(find(&HashMap::new(), None, 10), Ok(None), "another writer");
+    for (found, what) in [
+        (offset(&checksums_entry("b.lance", "x", 1), 10), "written as b.lance"),
+        (offset(&checksums_entry("a.lance", "y", 1), 10), "the file of column y"),
+        (find(&metadata(entry), None, 10), "the file of column x"),
+        (find(&metadata(first), Some("y"), 10), "the file of column x"),
+    ] {
+        assert!(matches!(&found, Err(Misfit::OtherFile(reason)) if reason.contains(what)), "{found:?}");
+    }
+    let (schema, missing) = (checksums_entry("a.lance", "x", 0), checksums_entry("a.lance", "x", 2));
     for (entry, num_rows, reason) in [
         (entry, 11, "buffer 1 has 40 bytes for 11 rows"),
         (entry, u64::MAX, "buffer 1 has 40 bytes"),
         (schema.as_str(), 10, "buffer 0 does not exist"),
         (missing.as_str(), 10, "buffer 2 does not exist"),
-        (r#"{"version":2,"hash":"xxh3_64_low32","buffers":{"x":1}}"#, 10, "version 2"),
+        (r#"{"version":2,"hash":"xxh3_64_low32","buffers":{"x":1}}"#, 10, "lacks the name"),
+        (r#"{"version":3,"hash":"xxh3_64_low32","file":"a.lance","buffers":{"x":1}}"#, 10, "version 3"),
         (r#"{"version":1,"hash":"crc32c","buffers":{"x":1}}"#, 10, "\"crc32c\" is unknown"),
         (r#"{"version":1,"hash":"xxh3_64_low32","buffers":{"x":-1}}"#, 10, "cannot be read"),
         (r#"{"version":1}"#, 10, "cannot be read"),
         ("", 10, "cannot be read"),
     ] {
-        let found = offset(entry, num_rows).expect_err(entry);
-        assert!(found.contains(reason), "{found}");
+        let found = offset(entry, num_rows);
+        assert!(matches!(&found, Err(Misfit::Unusable(said)) if said.contains(reason)), "{entry}: {found:?}");
     }
 }
 

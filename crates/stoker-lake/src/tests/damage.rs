@@ -81,6 +81,56 @@ async fn a_missing_file_is_damage_not_a_wrong_name() -> TestResult {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_damaged_footer_is_found_before_lance_trusts_it() -> TestResult {
+    let test = test_lake().await;
+    let (lake, path) = table(&test).await?;
+    let mut bytes = std::fs::read(&path)?;
+    // Lance would allocate memory for 2^28 buffers.
+    let place = bytes.len() - 40 + 27;
+    bytes[place] ^= 0x10;
+    std::fs::write(&path, bytes)?;
+    let table = latest(&lake, &table_name("t")).await?;
+    let file = path.file_name().and_then(|name| name.to_str()).ok_or("a name")?;
+    let found = [
+        table.dense_column("x").await.map(|_| ()),
+        table.take(&["x".to_string()], &[0]).await.map(|_| ()),
+        scan(&table, "x").await.map(|_| ()),
+        table.describe().await.map(|_| ()),
+    ];
+    for error in found {
+        let error = error.expect_err("a damaged footer");
+        assert_corrupt(&error, "buffers at");
+        assert!(error.to_string().contains(file), "{error}");
+    }
+    assert_eq!(scan(&table, "id").await?, 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_that_changed_places_are_noticed() -> TestResult {
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[2_000])]));
+    append(&test.lake, &name, &schema, 0..20, small(10, 50_000)).await?;
+    let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+    let table = latest(&lake, &name).await?;
+    let id = table.dataset().schema().field("x").ok_or("the column exists")?.id;
+    let mut paths = Vec::new();
+    for fragment in table.dataset().fragments().iter() {
+        let file = fragment.files.iter().find(|file| file.fields.contains(&id)).ok_or("the column has a file")?;
+        paths.push(test.folder.path().join("t.lance/data").join(&file.path));
+    }
+    let [one, other] = paths.as_slice() else { return Err("there are two fragments".into()) };
+    let stored = std::fs::read(one)?;
+    std::fs::copy(other, one)?;
+    std::fs::write(other, stored)?;
+    let found = [table.dense_column("x").await.map(|_| ()), table.checksums("x").await.map(|_| ())];
+    for error in found {
+        assert_corrupt(&error.expect_err("each file knows its name"), "was written as");
+    }
+    Ok(())
+}
+
 /// Rows that a scan of one column gives, or the lake's error inside DataFusion's.
 async fn scan(table: &Table, column: &str) -> crate::Result<usize> {
     let request = ScanRequest { columns: vec![column.into()], batch_size: 100, ..ScanRequest::default() };

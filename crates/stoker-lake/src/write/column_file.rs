@@ -106,7 +106,7 @@ impl ColumnFile {
         let Some(column) = self.schema.fields.first() else { return Ok(()) };
         let buffer = self.writer.add_global_buffer(checksums.into()).await;
         let buffer = buffer.map_err(|source| Error::storage(format!("writing data file {}", self.name), source))?;
-        self.writer.add_schema_metadata(CHECKSUMS_KEY, checksums_entry(&column.name, buffer));
+        self.writer.add_schema_metadata(CHECKSUMS_KEY, checksums_entry(&self.name, &column.name, buffer));
         Ok(())
     }
 

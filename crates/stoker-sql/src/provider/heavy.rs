@@ -85,7 +85,7 @@ impl HeavyTable {
     /// Fails for values that do not have their checksums.
     async fn verify(&self, column: &str, addrs: &[u64], values: &ArrayRef) -> DfResult<()> {
         let failed = |error: stoker_chunks::Error| DataFusionError::External(Box::new(error));
-        let bad = verify_values(&self.table, column, addrs, values).await.map_err(failed)?;
+        let bad = verify_values(&self.table, column, addrs, values, self.chunks.retry()).await.map_err(failed)?;
         let Some((address, reason)) = bad.into_iter().next() else { return Ok(()) };
         Err(failed(stoker_chunks::Error::BadRow { address, column: column.to_string(), reason }))
     }

@@ -1,0 +1,173 @@
+//! Footers of data files, checked before Lance trusts their numbers.
+//!
+//! ```text
+//! … | column metadata | column table: 16 bytes each | buffer table: 16 bytes each | footer: 40 bytes
+//! footer = 3 × u64: where these three begin, u32: buffers, u32: columns, u16: major, u16: minor version, "LANC"
+//! ```
+//!
+//! Lance allocates and slices by these numbers (lance-file 14.0.2, `reader.rs`): damaged ones let it panic, or abort the process
+//! for want of memory. Files on local disks are checked with one small read each, once. Those of object stores are not, because
+//! it would be one more round trip for each: there panics are caught ([`caught`](crate::caught)).
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use lance_table::format::DataFile;
+use parking_lot::Mutex;
+
+use crate::{Error, RangeReader, Result, Table};
+
+/// Bytes of a footer.
+const FOOTER_BYTES: u64 = 40;
+
+/// Bytes of an entry of the two tables before it.
+const ENTRY_BYTES: u64 = 16;
+
+/// Files, and columns of files, that are remembered per lake.
+const CHECKED_MAX: usize = 1 << 20;
+
+/// What was checked: paths of data files, and of columns in them.
+#[derive(Default)]
+pub(crate) struct Checked(Mutex<HashSet<String>>);
+
+impl Checked {
+    /// Whether this was checked.
+    pub fn contains(&self, key: &str) -> bool {
+        self.0.lock().contains(key)
+    }
+
+    /// Remembers that this was checked.
+    pub fn insert(&self, key: String) {
+        let mut checked = self.0.lock();
+        if checked.len() >= CHECKED_MAX {
+            checked.clear();
+        }
+        checked.insert(key);
+    }
+}
+
+impl Table {
+    /// Checks the footers of local data files, each once.
+    ///
+    /// # Errors
+    /// `DataCorrupt` naming the first file that is missing, has another size, or has a footer that no writer writes.
+    pub(crate) async fn check_footers<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<()> {
+        if !self.is_local() {
+            return Ok(());
+        }
+        let checked = &self.lake().inner.checked;
+        let (mut unchecked, folder) = (Vec::new(), self.dataset().data_dir());
+        for file in files {
+            let version = (file.file_major_version, file.file_minor_version);
+            let Some(size) = file.file_size_bytes.get().filter(|_| file.base_id.is_none() && version >= (2, 1)) else {
+                continue;
+            };
+            if !checked.contains(folder.clone().join(file.path.as_str()).as_ref()) {
+                unchecked.push((self.store_reader(file, size.get()), version));
+            }
+        }
+        if unchecked.is_empty() {
+            return Ok(());
+        }
+        let work = move || {
+            for (reader, version) in &unchecked {
+                check_file(reader, *version)?;
+            }
+            Ok::<_, Error>(unchecked)
+        };
+        let attempted = || format!("reading the footers of table {}", self.snapshot());
+        let done = tokio::task::spawn_blocking(work).await;
+        for (reader, _) in done.map_err(|source| Error::storage(attempted(), source))?? {
+            checked.insert(reader.path().to_string());
+        }
+        Ok(())
+    }
+}
+
+/// Checks the footer of one local file.
+fn check_file(reader: &RangeReader, version: (u32, u32)) -> Result<()> {
+    let reader = reader.open()?;
+    let Some(file) = reader.local() else { return Ok(()) };
+    let attempted = || format!("reading the footer of {}", reader.place());
+    if reader.size() < FOOTER_BYTES {
+        let reason = format!("it has {} bytes", reader.size());
+        return Err(Error::DataCorrupt { attempted: attempted(), reason });
+    }
+    let footer = last_bytes(file).map_err(|source| Error::storage(attempted(), source))?;
+    match flaw(&footer, reader.size(), version) {
+        None => Ok(()),
+        Some(reason) => Err(Error::DataCorrupt { attempted: attempted(), reason }),
+    }
+}
+
+fn last_bytes(mut file: &File) -> std::io::Result<[u8; FOOTER_BYTES as usize]> {
+    let mut bytes = [0; FOOTER_BYTES as usize];
+    file.seek(SeekFrom::End(-(FOOTER_BYTES as i64)))?;
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What is wrong with the footer of a file of so many bytes, which has this version by the manifest.
+fn flaw(footer: &[u8; FOOTER_BYTES as usize], file_bytes: u64, version: (u32, u32)) -> Option<String> {
+    let number = |at: usize, length: usize| {
+        let bytes = footer[at..at + length].iter().rev();
+        bytes.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    if &footer[36..] != b"LANC" {
+        return Some("the file does not end like one of Lance".into());
+    }
+    let found = (number(32, 2), number(34, 2));
+    if found != (u64::from(version.0), u64::from(version.1)) {
+        let (major, minor) = version;
+        return Some(format!("the manifest says version {major}.{minor}, the footer {}.{}", found.0, found.1));
+    }
+    let (metadata, column_table, buffer_table) = (number(0, 8), number(8, 8), number(16, 8));
+    let (num_buffers, num_columns) = (number(24, 4), number(28, 4));
+    let begins = |table: u64, entries: u64| table.checked_add(entries * ENTRY_BYTES);
+    let fits = metadata <= column_table
+        && begins(column_table, num_columns) == Some(buffer_table)
+        && begins(buffer_table, num_buffers) == file_bytes.checked_sub(FOOTER_BYTES);
+    if fits && num_buffers > 0 {
+        return None;
+    }
+    Some(format!(
+        "{num_columns} columns with metadata at {metadata} and {column_table} and {num_buffers} buffers at {buffer_table} \
+         do not fit a file of {file_bytes} bytes"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flaw;
+
+    /// The footer of a file with two columns and one buffer: 1,000 bytes, of which the last 88 are tables and footer.
+    fn footer() -> [u8; 40] {
+        let mut footer = [0; 40];
+        footer[..8].copy_from_slice(&900u64.to_le_bytes());
+        footer[8..16].copy_from_slice(&912u64.to_le_bytes());
+        footer[16..24].copy_from_slice(&944u64.to_le_bytes());
+        footer[24..28].copy_from_slice(&1u32.to_le_bytes());
+        footer[28..32].copy_from_slice(&2u32.to_le_bytes());
+        footer[32..34].copy_from_slice(&2u16.to_le_bytes());
+        footer[34..36].copy_from_slice(&2u16.to_le_bytes());
+        footer[36..].copy_from_slice(b"LANC");
+        footer
+    }
+
+    #[test]
+    fn each_flipped_bit_is_found_but_in_where_metadata_begins() {
+        assert_eq!(flaw(&footer(), 1_000, (2, 2)), None);
+        assert!(flaw(&footer(), 1_001, (2, 2)).is_some());
+        assert!(flaw(&footer(), 10, (2, 2)).is_some());
+        assert!(flaw(&footer(), 1_000, (2, 1)).is_some());
+        for bit in 64..320 {
+            let mut damaged = footer();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(flaw(&damaged, 1_000, (2, 2)).is_some(), "bit {bit}");
+        }
+        let mut beyond = footer();
+        beyond[..8].copy_from_slice(&913u64.to_le_bytes());
+        assert!(flaw(&beyond, 1_000, (2, 2)).is_some());
+    }
+}

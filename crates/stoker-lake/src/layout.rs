@@ -1,0 +1,111 @@
+//! Whether the parts of a data file can lie where its page tables say.
+//!
+//! Lance has no checksums, so that a damaged offset gives other bytes without notice. But its writers leave no room for that:
+//!
+//! ```text
+//! page buffer | < 64 bytes of padding | page buffer | … | global buffer | … | column metadata | footer
+//! ```
+//!
+//! Buffers do not overlap, pages begin at multiples of 64 bytes, and between neighbours there is padding only. So a single buffer
+//! that seems to lie elsewhere leaves a gap, or meets another one. Source: lance-file 14.0.2, `versions/v2_0/writer.rs`,
+//! `do_write_buffer`. Blobs lie between pages and are named by other pages: files with blobs may have gaps.
+
+use lance_core::datatypes::Field;
+use lance_encoding::decoder::{PageEncoding, PageInfo};
+use lance_encoding::format::metadata::page_layout::Layout;
+use lance_file::reader::CachedFileMetadata;
+
+/// Page buffers begin at multiples of so many bytes.
+const ALIGNMENT: u64 = 64;
+
+/// A part of a file: where it begins, and its bytes.
+type Part = (u64, u64);
+
+/// What is wrong with where the parts of a file lie; `None` when all is well.
+pub(crate) fn misplaced(metadata: &CachedFileMetadata) -> Option<String> {
+    // Lance says how far apart both are, without a look at which is larger: together they are where column metadata begins.
+    let end = metadata.num_data_bytes.wrapping_add(metadata.num_global_buffer_bytes);
+    let pages = || metadata.column_infos.iter().flat_map(|column| column.page_infos.iter());
+    let parts = pages().flat_map(|page| page.buffer_offsets_and_sizes.iter().copied());
+    let globals = metadata.file_buffers.iter().map(|buffer| (buffer.position, buffer.size));
+    // Column-level buffers are of older versions, except for empty ones.
+    let mut columns = metadata.column_infos.iter().flat_map(|column| column.buffer_offsets_and_sizes.iter());
+    let has_others = columns.any(|(_, size)| *size > 0) || pages().any(is_blob_page);
+    let is_packed = !has_others && !metadata.file_schema.fields.iter().any(has_blobs);
+    flaw(parts.collect(), globals.collect(), end, is_packed)
+}
+
+/// The same for parts that end before column metadata at `end`. With `is_packed` nothing else lies between them.
+fn flaw(pages: Vec<Part>, globals: Vec<Part>, end: u64, is_packed: bool) -> Option<String> {
+    if let Some((offset, _)) =
+        pages.iter().find(|(offset, size)| is_packed && *size > 0 && !offset.is_multiple_of(ALIGNMENT))
+    {
+        return Some(format!("a page begins at byte {offset}, which is no multiple of {ALIGNMENT}"));
+    }
+    let mut parts: Vec<Part> = pages.into_iter().chain(globals).filter(|(_, size)| *size > 0).collect();
+    parts.sort_unstable();
+    let mut before = 0;
+    for (offset, size) in parts {
+        let part_end = offset.checked_add(size).filter(|part_end| *part_end <= end);
+        let Some(part_end) = part_end else {
+            return Some(format!("{size} bytes at {offset} do not end before the metadata at {end}"));
+        };
+        if offset < before {
+            return Some(format!("{size} bytes at {offset} overlap those that end at {before}"));
+        }
+        if is_packed && offset - before >= ALIGNMENT {
+            return Some(format!("nothing is said to lie in bytes {before}..{offset}"));
+        }
+        before = part_end;
+    }
+    (is_packed && end - before >= ALIGNMENT).then(|| format!("nothing is said to lie in bytes {before}..{end}"))
+}
+
+/// Whether the pages together have so many rows.
+pub(crate) fn have_rows(pages: &[PageInfo], num_rows: u64) -> bool {
+    let sum = pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.num_rows));
+    sum == Some(num_rows)
+}
+
+/// Whether the values of a page lie elsewhere, or the page is none of a structural encoding.
+fn is_blob_page(page: &PageInfo) -> bool {
+    match &page.encoding {
+        PageEncoding::Structural(layout) => matches!(layout.layout, Some(Layout::BlobLayout(_))),
+        _ => true,
+    }
+}
+
+/// Whether values of a field, or of a part of it, may lie outside of pages.
+fn has_blobs(field: &Field) -> bool {
+    let is_blob = |text: &str| text.to_ascii_lowercase().contains("blob");
+    is_blob(&field.logical_type.to_string())
+        || field.metadata.iter().any(|(key, value)| is_blob(key) || is_blob(value))
+        || field.children.iter().any(has_blobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flaw;
+
+    #[test]
+    fn a_buffer_that_moved_is_found() {
+        let pages = vec![(0, 3_001), (3_008, 0), (3_008, 500), (3_520, 64)];
+        let globals = vec![(3_584, 100), (3_712, 24)];
+        let check = |pages: &[(u64, u64)], is_packed| flaw(pages.to_vec(), globals.clone(), 3_776, is_packed);
+        assert_eq!(check(&pages, true), None);
+        for bit in 0..64 {
+            for page in [0, 2, 3] {
+                let mut moved = pages.clone();
+                moved[page].0 ^= 1 << bit;
+                assert!(check(&moved, true).is_some(), "bit {bit} of page {page}");
+            }
+        }
+        let without = [pages[0], pages[3]];
+        assert_eq!(check(&without, false), None, "a blob lies in between");
+        assert!(check(&without, true).is_some_and(|reason| reason.contains("3001..3520")));
+        assert!(check(&[(0, 3_001), (2_944, 64)], false).is_some_and(|reason| reason.contains("overlap")));
+        assert!(check(&[(u64::MAX - 63, 64)], false).is_some_and(|reason| reason.contains("metadata")));
+        assert!(flaw(Vec::new(), Vec::new(), 64, true).is_some());
+        assert_eq!(flaw(Vec::new(), Vec::new(), 0, true), None);
+    }
+}

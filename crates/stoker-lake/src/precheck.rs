@@ -1,0 +1,119 @@
+//! What is checked before Lance reads data files, because it would not notice, or not survive, what is wrong.
+
+use std::collections::HashSet;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use lance_core::datatypes::Field;
+use lance_table::format::Fragment;
+
+use crate::dense::FOOTERS_IN_FLIGHT;
+use crate::{Error, Result, ScanRequest, Table};
+
+/// How the types of fixed-size lists begin in Lance's schemas.
+const LISTS: &str = "fixed_size_list:";
+
+impl Table {
+    /// Checks what a scan will read, see [`Table::check_read`].
+    ///
+    /// A search with an index reads few rows of few files: only local footers are checked.
+    ///
+    /// # Errors
+    /// As for [`Table::check_read`].
+    pub(crate) async fn check_scan(&self, request: &ScanRequest) -> Result<()> {
+        let mut columns: HashSet<&str> = request.columns.iter().map(String::as_str).collect();
+        if let Some(filter) = &request.filter {
+            columns.extend(filter.column_refs().into_iter().map(|column| column.name.as_str()));
+        }
+        columns.extend(request.nearest.as_ref().map(|nearest| nearest.column.as_str()));
+        let wanted: Option<HashSet<u64>> =
+            request.fragments.as_ref().map(|ids| ids.iter().map(|id| u64::from(*id)).collect());
+        let is_whole = request.filter.is_none() && request.nearest.is_none();
+        let mut rows_left = request.limit.filter(|_| is_whole).unwrap_or(u64::MAX);
+        let mut fragments = Vec::new();
+        for (fragment, info) in self.dataset().fragments().iter().zip(self.fragments()) {
+            if wanted.as_ref().is_some_and(|wanted| !wanted.contains(&fragment.id)) {
+                continue;
+            }
+            if rows_left == 0 {
+                break;
+            }
+            rows_left = rows_left.saturating_sub(info.num_rows);
+            fragments.push(fragment);
+        }
+        let with_types = !request.nearest.as_ref().is_some_and(|nearest| nearest.use_index);
+        self.check_read(&columns, fragments, with_types).await
+    }
+
+    /// Checks the files of some columns and fragments, each once: footers on local disks, and with `with_types` the types of
+    /// fixed-size lists, of which a damaged manifest could change the length. The latter reads metadata that Lance keeps for the
+    /// read itself.
+    ///
+    /// # Errors
+    /// `DataCorrupt` naming the file; storage errors.
+    pub(crate) async fn check_read(
+        &self,
+        columns: &HashSet<&str>,
+        fragments: Vec<&Fragment>,
+        with_types: bool,
+    ) -> Result<()> {
+        let fields = self.dataset().schema().fields.iter();
+        let fields: Vec<&Field> = fields.filter(|field| columns.contains(field.name.as_str())).collect();
+        let mut ids = HashSet::new();
+        fields.iter().for_each(|field| add_ids(field, &mut ids));
+        let files = fragments.iter().flat_map(|fragment| &fragment.files);
+        let files: Vec<_> = files.filter(|file| file.fields.iter().any(|id| ids.contains(id))).collect();
+        self.check_footers(files).await?;
+        if !with_types {
+            return Ok(());
+        }
+        let lists: Vec<i32> = fields.iter().filter(|field| is_list(field)).map(|field| field.id).collect();
+        let mut unchecked = Vec::new();
+        for fragment in fragments {
+            for file in &fragment.files {
+                for id in lists.iter().filter(|id| file.fields.contains(id)) {
+                    let key = format!("{}#{id}", self.dataset().data_dir().join(file.path.as_str()));
+                    if !self.lake().inner.checked.contains(&key) {
+                        unchecked.push((fragment.id as usize, *id, key));
+                    }
+                }
+            }
+        }
+        if unchecked.is_empty() {
+            return Ok(());
+        }
+        let scheduler = self.footer_scheduler();
+        let mut checks = stream::iter(unchecked)
+            .map(|(fragment, id, key)| {
+                let scheduler = scheduler.clone();
+                async move {
+                    if let Some(fragment) = self.dataset().get_fragment(fragment) {
+                        // What is in the way of reading plain bytes is in the way of nothing here.
+                        let _ = self.field_file(&scheduler, &fragment, id).await?;
+                    }
+                    Ok::<_, Error>(key)
+                }
+            })
+            .buffer_unordered(FOOTERS_IN_FLIGHT);
+        while let Some(key) = checks.try_next().await? {
+            self.lake().inner.checked.insert(key);
+        }
+        Ok(())
+    }
+}
+
+/// What differs between the types of a fixed-size list by the table's schema and by the file's.
+pub(crate) fn type_conflict(table: &Field, file: &Field) -> Option<String> {
+    if !is_list(table) && !is_list(file) || table.logical_type == file.logical_type {
+        return None;
+    }
+    Some(format!("the manifest says that {} is {}, the file {}", table.name, table.logical_type, file.logical_type))
+}
+
+fn is_list(field: &Field) -> bool {
+    field.logical_type.to_string().starts_with(LISTS)
+}
+
+fn add_ids(field: &Field, ids: &mut HashSet<i32>) {
+    ids.insert(field.id);
+    field.children.iter().for_each(|child| add_ids(child, ids));
+}
