@@ -16,6 +16,7 @@ mod arrow_export;
 mod arrow_import;
 mod batch;
 mod connection;
+mod decode_request;
 mod exceptions;
 mod fit;
 mod fork;
@@ -41,6 +42,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     pause::register(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
     module.add_class::<arrow_export::ArrowArray>()?;
     module.add_class::<arrow_export::ArrowSchema>()?;
     module.add_class::<batch::Batch>()?;

@@ -10,6 +10,7 @@ use stoker_types::{BatchLogEntry, ErrorKind, Place, Snapshot, StreamSpec, Stream
 
 use crate::arrow_export::ArrowSchema;
 use crate::connection::Connection;
+use crate::decode_request::DecodeRequest;
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::runtime::wait;
@@ -87,6 +88,12 @@ impl StreamHandle {
         Ok(ArrowSchema(self.live(py)?.schema()))
     }
 
+    /// The columns of a batch whose images are decoded.
+    fn decoded_schema(&self, py: Python<'_>, decode: DecodeRequest) -> PyResult<ArrowSchema> {
+        let encoded = self.live(py)?.schema();
+        Ok(ArrowSchema(decode.to_options(py)?.schema(&encoded).raise(py)?))
+    }
+
     /// The state as JSON; `log` has triples of step, position and global batch size.
     fn state(
         &self,
@@ -136,12 +143,25 @@ impl StreamHandle {
         Ok((slice.num_steps(self.spec.num_rows), slice.global_batch()))
     }
 
-    /// Opens a slice; reading begins at once.
-    fn open(&self, py: Python<'_>, slice: SliceRequest, read: ReadRequest) -> PyResult<SampleStream> {
+    /// Opens a slice; reading begins at once. With `decode`, images are decoded ahead, too.
+    #[pyo3(signature = (slice, read, decode=None))]
+    fn open(
+        &self,
+        py: Python<'_>,
+        slice: SliceRequest,
+        read: ReadRequest,
+        decode: Option<DecodeRequest>,
+    ) -> PyResult<SampleStream> {
         let (slice, options) = (slice.to_slice(py)?, read.to_options(py)?);
         let handle = self.live(py)?;
-        let stream = wait(py, handle.open(&slice, &options))?.raise(py)?;
-        Ok(SampleStream::new(stream))
+        let stream = match decode {
+            None => wait(py, handle.open(&slice, &options))?,
+            Some(decode) => {
+                let decode = decode.to_options(py)?;
+                wait(py, handle.open_decoded(&slice, &options, &decode))?
+            }
+        };
+        Ok(SampleStream::new(stream.raise(py)?))
     }
 }
 

@@ -23,6 +23,7 @@ if (_os.cpu_count() or 1) <= 3:
 
 from stoker._batch import Batch, Cursor, Substitution
 from stoker._columns import tensor_shape
+from stoker._decode import ImageTransform
 from stoker._errors import (
     AlreadyExistsError,
     CancelledError,
@@ -56,6 +57,7 @@ __all__ = [
     "EpochVerdict",
     "ExpiredError",
     "Finding",
+    "ImageTransform",
     "InternalError",
     "InvalidRequestError",
     "Lake",

@@ -22,6 +22,28 @@ class ReadRequest(TypedDict):
     verify: bool
     retry_budget_secs: int | None
 
+class TransformRequest(TypedDict):
+    height: int
+    width: int
+    fit: str
+    crop: str
+    shorter_side: int | None
+    random_resized_crop: tuple[tuple[float, float], tuple[float, float]] | None
+    horizontal_flip: float
+    channels: int
+    layout: str
+    dtype: str
+    mean: Sequence[float] | None
+    std: Sequence[float] | None
+    interpolation: str
+    fill: int
+    apply_orientation: bool
+    image_bytes_max: int | None
+
+class DecodeRequest(TypedDict):
+    columns: Sequence[tuple[str, TransformRequest]]
+    num_threads: int
+
 class SliceRequest(TypedDict):
     rank: int
     world_size: int
@@ -44,6 +66,8 @@ class IndexRequest(TypedDict):
     metric: str
     num_partitions: int | None
     num_sub_vectors: int | None
+
+def check_transform(transform: TransformRequest) -> None: ...
 
 class ArrowArray:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
@@ -105,12 +129,13 @@ class StreamHandle:
     def weights(self) -> list[tuple[int, list[float]]]: ...
     @property
     def schema(self) -> ArrowSchema: ...
+    def decoded_schema(self, decode: DecodeRequest) -> ArrowSchema: ...
     def state(self, epoch: int, position: int, step: int, log: Sequence[tuple[int, int, int]]) -> str: ...
     def pinned_state(self) -> str: ...
     def check(self, state: str) -> tuple[tuple[int, int, int, list[tuple[int, int, int]]], StreamHandle | None]: ...
     def reweigh(self, epoch: int, position: int, weights: Sequence[float]) -> StreamHandle: ...
     def num_steps(self, slice: SliceRequest) -> tuple[int, int]: ...
-    def open(self, slice: SliceRequest, read: ReadRequest) -> SampleStream: ...
+    def open(self, slice: SliceRequest, read: ReadRequest, decode: DecodeRequest | None = None) -> SampleStream: ...
 
 class Connection:
     def __init__(

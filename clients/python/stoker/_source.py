@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stoker import _distributed, _native
+from stoker._decode import ImageTransform, decode_request
 from stoker._errors import InvalidRequestError
 from stoker._numbers import whole, whole_or_none
 from stoker._stream import SliceConfig, Stream
@@ -71,6 +72,8 @@ class StreamSource(ABC):
         retry_budget_secs: int | None = None,
         run_id: str | None = None,
         run_log: bool = False,
+        decode: Mapping[str, ImageTransform] | None = None,
+        decode_threads: int | None = None,
     ) -> Stream:
         """Pins the rows and returns this rank's batches of them.
 
@@ -111,6 +114,12 @@ class StreamSource(ABC):
             run_log: Whether rank 0 notes in the table ``stoker_run_log`` which step had which positions, so that
                 :meth:`Lake.run` and ``stoker replay`` find the rows of any step. At the end of an epoch each rank adds
                 the bad rows that it met to the table ``stoker_bad_rows``. Needs ``run_id``.
+            decode: For columns that hold JPEG, PNG or WebP files: what each image becomes. Native threads decode ahead
+                of the loop, in this process also when the lake is behind a server; a batch then has a tensor in
+                place of the files. The order and the state do not depend on it, so that it may change at a resume.
+                An image that cannot be decoded fails the stream, with its row id, under any ``bad_rows``:
+                :meth:`Table.quarantine` excludes it.
+            decode_threads: Threads that decode. Default: the number of cores.
 
         Raises:
             InvalidRequestError: Options that contradict each other, numbers out of range, or a query that is not a
@@ -140,6 +149,7 @@ class StreamSource(ABC):
             verify=bool(verify),
             retry_budget_secs=whole_or_none("retry_budget_secs", retry_budget_secs, 0),
             run_id=run_id if run_log else None,
+            decode=decode_request(decode, decode_threads),
         )
         if (batch_size is None) == (global_batch_size is None):
             raise InvalidRequestError("give either batch_size or global_batch_size")

@@ -41,6 +41,7 @@ class SliceConfig:
         verify: Whether checksums are verified.
         retry_budget_secs: Seconds for which reads are tried again; ``None`` for 120.
         run_id: The run whose log is written, if it is.
+        decode: The columns of images that are decoded; ``None`` for none.
     """
 
     batch_size: int | None
@@ -53,6 +54,7 @@ class SliceConfig:
     verify: bool = True
     retry_budget_secs: int | None = None
     run_id: str | None = None
+    decode: _native.DecodeRequest | None = None
 
 
 class Stream:
@@ -91,6 +93,7 @@ class Stream:
         self._event: str | None = None
         self._restart(epoch, 0, 0, "epoch")
         handle.num_steps(self._slice())  # raises for invalid options
+        self._schema()
 
     @property
     def stream_id(self) -> str:
@@ -109,8 +112,8 @@ class Stream:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a batch."""
-        return pa.schema(self._stream().schema)
+        """The columns of a batch; a column of images that is decoded is a tensor."""
+        return pa.schema(self._schema())
 
     @property
     def rank(self) -> int:
@@ -362,8 +365,13 @@ class Stream:
             "verify": config.verify,
             "retry_budget_secs": config.retry_budget_secs,
         }
-        self._open = self._stream().open(request, read)
+        self._open = self._stream().open(request, read, config.decode)
         return self._open
+
+    def _schema(self) -> _native.ArrowSchema:
+        """The columns of a batch. Raises for columns that cannot be decoded."""
+        decode = self._config.decode
+        return self._stream().schema if decode is None else self._stream().decoded_schema(decode)
 
     def _note_run(self) -> None:
         """Writes an entry of the run log where steps do not follow from the entry before."""

@@ -13,7 +13,7 @@ import pytest
 
 import stoker
 
-MODULES = ["_batch", "_columns", "_lake", "_query", "_stream"]
+MODULES = ["_batch", "_columns", "_decode", "_lake", "_query", "_stream"]
 
 
 @pytest.fixture

@@ -21,6 +21,19 @@ pub enum Error {
     /// A value is not valid.
     #[error(transparent)]
     Types(#[from] stoker_types::Error),
+    /// Images cannot be decoded as it was asked for.
+    #[error(transparent)]
+    Decode(#[from] stoker_decode::Error),
+    /// A row whose image is damaged, too large or none.
+    #[error("column {column}, {place}: the image cannot be decoded: {reason}")]
+    BadImage {
+        /// The column.
+        column: String,
+        /// The row's ids and its position.
+        place: String,
+        /// What is wrong with the image.
+        reason: String,
+    },
     /// The server answered with an error.
     #[error("{message}")]
     Remote {
@@ -92,6 +105,8 @@ impl Error {
             Error::Stream(error) => error.kind(),
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
+            Error::Decode(error) => error.kind(),
+            Error::BadImage { .. } => ErrorKind::DataCorrupt,
             Error::Remote { kind, .. } => *kind,
             Error::Unreachable { .. } | Error::Interrupted { .. } | Error::Stopping => ErrorKind::Unavailable,
             Error::InvalidTicket { .. } | Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,

@@ -32,7 +32,8 @@ pub mod proto {
 }
 
 pub use client::{
-    ConnectOptions, Connection, LocalLake, RemoteLake, SampleStream, SqlResult, StreamHandle, TableInfo, connect,
+    ConnectOptions, Connection, DecodeOptions, LocalLake, RemoteLake, SampleStream, SqlResult, StreamHandle, TableInfo,
+    connect,
 };
 pub use error::{Error, Result};
 pub use server::{ServerConfig, TicketKey, TlsFiles, serve};

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::Path;
 
 use arrow_schema::SchemaRef;
+pub(crate) use stoker_decode::catch_panic;
 use stoker_lake::{CommitKey, CommitMode, FragmentDraft, Lake, Table, TableWriter, WriteOptions};
 use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
 
@@ -251,18 +252,6 @@ pub(crate) async fn existing(lake: &Lake, table: &TableName) -> Result<Option<Ta
         Ok(table) => Ok(Some(table)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Runs a decoder; a panic of it becomes an error, since it says something about one source only.
-pub(crate) fn catch_panic<T, E>(work: impl FnOnce() -> Result<T, E>, error: impl FnOnce(String) -> E) -> Result<T, E> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-        Ok(result) => result,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
-            Err(error(format!("its decoder failed: {text}")))
-        }
     }
 }
 

@@ -5,9 +5,11 @@ use stoker_stream::{MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan};
 use stoker_types::{self as types, BatchLogEntry, Slice, Snapshot, StreamSpec, StreamState};
 
 use crate::client::connection::plan_remote;
+use crate::client::decode_stage::DecodeStage;
+use crate::client::image_columns::ImageColumns;
 use crate::client::remote_stream::{RemoteStream, Request};
 use crate::client::sample_stream::{Batches, SampleStream};
-use crate::client::{Connection, RemoteLake};
+use crate::client::{Connection, DecodeOptions, RemoteLake};
 use crate::proto::stream_request::Source;
 use crate::proto::{Reweigh, reweigh};
 use crate::{Error, Result};
@@ -90,8 +92,37 @@ impl StreamHandle {
     /// # Errors
     /// An invalid slice. Errors of servers come with the first batch.
     pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
+        let batches = self.batches(slice, options)?;
+        Ok(SampleStream::new(batches, self.receipt(slice)))
+    }
+
+    /// As [`StreamHandle::open`], with columns of images decoded ahead of the consumer, here, on native threads. Which rows come,
+    /// and in which order, does not depend on it. Half of the memory budget is for batches whose images are not decoded
+    /// yet, the other half for those that are.
+    ///
+    /// # Errors
+    /// As [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that cannot be decoded ends the stream with
+    /// [`Error::BadImage`], whatever [`ReadOptions::bad_rows`] says: only this rank knows of it.
+    pub async fn open_decoded(
+        &self,
+        slice: &Slice,
+        options: &ReadOptions,
+        decode: &DecodeOptions,
+    ) -> Result<SampleStream> {
+        let budget = match &self.place {
+            Place::Local(_, budget) => budget,
+            Place::Remote(lake) => lake.budget(),
+        };
+        let columns = ImageColumns::try_new(decode, &self.schema, &self.spec, slice, budget.pool().clone())?;
+        let half = ReadOptions { memory_budget_bytes: (options.memory_budget_bytes / 2).max(1), ..*options };
+        let encoded = self.batches(slice, &half)?;
+        let stage = DecodeStage::start(encoded, columns, budget.join(half.memory_budget_bytes));
+        Ok(SampleStream::new(Batches::Decoded(Box::new(stage)), self.receipt(slice)))
+    }
+
+    fn batches(&self, slice: &Slice, options: &ReadOptions) -> Result<Batches> {
         slice.validate()?;
-        let batches = match &self.place {
+        Ok(match &self.place {
             Place::Local(plan, budget) => Batches::Local(Box::new(plan.open_within(budget, slice, options)?)),
             Place::Remote(lake) => Batches::Remote(Box::new(RemoteStream::start(Request {
                 lake: lake.clone(),
@@ -100,8 +131,10 @@ impl StreamHandle {
                 slice: *slice,
                 options: *options,
             }))),
-        };
-        let receipt = ReceiptBuilder::new(self.spec.stream_id(), slice, self.spec.num_rows);
-        Ok(SampleStream::new(batches, receipt))
+        })
+    }
+
+    fn receipt(&self, slice: &Slice) -> ReceiptBuilder {
+        ReceiptBuilder::new(self.spec.stream_id(), slice, self.spec.num_rows)
     }
 }

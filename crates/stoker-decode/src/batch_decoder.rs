@@ -1,0 +1,187 @@
+//! Decodes columns of images.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float16Array, Float32Array, UInt8Array};
+use arrow_buffer::{Buffer, MutableBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::geometry::{Placement, place};
+use crate::random::{Draw, Draws};
+use crate::scratch::{Lent, Scratch, ScratchPool};
+use crate::write::Table;
+use crate::{
+    BadImage, Element, Error, Frame, ImageFile, ImageTransform, Orientation, Pixels, Result, catch_panic, resize,
+};
+
+/// Decodes columns of images with one transform, on threads of its own, which reuse their buffers. Threads end with it.
+pub struct BatchDecoder {
+    transform: ImageTransform,
+    table: Table,
+    scratch: ScratchPool,
+    threads: ThreadPool,
+}
+
+impl BatchDecoder {
+    /// A decoder with `num_threads` threads; 0 stands for the number of cores.
+    ///
+    /// # Errors
+    /// [`Error::InvalidTransform`]; [`Error::Threads`] when the system gives no threads.
+    pub fn try_new(transform: ImageTransform, num_threads: usize) -> Result<Self> {
+        transform.validate()?;
+        let threads = ThreadPoolBuilder::new()
+            .num_threads(num_threads)
+            .thread_name(|index| format!("stoker-decode-{index}"))
+            .build()
+            .map_err(|source| Error::Threads { num_threads, source })?;
+        Ok(Self { table: Table::new(&transform), transform, scratch: ScratchPool::default(), threads })
+    }
+
+    /// The transform.
+    pub fn transform(&self) -> &ImageTransform {
+        &self.transform
+    }
+
+    /// Decodes the rows of a Binary, LargeBinary or BinaryView column into `tensor`, which has
+    /// [`ImageTransform::row_bytes`] bytes for each. Row i draws its augmentations from `seeds[i]`. Blocks until all are
+    /// done.
+    ///
+    /// # Errors
+    /// [`Error::NotBinary`]; [`Error::BadImage`] with the first row that is null, damaged, too large or no image: the others
+    /// are decoded all the same; [`Error::Internal`] for wrong lengths.
+    pub fn decode_into(&self, values: &dyn Array, seeds: &[u64], tensor: &mut [u8]) -> Result<()> {
+        let (files, row_bytes) = (files(values)?, self.transform.row_bytes());
+        if seeds.len() != files.len() || tensor.len() != files.len() * row_bytes {
+            let found = format!("{} rows, {} seeds, {} bytes", files.len(), seeds.len(), tensor.len());
+            return Err(Error::internal(format!("decoding {found} into rows of {row_bytes} bytes")));
+        }
+        let rows = tensor.par_chunks_exact_mut(row_bytes).zip(files).zip(seeds).enumerate().with_max_len(1);
+        let decode = |lent: &mut Lent<'_>, (row, ((tensor, file), seed)): (usize, Row<'_>)| {
+            let failed = self.decode_file(&mut lent.scratch, file, *seed, tensor).err();
+            failed.map(|bad| (row, bad.reason))
+        };
+        let failed = self.threads.install(|| {
+            let failures = rows.map_init(|| self.scratch.lend(), decode).flatten_iter();
+            failures.min_by_key(|(row, _)| *row)
+        });
+        failed.map_or(Ok(()), |(row, reason)| Err(Error::BadImage { row, reason }))
+    }
+
+    /// The bytes that [`BatchDecoder::decode_into`] wrote as an array of the transform's tensor type.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when the length is wrong.
+    pub fn tensors(&self, bytes: Buffer, num_rows: usize) -> Result<ArrayRef> {
+        if bytes.len() != num_rows * self.transform.row_bytes() {
+            return Err(Error::internal(format!("{} bytes for {num_rows} tensors", bytes.len())));
+        }
+        let values: ArrayRef = match self.transform.element {
+            Element::UInt8 => Arc::new(UInt8Array::new(ScalarBuffer::from(bytes), None)),
+            Element::Float16 => Arc::new(Float16Array::new(ScalarBuffer::from(bytes), None)),
+            Element::Float32 => Arc::new(Float32Array::new(ScalarBuffer::from(bytes), None)),
+        };
+        let field = self.transform.tensor_type().to_field("");
+        let DataType::FixedSizeList(item, length) = field.data_type() else {
+            return Err(Error::internal("tensors are no fixed-size lists"));
+        };
+        let list = FixedSizeListArray::try_new(item.clone(), *length, values, None).map_err(Error::internal)?;
+        Ok(Arc::new(list))
+    }
+
+    fn decode_file(
+        &self,
+        scratch: &mut Scratch,
+        file: Option<&[u8]>,
+        seed: u64,
+        tensor: &mut [u8],
+    ) -> Result<(), BadImage> {
+        let file = file.ok_or_else(|| BadImage::new("it is null"))?;
+        catch_panic(|| self.decode_image(scratch, file, &Draws::new(seed), tensor), BadImage::new)
+    }
+
+    fn decode_image(
+        &self,
+        scratch: &mut Scratch,
+        file: &[u8],
+        draws: &Draws,
+        tensor: &mut [u8],
+    ) -> Result<(), BadImage> {
+        let Scratch { pixels, resized, canvas, resizer } = scratch;
+        let transform = &self.transform;
+        let file = ImageFile::open(file, transform.image_bytes_max)?;
+        let (height, width) = match transform.orientation {
+            Orientation::Ignore => {
+                let header = file.header();
+                file.decode(transform.channels, pixels)?;
+                (header.height, header.width)
+            }
+            Orientation::Apply => file.decode_oriented(transform.channels, pixels)?,
+        };
+        let placement = place(transform, height, width, draws);
+        let source = Pixels { bytes: pixels, height, width, channels: transform.channels };
+        let frame = Frame {
+            width: transform.width,
+            channels: transform.channels,
+            layout: transform.layout,
+            is_flipped: draws.unit(Draw::Flip, 0) < transform.horizontal_flip,
+        };
+        let size = (placement.height, placement.width);
+        if size == (height, width) && placement.region == source.region() && is_filled(transform, &placement) {
+            self.table.write(pixels, &frame, tensor);
+            return Ok(());
+        }
+        resized.resize(size.0 as usize * size.1 as usize * transform.channels.count(), 0);
+        resize(resizer, &source, &placement.region, transform.interpolation, size, resized)?;
+        if is_filled(transform, &placement) {
+            self.table.write(resized, &frame, tensor);
+        } else {
+            fill_around(transform, &placement, resized, canvas);
+            self.table.write(canvas, &frame, tensor);
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a column with memory and threads of its own: for one-off calls; a [`BatchDecoder`] keeps its threads.
+///
+/// # Errors
+/// As [`BatchDecoder::try_new`] and [`BatchDecoder::decode_into`].
+pub fn decode_images(values: &ArrayRef, transform: &ImageTransform, seeds: &[u64]) -> Result<ArrayRef> {
+    let decoder = BatchDecoder::try_new(transform.clone(), 0)?;
+    // Arrow's memory is aligned for every element.
+    let mut bytes = MutableBuffer::from_len_zeroed(values.len() * transform.row_bytes());
+    decoder.decode_into(values, seeds, &mut bytes)?;
+    decoder.tensors(bytes.into(), values.len())
+}
+
+type Row<'a> = ((&'a mut [u8], Option<&'a [u8]>), &'a u64);
+
+/// The values of a column of files.
+fn files(values: &dyn Array) -> Result<Vec<Option<&[u8]>>> {
+    match values.data_type() {
+        DataType::Binary => Ok(values.as_binary::<i32>().iter().collect()),
+        DataType::LargeBinary => Ok(values.as_binary::<i64>().iter().collect()),
+        DataType::BinaryView => Ok(values.as_binary_view().iter().collect()),
+        other => Err(Error::NotBinary { found: other.to_string() }),
+    }
+}
+
+fn is_filled(transform: &ImageTransform, placement: &Placement) -> bool {
+    (placement.height, placement.width) == (transform.height, transform.width)
+}
+
+/// Lays the image into the middle of the tensor's pixels.
+fn fill_around(transform: &ImageTransform, placement: &Placement, image: &[u8], canvas: &mut Vec<u8>) {
+    let channels = transform.channels.count();
+    let (stride, row_bytes) = (transform.width as usize * channels, placement.width as usize * channels);
+    canvas.clear();
+    canvas.resize(transform.height as usize * stride, transform.fill);
+    let left = placement.left as usize * channels;
+    let rows = canvas.chunks_exact_mut(stride).skip(placement.top as usize);
+    for (to, from) in rows.zip(image.chunks_exact(row_bytes)) {
+        to[left..left + row_bytes].copy_from_slice(from);
+    }
+}

@@ -1,0 +1,116 @@
+//! Which region of an image lands where in the tensor.
+
+use crate::random::{Draw, Draws};
+use crate::transform::{Crop, Fit, ImageTransform, RandomResizedCrop};
+
+/// A region of an image in pixels, whose edges may lie between pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Region {
+    /// Pixels left of it.
+    pub left: f64,
+    /// Pixels above it.
+    pub top: f64,
+    /// Its width.
+    pub width: f64,
+    /// Its height.
+    pub height: f64,
+}
+
+impl Region {
+    /// A whole image.
+    pub fn whole(height: u32, width: u32) -> Self {
+        Self { left: 0.0, top: 0.0, width: f64::from(width), height: f64::from(height) }
+    }
+}
+
+/// A region, and the rectangle of the tensor that it fills.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Placement {
+    pub region: Region,
+    pub left: u32,
+    pub top: u32,
+    pub width: u32,
+    pub height: u32,
+}
+
+/// How often a region is drawn before the centre is taken, as in torchvision.
+const ATTEMPTS: u64 = 10;
+
+/// Where an image of `height` x `width` pixels goes.
+pub(crate) fn place(transform: &ImageTransform, height: u32, width: u32, draws: &Draws) -> Placement {
+    let full = |region| Placement { region, left: 0, top: 0, width: transform.width, height: transform.height };
+    if let Some(crop) = &transform.random_resized_crop {
+        return full(random_region(crop, height, width, draws));
+    }
+    match transform.fit {
+        Fit::Stretch => full(Region::whole(height, width)),
+        Fit::Cover => full(covering(transform, height, width, draws)),
+        Fit::Contain => contained(transform, height, width),
+    }
+}
+
+fn covering(transform: &ImageTransform, height: u32, width: u32, draws: &Draws) -> Region {
+    let (to_height, to_width) = (f64::from(transform.height), f64::from(transform.width));
+    let (height, width) = (f64::from(height), f64::from(width));
+    let scale = match transform.shorter_side {
+        Some(side) => f64::from(side) / height.min(width),
+        None => (to_height / height).max(to_width / width),
+    };
+    let (kept_height, kept_width) = ((to_height / scale).min(height), (to_width / scale).min(width));
+    let (free_height, free_width) = (height - kept_height, width - kept_width);
+    let (top, left) = match transform.crop {
+        Crop::Center => (free_height / 2.0, free_width / 2.0),
+        Crop::Random => (free_height * draws.unit(Draw::Top, 0), free_width * draws.unit(Draw::Left, 0)),
+    };
+    Region { left, top, width: kept_width, height: kept_height }
+}
+
+fn contained(transform: &ImageTransform, height: u32, width: u32) -> Placement {
+    let (to_height, to_width) = (f64::from(transform.height), f64::from(transform.width));
+    let scale = (to_height / f64::from(height)).min(to_width / f64::from(width));
+    let fitted = |from: u32, to: u32| ((f64::from(from) * scale).round() as u32).clamp(1, to);
+    let (in_height, in_width) = (fitted(height, transform.height), fitted(width, transform.width));
+    Placement {
+        region: Region::whole(height, width),
+        left: (transform.width - in_width) / 2,
+        top: (transform.height - in_height) / 2,
+        width: in_width,
+        height: in_height,
+    }
+}
+
+fn random_region(crop: &RandomResizedCrop, height: u32, width: u32, draws: &Draws) -> Region {
+    let area = f64::from(height) * f64::from(width);
+    let log_ratio = (crop.ratio.0.ln(), crop.ratio.1.ln());
+    for attempt in 0..ATTEMPTS {
+        let kept = area * draws.uniform(Draw::Area, attempt, crop.scale);
+        let ratio = draws.uniform(Draw::Ratio, attempt, log_ratio).exp();
+        let (kept_width, kept_height) = ((kept * ratio).sqrt().round(), (kept / ratio).sqrt().round());
+        if kept_width >= 1.0 && kept_height >= 1.0 && kept_width <= f64::from(width) && kept_height <= f64::from(height)
+        {
+            let left = draws.up_to(Draw::RegionLeft, attempt, width - kept_width as u32);
+            let top = draws.up_to(Draw::RegionTop, attempt, height - kept_height as u32);
+            return Region { left: f64::from(left), top: f64::from(top), width: kept_width, height: kept_height };
+        }
+    }
+    central_region(crop, height, width)
+}
+
+/// The largest region in the centre whose aspect ratio is allowed.
+fn central_region(crop: &RandomResizedCrop, height: u32, width: u32) -> Region {
+    let ratio = f64::from(width) / f64::from(height);
+    let (kept_width, kept_height) = if ratio < crop.ratio.0 {
+        (width, (f64::from(width) / crop.ratio.0).round() as u32)
+    } else if ratio > crop.ratio.1 {
+        ((f64::from(height) * crop.ratio.1).round() as u32, height)
+    } else {
+        (width, height)
+    };
+    let (kept_width, kept_height) = (kept_width.clamp(1, width), kept_height.clamp(1, height));
+    Region {
+        left: f64::from((width - kept_width) / 2),
+        top: f64::from((height - kept_height) / 2),
+        width: f64::from(kept_width),
+        height: f64::from(kept_height),
+    }
+}

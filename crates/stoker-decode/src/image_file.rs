@@ -1,0 +1,209 @@
+//! Files of images in memory.
+
+use std::io::Cursor;
+
+use image::{ColorType, DynamicImage, GrayImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage, metadata};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use crate::{BadImage, Channels};
+
+/// What the header of an image says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Rows of pixels.
+    pub height: u32,
+    /// Pixels in a row.
+    pub width: u32,
+    /// Whether pixels have colours.
+    pub has_color: bool,
+}
+
+/// A JPEG, PNG or WebP file, for what its content is, whose header was read.
+///
+/// JPEG files are decoded by zune-jpeg's SIMD code; it cannot decode at a smaller scale or a part of an image. As in other
+/// decoders damage inside the compressed pixels, which has no checksum, may go unnoticed; a file that ends early does not. PNG and WebP
+/// files are decoded by the `image` crate. Samples of 16 bits are scaled to 8; colour profiles are not applied.
+pub struct ImageFile<'a> {
+    header: Header,
+    decoder: Decoder<'a>,
+}
+
+enum Decoder<'a> {
+    Jpeg(&'a [u8], Box<JpegDecoder<ZCursor<&'a [u8]>>>),
+    Other(Box<dyn ImageDecoder + 'a>),
+}
+
+impl<'a> ImageFile<'a> {
+    /// Reads the header. An image of more than `bytes_max` bytes after decoding is refused. The decoders themselves take at
+    /// most about twice as much in addition.
+    ///
+    /// # Errors
+    /// [`BadImage`] for damaged headers, other formats, images that are too large or have no pixels.
+    pub fn open(file: &'a [u8], bytes_max: u64) -> Result<Self, BadImage> {
+        let opened = match image::guess_format(file) {
+            Ok(ImageFormat::Jpeg) => open_jpeg(file)?,
+            Ok(format) => open_other(file, format, bytes_max)?,
+            Err(_) => {
+                let start = file.get(..file.len().min(8)).unwrap_or_default().escape_ascii();
+                return Err(BadImage::new(format!("it is no PNG, JPEG or WebP file: it begins with \"{start}\"")));
+            }
+        };
+        let (Header { height, width, .. }, bytes) = (opened.header, opened.decoded_bytes());
+        if bytes > bytes_max {
+            let reason = format!("{height}x{width} pixels take {bytes} bytes, more than the limit of {bytes_max}");
+            return Err(BadImage::new(reason));
+        }
+        if height == 0 || width == 0 {
+            return Err(BadImage::new("the image has no pixels"));
+        }
+        Ok(opened)
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> Header {
+        self.header
+    }
+
+    /// Decodes into `pixels`, whose content is replaced: row by row, the channels of a pixel side by side. Orientation tags are not
+    /// applied.
+    ///
+    /// # Errors
+    /// [`BadImage`] for damaged files.
+    pub fn decode(self, channels: Channels, pixels: &mut Vec<u8>) -> Result<(), BadImage> {
+        let header = self.header;
+        match self.decoder {
+            Decoder::Jpeg(file, mut decoder) => {
+                if !has_end(file) {
+                    return Err(BadImage::new("the JPEG file ends before its image does"));
+                }
+                // Zeros: what the decoder leaves out of a damaged image must not depend on the image before.
+                zeroed(pixels, decoder.output_buffer_size().unwrap_or(0));
+                decoder.decode_into(pixels).map_err(BadImage::new)?;
+                let decoded = if header.has_color { Channels::Rgb } else { Channels::Gray };
+                convert(pixels, header, decoded, channels)
+            }
+            Decoder::Other(decoder) => match (decoder.color_type(), channels) {
+                (ColorType::Rgb8, Channels::Rgb) | (ColorType::L8, Channels::Gray) => {
+                    zeroed(pixels, usize::try_from(decoder.total_bytes()).unwrap_or(0));
+                    decoder.read_image(pixels).map_err(BadImage::new)
+                }
+                _ => {
+                    *pixels = flat(DynamicImage::from_decoder(decoder).map_err(BadImage::new)?, channels);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// As [`ImageFile::decode`], turned as the orientation tag says. Returns height and width.
+    ///
+    /// # Errors
+    /// As [`ImageFile::decode`]; a tag that cannot be read counts as none.
+    pub fn decode_oriented(mut self, channels: Channels, pixels: &mut Vec<u8>) -> Result<(u32, u32), BadImage> {
+        let (header, orientation) = (self.header, self.orientation());
+        self.decode(channels, pixels)?;
+        if orientation == metadata::Orientation::NoTransforms {
+            return Ok((header.height, header.width));
+        }
+        let mut image = dynamic(std::mem::take(pixels), header, channels)?;
+        image.apply_orientation(orientation);
+        let size = (image.height(), image.width());
+        *pixels = flat(image, channels);
+        Ok(size)
+    }
+
+    fn orientation(&mut self) -> metadata::Orientation {
+        let found = match &mut self.decoder {
+            Decoder::Jpeg(_, decoder) => decoder.exif().and_then(|exif| metadata::Orientation::from_exif_chunk(exif)),
+            Decoder::Other(decoder) => decoder.orientation().ok(),
+        };
+        found.unwrap_or(metadata::Orientation::NoTransforms)
+    }
+
+    /// Bytes of the pixels as they are stored.
+    fn decoded_bytes(&self) -> u64 {
+        let Header { height, width, has_color } = self.header;
+        match &self.decoder {
+            Decoder::Jpeg(..) => u64::from(height) * u64::from(width) * if has_color { 3 } else { 1 },
+            Decoder::Other(decoder) => decoder.total_bytes(),
+        }
+    }
+}
+
+fn open_jpeg(file: &[u8]) -> Result<ImageFile<'_>, BadImage> {
+    let options = DecoderOptions::default().set_strict_mode(false).set_max_width(usize::MAX).set_max_height(usize::MAX);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
+    decoder.decode_headers().map_err(BadImage::new)?;
+    let (width, height) = decoder.dimensions().unwrap_or_default();
+    let has_color = !matches!(decoder.input_colorspace(), Some(ColorSpace::Luma | ColorSpace::LumaA));
+    let options = decoder.options().jpeg_set_out_colorspace(if has_color { ColorSpace::RGB } else { ColorSpace::Luma });
+    decoder.set_options(options);
+    let header = Header { height: height as u32, width: width as u32, has_color };
+    Ok(ImageFile { header, decoder: Decoder::Jpeg(file, Box::new(decoder)) })
+}
+
+fn open_other(file: &[u8], format: ImageFormat, bytes_max: u64) -> Result<ImageFile<'_>, BadImage> {
+    let mut reader = ImageReader::with_format(Cursor::new(file), format);
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(bytes_max.saturating_mul(2));
+    reader.limits(limits);
+    let decoder = reader.into_decoder().map_err(BadImage::new)?;
+    let (width, height) = decoder.dimensions();
+    let header = Header { height, width, has_color: decoder.color_type().has_color() };
+    Ok(ImageFile { header, decoder: Decoder::Other(Box::new(decoder)) })
+}
+
+/// Whether an end-of-image marker (ITU-T T.81, B.1.1.3) comes after the first scan begins. Previews in segments before it
+/// have markers of their own; compressed pixels have none, as 0xFF is stuffed there (F.1.2.3).
+fn has_end(file: &[u8]) -> bool {
+    let scan = file.get(first_scan(file)..).unwrap_or_default();
+    scan.windows(2).rev().any(|pair| pair == [0xFF, 0xD9])
+}
+
+/// Where the first scan begins, or where the segments are not well-formed any more.
+fn first_scan(file: &[u8]) -> usize {
+    let mut at = 2;
+    while let Some(&[0xFF, marker, high, low]) = file.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
+        at += match marker {
+            0xDA => return at,
+            0xFF => 1,
+            0x01 | 0xD0..=0xD8 => 2,
+            _ => 2 + usize::from(u16::from_be_bytes([high, low])),
+        };
+    }
+    at.min(file.len())
+}
+
+fn zeroed(pixels: &mut Vec<u8>, length: usize) {
+    pixels.clear();
+    pixels.resize(length, 0);
+}
+
+fn convert(pixels: &mut Vec<u8>, header: Header, from: Channels, to: Channels) -> Result<(), BadImage> {
+    if from != to {
+        *pixels = flat(dynamic(std::mem::take(pixels), header, from)?, to);
+    }
+    Ok(())
+}
+
+fn dynamic(
+    pixels: Vec<u8>,
+    Header { height, width, .. }: Header,
+    channels: Channels,
+) -> Result<DynamicImage, BadImage> {
+    let image = match channels {
+        Channels::Gray => GrayImage::from_raw(width, height, pixels).map(DynamicImage::ImageLuma8),
+        Channels::Rgb => RgbImage::from_raw(width, height, pixels).map(DynamicImage::ImageRgb8),
+    };
+    image.ok_or_else(|| BadImage::new("the decoder gave fewer pixels than the header says"))
+}
+
+fn flat(image: DynamicImage, channels: Channels) -> Vec<u8> {
+    match channels {
+        Channels::Gray => image.into_luma8().into_raw(),
+        Channels::Rgb => image.into_rgb8().into_raw(),
+    }
+}

@@ -1,0 +1,41 @@
+//! Turns files of images into tensors.
+//!
+//! ```text
+//! bytes of a file ──ImageFile──► pixels ──geometry──► region of them ──resize──► pixels of the tensor ──write──► its bytes
+//!                   JPEG: SIMD             ▲ draws                                                   ▲ flip, layout,
+//!                   PNG, WebP              └── sample_seed(stream seed, epoch, position, column) ────┘ normalisation
+//! ```
+//!
+//! [`ImageTransform`] says what tensor each image becomes, [`BatchDecoder`] decodes the rows of a column on threads of its
+//! own, each straight into its place in the batch. Ingest uses the same [`ImageFile`], [`resize`] and [`write_tensor`], so
+//! that an image gives the same pixels wherever it is decoded.
+//!
+//! Augmentations are pure functions of a seed for each row; `RANDOMNESS.md` beside this crate's manifest specifies them.
+//! Nothing here knows about I/O, SQL or gRPC.
+
+mod batch_decoder;
+mod catch_panic;
+mod error;
+mod geometry;
+mod image_file;
+mod random;
+mod resize;
+mod scratch;
+mod transform;
+mod write;
+
+pub use batch_decoder::{BatchDecoder, decode_images};
+pub use catch_panic::catch_panic;
+pub use error::{BadImage, Error, Result};
+pub use geometry::Region;
+pub use image_file::{Header, ImageFile};
+pub use random::sample_seed;
+pub use resize::{Pixels, resize};
+pub use transform::{
+    Channels, Crop, Element, Fit, IMAGE_BYTES_MAX, ImageTransform, Interpolation, Layout, Normalize, Orientation,
+    RandomResizedCrop,
+};
+pub use write::{Frame, write_tensor};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Golden values of `RANDOMNESS.md`.
+
+use crate::random::{Draw, Draws};
+use crate::sample_seed;
+
+#[test]
+fn seeds_of_rows_are_what_they_always_were() {
+    let check = |seed, epoch, position, column, expected: u64| {
+        assert_eq!(sample_seed(seed, epoch, position, column), expected, "{seed} {epoch} {position} {column}");
+    };
+    check(0, 0, 0, "image", 0x28f9_5e72_fcb6_39f5);
+    check(7, 0, 0, "image", 0x4bcd_24a9_b094_f480);
+    check(7, 1, 0, "image", 0xa83f_6b48_f98c_8642);
+    check(7, 0, 1, "image", 0x57f4_8233_e326_9176);
+    check(7, 0, 0, "image_left", 0x3147_0ea5_6b74_03a5);
+    check(u64::MAX, 3, 123_456_789, "image", 0x0123_53e5_b2b5_3492);
+}
+
+#[test]
+fn draws_are_what_they_always_were() {
+    let draws = Draws::new(sample_seed(7, 0, 0, "image"));
+    let check = |draw, expected: f64| assert_eq!(draws.unit(draw, 0), expected, "{draw:?}");
+    check(Draw::Flip, 0.490_394_200_461_328_87);
+    check(Draw::Left, 0.249_867_157_821_528_58);
+    check(Draw::Top, 0.778_459_901_470_360_9);
+    check(Draw::Area, 0.407_637_866_114_68);
+    check(Draw::Ratio, 0.380_309_154_786_033);
+    check(Draw::RegionLeft, 0.647_740_413_566_507);
+    check(Draw::RegionTop, 0.315_669_722_601_975_9);
+}
+
+#[test]
+fn whole_numbers_reach_both_ends() {
+    let all: Vec<u32> = (0..200).map(|seed| Draws::new(seed).up_to(Draw::Left, 0, 3)).collect();
+    assert!((0..=3).all(|value| all.contains(&value)) && all.iter().all(|value| *value <= 3));
+}
