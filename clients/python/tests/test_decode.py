@@ -185,7 +185,7 @@ def test_damaged_images_are_named(tmp_path: Path) -> None:
         stream = lake.sql("SELECT image FROM t").stream(
             batch_size=2, shuffle=False, bad_rows=bad_rows, decode={"image": stoker.ImageTransform(size=8)}
         )
-        with pytest.raises(stoker.DataCorruptError, match="column image, row id 3 of t version .*position 3 "):
+        with pytest.raises(stoker.DataCorruptError, match=r"column image, row id 3 of t version .*position 3 "):
             list(stream)
 
 
@@ -213,5 +213,5 @@ def test_columns_that_cannot_be_decoded(query: stoker.Query) -> None:
     for column, message in (("id", "not files of images"), ("other", "no column other")):
         with pytest.raises(stoker.InvalidRequestError, match=message):
             query.stream(batch_size=4, decode={column: transform})
-    with pytest.raises(stoker.InvalidRequestError, match="must be a stoker.ImageTransform"):
+    with pytest.raises(stoker.InvalidRequestError, match=r"must be a stoker\.ImageTransform"):
         query.stream(batch_size=4, decode={"image": 224})

@@ -5,47 +5,102 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 
 /// Huge pages of x86-64, and of AArch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Smaller memory is not worth whole huge pages.
-const HUGE_MEMORY_MIN: usize = 4 << 20;
+/// Smaller memory is not worth huge pages.
+const HUGE_MEMORY_MIN: usize = 64 << 10;
 
-/// The alignment of smaller memory: a cache line, as Arrow recommends.
+/// At most one byte in so many of a region is left over.
+const WASTE_DIVISOR: usize = 8;
+
+/// The alignment of memory: a cache line, as Arrow recommends.
 const LINE_BYTES: usize = 64;
 
 /// Initialised bytes of a fixed number. The first touch of memory costs a fault for each page: huge pages make that one fault
-/// for 2 MiB in place of 512.
+/// for 2 MiB in place of 512. What is smaller than they are shares a region with more of its length.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
     length: usize,
+    /// Keeps the bytes.
+    _region: Arc<Region>,
+}
+
+/// Memory from the system.
+#[derive(Debug)]
+struct Region {
+    base: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: `Memory` owns its bytes, like a `Box<[u8]>`.
+// SAFETY: `Memory` is the only one with its bytes, like a `Box<[u8]>`; a region is released by whoever drops it last.
 unsafe impl Send for Memory {}
 // SAFETY: as above; shared references only read.
 unsafe impl Sync for Memory {}
+// SAFETY: a region does not touch its bytes before it is dropped.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
 
 impl Memory {
     /// Zeros.
     pub fn new(length: usize) -> Self {
-        let align = if length >= HUGE_MEMORY_MIN { HUGE_BYTES } else { LINE_BYTES };
-        // Whole huge pages: the last one, too, is then the memory's own.
-        let size = if align == HUGE_BYTES { length.next_multiple_of(HUGE_BYTES) } else { length.max(1) };
-        let Ok(layout) = Layout::from_size_align(size, align) else {
+        if length >= HUGE_BYTES { Self::in_region(length, 1).remove(0) } else { Self::small(length) }
+    }
+
+    /// As much memory of one length as shares a region: at least one, at most `bytes_max` bytes unless one alone takes more.
+    pub fn several(length: usize, bytes_max: usize) -> Vec<Self> {
+        if !(HUGE_MEMORY_MIN..WASTE_DIVISOR * HUGE_BYTES).contains(&length) {
+            return vec![Self::new(length)];
+        }
+        let is_wasteful = |count: &usize| {
+            let used = count * length;
+            let size = used.next_multiple_of(HUGE_BYTES);
+            (size - used) * WASTE_DIVISOR > size
+        };
+        match (1..).find(|count| !is_wasteful(count)) {
+            Some(count) if count == 1 || count * length <= bytes_max => Self::in_region(length, count),
+            _ => vec![Self::new(length)],
+        }
+    }
+
+    /// Memory from the allocator.
+    fn small(length: usize) -> Self {
+        let Ok(layout) = Layout::from_size_align(length.max(1), LINE_BYTES) else {
             handle_alloc_error(Layout::new::<u8>());
         };
-        // SAFETY: the size is not zero.
-        let base = unsafe { allocate(layout) };
-        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Self { base, length, layout }
+        let region = Region::new(layout);
+        Self { base: region.base, length, _region: Arc::new(region) }
+    }
+
+    /// Neighbours in a region of whole huge pages.
+    fn in_region(length: usize, count: usize) -> Vec<Self> {
+        // The last huge page, too, is then the region's own.
+        let stride = length.next_multiple_of(LINE_BYTES);
+        let size = stride.checked_mul(count).and_then(|size| size.checked_next_multiple_of(HUGE_BYTES));
+        let Some(Ok(layout)) = size.map(|size| Layout::from_size_align(size, HUGE_BYTES)) else {
+            handle_alloc_error(Layout::new::<u8>());
+        };
+        let region = Arc::new(Region::new(layout));
+        // SAFETY: `count` times `stride` bytes lie in the region.
+        let base = |index: usize| unsafe { region.base.add(index * stride) };
+        (0..count).map(|index| Self { base: base(index), length, _region: region.clone() }).collect()
     }
 }
 
-impl Drop for Memory {
+impl Region {
+    fn new(layout: Layout) -> Self {
+        // SAFETY: the sizes of all layouts above are at least 1.
+        let base = unsafe { allocate(layout) };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+        Self { base, layout }
+    }
+}
+
+impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: `base` came from `allocate` with this layout, and nobody has a reference any more.
         unsafe { release(self.base.as_ptr(), self.layout) }
@@ -56,7 +111,7 @@ impl Deref for Memory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the first `length` bytes at `base` are initialised and owned by `self`.
+        // SAFETY: the first `length` bytes at `base` are initialised, and nobody else has them.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 }

@@ -52,17 +52,30 @@ impl BufferPool {
 
     /// Memory of exactly `length` initialised bytes with any content.
     pub fn take(&self, length: usize) -> Pooled {
-        let found = {
+        let (found, room) = {
             let mut state = self.shared.state.lock();
             state.used_bytes += length;
             let place = state.free.iter().rposition(|buffer| buffer.len() == length);
             let found = place.and_then(|place| state.free.remove(place));
             state.free_bytes -= found.as_ref().map_or(0, |memory| memory.len());
             state.shrink();
-            found
+            (found, state.bytes_max.saturating_sub(state.used_bytes + state.free_bytes))
         };
-        let memory = found.unwrap_or_else(|| Memory::new(length));
+        let memory = found.unwrap_or_else(|| self.make(length, room));
         Pooled { memory: Some(memory), pool: Arc::downgrade(&self.shared) }
+    }
+
+    /// New memory; what shares its region is kept for later.
+    fn make(&self, length: usize, room: usize) -> Memory {
+        let mut made = Memory::several(length, room.saturating_add(length));
+        let memory = made.pop().unwrap_or_else(|| Memory::new(length));
+        if !made.is_empty() {
+            let mut state = self.shared.state.lock();
+            state.free_bytes += made.len() * length;
+            state.free.extend(made);
+            state.shrink();
+        }
+        memory
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checks rows against their checksums.
 
-use stoker_lake::checksum;
+use stoker_checksum::checksum;
 
 use crate::coalesce::{Piece, Read};
 use crate::{Error, IoStats, SlotMut};

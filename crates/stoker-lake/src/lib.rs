@@ -39,7 +39,7 @@ mod take;
 mod versions;
 mod write;
 
-pub use checksums::{Checksums, checksum, row_checksums};
+pub use checksums::{Checksums, row_checksums};
 pub use commit::{CommitKey, CommitMode};
 pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};
 pub use describe::ColumnLayout;

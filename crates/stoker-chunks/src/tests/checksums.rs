@@ -61,7 +61,7 @@ fn damaged_rows_come_back_with_their_slots_and_the_others_are_filled() {
         let bad = scan.gather("x", &column, rows.collect()).await.expect("a gather");
         let found: Vec<_> = bad.iter().map(|bad| (bad.address, bad.slots.len())).collect();
         assert_eq!(found, [(3, 2), (LAST_OF_SECOND, 1)]);
-        let expected = stoker_lake::checksum(&row_at(3));
+        let expected = stoker_checksum::checksum(&row_at(3));
         assert!(bad[0].reason.starts_with("the checksum of column x is 0x"), "{}", bad[0].reason);
         let rest = format!(" and not {expected:#010x}, in data file {name} of table t@1");
         assert!(bad[0].reason.ends_with(&rest), "{}", bad[0].reason);
@@ -219,7 +219,7 @@ fn suspects_are_taken_out_of_a_read_as_reads_of_their_own() {
     }
     let stats = IoStats::default();
     assert!(read.take_suspects(&stats).is_empty() && !read.is_checked());
-    let checksum_of = |value: u8| Some(stoker_lake::checksum(&[value; 100]));
+    let checksum_of = |value: u8| Some(stoker_checksum::checksum(&[value; 100]));
     // Row 1 has another row's checksum, row 2 has none.
     expect(std::slice::from_mut(&mut read), vec![checksum_of(0), checksum_of(0), None, checksum_of(3)]);
     let suspects = read.take_suspects(&stats);

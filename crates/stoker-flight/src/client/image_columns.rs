@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use stoker_chunks::BufferPool;
 use stoker_decode::{BatchDecoder, ImageTransform, sample_seed};
 use stoker_stream::Batch;

@@ -30,7 +30,7 @@ use crate::{RangeReader, Result};
 
 pub(crate) use self::directory::{CHECKSUMS_KEY, checksums_entry};
 pub(crate) use self::find::ChecksumCache;
-pub use self::rows::{checksum, row_checksums};
+pub use self::rows::row_checksums;
 
 /// The checksums of a column are read file by file as long as all of them take so many bytes at most, else in segments.
 const WHOLE_BYTES_MAX: u64 = 16 << 20;

@@ -3,18 +3,12 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray};
 use arrow_schema::DataType;
-use twox_hash::XxHash3_64;
-
-/// The checksum of a row: the lower 32 bits of the XXH3 hash (64 bits, seed 0) of its bytes, and 1 where these are 0.
-///
-/// The bytes of a fixed-size list are its numbers in little-endian order, those of binary values and text the value itself.
-/// The hash is specified at <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
-pub fn checksum(bytes: &[u8]) -> u32 {
-    (XxHash3_64::oneshot(bytes) as u32).max(1)
-}
+use stoker_checksum::checksum;
 
 /// The checksum of each row, 0 for nulls. `None` for types that have no checksums: all but fixed-size lists of numbers, binary
 /// values and text.
+///
+/// The bytes of a fixed-size list are its numbers in little-endian order, those of binary values and text the value itself.
 pub fn row_checksums(values: &ArrayRef) -> Option<Vec<u32>> {
     match values.data_type() {
         DataType::FixedSizeList(item, _) if item.data_type().is_primitive() => of_lists(values.as_fixed_size_list()),

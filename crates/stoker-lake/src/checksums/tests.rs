@@ -8,11 +8,12 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use futures::future::try_join_all;
 use lance_file::reader::BufferDescriptor;
+use stoker_checksum::checksum;
 use stoker_types::ErrorKind;
 
 use super::directory::{Described, Misfit, offset_of};
 use super::segments::{SegmentCache, SegmentKey};
-use super::{CHECKSUMS_KEY, Checksums, checksum, checksums_entry};
+use super::{CHECKSUMS_KEY, Checksums, checksums_entry};
 use crate::tests::data::{
     TestResult, addresses, append, latest, memory_lake, schema, small, table_name, tensor, tensor_bytes, test_lake,
 };
