@@ -21,6 +21,11 @@ impl<T> PerProcess<T> {
         self.value.as_ref().filter(|_| self.pid == std::process::id())
     }
 
+    /// The value to be changed, in the process that made it.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        self.value.as_mut().filter(|_| self.pid == std::process::id())
+    }
+
     /// Takes the value out, in the process that made it.
     pub(crate) fn take(&mut self) -> Option<T> {
         if self.pid == std::process::id() { self.value.take() } else { None }

@@ -10,6 +10,7 @@ use crate::batch::Batch;
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::runtime::{runtime, wait};
+use crate::stream_handle::ReadRequest;
 
 /// Batches of one rank and one epoch, fetched ahead by native threads.
 ///
@@ -50,6 +51,20 @@ impl SampleStream {
         let Some(batch) = outcome.raise(py)? else { return Ok(None) };
         *self.stream.lock() = PerProcess::new(stream);
         Batch::try_new(py, batch).map(Some)
+    }
+
+    /// Whether all is read and received: what is still to come waits to be taken.
+    fn is_read(&self) -> bool {
+        self.stream.lock().get().is_none_or(|stream| stream.is_read())
+    }
+
+    /// Begins a stream that was opened ahead: it has its whole memory budget from now on.
+    fn begin(&self, py: Python<'_>, read: ReadRequest) -> PyResult<()> {
+        let options = read.to_options(py)?;
+        if let Some(stream) = self.stream.lock().get_mut() {
+            stream.begin(options.memory_budget_bytes);
+        }
+        Ok(())
     }
 
     /// The counters: rows, batches and requests as numbers, `bytes` and `bytes_read` in bytes, times in nanoseconds. Those that

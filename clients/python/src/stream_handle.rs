@@ -17,6 +17,9 @@ use crate::runtime::wait;
 use crate::sample_stream::SampleStream;
 use crate::slice_request::SliceRequest;
 
+/// A stream that is opened before its time uses so much less of its memory budget.
+const AHEAD_DIVISOR: u64 = 16;
+
 /// What a state says: epoch, position, step, and the log of (step, position, global batch).
 type Checked = (u64, u64, u64, Vec<(u64, u64, u64)>);
 
@@ -143,16 +146,21 @@ impl StreamHandle {
         Ok((slice.num_steps(self.spec.num_rows), slice.global_batch()))
     }
 
-    /// Opens a slice; reading begins at once. With `decode`, images are decoded ahead, too.
-    #[pyo3(signature = (slice, read, decode=None))]
+    /// Opens a slice; reading begins at once. With `decode`, images are decoded ahead, too. With `ahead`, only a part of the memory
+    /// budget is used until the stream begins.
+    #[pyo3(signature = (slice, read, decode=None, ahead=false))]
     fn open(
         &self,
         py: Python<'_>,
         slice: SliceRequest,
         read: ReadRequest,
         decode: Option<DecodeRequest>,
+        ahead: bool,
     ) -> PyResult<SampleStream> {
-        let (slice, options) = (slice.to_slice(py)?, read.to_options(py)?);
+        let (slice, mut options) = (slice.to_slice(py)?, read.to_options(py)?);
+        if ahead {
+            options.memory_budget_bytes = (options.memory_budget_bytes / AHEAD_DIVISOR).max(1);
+        }
         let handle = self.live(py)?;
         let stream = match decode {
             None => wait(py, handle.open(&slice, &options))?,
@@ -176,7 +184,7 @@ pub(crate) struct ReadRequest {
 }
 
 impl ReadRequest {
-    fn to_options(&self, py: Python<'_>) -> PyResult<ReadOptions> {
+    pub fn to_options(&self, py: Python<'_>) -> PyResult<ReadOptions> {
         let defaults = ReadOptions::default();
         let Some(bad_rows) = BadRows::parse(&self.bad_rows) else {
             let message = format!("bad_rows is {:?}; it must be \"error\" or \"substitute\"", self.bad_rows);

@@ -180,6 +180,36 @@ def test_iterating_anew_ends_the_older_pass(lake: stoker.Lake) -> None:
     stream.close()
 
 
+def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
+    def ids(stream: stoker.Stream) -> list[list[int]]:
+        return [batch["id"].to_pylist() for batch in stream]
+
+    def query() -> stoker.Stream:
+        return lake.sql("SELECT id FROM samples").stream(batch_size=10, seed=3)
+
+    stream, expected = query(), query()
+    ids(stream)
+    for epoch in (1, 2):
+        assert stream._ahead is not None
+        ahead = stream._ahead[2]
+        iterator = iter(stream)
+        found = [next(iterator)["id"].to_pylist()]
+        assert stream._open is ahead, "what was read ahead is used"
+        found += [batch["id"].to_pylist() for batch in iterator]
+        expected.set_epoch(epoch)
+        assert found == ids(expected)
+    # Another place makes what was opened useless; so does closing.
+    stream.set_epoch(7)
+    expected.set_epoch(7)
+    assert stream._ahead is None
+    assert ids(stream) == ids(expected)
+    stream.close()
+    assert stream._ahead is None
+    for _ in stream:
+        break
+    assert stream._ahead is None
+
+
 def test_context_manager_and_leaks(lake: stoker.Lake) -> None:
     with lake.sql(QUERY).stream(batch_size=10) as stream:
         iterator = iter(stream)

@@ -37,6 +37,16 @@ impl BatchStream {
         self.parts.schema()
     }
 
+    /// Whether all is read: what is still to come waits to be taken.
+    pub fn is_read(&self) -> bool {
+        self.parts.is_read()
+    }
+
+    /// Gives a stream that was opened ahead of its time another memory budget. The time to the first batch counts from now on.
+    pub fn begin(&mut self, memory_budget_bytes: u64) {
+        self.parts.begin(memory_budget_bytes);
+    }
+
     /// What the stream did so far.
     pub fn stats(&self) -> StreamStats {
         self.parts.stats()

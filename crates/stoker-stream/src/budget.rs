@@ -148,6 +148,18 @@ impl Quota {
         self.place.shared.ledger.lock().retire(self.place.id);
     }
 
+    /// Whether the stream asks for nothing more.
+    pub fn is_retired(&self) -> bool {
+        self.place.shared.ledger.lock().is_retired(self.place.id)
+    }
+
+    /// Changes what the stream may hold at most.
+    pub fn set_cap(&self, cap_bytes: u64) {
+        let mut ledger = self.place.shared.ledger.lock();
+        ledger.set_cap(self.place.id, cap_bytes);
+        self.place.shared.fit_pool(&ledger);
+    }
+
     fn hold(&self, bytes: u64) -> Held {
         Held { place: self.place.clone(), bytes }
     }

@@ -32,7 +32,7 @@ pub struct PartStream {
     /// Batches that are still to come whole; zero after an error.
     missing: u64,
     schema: SchemaRef,
-    _quota: Quota,
+    quota: Quota,
     _planner: AbortOnDrop<()>,
 }
 
@@ -69,7 +69,7 @@ impl PartStream {
             num_steps,
             missing,
             schema,
-            _quota: quota,
+            quota,
             _planner: planner,
         }
     }
@@ -110,6 +110,17 @@ impl PartStream {
     /// The columns of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// Whether all is read: what is still to come waits to be taken.
+    pub fn is_read(&self) -> bool {
+        self.quota.is_retired()
+    }
+
+    /// Gives a stream that was opened ahead of its time another memory budget. The time to the first batch counts from now on.
+    pub fn begin(&mut self, memory_budget_bytes: u64) {
+        self.quota.set_cap(memory_budget_bytes);
+        self.opened = Instant::now();
     }
 
     /// What the stream did so far. Batches and steps count with their last part, rows and bytes with each.

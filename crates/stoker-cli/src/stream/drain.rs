@@ -50,14 +50,22 @@ impl Drain<'_> {
         let (mut stats, mut receipt, mut substituted_rows) = (StreamStats::default(), None, 0);
         let mut first_epoch = None;
         let started = Instant::now();
+        let mut ahead = None;
         for epoch in 0..self.epochs {
             if epoch > 0 {
                 self.begin_next_epoch(self.first_step + stats.batches);
             }
-            let mut stream = self.handle.open(&self.slice, &self.read).await?;
+            let mut stream = match ahead.take() {
+                Some(stream) => stream,
+                None => self.handle.open(&self.slice, &self.read).await?,
+            };
             for _ in 0..self.steps {
                 let Some(batch) = stream.next().await? else { break };
                 cursor = (batch.cursor.epoch, batch.cursor.position);
+                if ahead.is_none() && epoch + 1 < self.epochs && stream.is_read() {
+                    // Its first batches are read while the last ones of this epoch are taken.
+                    ahead = Some(self.handle.open(&self.next_epoch(), &self.read).await?);
+                }
                 substituted_rows += batch.substituted.len();
                 if let Some(log) = &mut self.log {
                     log.add(&batch)?;
@@ -87,9 +95,13 @@ impl Drain<'_> {
         })
     }
 
+    fn next_epoch(&self) -> Slice {
+        Slice { origin: 0, first_step: 0, epoch: self.slice.epoch + 1, ..self.slice }
+    }
+
     /// Turns to the epoch after this one, whose first step this is.
     fn begin_next_epoch(&mut self, step: u64) {
-        self.slice = Slice { origin: 0, first_step: 0, epoch: self.slice.epoch + 1, ..self.slice };
+        self.slice = self.next_epoch();
         self.sizes = vec![BatchLogEntry { step, position: 0, global_batch: self.slice.global_batch() }];
     }
 }

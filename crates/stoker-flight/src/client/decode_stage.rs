@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stoker_stream::{Batch, Held, Quota, StallMeter, Stalls, StreamStats};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::image_columns::ImageColumns;
@@ -32,6 +32,10 @@ pub(crate) struct DecodeStage {
     stalls: StallMeter,
     opened: Instant,
     is_over: bool,
+    /// Of the decoded batches.
+    quota: Quota,
+    /// The budget of the encoded batches, for the task to follow.
+    encoded_budget: watch::Sender<Option<u64>>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -48,6 +52,7 @@ struct Worker {
     columns: Arc<ImageColumns>,
     quota: Quota,
     encoded: Arc<Mutex<StreamStats>>,
+    encoded_budget: watch::Receiver<Option<u64>>,
     output: mpsc::Sender<Result<Option<Decoded>>>,
 }
 
@@ -56,7 +61,15 @@ impl DecodeStage {
     pub fn start(batches: Batches, columns: ImageColumns, quota: Quota) -> Self {
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let encoded = Arc::new(Mutex::new(batches.stats()));
-        let worker = Worker { batches, columns: Arc::new(columns), quota, encoded: encoded.clone(), output };
+        let (encoded_budget, followed) = watch::channel(None);
+        let worker = Worker {
+            batches,
+            columns: Arc::new(columns),
+            quota: quota.clone(),
+            encoded: encoded.clone(),
+            encoded_budget: followed,
+            output,
+        };
         Self {
             input,
             encoded,
@@ -64,6 +77,8 @@ impl DecodeStage {
             stalls: StallMeter::default(),
             opened: Instant::now(),
             is_over: false,
+            quota,
+            encoded_budget,
             _task: AbortOnDropHandle::new(tokio::spawn(worker.run())),
         }
     }
@@ -90,6 +105,18 @@ impl DecodeStage {
         Ok(Some(batch))
     }
 
+    /// Whether everything is decoded.
+    pub fn is_read(&self) -> bool {
+        self.quota.is_retired()
+    }
+
+    /// Changes the memory budgets of encoded and of decoded batches; the time to the first batch counts from now on.
+    pub fn begin(&mut self, encoded_bytes: u64, decoded_bytes: u64) {
+        self.quota.set_cap(decoded_bytes);
+        self.encoded_budget.send_replace(Some(encoded_bytes));
+        self.opened = Instant::now();
+    }
+
     /// What the stream did so far: reads are those of the encoded batches, the rest is counted where decoded ones are taken.
     pub fn stats(&self) -> StreamStats {
         let StreamStats { rows, bytes, batches, wait_nanos, first_batch_nanos, .. } = self.counted;
@@ -111,14 +138,31 @@ impl Worker {
         loop {
             let outcome = self.decoded().await;
             let is_last = !matches!(outcome, Ok(Some(_)));
+            if is_last {
+                self.quota.retire();
+            }
             if self.output.send(outcome).await.is_err() || is_last {
                 return;
             }
         }
     }
 
+    /// The next batch of files; follows the budget meanwhile.
+    async fn next_encoded(&mut self) -> Result<Option<Batch>> {
+        loop {
+            tokio::select! {
+                biased;
+                Ok(()) = self.encoded_budget.changed() => {
+                    let budget = *self.encoded_budget.borrow_and_update();
+                    budget.into_iter().for_each(|bytes| self.batches.begin(bytes));
+                }
+                next = self.batches.next() => return next,
+            }
+        }
+    }
+
     async fn decoded(&mut self) -> Result<Option<Decoded>> {
-        let next = self.batches.next().await;
+        let next = self.next_encoded().await;
         let stats = self.batches.stats();
         *self.encoded.lock() = stats;
         let Some(batch) = next? else { return Ok(None) };

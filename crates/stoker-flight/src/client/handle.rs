@@ -8,7 +8,7 @@ use crate::client::connection::plan_remote;
 use crate::client::decode_stage::DecodeStage;
 use crate::client::image_columns::ImageColumns;
 use crate::client::remote_stream::{RemoteStream, Request};
-use crate::client::sample_stream::{Batches, SampleStream};
+use crate::client::sample_stream::{Batches, SampleStream, halved};
 use crate::client::{Connection, DecodeOptions, RemoteLake};
 use crate::proto::stream_request::Source;
 use crate::proto::{Reweigh, reweigh};
@@ -114,7 +114,7 @@ impl StreamHandle {
             Place::Remote(lake) => lake.budget(),
         };
         let columns = ImageColumns::try_new(decode, &self.schema, &self.spec, slice, budget.pool().clone())?;
-        let half = ReadOptions { memory_budget_bytes: (options.memory_budget_bytes / 2).max(1), ..*options };
+        let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;
         let stage = DecodeStage::start(encoded, columns, budget.join(half.memory_budget_bytes));
         Ok(SampleStream::new(Batches::Decoded(Box::new(stage)), self.receipt(slice)))

@@ -44,7 +44,7 @@ pub(crate) struct RemoteStream {
     opened: Instant,
     /// Batches that are still to come; zero after an error.
     missing: u64,
-    _quota: Quota,
+    quota: Quota,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -77,7 +77,7 @@ impl RemoteStream {
         };
         let task = AbortOnDropHandle::new(tokio::spawn(receiver.run()));
         let (stalls, opened) = (StallMeter::default(), Instant::now());
-        Self { input, counters, stalls, opened, missing, _quota: quota, _task: task }
+        Self { input, counters, stalls, opened, missing, quota, _task: task }
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
@@ -94,6 +94,17 @@ impl RemoteStream {
         let waited = self.stalls.taken(Instant::now(), &spans);
         self.counters.delivered(batch.data.num_rows() as u64, bytes, waited, self.opened.elapsed());
         Ok(Some(batch))
+    }
+
+    /// Whether everything has come.
+    pub fn is_read(&self) -> bool {
+        self.quota.is_retired()
+    }
+
+    /// Changes the memory budget; the time to the first batch counts from now on.
+    pub fn begin(&mut self, memory_budget_bytes: u64) {
+        self.quota.set_cap(memory_budget_bytes);
+        self.opened = Instant::now();
     }
 
     pub fn stats(&self) -> StreamStats {

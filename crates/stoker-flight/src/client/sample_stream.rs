@@ -19,6 +19,11 @@ pub(crate) enum Batches {
     Decoded(Box<DecodeStage>),
 }
 
+/// The part of a memory budget for encoded batches, or for decoded ones, where images are decoded.
+pub(crate) fn halved(memory_budget_bytes: u64) -> u64 {
+    (memory_budget_bytes / 2).max(1)
+}
+
 impl Batches {
     /// The next batch; `None` after the last one. Cancelling the future loses nothing.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
@@ -26,6 +31,27 @@ impl Batches {
             Batches::Local(stream) => Ok(stream.next().await?),
             Batches::Remote(stream) => stream.next().await,
             Batches::Decoded(stage) => stage.next().await,
+        }
+    }
+
+    /// Whether all that is still to come waits to be taken.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Batches::Local(stream) => stream.is_read(),
+            Batches::Remote(stream) => stream.is_read(),
+            Batches::Decoded(stage) => stage.is_read(),
+        }
+    }
+
+    /// Gives a stream that was opened ahead of its time another memory budget.
+    pub fn begin(&mut self, memory_budget_bytes: u64) {
+        match self {
+            Batches::Local(stream) => stream.begin(memory_budget_bytes),
+            Batches::Remote(stream) => stream.begin(memory_budget_bytes),
+            Batches::Decoded(stage) => {
+                let half = halved(memory_budget_bytes);
+                stage.begin(half, half);
+            }
         }
     }
 
@@ -52,6 +78,17 @@ impl SampleStream {
         let batch = self.batches.next().await?;
         batch.iter().for_each(|batch| self.receipt.add(batch));
         Ok(batch)
+    }
+
+    /// Whether all is read and received, so that the next epoch may be opened: what is still to come waits to be taken.
+    pub fn is_read(&self) -> bool {
+        self.batches.is_read()
+    }
+
+    /// Gives a stream that was opened ahead of its time, with little memory, the budget that it should have now that batches are
+    /// taken. Its time to the first batch counts from here.
+    pub fn begin(&mut self, memory_budget_bytes: u64) {
+        self.batches.begin(memory_budget_bytes);
     }
 
     /// What the stream did so far. Counts of requests and bytes read are known in process only.

@@ -82,6 +82,19 @@ impl Ledger {
         self.divide();
     }
 
+    /// Whether a stream asks for nothing more.
+    pub fn is_retired(&self, id: u64) -> bool {
+        self.members.get(&id).is_none_or(|member| !member.reads)
+    }
+
+    /// Changes what a stream may hold at most.
+    pub fn set_cap(&mut self, id: u64, cap: u64) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.cap = cap;
+        }
+        self.divide();
+    }
+
     /// Forgets a stream.
     pub fn leave(&mut self, id: u64) {
         if let Some(member) = self.members.remove(&id) {

@@ -14,6 +14,7 @@ enum Event {
     Join { cap: u64 },
     Reserve { stream: usize, bytes: u64 },
     Free { stream: usize },
+    SetCap { stream: usize, cap: u64 },
     Retire { stream: usize },
     Leave { stream: usize },
 }
@@ -24,6 +25,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => prop_oneof![Just(u64::MAX), 0..500u64].prop_map(|cap| Event::Join { cap }),
         6 => (stream.clone(), 0..300u64).prop_map(|(stream, bytes)| Event::Reserve { stream, bytes }),
         4 => stream.clone().prop_map(|stream| Event::Free { stream }),
+        1 => (stream.clone(), 0..500u64).prop_map(|(stream, cap)| Event::SetCap { stream, cap }),
         1 => stream.clone().prop_map(|stream| Event::Retire { stream }),
         1 => stream.prop_map(|stream| Event::Leave { stream }),
     ]
@@ -66,6 +68,11 @@ proptest! {
                 Event::Free { stream } => {
                     let held = &mut members[stream % num].held;
                     held.truncate(held.len().saturating_sub(1));
+                }
+                Event::SetCap { stream, cap } => {
+                    let member = &mut members[stream % num];
+                    member.quota.set_cap(cap);
+                    prop_assert!(member.quota.bytes() <= cap);
                 }
                 Event::Retire { stream } => {
                     let member = &mut members[stream % num];
@@ -171,6 +178,36 @@ fn many_streams_finish_within_a_small_budget() {
                 assert_eq!(budget.held_bytes(), 0);
             }
         }
+    });
+}
+
+#[test]
+fn a_stream_opened_ahead_reads_little_until_it_begins() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let budget = MemoryBudget::default();
+        let slice = slice(0, 1, BatchSize::PerRank(50), LastBatch::Uneven);
+        let little = ReadOptions { memory_budget_bytes: 1, ..ReadOptions::default() };
+        let mut stream = plan.open_within(&budget, &slice, &little).expect("a stream");
+        while budget.held_bytes() == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+            assert!(budget.held_bytes() <= 50 * plan.row_bytes(), "{} bytes", budget.held_bytes());
+        }
+        assert!(!stream.is_read());
+        stream.begin(1 << 30);
+        let first = stream.next().await.expect("a batch").expect("not the end");
+        while !stream.is_read() {
+            tokio::task::yield_now().await;
+        }
+        let mut ids = first.data["id"].as_primitive::<Int64Type>().values().to_vec();
+        ids.extend(rest(stream, budget).await.0);
+        ids.sort_unstable();
+        assert_eq!(ids, (0..1_000).collect::<Vec<_>>());
     });
 }
 
