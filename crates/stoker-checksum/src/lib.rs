@@ -3,6 +3,9 @@
 //! It is compared wherever rows are read, so it has to cost little beside a copy of them. The hash is inlined into the crate that
 //! calls it: this one is compiled for speed, those that know tables are not.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
 use twox_hash::XxHash3_64;
 
 /// The checksum of a row: the lower 32 bits of the XXH3 hash (64 bits, seed 0) of its bytes, and 1 where these are 0.
@@ -10,7 +13,15 @@ use twox_hash::XxHash3_64;
 /// The hash is specified at <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
 #[inline(never)]
 pub fn checksum(bytes: &[u8]) -> u32 {
-    (XxHash3_64::oneshot(bytes) as u32).max(1)
+    (hash(bytes) as u32).max(1)
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(hash) = avx512::hash(bytes) {
+        return hash;
+    }
+    XxHash3_64::oneshot(bytes)
 }
 
 #[cfg(test)]
