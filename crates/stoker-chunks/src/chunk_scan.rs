@@ -193,7 +193,8 @@ impl ChunkScan {
         let Some(file) = column.file(read.fragment) else {
             return Err(Error::Internal { reason: format!("fragment {} is unknown", read.fragment) });
         };
-        self.remote.read(&file.reader, read).await?;
+        let hashes = self.verify && column.checksums.is_some();
+        self.remote.read(&file.reader, read, hashes).await?;
         self.stats.add_read(read.length, read.used_bytes());
         Ok(())
     }

@@ -36,6 +36,8 @@ pub(crate) struct Piece {
     pub copies: Vec<SlotMut>,
     /// The checksum that the row should have, where it is known.
     pub checksum: Option<u32>,
+    /// The checksum of the bytes in the slot, where it was found when they came.
+    pub found: Option<u32>,
     /// Whether the bytes in the slot were found to have it.
     pub is_right: bool,
 }
@@ -43,7 +45,7 @@ pub(crate) struct Piece {
 impl Piece {
     /// A row that one slot wants, without a checksum.
     pub fn new(address: u64, at: u64, slot: SlotMut) -> Self {
-        Self { at, address, slot, copies: Vec::new(), checksum: None, is_right: false }
+        Self { at, address, slot, copies: Vec::new(), checksum: None, found: None, is_right: false }
     }
 }
 

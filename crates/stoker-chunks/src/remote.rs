@@ -5,17 +5,15 @@
 //!  └──slow──► GET ──► memory       of the two, the first to finish fills the slots
 //! ```
 
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::StreamExt;
 use futures::future::{BoxFuture, Either, select};
-use futures::stream::BoxStream;
-use stoker_lake::RangeReader;
+use stoker_lake::{RangeBody, RangeReader};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::clock::Clock;
@@ -24,8 +22,11 @@ use crate::hedge::{Hedges, PATIENCE_MIN};
 use crate::retry::Retries;
 use crate::{ChunkScanOptions, Error, IoStats, Result, RetryPolicy};
 
-/// The bytes of a range as they arrive.
-pub(crate) type Body = BoxStream<'static, stoker_lake::Result<Bytes>>;
+/// Slices that one read from a body fills at most.
+const SLICES_MAX: usize = 64;
+
+/// Unwanted bytes that one read from a body skips at most.
+const SKIPPED_MAX: usize = 64 << 10;
 
 /// A file that answers GETs; tests bring files whose answers fail.
 pub(crate) trait Source: Sync {
@@ -33,7 +34,7 @@ pub(crate) trait Source: Sync {
     fn place(&self) -> &str;
 
     /// Begins a GET.
-    fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<Body>>;
+    fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<RangeBody>>;
 
     /// The error for a body that ended early.
     fn too_short(&self, range: Range<u64>, found: u64) -> stoker_lake::Error;
@@ -44,8 +45,8 @@ impl Source for RangeReader {
         RangeReader::place(self)
     }
 
-    fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<Body>> {
-        Box::pin(self.read_stream(range))
+    fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<RangeBody>> {
+        Box::pin(self.read_body(range))
     }
 
     fn too_short(&self, range: Range<u64>, found: u64) -> stoker_lake::Error {
@@ -75,17 +76,18 @@ impl Remote {
         }
     }
 
-    /// Reads a range into the slots of its rows, with as many GETs as it takes. Each byte is written once.
+    /// Reads a range into the slots of its rows, with as many GETs as it takes. Each byte is written once. With `hashes`, the
+    /// checksum of each row is found as soon as its last byte is there: it is in a processor's cache then.
     ///
     /// # Errors
     /// Permanent errors of storage; [`Error::GaveUp`] when the retries of transient ones are used up.
-    pub async fn read<S: Source>(&self, source: &S, read: &mut Read) -> Result<()> {
+    pub async fn read<S: Source>(&self, source: &S, read: &mut Read, hashes: bool) -> Result<()> {
         let closed = |_| Error::Internal { reason: "the semaphore for remote reads is closed".into() };
         let _permit = self.permits.acquire().await.map_err(closed)?;
         let whole = read.offset..read.offset + read.length;
         let mut hedges = self.hedges.as_ref().inspect(|hedges| hedges.add_read());
         let mut retries = Retries::new(self.policy, self.clock.as_ref());
-        let mut target = Target { read, done: 0, piece: 0 };
+        let mut target = Target { read, done: 0, piece: 0, hashes, skipped: Vec::new() };
         loop {
             let before = target.done;
             let Err(error) = self.attempt(source, &mut target, &mut hedges).await else { return Ok(()) };
@@ -113,12 +115,9 @@ impl Remote {
         let (start, end) = (target.read.offset, target.read.offset + target.read.length);
         let begun = start + target.done;
         let at = AtomicU64::new(begun);
-        let (hedge_begun, chunks) = {
-            let put = |chunk: Bytes| {
-                target.put(&chunk);
-                at.store(start + target.done, Ordering::Relaxed);
-            };
-            let mut first = pin!(self.pour(source, begun..end, put));
+        let (hedge_begun, collected) = {
+            let watched = Watched { target: &mut *target, start, at: &at };
+            let mut first = pin!(self.pour(source, begun..end, watched));
             let Some(share) = *hedges else { return first.await };
             let _permit = match self.until_slow(&mut first, share, end - begun).await {
                 Either::Left(done) => return done,
@@ -128,16 +127,16 @@ impl Remote {
             self.stats.add_hedge();
             let hedge_begun = at.load(Ordering::Relaxed);
             let second = pin!(self.collect(source, hedge_begun..end));
-            let chunks = match select(first, second).await {
+            let collected = match select(first, second).await {
                 Either::Left((Err(error), second)) if error.kind().is_transient() => second.await.map_err(|_| error)?,
                 Either::Left((done, _)) => return done,
-                Either::Right((Ok(chunks), _)) => chunks,
+                Either::Right((Ok(collected), _)) => collected,
                 Either::Right((Err(_), first)) => return first.await,
             };
-            (hedge_begun, chunks)
+            (hedge_begun, collected)
         };
         self.stats.add_hedge_won();
-        target.put_missing(hedge_begun - start, &chunks);
+        target.put_missing(hedge_begun - start, &collected);
         Ok(())
     }
 
@@ -161,17 +160,17 @@ impl Remote {
     }
 
     /// The bytes of a range, in memory of their own.
-    async fn collect<S: Source>(&self, source: &S, range: Range<u64>) -> Result<Vec<Bytes>> {
-        let mut chunks = Vec::new();
-        self.pour(source, range, |chunk| chunks.push(chunk)).await?;
-        Ok(chunks)
+    async fn collect<S: Source>(&self, source: &S, range: Range<u64>) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        self.pour(source, range, Rest { bytes: &mut bytes }).await?;
+        Ok(bytes)
     }
 
-    /// Hands on the bytes of a range as they arrive: all of them, or an error.
+    /// Puts the bytes of a range where there is room for them, as they arrive: all of them, or an error.
     ///
     /// How long the answer may stay away is left to the store's own timeouts, up to the whole budget: a request that was
     /// given up while it waits for its turn there would go to the end of the queue again.
-    async fn pour<S: Source>(&self, source: &S, range: Range<u64>, mut put: impl FnMut(Bytes)) -> Result<()> {
+    async fn pour<S: Source>(&self, source: &S, range: Range<u64>, mut room: impl Room) -> Result<()> {
         let begun = self.clock.now();
         let waited = self.policy.budget.max(self.policy.stall_timeout);
         let mut body = match select(source.open(range.clone()), self.clock.sleep(waited)).await {
@@ -183,28 +182,27 @@ impl Remote {
         let mut heard = self.clock.now();
         let mut timer = self.clock.sleep(self.policy.stall_timeout);
         while at < range.end {
-            let chunk = match select(body.next(), timer).await {
-                Either::Left((chunk, running)) => {
-                    timer = running;
-                    chunk
-                }
-                Either::Right(_) => {
-                    timer = self.next_look(source, &range, heard)?;
-                    continue;
+            let count = {
+                let mut slices = room.slices();
+                match select(pin!(body.read(&mut slices)), timer).await {
+                    Either::Left((count, running)) => {
+                        timer = running;
+                        count?
+                    }
+                    Either::Right(_) => {
+                        timer = self.next_look(source, &range, heard)?;
+                        continue;
+                    }
                 }
             };
-            let Some(chunk) = chunk else {
+            if count == 0 {
                 let found = at - range.start;
                 return Err(source.too_short(range, found).into());
-            };
-            let mut chunk = chunk?;
-            chunk.truncate(usize::try_from(range.end - at).unwrap_or(usize::MAX));
-            if !chunk.is_empty() {
-                heard = self.clock.now();
-                first_byte = first_byte.or(Some(heard));
-                at += chunk.len() as u64;
-                put(chunk);
             }
+            heard = self.clock.now();
+            first_byte = first_byte.or(Some(heard));
+            at += count as u64;
+            room.filled(count);
         }
         if let (Some(hedges), Some(first_byte)) = (&self.hedges, first_byte) {
             let (to_first, body) = (first_byte.saturating_sub(begun), heard.saturating_sub(first_byte));
@@ -230,6 +228,50 @@ fn reading<S: Source>(source: &S, range: &Range<u64>) -> String {
     format!("reading bytes {}..{} of {}", range.start, range.end, source.place())
 }
 
+/// Where the bytes of a range go; there is room for all of them, and no more.
+trait Room: Send {
+    /// Where the next bytes go, one slice at least.
+    fn slices(&mut self) -> Vec<IoSliceMut<'_>>;
+
+    /// Notes that so many bytes were put there.
+    fn filled(&mut self, count: usize);
+}
+
+/// What is left of some memory.
+struct Rest<'a> {
+    bytes: &'a mut [u8],
+}
+
+impl Room for Rest<'_> {
+    fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
+        vec![IoSliceMut::new(self.bytes)]
+    }
+
+    fn filled(&mut self, count: usize) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.bytes = bytes.split_at_mut(count).1;
+    }
+}
+
+/// The slots of a read, and a note of how far they are filled.
+struct Watched<'a, 'b> {
+    target: &'a mut Target<'b>,
+    /// Where the read begins in its file.
+    start: u64,
+    at: &'a AtomicU64,
+}
+
+impl Room for Watched<'_, '_> {
+    fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
+        self.target.slices()
+    }
+
+    fn filled(&mut self, count: usize) {
+        self.target.filled(count as u64);
+        self.at.store(self.start + self.target.done, Ordering::Relaxed);
+    }
+}
+
 /// The slots of a read, which fill from its start to its end.
 struct Target<'a> {
     read: &'a mut Read,
@@ -237,33 +279,66 @@ struct Target<'a> {
     done: u64,
     /// The first piece that is not filled.
     piece: usize,
+    /// Whether the checksums of rows are wanted.
+    hashes: bool,
+    /// Unwanted bytes go here; empty as long as there were none.
+    skipped: Vec<u8>,
 }
 
 impl Target<'_> {
-    /// Puts the bytes that follow where they belong.
-    fn put(&mut self, chunk: &[u8]) {
-        let (at, end) = (self.done, self.done + chunk.len() as u64);
-        while let Some(target) = self.read.pieces.get_mut(self.piece) {
-            let target_end = target.at + target.slot.len() as u64;
-            let (from, to) = (at.max(target.at), end.min(target_end));
-            if from < to {
-                let source = &chunk[(from - at) as usize..(to - at) as usize];
-                target.slot[(from - target.at) as usize..(to - target.at) as usize].copy_from_slice(source);
-            }
-            if target_end > end {
+    /// Where the next bytes go.
+    fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
+        let mut at = self.done;
+        let pieces = self.read.pieces.get_mut(self.piece..).unwrap_or_default();
+        if pieces.first().is_some_and(|piece| piece.at > at) {
+            self.skipped.resize(SKIPPED_MAX, 0);
+        }
+        let mut slices = Vec::with_capacity(pieces.len().min(SLICES_MAX));
+        for piece in pieces.iter_mut().take(SLICES_MAX) {
+            if piece.at > at {
+                // Only at the start, so that slices do not overlap.
+                if slices.is_empty() {
+                    let count = usize::try_from(piece.at - at).map_or(SKIPPED_MAX, |gap| gap.min(SKIPPED_MAX));
+                    slices.push(IoSliceMut::new(&mut self.skipped[..count]));
+                }
                 break;
+            }
+            let from = (at - piece.at) as usize;
+            at = piece.at + piece.slot.len() as u64;
+            slices.push(IoSliceMut::new(&mut piece.slot[from..]));
+        }
+        slices
+    }
+
+    /// Notes that the bytes which follow are where they belong.
+    fn filled(&mut self, count: u64) {
+        self.done += count;
+        while let Some(piece) = self.read.pieces.get_mut(self.piece)
+            && piece.at + piece.slot.len() as u64 <= self.done
+        {
+            if self.hashes {
+                piece.find_checksum();
             }
             self.piece += 1;
         }
-        self.done = end;
     }
 
-    /// Puts the bytes that are missing from chunks that begin at `at`, where no byte is missing before.
-    fn put_missing(&mut self, mut at: u64, chunks: &[Bytes]) {
-        for chunk in chunks {
-            let known = self.done.saturating_sub(at).min(chunk.len() as u64);
-            self.put(&chunk[known as usize..]);
-            at += chunk.len() as u64;
+    /// Puts the bytes that are missing from some that begin at `at`, where no byte is missing before.
+    fn put_missing(&mut self, at: u64, bytes: &[u8]) {
+        let known = usize::try_from(self.done.saturating_sub(at)).unwrap_or(usize::MAX);
+        let mut missing = bytes.get(known..).unwrap_or_default();
+        while !missing.is_empty() {
+            let mut count = 0;
+            for mut slice in self.slices() {
+                let length = slice.len().min(missing.len() - count);
+                slice[..length].copy_from_slice(&missing[count..count + length]);
+                count += length;
+            }
+            if count == 0 {
+                return;
+            }
+            missing = &missing[count..];
+            self.filled(count as u64);
         }
     }
 }

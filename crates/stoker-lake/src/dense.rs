@@ -286,7 +286,7 @@ impl Table {
         let path = self.dataset().data_dir().join(file.path.as_str());
         let size = file.file_size_bytes.get().map_or(actual_size, |size| size.get());
         let place = format!("data file {} of table {}", file.path, self.snapshot());
-        RangeReader::new(self.lake().inner.store.clone(), path, place, size)
+        RangeReader::new(self.lake().inner.store.clone(), self.lake().inner.direct.clone(), path, place, size)
     }
 }
 

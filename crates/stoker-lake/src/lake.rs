@@ -16,6 +16,7 @@ use crate::caught::caught;
 use crate::checksums::ChecksumCache;
 use crate::damage::opening_error;
 use crate::dense::DenseCache;
+use crate::direct::DirectStore;
 use crate::error::first_line;
 use crate::footer::Checked;
 use crate::{Error, Objects, Result, StorageOptions, Table};
@@ -42,6 +43,8 @@ pub(crate) struct LakeInner {
     pub params: ObjectStoreParams,
     pub session: Arc<Session>,
     pub store: Arc<ObjectStore>,
+    /// The same store, for bodies that are read from their sockets.
+    pub direct: Option<Arc<DirectStore>>,
     pub base: Path,
     pub dense: DenseCache,
     pub checksums: ChecksumCache,
@@ -87,7 +90,9 @@ impl Lake {
         };
         let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
-        let inner = LakeInner { uri, params, session, store, base, dense, checksums, checked, committing, place };
+        let direct = DirectStore::try_new(&uri, &params).await;
+        let inner =
+            LakeInner { uri, params, session, store, direct, base, dense, checksums, checked, committing, place };
         Ok(Lake { inner: Arc::new(inner) })
     }
 

@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use lance_io::object_store::ObjectStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStoreExt};
 use stoker_types::ErrorKind;
 
-use crate::{Error, Result};
+use crate::direct::{DirectStore, SocketBody};
+use crate::{Error, RangeBody, Result};
 
 /// Reads byte ranges of one immutable file; cheap to clone.
 #[derive(Clone)]
@@ -22,6 +22,8 @@ pub struct RangeReader {
 
 struct Inner {
     store: Arc<ObjectStore>,
+    /// The same store for requests whose bodies are read from their sockets, where it is one.
+    direct: Option<Arc<DirectStore>>,
     path: Path,
     place: String,
     size: u64,
@@ -36,8 +38,14 @@ impl std::fmt::Debug for RangeReader {
 
 impl RangeReader {
     /// Reads a file whose size is known from the manifest; keeps no file open.
-    pub(crate) fn new(store: Arc<ObjectStore>, path: Path, place: String, size: u64) -> Self {
-        Self { inner: Arc::new(Inner { store, path, place, size, local: None }) }
+    pub(crate) fn new(
+        store: Arc<ObjectStore>,
+        direct: Option<Arc<DirectStore>>,
+        path: Path,
+        place: String,
+        size: u64,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { store, direct, path, place, size, local: None }) }
     }
 
     /// A reader with the file opened anew, when the lake is local.
@@ -45,10 +53,10 @@ impl RangeReader {
     /// # Errors
     /// `DataCorrupt` when a local file is missing or has another size; storage errors.
     pub fn open(&self) -> Result<Self> {
-        let Inner { store, path, place, size, .. } = self.inner.as_ref();
+        let Inner { store, direct, path, place, size, .. } = self.inner.as_ref();
         let local = if store.is_local() { Some(open_local(path, place, *size)?) } else { None };
-        let (store, path, place) = (store.clone(), path.clone(), place.clone());
-        Ok(Self { inner: Arc::new(Inner { store, path, place, size: *size, local }) })
+        let (store, direct, path, place) = (store.clone(), direct.clone(), path.clone(), place.clone());
+        Ok(Self { inner: Arc::new(Inner { store, direct, path, place, size: *size, local }) })
     }
 
     /// The open file, when the lake is local: for positioned reads into the caller's memory.
@@ -77,7 +85,10 @@ impl RangeReader {
     /// Storage errors; `DataCorrupt` when the file ends earlier.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let attempted = self.attempted(&range);
-        let Some(got) = self.request(&attempted, range.clone()).await? else { return Ok(Bytes::new()) };
+        let store = self.inner.store.inner.as_ref();
+        let asked = self.request(&attempted, &range, |options| store.get_opts(&self.inner.path, options)).await?;
+        let Some(got) = asked else { return Ok(Bytes::new()) };
+        self.check_size(&attempted, got.meta.size)?;
         let bytes = got.bytes().await.map_err(|source| Error::storage(attempted, source))?;
         if bytes.len() as u64 != range.end - range.start {
             return Err(self.too_short(range, bytes.len() as u64));
@@ -89,10 +100,20 @@ impl RangeReader {
     ///
     /// # Errors
     /// Storage errors.
-    pub async fn read_stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+    pub async fn read_body(&self, range: Range<u64>) -> Result<RangeBody> {
         let attempted = self.attempted(&range);
-        let Some(got) = self.request(&attempted, range).await? else { return Ok(futures::stream::empty().boxed()) };
-        Ok(got.into_stream().map_err(move |source| Error::storage(attempted.clone(), source)).boxed())
+        let get = async |options| match &self.inner.direct {
+            Some(direct) => direct.get(&self.inner.path, options).await,
+            None => Ok((self.inner.store.inner.get_opts(&self.inner.path, options).await?, None)),
+        };
+        let asked: Option<(GetResult, Option<SocketBody>)> = self.request(&attempted, &range, get).await?;
+        let Some((got, body)) = asked else { return Ok(RangeBody::from_chunks(futures::stream::empty().boxed())) };
+        self.check_size(&attempted, got.meta.size)?;
+        if let Some(body) = body {
+            return Ok(RangeBody::from_socket(body, attempted));
+        }
+        let chunks = got.into_stream().map_err(move |source| Error::storage(attempted.clone(), source));
+        Ok(RangeBody::from_chunks(chunks.boxed()))
     }
 
     /// The error for a range that ended early: damage of a local file, a broken connection of a remote one.
@@ -116,8 +137,13 @@ impl RangeReader {
         format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place)
     }
 
-    /// Asks for a range, unless it is empty.
-    async fn request(&self, attempted: &str, range: Range<u64>) -> Result<Option<GetResult>> {
+    /// Asks for a range in some way, unless it is empty.
+    async fn request<T>(
+        &self,
+        attempted: &str,
+        range: &Range<u64>,
+        get: impl AsyncFnOnce(GetOptions) -> object_store::Result<T>,
+    ) -> Result<Option<T>> {
         if range.end > self.inner.size {
             let (attempted, reason) = (attempted.to_string(), format!("the file has {} bytes", self.inner.size));
             return Err(Error::DataCorrupt { attempted, reason });
@@ -125,13 +151,11 @@ impl RangeReader {
         if range.is_empty() {
             return Ok(None);
         }
-        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
-        let got = match self.inner.store.inner.get_opts(&self.inner.path, options).await {
-            Ok(got) => got,
-            Err(source) => return Err(self.request_failed(attempted.to_string(), source).await),
-        };
-        self.check_size(attempted, got.meta.size)?;
-        Ok(Some(got))
+        let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
+        match get(options).await {
+            Ok(got) => Ok(Some(got)),
+            Err(source) => Err(self.request_failed(attempted.to_string(), source).await),
+        }
     }
 
     /// A range beyond the end of a truncated file fails in ways that differ between stores: the size tells.

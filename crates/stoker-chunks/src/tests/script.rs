@@ -11,12 +11,13 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use stoker_lake::RangeBody;
 use stoker_types::ErrorKind;
 
 use super::virtual_time::VirtualTime;
 use crate::clock::Clock;
 use crate::coalesce::{Piece, Read};
-use crate::remote::{Body, Remote, Source};
+use crate::remote::{Remote, Source};
 use crate::{BufferPool, ChunkScanOptions, IoStats, IoTotals, Result, Slots};
 
 const PLACE: &str = "data file x of table t@1";
@@ -68,7 +69,7 @@ impl Source for Script {
         PLACE
     }
 
-    fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<Body>> {
+    fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<RangeBody>> {
         self.ranges.lock().push(range.clone());
         let answer = self.answers.lock().pop_front().unwrap_or_else(|| Answer::Body(vec![REST]));
         let answered = match answer {
@@ -84,10 +85,11 @@ impl Source for Script {
 }
 
 impl Script {
-    fn body(&self, range: Range<u64>, steps: Vec<Step>) -> Body {
+    fn body(&self, range: Range<u64>, steps: Vec<Step>) -> RangeBody {
         let (time, bytes_sent) = (self.time.clone(), self.bytes_sent.clone());
         let at = range.start;
-        stream::unfold(Sender { steps: steps.into_iter(), range, at, time, bytes_sent }, Sender::next).boxed()
+        let sender = Sender { steps: steps.into_iter(), range, at, time, bytes_sent };
+        RangeBody::from_chunks(stream::unfold(sender, Sender::next).boxed())
     }
 }
 
@@ -168,7 +170,7 @@ impl Trial {
         let piece = |row| Ok(Piece::new(row as u64, at(row), slots.claim(row)?));
         let pieces = (0..NUM_ROWS).map(piece).collect::<Result<Vec<_>>>()?;
         let mut read = Read { fragment: 0, offset: RANGE.start, length: RANGE.end - RANGE.start, pieces };
-        self.remote.read(&self.script, &mut read).await?;
+        self.remote.read(&self.script, &mut read, false).await?;
         let done = self.time.now();
         self.time.sleep(Duration::from_secs(60)).await;
         read.finish();

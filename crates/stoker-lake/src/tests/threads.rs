@@ -28,7 +28,7 @@ fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, checksums:
     is_send(table.create_index("x", IndexKind::BTree));
     is_send(table.indexes());
     is_send(reader.read(0..1));
-    is_send(reader.read_stream(0..1));
+    is_send(reader.read_body(0..1));
     is_send(lake.objects().list("x"));
 }
 

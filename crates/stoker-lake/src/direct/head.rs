@@ -1,0 +1,73 @@
+//! Heads of HTTP/1.1 messages.
+
+use std::io;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, response};
+
+/// Headers of an answer at most.
+const HEADERS_MAX: usize = 96;
+
+/// The head of a request without a body, as it goes over the wire.
+pub(super) fn request_head<B>(request: &Request<B>) -> Vec<u8> {
+    let uri = request.uri();
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let mut head = format!("{} {target} HTTP/1.1\r\n", request.method()).into_bytes();
+    let mut put = |name: &str, value: &[u8]| {
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    };
+    if let Some(authority) = uri.authority().filter(|_| !request.headers().contains_key(HOST)) {
+        put("host", authority.as_str().as_bytes());
+    }
+    request.headers().iter().for_each(|(name, value)| put(name.as_str(), value.as_bytes()));
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// The head of an answer.
+#[derive(Debug)]
+pub(super) struct AnswerHead {
+    pub parts: response::Parts,
+    /// Bytes of the head, with the empty line.
+    pub length: usize,
+    /// Bytes of the body; `None` where it ends otherwise.
+    pub body_length: Option<u64>,
+    /// Whether the connection may be used again.
+    pub is_kept: bool,
+}
+
+/// The head at the start of what came; `None` when more has to come.
+///
+/// # Errors
+/// No head of HTTP/1.1.
+pub(super) fn parse(bytes: &[u8]) -> io::Result<Option<AnswerHead>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut answer = httparse::Response::new(&mut headers);
+    let length = match answer.parse(bytes).map_err(invalid)? {
+        httparse::Status::Complete(length) => length,
+        httparse::Status::Partial => return Ok(None),
+    };
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(answer.code.unwrap_or_default()).map_err(invalid)?;
+    *response.version_mut() = Version::HTTP_11;
+    for header in answer.headers.iter() {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(invalid)?;
+        response.headers_mut().append(name, HeaderValue::from_bytes(header.value).map_err(invalid)?);
+    }
+    let headers = response.headers();
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let body_length = match (lengths.next(), lengths.next(), headers.contains_key(TRANSFER_ENCODING)) {
+        (Some(length), None, false) => length.to_str().ok().and_then(|length| length.parse().ok()),
+        _ => None,
+    };
+    let closes = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(5).any(|word| word == b"close");
+    let is_kept = answer.version == Some(1) && !headers.get_all(CONNECTION).iter().any(closes);
+    let (parts, ()) = response.into_parts();
+    Ok(Some(AnswerHead { parts, length, body_length, is_kept }))
+}
+
+fn invalid(source: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, source)
+}

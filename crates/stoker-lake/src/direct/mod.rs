@@ -1,0 +1,100 @@
+//! GETs whose bodies go from the socket straight to where they belong.
+//!
+//! ```text
+//! RangeReader ──GetOptions──► AmazonS3 ──signed request──► DirectService ──head──► Exchange
+//!      ◄──────────────────────── SocketBody, by way of Handover ◄─────────────────────┘
+//! ```
+//!
+//! object_store signs requests, retries them and knows what answers mean, but its HTTP client hands bodies out in memory of its
+//! own: one more copy of each byte, into fresh pages. Requests for ranges go over connections of our own instead, and leave
+//! the body in the socket for its reader. This is for S3 over plain HTTP, as stores in the own network speak it. Everything
+//! else (TLS, proxies, other stores, answers that are no body of known length) goes the usual way.
+
+mod body;
+mod connections;
+mod head;
+mod service;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lance_io::object_store::providers::aws::build_aws_credential;
+use lance_io::object_store::{ObjectStoreParams, StorageOptions};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::path::Path;
+use object_store::{GetOptions, GetResult, ObjectStore, RetryConfig};
+
+pub(crate) use self::body::{SocketBody, fill};
+use self::service::{DirectConnector, Handover, Timeouts};
+
+/// Options that the usual client follows, and this one does not.
+const FOREIGN_OPTIONS: [&str; 5] = ["use_opendal", "proxy_url", "proxy_ca_certificate", "s3_express", "aws_s3_express"];
+
+/// Variables that send requests through a proxy.
+const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+
+/// A bucket whose objects are read over connections of our own.
+#[derive(Debug)]
+pub(crate) struct DirectStore {
+    store: AmazonS3,
+}
+
+impl DirectStore {
+    /// The bucket of a lake; `None` where its objects are better read the usual way.
+    pub async fn try_new(uri: &str, params: &ObjectStoreParams) -> Option<Arc<Self>> {
+        let mut options = StorageOptions::new(params.storage_options().cloned().unwrap_or_default());
+        options.with_env_s3();
+        let is_foreign = |key: &String| FOREIGN_OPTIONS.contains(&key.as_str()) || key.starts_with("headers.");
+        let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+        if options.0.keys().any(is_foreign) || is_set("AWS_PROFILE") || PROXY_VARIABLES.into_iter().any(is_set) {
+            return None;
+        }
+        let known: HashMap<AmazonS3ConfigKey, String> = options.as_s3_options();
+        let endpoint =
+            [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| known.get(key));
+        if !uri.starts_with("s3://") || !endpoint?.starts_with("http://") {
+            return None;
+        }
+        let duration = |key: &str| humantime::parse_duration(options.0.get(key)?).ok();
+        let (answer, connect) = (duration("timeout")?, duration("connect_timeout")?);
+        // As Lance opens its own store, whose errors were reported already.
+        let credentials = build_aws_credential(
+            params.s3_credentials_refresh_offset,
+            params.aws_credentials.clone(),
+            Some(&known),
+            known.get(&AmazonS3ConfigKey::Region).cloned(),
+            params.get_accessor(),
+            options.aws_provider_scheme().ok()?,
+        );
+        let (credentials, region) = credentials.await.ok()?;
+        let mut builder = AmazonS3Builder::new().with_client_options(options.client_options().ok()?);
+        for (key, value) in known {
+            builder = builder.with_config(key, value);
+        }
+        let retry = RetryConfig {
+            max_retries: options.client_max_retries(),
+            retry_timeout: Duration::from_secs(options.client_retry_timeout()),
+            ..RetryConfig::default()
+        };
+        let connector = DirectConnector::new(Timeouts { connect, answer });
+        let builder = builder.with_url(uri).with_credentials(credentials).with_region(region).with_retry(retry);
+        let store = builder.with_http_connector(connector).build().ok()?;
+        Some(Arc::new(Self { store }))
+    }
+
+    /// Asks for a range. With a [`SocketBody`], that has the bytes and the payload of the result is empty.
+    pub async fn get(
+        &self,
+        path: &Path,
+        mut options: GetOptions,
+    ) -> object_store::Result<(GetResult, Option<SocketBody>)> {
+        let handover = Handover::default();
+        options.extensions.insert(handover.clone());
+        let got = self.store.get_opts(path, options).await?;
+        Ok((got, handover.take()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

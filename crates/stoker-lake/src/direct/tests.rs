@@ -1,0 +1,177 @@
+//! The client against servers that answer as they are told, over real sockets.
+
+use std::io::IoSliceMut;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http::{Request, StatusCode};
+use object_store::ClientOptions;
+use object_store::client::{HttpClient, HttpConnector, HttpErrorKind, HttpRequestBody, HttpResponse};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::SocketBody;
+use super::service::{DirectConnector, Handover, Timeouts};
+
+/// What a server sends for one request, and whether it closes the connection after that.
+type Answer = (&'static str, bool);
+
+/// A server that takes connections one after the other, and answers their requests in order. Ends with the heads of the requests.
+async fn server(answers: Vec<Vec<Answer>>) -> Result<(String, JoinHandle<Result<Vec<String>>>)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/bucket/key?x=1", listener.local_addr()?);
+    let task = tokio::spawn(async move {
+        let mut heads = Vec::new();
+        for answers in answers {
+            let (mut stream, _) = listener.accept().await?;
+            for (answer, closes) in answers {
+                heads.push(head(&mut stream).await?);
+                stream.write_all(answer.as_bytes()).await?;
+                if closes {
+                    break;
+                }
+            }
+        }
+        Ok(heads)
+    });
+    Ok((url, task))
+}
+
+async fn head(stream: &mut TcpStream) -> Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    Ok(String::from_utf8(head)?)
+}
+
+fn client(answer: Duration) -> Result<HttpClient> {
+    let timeouts = Timeouts { connect: Duration::from_secs(20), answer };
+    Ok(DirectConnector::new(timeouts).connect(&ClientOptions::new().with_allow_http(true))?)
+}
+
+const PATIENT: Duration = Duration::from_secs(20);
+
+/// Asks for a range; the body is in its socket, or the usual client read it.
+async fn get(client: &HttpClient, url: &str) -> Result<(HttpResponse, Option<SocketBody>)> {
+    let handover = Handover::default();
+    let request = Request::get(url).header("range", "bytes=0-9").extension(handover.clone());
+    let response = client.execute(request.body(HttpRequestBody::empty())?).await?;
+    Ok((response, handover.take()))
+}
+
+/// The rest of a body, in pieces of three bytes.
+async fn rest(mut body: SocketBody) -> std::io::Result<String> {
+    let mut text = String::new();
+    loop {
+        let (mut one, mut two) = ([0; 1], [0; 2]);
+        let count = body.read(&mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]).await?;
+        if count == 0 {
+            return Ok(text);
+        }
+        text.extend(one.iter().chain(&two).take(count).map(|byte| char::from(*byte)));
+    }
+}
+
+const TEN: &str = "HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\nContent-Range: bytes 0-9/99\r\n\r\n0123456789";
+
+#[tokio::test]
+async fn bodies_stay_in_their_sockets_and_connections_are_used_again() -> Result<()> {
+    let (url, server) = server(vec![vec![(TEN, false), (TEN, false)]]).await?;
+    let client = client(PATIENT)?;
+    for _ in 0..2 {
+        let (response, body) = get(&client, &url).await?;
+        assert_eq!(response.status(), StatusCode::PARTIAL_CONTENT);
+        assert_eq!(response.headers()["content-range"], "bytes 0-9/99");
+        assert_eq!(rest(body.context("no body")?).await?, "0123456789");
+        assert!(response.into_body().bytes().await?.is_empty());
+    }
+    let heads = server.await??;
+    assert!(heads[0].starts_with("GET /bucket/key?x=1 HTTP/1.1\r\n"), "{}", heads[0]);
+    assert!(heads[0].contains("\r\nhost: 127.0.0.1:") && heads[0].contains("\r\nrange: bytes=0-9\r\n"), "{}", heads[0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_idle_is_replaced() -> Result<()> {
+    let closing = "HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
+    let (url, server) = server(vec![vec![(TEN, true)], vec![(closing, true)], vec![(TEN, true)]]).await?;
+    let client = client(PATIENT)?;
+    for expected in ["0123456789", "abc", "0123456789"] {
+        let (_, body) = get(&client, &url).await?;
+        assert_eq!(rest(body.context("no body")?).await?, expected);
+    }
+    assert_eq!(server.await??.len(), 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_that_was_not_read_to_its_end_takes_its_connection_along() -> Result<()> {
+    let (url, server) = server(vec![vec![(TEN, false)], vec![(TEN, false)]]).await?;
+    let client = client(PATIENT)?;
+    let (_, body) = get(&client, &url).await?;
+    let mut some = [0; 4];
+    let count = body.context("no body")?.read(&mut [IoSliceMut::new(&mut some)]).await?;
+    assert_eq!(&some[..count], &b"0123"[..count]);
+    let (_, body) = get(&client, &url).await?;
+    assert_eq!(rest(body.context("no body")?).await?, "0123456789");
+    assert_eq!(server.await??.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn errors_are_read_whole() -> Result<()> {
+    let busy = "HTTP/1.1 503 Slow Down\r\nContent-Length: 4\r\n\r\nbusy";
+    let (url, server) = server(vec![vec![(busy, false), (TEN, false)]]).await?;
+    let client = client(PATIENT)?;
+    let (response, body) = get(&client, &url).await?;
+    assert_eq!((response.status(), body.is_none()), (StatusCode::SERVICE_UNAVAILABLE, true));
+    assert_eq!(response.into_body().bytes().await?, "busy");
+    let (_, body) = get(&client, &url).await?;
+    assert_eq!(rest(body.context("no body")?).await?, "0123456789");
+    assert_eq!(server.await??.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn bodies_without_a_length_are_read_by_the_usual_client() -> Result<()> {
+    let chunked = "HTTP/1.1 206 Partial Content\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let (url, server) = server(vec![vec![(chunked, true)], vec![(chunked, true)]]).await?;
+    let (response, body) = get(&client(PATIENT)?, &url).await?;
+    assert!(body.is_none());
+    assert_eq!(response.into_body().bytes().await?, "abc");
+    assert_eq!(server.await??.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn bodies_that_end_early_are_errors_and_longer_ones_are_cut() -> Result<()> {
+    let short = "HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\n\r\n01234";
+    let long = "HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\nConnection: close\r\n\r\n0123456789";
+    let (url, server) = server(vec![vec![(short, true)], vec![(long, true)]]).await?;
+    let client = client(PATIENT)?;
+    let (_, body) = get(&client, &url).await?;
+    let error = rest(body.context("no body")?).await.expect_err("half of the body");
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    let (_, body) = get(&client, &url).await?;
+    assert_eq!(rest(body.context("no body")?).await?, "012");
+    server.await??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_not_http_and_servers_that_say_nothing_are_errors() -> Result<()> {
+    let endless = "HTTP/1.1 206 Partial Content\r\n";
+    for (answer, kind) in [("hello\r\n\r\n", HttpErrorKind::Interrupted), (endless, HttpErrorKind::Interrupted)] {
+        let (url, server) = server(vec![vec![(answer, true)]]).await?;
+        let error = get(&client(PATIENT)?, &url).await.expect_err("no answer");
+        let error = error.downcast::<object_store::client::HttpError>()?;
+        assert_eq!(error.kind(), kind, "{error}");
+        server.await??;
+    }
+    let (url, _server) = server(vec![vec![(endless, false), (endless, false)]]).await?;
+    let error = get(&client(Duration::from_millis(50))?, &url).await.expect_err("no answer");
+    assert_eq!(error.downcast::<object_store::client::HttpError>()?.kind(), HttpErrorKind::Timeout);
+    Ok(())
+}
