@@ -23,7 +23,7 @@ pub(crate) struct SocketBody {
 
 impl SocketBody {
     /// The body of `length` bytes that follows what came with the head.
-    pub fn new(stream: TcpStream, before: Bytes, length: u64, home: Option<(Connections, Authority)>) -> Self {
+    pub(super) fn new(stream: TcpStream, before: Bytes, length: u64, home: Option<(Connections, Authority)>) -> Self {
         let mut body = Self { stream: Some(stream), before, left: length, home };
         body.before.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         body.end_if_empty();
