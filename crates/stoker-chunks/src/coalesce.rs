@@ -74,7 +74,7 @@ pub(crate) fn coalesce(
     mut rows: Vec<(u64, SlotMut)>,
     limits: Limits,
 ) -> Result<Vec<Read>> {
-    rows.sort_by_key(|(address, _)| *address);
+    rows.sort_unstable_by_key(|(address, _)| *address);
     let row_bytes = column.row_bytes as u64;
     let mut reads: Vec<Read> = Vec::new();
     let mut last = None;

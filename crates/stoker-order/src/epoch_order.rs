@@ -63,24 +63,25 @@ impl EpochOrder {
         }
     }
 
-    /// Appends the ordinals of `positions` to `out`, in order. Faster than one by one: windows are set up once.
+    /// Appends the ordinals of `positions` to `out`, in order. Faster than one by one: windows are set up, and blocks found, once.
     pub fn ordinals(&self, positions: impl Iterator<Item = u64>, out: &mut Vec<u64>) {
         if self.options.mode != ShuffleMode::Block {
             out.extend(positions.map(|position| self.ordinal(position)));
             return;
         }
         let lanes = u64::from(self.options.num_lanes);
-        let mut cache: Vec<Option<(u64, Window)>> = vec![None; self.options.num_lanes as usize];
+        let mut cache: Vec<Option<LaneCache>> = vec![None; self.options.num_lanes as usize];
         for position in positions {
             let (lane, index) = (position % lanes, position / lanes);
             let number = index / self.options.rows_per_window;
             let slot = &mut cache[lane as usize];
-            let window = match slot {
-                Some((cached, window)) if *cached == number => window,
-                _ => &mut slot.insert((number, self.window(lane, number))).1,
+            let cached = match slot {
+                Some(cached) if cached.number == number => cached,
+                _ => slot.insert(LaneCache::new(number, self.window(lane, number), self.lane_start(lane))),
             };
-            let offset = window.permutation.apply(index - window.rows.start);
-            out.push(self.block_row(self.lane_start(lane) + window.rows.start + offset));
+            let offset = cached.window.permutation.apply(index - cached.window.rows.start);
+            let (slot, offset) = self.slot_of(cached.start + offset);
+            out.push(cached.block(slot, &self.permutation) * self.options.rows_per_block + offset);
         }
     }
 
@@ -124,17 +125,22 @@ impl EpochOrder {
 
     /// The row at a place of the permuted block sequence.
     fn block_row(&self, place: u64) -> u64 {
+        let (slot, offset) = self.slot_of(place);
+        self.permutation.apply(slot) * self.options.rows_per_block + offset
+    }
+
+    /// Which block of the permuted sequence a place lies in, and which row of it that is.
+    fn slot_of(&self, place: u64) -> (u64, u64) {
         let rows = self.options.rows_per_block;
         let short_start = self.short_slot * rows;
-        let (slot, offset) = if place < short_start {
+        if place < short_start {
             (place / rows, place % rows)
         } else if place < short_start + self.short_rows {
             (self.short_slot, place - short_start)
         } else {
             let place = place - self.short_rows;
             (place / rows + 1, place % rows)
-        };
-        self.permutation.apply(slot) * rows + offset
+        }
     }
 
     /// The inverse of [`EpochOrder::block_row`].
@@ -171,4 +177,35 @@ impl EpochOrder {
 struct Window {
     rows: Range<u64>,
     permutation: Permutation,
+}
+
+/// Blocks that are remembered for each lane: a window has about as many.
+const RECENT_BLOCKS: usize = 64;
+
+/// The window of a lane that rows were asked for last.
+#[derive(Clone, Debug)]
+struct LaneCache {
+    /// The window's number in its lane.
+    number: u64,
+    window: Window,
+    /// The place of the window's first row in the permuted sequence.
+    start: u64,
+    /// Places of blocks in the permuted sequence, and the blocks that are there.
+    recent: Box<[(u64, u64); RECENT_BLOCKS]>,
+}
+
+impl LaneCache {
+    fn new(number: u64, window: Window, lane_start: u64) -> Self {
+        let start = lane_start + window.rows.start;
+        Self { number, window, start, recent: Box::new([(u64::MAX, 0); RECENT_BLOCKS]) }
+    }
+
+    /// The block at a place of the permuted sequence.
+    fn block(&mut self, slot: u64, permutation: &Permutation) -> u64 {
+        let recent = &mut self.recent[slot as usize % RECENT_BLOCKS];
+        if recent.0 != slot {
+            *recent = (slot, permutation.apply(slot));
+        }
+        recent.1
+    }
 }

@@ -135,12 +135,17 @@ async fn read_source(
 
 /// The rows with these ordinals, each once, and for each ordinal its place among them.
 pub(crate) async fn resolve(source: &SourcePlan, ordinals: &[u64]) -> Result<(ResolvedRows, Vec<u64>)> {
-    let mut unique = ordinals.to_vec();
-    unique.sort_unstable();
-    unique.dedup();
-    let resolved = source.row_set.resolve(&unique).await?;
-    let place = |ordinal: &u64| unique.partition_point(|found| found < ordinal) as u64;
-    Ok((resolved, ordinals.iter().map(place).collect()))
+    let mut sorted: Vec<(u64, usize)> = ordinals.iter().copied().zip(0..).collect();
+    sorted.sort_unstable();
+    let mut unique: Vec<u64> = Vec::with_capacity(sorted.len());
+    let mut places = vec![0; sorted.len()];
+    for (ordinal, index) in sorted {
+        if unique.last() != Some(&ordinal) {
+            unique.push(ordinal);
+        }
+        places[index] = unique.len() as u64 - 1;
+    }
+    Ok((source.row_set.resolve(&unique).await?, places))
 }
 
 /// Which of these tables supplies a row: the first one that has it.
