@@ -17,9 +17,6 @@ use crate::runtime::wait;
 use crate::sample_stream::SampleStream;
 use crate::slice_request::SliceRequest;
 
-/// A stream that is opened before its time uses so much less of its memory budget.
-const AHEAD_DIVISOR: u64 = 16;
-
 /// What a state says: epoch, position, step, and the log of (step, position, global batch).
 type Checked = (u64, u64, u64, Vec<(u64, u64, u64)>);
 
@@ -157,10 +154,7 @@ impl StreamHandle {
         decode: Option<DecodeRequest>,
         ahead: bool,
     ) -> PyResult<SampleStream> {
-        let (slice, mut options) = (slice.to_slice(py)?, read.to_options(py)?);
-        if ahead {
-            options.memory_budget_bytes = (options.memory_budget_bytes / AHEAD_DIVISOR).max(1);
-        }
+        let (slice, options) = (slice.to_slice(py)?, ReadOptions { ahead, ..read.to_options(py)? });
         let handle = self.live(py)?;
         let stream = match decode {
             None => wait(py, handle.open(&slice, &options))?,

@@ -40,8 +40,8 @@ class ImageTransform:
         channels: 3, or 1 for luminance.
         layout: ``"chw"`` or ``"hwc"``.
         dtype: ``"uint8"``, or ``"float32"`` or ``"float16"`` from 0 to 1.
-        mean: What is subtracted from the floats of each channel.
-        std: What they are divided by then.
+        mean: What is subtracted from the floats of each channel: always three values, the first of which is for luminance.
+        std: What they are divided by then, as many.
         interpolation: ``"bilinear"``, ``"nearest"``, ``"box"``, ``"bicubic"`` or ``"lanczos"``; all but ``"nearest"``
             with antialiasing.
         fill: The value, from 0 to 255, of what ``"contain"`` leaves empty.

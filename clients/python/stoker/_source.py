@@ -119,7 +119,7 @@ class StreamSource(ABC):
                 place of the files. The order and the state do not depend on it, so that it may change at a resume.
                 An image that cannot be decoded fails the stream, with its row id, under any ``bad_rows``:
                 :meth:`Table.quarantine` excludes it.
-            decode_threads: Threads that decode. Default: the number of cores.
+            decode_threads: Threads that decode, for each column of images. Default: the number of cores.
 
         Raises:
             InvalidRequestError: Options that contradict each other, numbers out of range, or a query that is not a

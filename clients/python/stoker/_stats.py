@@ -49,7 +49,8 @@ class StreamStats:
         first_batch_secs: Seconds from opening to the first batch, or ``None`` before it.
         stalls: Where the time of the steps of this epoch went: ``"storage"``, ``"decode"``, ``"network"`` and
             ``"consumer"``, each with seconds and share. The shares add up to 1 once there was a step. Columns that
-            Lance's decoder reads from an object store count as storage, from a local disk as decode.
+            Lance's decoder reads from an object store count as storage, from a local disk as decode, as does decoding
+            images.
         last_stalls: The same for the last step.
     """
 

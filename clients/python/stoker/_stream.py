@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from stoker import _distributed, _native
 from stoker._batch import Batch
-from stoker._errors import InvalidRequestError
+from stoker._errors import InvalidRequestError, StokerError
 from stoker._numbers import weight_list, whole
 from stoker._stats import StreamStats, stream_stats
 
@@ -87,6 +87,8 @@ class Stream:
         self._pinned = handle.pinned_state()
         self._open: _native.SampleStream | None = None
         self._ahead: tuple[int, _native.SliceRequest, _native.SampleStream] | None = None
+        self._opens_ahead = True
+        self._early = False  # whether what runs was opened ahead
         self._counters: dict[str, int | None] = {}
         self._log: list[tuple[int, int, int]] = []
         self._parts: list[dict[str, Any]] = []
@@ -347,18 +349,25 @@ class Stream:
         self._note_run()
         step, first_step, pid = self._next_step, self._first_step, os.getpid()
         running = self._opened(step)
-        ended = False
+        early, ended = self._early, False
         try:
             while True:
                 if os.getpid() != pid:  # a fork inside the loop: the parent's threads do not exist here
                     pid, running = os.getpid(), self._opened(step)
-                native = running.next()
+                try:
+                    native = running.next()
+                except StokerError:
+                    if not early:
+                        raise
+                    early, running = False, self._opened(step)  # what was in the way before its time may be gone
+                    continue
+                early = False
+                if native is None or running.is_read():
+                    self._open_ahead()
                 if native is None:
                     ended = True
                     return
                 step = native.step + 1
-                if self._ahead is None and running.is_read():
-                    self._open_ahead()
                 yield Batch(native, self._stream(), first_step)
         finally:
             if self._open is running:
@@ -372,7 +381,8 @@ class Stream:
         request["first_step"] = step
         self._keep_receipt()
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[:2] == (os.getpid(), request):
+        self._early = ahead is not None and ahead[:2] == (os.getpid(), request)
+        if ahead is not None and self._early:
             self._open = ahead[2]
             self._open.begin(self._read())
             return self._open
@@ -382,9 +392,14 @@ class Stream:
         return self._open
 
     def _open_ahead(self) -> None:
-        """Opens the next epoch, of which little is read before its time."""
+        """Opens the next epoch, of which little is read before its time, unless that was done or nobody would use it."""
+        if self._ahead is not None or not self._opens_ahead:
+            return
         request: _native.SliceRequest = {**self._slice(), "epoch": self._epoch + 1, "origin": 0, "first_step": 0}
-        stream = self._stream().open(request, self._read(), self._config.decode, ahead=True)
+        try:
+            stream = self._stream().open(request, self._read(), self._config.decode, ahead=True)
+        except StokerError:
+            return  # the loop that needs it opens it again, and says then what is wrong
         self._ahead = (os.getpid(), request, stream)
 
     def _close_ahead(self) -> None:
@@ -500,6 +515,7 @@ class Stream:
         """Narrows this copy to one of several workers: a rank of a larger world with the same global batches."""
         size = self._stream().num_steps(self._slice())[1]
         config = self._config
+        self._opens_ahead = False  # the worker ends with its pass
         self._config = replace(
             config,
             batch_size=None,

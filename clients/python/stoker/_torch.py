@@ -98,6 +98,7 @@ class TorchLoader(IterableDataset[TorchBatch]):
         if worker is not None and not self._narrowed:  # in a worker process, whose copy of the loader is its own
             stream._for_worker(worker.id, worker.num_workers)
             self._narrowed = True
+        ended = False
         try:
             while True:
                 place = stream._place_changes
@@ -108,9 +109,13 @@ class TorchLoader(IterableDataset[TorchBatch]):
                         break
                 else:
                     stream._end_epoch()
+                    ended = True
                     return
         finally:
-            stream.close()
+            if ended:  # what was opened of the next epoch stays
+                stream._close_running()
+            else:
+                stream.close()
 
     def _pairs(self) -> Iterator[tuple[Batch, dict[str, Any]]]:
         pairs = ((batch, tensors(batch)) for batch in self._stream._batches())
@@ -151,7 +156,7 @@ class TorchLoader(IterableDataset[TorchBatch]):
         return self._stream.stats()
 
     def close(self) -> None:
-        """Stops the running pass, if there is one."""
+        """Stops the running pass, if there is one, and frees what was read ahead."""
         self._stream.close()
 
     def __repr__(self) -> str:

@@ -190,7 +190,7 @@ def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
     stream, expected = query(), query()
     ids(stream)
     for epoch in (1, 2):
-        assert stream._ahead is not None
+        assert stream._ahead is not None, "opened at the end of the epoch at the latest"
         ahead = stream._ahead[2]
         iterator = iter(stream)
         found = [next(iterator)["id"].to_pylist()]

@@ -115,6 +115,18 @@ def test_worker_processes_share_the_rows(lake: stoker.Lake, context: str) -> Non
     assert sorted(row for some in rows.values() for row in some) == sorted(row for batch in whole for row in batch)
 
 
+def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
+    loader = lake.sql("SELECT id FROM samples").torch(batch_size=10, seed=3)
+    for epoch in range(3):
+        expected = lake.sql("SELECT id FROM samples").stream(batch_size=10, seed=3)
+        expected.set_epoch(epoch)
+        found = [batch["id"].tolist() for batch in loader]
+        assert found == [batch["id"].to_pylist() for batch in expected]
+        assert loader._stream._ahead is not None
+    loader.close()
+    assert loader._stream._ahead is None
+
+
 def test_loaders_pickle(lake: stoker.Lake) -> None:
     loader = lake.sql(QUERY).torch(batch_size=10)
     first = ids_of(next(iter(loader)))

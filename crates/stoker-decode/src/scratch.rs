@@ -1,7 +1,8 @@
 //! Memory that decoding threads reuse.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use fast_image_resize::Resizer;
-use parking_lot::Mutex;
 
 /// Buffers over this are given back after use, so that one large image does not stay for ever.
 const KEPT_BYTES: usize = 32 << 20;
@@ -19,6 +20,8 @@ pub(crate) struct Scratch {
 }
 
 /// The buffers that no thread uses now; never more than there were threads at once.
+///
+/// A process may fork while they are lent: the lock of the standard library has no table that a child would find locked.
 #[derive(Default)]
 pub(crate) struct ScratchPool(Mutex<Vec<Scratch>>);
 
@@ -29,8 +32,12 @@ pub(crate) struct Lent<'a> {
 }
 
 impl ScratchPool {
+    fn free(&self) -> MutexGuard<'_, Vec<Scratch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn lend(&self) -> Lent<'_> {
-        Lent { pool: self, scratch: self.0.lock().pop().unwrap_or_default() }
+        Lent { pool: self, scratch: self.free().pop().unwrap_or_default() }
     }
 }
 
@@ -43,6 +50,6 @@ impl Drop for Lent<'_> {
         if scratch.resizer.size_of_internal_buffers() > KEPT_BYTES {
             scratch.resizer.reset_internal_buffers();
         }
-        self.pool.0.lock().push(scratch);
+        self.pool.free().push(scratch);
     }
 }

@@ -189,7 +189,13 @@ pub struct ReadOptions {
     pub memory_budget_bytes: u64,
     /// Threads that read local files; the number of cores by default, at most 16.
     pub io_threads: usize,
+    /// Whether the stream is opened before its time: it reads within a sixteenth of the budget, one batch at least, until it is told
+    /// to begin.
+    pub ahead: bool,
 }
+
+/// A stream that is opened before its time uses so much less of its memory budget.
+const AHEAD_DIVISOR: u64 = 16;
 
 impl Default for ReadOptions {
     fn default() -> Self {
@@ -200,11 +206,17 @@ impl Default for ReadOptions {
             retry_budget: RetryPolicy::default().budget,
             memory_budget_bytes: 1 << 30,
             io_threads: threads.clamp(1, 16),
+            ahead: false,
         }
     }
 }
 
 impl ReadOptions {
+    /// The bytes that the stream may hold at first.
+    pub fn first_budget_bytes(&self) -> u64 {
+        if self.ahead { (self.memory_budget_bytes / AHEAD_DIVISOR).max(1) } else { self.memory_budget_bytes }
+    }
+
     /// How transient faults are retried.
     pub(crate) fn retry(&self) -> RetryPolicy {
         RetryPolicy { budget: self.retry_budget, ..RetryPolicy::default() }

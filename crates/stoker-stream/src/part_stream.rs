@@ -51,7 +51,7 @@ impl PartStream {
             ..ChunkScanOptions::default()
         });
         let scan = scan.with_pool(budget.pool().clone());
-        let quota = budget.join(options.memory_budget_bytes);
+        let quota = budget.join(options.first_budget_bytes());
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
         let (output, input) = mpsc::channel(queue);
         let io = scan.stats().clone();

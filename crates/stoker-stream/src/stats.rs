@@ -42,7 +42,7 @@ pub struct StreamStats {
 ///   through Lance's decoder, which reads and decodes in one call. Rows of dense columns are compared with their checksums as
 ///   they come, which counts as reading them;
 /// - decode: the rest of the unit that completed the batch: columns that Lance's decoder reads from a local disk, comparing
-///   those with their checksums, substitutes for bad rows, assembling; for a remote stream also putting messages together;
+///   those with their checksums, substitutes for bad rows, assembling; images that are decoded; for a remote stream also putting messages together;
 /// - network, for a remote stream: waiting for messages, less what the server waited for the batch itself, which it tells with
 ///   the batch and which counts as its storage and decode.
 ///

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use stoker_flight::StreamHandle;
+use stoker_flight::{SampleStream, StreamHandle};
 use stoker_stream::{ReadOptions, Receipt, StreamStats};
 use stoker_types::{BatchLogEntry, Place, Slice, StreamState};
 
@@ -50,7 +50,7 @@ impl Drain<'_> {
         let (mut stats, mut receipt, mut substituted_rows) = (StreamStats::default(), None, 0);
         let mut first_epoch = None;
         let started = Instant::now();
-        let mut ahead = None;
+        let mut ahead: Option<SampleStream> = None;
         for epoch in 0..self.epochs {
             if epoch > 0 {
                 self.begin_next_epoch(self.first_step + stats.batches);
@@ -64,7 +64,8 @@ impl Drain<'_> {
                 cursor = (batch.cursor.epoch, batch.cursor.position);
                 if ahead.is_none() && epoch + 1 < self.epochs && stream.is_read() {
                     // Its first batches are read while the last ones of this epoch are taken.
-                    ahead = Some(self.handle.open(&self.next_epoch(), &self.read).await?);
+                    let early = ReadOptions { ahead: true, ..self.read };
+                    ahead = Some(self.handle.open(&self.next_epoch(), &early).await?);
                 }
                 substituted_rows += batch.substituted.len();
                 if let Some(log) = &mut self.log {
@@ -77,6 +78,8 @@ impl Drain<'_> {
             }
             add(&mut stats, &stream.stats());
             receipt = Some(stream.receipt().clone());
+            // Before this one ends, so that memory of its batches is used again.
+            ahead.iter_mut().for_each(|next| next.begin(self.read.memory_budget_bytes));
             drop(stream);
             first_epoch = first_epoch.or(Some((stats.bytes, started.elapsed())));
         }

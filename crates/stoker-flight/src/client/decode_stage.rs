@@ -168,8 +168,10 @@ impl Worker {
         let Some(batch) = next? else { return Ok(None) };
         let held = self.quota.reserve(self.columns.tensor_bytes(batch.data.num_rows())).await;
         let (columns, begun) = (self.columns.clone(), Instant::now());
-        let decoding = tokio::task::spawn_blocking(move || columns.decode(batch));
-        let batch = decoding.await.map_err(Error::internal)??;
+        // The room goes along: aborting this task does not stop the decoding threads.
+        let decoding = tokio::task::spawn_blocking(move || (columns.decode(batch), held));
+        let (batch, held) = decoding.await.map_err(Error::internal)?;
+        let batch = batch?;
         let mut spans = Stalls { consumer: Duration::ZERO, ..stats.last_step };
         spans.decode += begun.elapsed();
         Ok(Some(Decoded { batch, spans, _held: held }))

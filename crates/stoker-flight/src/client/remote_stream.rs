@@ -64,7 +64,7 @@ impl RemoteStream {
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let counters = Arc::new(Counters::default());
         let budget = request.lake.budget();
-        let quota = budget.join(request.options.memory_budget_bytes);
+        let quota = budget.join(request.options.first_budget_bytes());
         let receiver = Receiver {
             next_step: request.slice.first_step,
             num_steps,

@@ -14,7 +14,7 @@ const VERSION: u32 = 2;
 /// The first version, without the name of the file.
 const VERSION_WITHOUT_FILE: u32 = 1;
 
-/// The one hash of both versions, see [`checksum`](super::checksum).
+/// The one hash of both versions, see [`stoker_checksum::checksum`].
 const HASH: &str = "xxh3_64_low32";
 
 /// Bytes of one checksum.

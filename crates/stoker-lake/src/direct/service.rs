@@ -121,8 +121,12 @@ impl DirectService {
                 Err(error) => return Err(error),
             }
         };
-        let Some(length) = head.body_length else { return Ok(None) };
-        let home = head.is_kept.then(|| (self.connections.clone(), authority.clone()));
+        // Redirections are followed by the usual client.
+        let length = head.body_length.filter(|_| !head.parts.status.is_redirection());
+        let Some(length) = length else { return Ok(None) };
+        // What comes after the body belongs to no answer.
+        let is_kept = head.is_kept && before.len() as u64 <= length;
+        let home = is_kept.then(|| (self.connections.clone(), authority.clone()));
         if head.parts.status == StatusCode::PARTIAL_CONTENT {
             handover.put(Some(SocketBody::new(stream, before, length, home)));
             return Ok(Some(HttpResponse::from_parts(head.parts, Bytes::new().into())));
