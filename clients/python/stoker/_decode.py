@@ -40,7 +40,7 @@ class ImageTransform:
         channels: 3, or 1 for luminance.
         layout: ``"chw"`` or ``"hwc"``.
         dtype: ``"uint8"``, or ``"float32"`` or ``"float16"`` from 0 to 1.
-        mean: What is subtracted from the floats of each channel: always three values, the first of which is for luminance.
+        mean: What is subtracted from the floats of each channel: three values, of which luminance takes the first.
         std: What they are divided by then, as many.
         interpolation: ``"bilinear"``, ``"nearest"``, ``"box"``, ``"bicubic"`` or ``"lanczos"``; all but ``"nearest"``
             with antialiasing.

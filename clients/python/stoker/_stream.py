@@ -392,7 +392,7 @@ class Stream:
         return self._open
 
     def _open_ahead(self) -> None:
-        """Opens the next epoch, of which little is read before its time, unless that was done or nobody would use it."""
+        """Opens the next epoch, of which little is read before its time, unless that was done or nobody needs it."""
         if self._ahead is not None or not self._opens_ahead:
             return
         request: _native.SliceRequest = {**self._slice(), "epoch": self._epoch + 1, "origin": 0, "first_step": 0}

@@ -18,10 +18,12 @@ use crate::{BadRow, BufferPool, Error, IoStats, Result, RetryPolicy, SlotMut, Sl
 /// Limits of a chunk scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkScanOptions {
-    /// Threads that read local files, or check what object stores sent, at once.
+    /// Threads that read local files, or check what object stores sent, at once; up to half as many more begin or end.
     pub local_threads: usize,
-    /// GETs under way at once.
+    /// GETs under way at once: enough to keep a fast network busy with small ones.
     pub remote_requests_max: usize,
+    /// Bytes that the GETs under way ask for together, unless one asks for more: enough for 6 GB/s with a latency of 20 ms.
+    pub remote_bytes_max: u64,
     /// Memory of batches is kept for the next ones while used and kept memory take at most so many bytes together.
     pub pool_bytes: usize,
     /// How transient faults of object stores are retried.
@@ -37,7 +39,8 @@ impl Default for ChunkScanOptions {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             local_threads: threads.clamp(1, 16),
-            remote_requests_max: 32,
+            remote_requests_max: 128,
+            remote_bytes_max: 128 << 20,
             pool_bytes: 256 << 20,
             retry: RetryPolicy::default(),
             hedge: true,
@@ -70,7 +73,8 @@ impl ChunkScan {
         let stats = Arc::<IoStats>::default();
         Self {
             pool: BufferPool::new(options.pool_bytes),
-            local: Arc::new(Semaphore::new(options.local_threads.max(1))),
+            // While one thread hands over what it read, another one reads in its place.
+            local: Arc::new(Semaphore::new(options.local_threads.max(1) + options.local_threads.div_ceil(2))),
             remote: Arc::new(Remote::new(&options, stats.clone(), Arc::new(MachineClock::new()))),
             stats,
             retry: options.retry,
@@ -78,9 +82,9 @@ impl ChunkScan {
         }
     }
 
-    /// The same scan with memory from a pool that other scans use too.
-    pub fn with_pool(self, pool: BufferPool) -> Self {
-        Self { pool, ..self }
+    /// The same scan with memory from a pool, and within a limit of GETs under way, that other scans use too.
+    pub fn sharing(self, pool: BufferPool, requests: Arc<Semaphore>) -> Self {
+        Self { pool, remote: Arc::new(self.remote.within(requests)), ..self }
     }
 
     /// The pool that batches take their memory from.

@@ -57,7 +57,13 @@ impl Source for RangeReader {
 /// What the remote reads of a scan share.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    permits: Semaphore,
+    /// One permit for each GET.
+    permits: Arc<Semaphore>,
+    /// One permit for each KiB that a GET asks for.
+    kibibytes: Arc<Semaphore>,
+    kibibytes_max: u64,
+    /// As `permits`, for all scans that share it.
+    shared: Option<Arc<Semaphore>>,
     policy: RetryPolicy,
     hedges: Option<Hedges>,
     stats: Arc<IoStats>,
@@ -67,12 +73,30 @@ pub(crate) struct Remote {
 impl Remote {
     /// Limits from options, counts and time from outside.
     pub fn new(options: &ChunkScanOptions, stats: Arc<IoStats>, clock: Arc<dyn Clock>) -> Self {
+        let kibibytes_max = (options.remote_bytes_max >> 10).clamp(1, u64::from(u32::MAX >> 4));
         Self {
-            permits: Semaphore::new(options.remote_requests_max.max(1)),
+            permits: Arc::new(Semaphore::new(options.remote_requests_max.max(1))),
+            kibibytes: Arc::new(Semaphore::new(kibibytes_max as usize)),
+            kibibytes_max,
+            shared: None,
             policy: options.retry,
             hedges: options.hedge.then(Hedges::new),
             stats,
             clock,
+        }
+    }
+
+    /// The same within a limit that others share.
+    pub fn within(&self, shared: Arc<Semaphore>) -> Self {
+        Self {
+            permits: self.permits.clone(),
+            kibibytes: self.kibibytes.clone(),
+            kibibytes_max: self.kibibytes_max,
+            shared: Some(shared),
+            policy: self.policy,
+            hedges: self.hedges.as_ref().map(|_| Hedges::new()),
+            stats: self.stats.clone(),
+            clock: self.clock.clone(),
         }
     }
 
@@ -84,6 +108,12 @@ impl Remote {
     pub async fn read<S: Source>(&self, source: &S, read: &mut Read, hashes: bool) -> Result<()> {
         let closed = |_| Error::Internal { reason: "the semaphore for remote reads is closed".into() };
         let _permit = self.permits.acquire().await.map_err(closed)?;
+        let kibibytes = (read.length >> 10).clamp(1, self.kibibytes_max) as u32;
+        let _bytes = self.kibibytes.acquire_many(kibibytes).await.map_err(closed)?;
+        let _shared = match &self.shared {
+            Some(shared) => Some(shared.acquire().await.map_err(closed)?),
+            None => None,
+        };
         let whole = read.offset..read.offset + read.length;
         let mut hedges = self.hedges.as_ref().inspect(|hedges| hedges.add_read());
         let mut retries = Retries::new(self.policy, self.clock.as_ref());

@@ -22,9 +22,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stoker_chunks::BufferPool;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
+
+/// Requests to object stores that all streams have under way at most: each has a connection, and processes may often open
+/// 1,024 files only.
+const REQUESTS_MAX: usize = 512;
 
 /// Bytes of all streams by default: two streams with the default cap.
 const TOTAL_BYTES: u64 = 2 << 30;
@@ -40,6 +44,7 @@ pub struct MemoryBudget {
 struct Shared {
     ledger: Mutex<Ledger>,
     pool: BufferPool,
+    requests: Arc<Semaphore>,
 }
 
 impl Default for MemoryBudget {
@@ -57,7 +62,8 @@ impl MemoryBudget {
 
     fn with_total(total: Total) -> Self {
         let ledger = Mutex::new(Ledger::new(total));
-        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0) }) }
+        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0), requests }) }
     }
 
     /// The quota of one more stream, which never holds more than `cap_bytes`, a batch that is larger excepted.
@@ -74,6 +80,11 @@ impl MemoryBudget {
     /// last stream ends.
     pub fn pool(&self) -> &BufferPool {
         &self.shared.pool
+    }
+
+    /// The requests to object stores that all streams may have under way.
+    pub fn requests(&self) -> &Arc<Semaphore> {
+        &self.shared.requests
     }
 
     /// The bytes of the budget.

@@ -50,7 +50,7 @@ impl PartStream {
             retry: options.retry(),
             ..ChunkScanOptions::default()
         });
-        let scan = scan.with_pool(budget.pool().clone());
+        let scan = scan.sharing(budget.pool().clone(), budget.requests().clone());
         let quota = budget.join(options.first_budget_bytes());
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
         let (output, input) = mpsc::channel(queue);

@@ -22,8 +22,11 @@ use crate::unit::{UnitSize, Units};
 use crate::unit_clock::UnitClock;
 use crate::{BadRows, Error, Result, Stalls};
 
-/// Units that are being read at once.
+/// Units that are being read at once: one is read while another one comes to its end.
 const UNITS_AT_ONCE: usize = 2;
+
+/// The same where reads may take long, so that few of them are waited for at the end of each unit.
+const DISTANT_UNITS_AT_ONCE: usize = 4;
 
 /// Plans units, reads them and delivers the parts of batches in order.
 pub(crate) struct Planner {
@@ -100,12 +103,16 @@ impl Planner {
 
     async fn read_all(&mut self) -> Result<()> {
         let size = UnitSize::new(&self.plan, self.part_size);
+        let units_at_once = match self.plan.inner.reads_rows_alone() {
+            true => UNITS_AT_ONCE,
+            false => DISTANT_UNITS_AT_ONCE,
+        };
         let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
         loop {
             // Parts of nothing but padding may be left when all positions are read, where there was no room for them.
             let rest = || self.parts.peek().map(|part| part.positions.clone());
             let Some(unit) = units.next(&self.order, self.quota.bytes()).or_else(rest) else { break };
-            while self.reading.len() >= UNITS_AT_ONCE {
+            while self.reading.len() >= units_at_once {
                 self.deliver_oldest().await?;
             }
             let end = self.start(unit).await?;
