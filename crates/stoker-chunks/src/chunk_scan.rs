@@ -70,21 +70,25 @@ pub struct ChunkScan {
 impl ChunkScan {
     /// A chunk scan with limits and counts of its own.
     pub fn new(options: ChunkScanOptions) -> Self {
+        Self::make(&options, BufferPool::new(options.pool_bytes), None)
+    }
+
+    /// A chunk scan with counts of its own, memory from a pool, and within a limit of GETs under way that others use too.
+    pub fn sharing(options: ChunkScanOptions, pool: BufferPool, requests: Arc<Semaphore>) -> Self {
+        Self::make(&options, pool, Some(requests))
+    }
+
+    fn make(options: &ChunkScanOptions, pool: BufferPool, requests: Option<Arc<Semaphore>>) -> Self {
         let stats = Arc::<IoStats>::default();
         Self {
-            pool: BufferPool::new(options.pool_bytes),
+            pool,
             // While one thread hands over what it read, another one reads in its place.
             local: Arc::new(Semaphore::new(options.local_threads.max(1) + options.local_threads.div_ceil(2))),
-            remote: Arc::new(Remote::new(&options, stats.clone(), Arc::new(MachineClock::new()))),
+            remote: Arc::new(Remote::new(options, requests, stats.clone(), Arc::new(MachineClock::new()))),
             stats,
             retry: options.retry,
             verify: options.verify,
         }
-    }
-
-    /// The same scan with memory from a pool, and within a limit of GETs under way, that other scans use too.
-    pub fn sharing(self, pool: BufferPool, requests: Arc<Semaphore>) -> Self {
-        Self { pool, remote: Arc::new(self.remote.within(requests)), ..self }
     }
 
     /// The pool that batches take their memory from.

@@ -58,9 +58,9 @@ impl Source for RangeReader {
 #[derive(Debug)]
 pub(crate) struct Remote {
     /// One permit for each GET.
-    permits: Arc<Semaphore>,
+    permits: Semaphore,
     /// One permit for each KiB that a GET asks for.
-    kibibytes: Arc<Semaphore>,
+    kibibytes: Semaphore,
     kibibytes_max: u64,
     /// As `permits`, for all scans that share it.
     shared: Option<Arc<Semaphore>>,
@@ -71,32 +71,23 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Limits from options, counts and time from outside.
-    pub fn new(options: &ChunkScanOptions, stats: Arc<IoStats>, clock: Arc<dyn Clock>) -> Self {
+    /// Limits from options, and one that others share; counts and time from outside.
+    pub fn new(
+        options: &ChunkScanOptions,
+        shared: Option<Arc<Semaphore>>,
+        stats: Arc<IoStats>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let kibibytes_max = (options.remote_bytes_max >> 10).clamp(1, u64::from(u32::MAX >> 4));
         Self {
-            permits: Arc::new(Semaphore::new(options.remote_requests_max.max(1))),
-            kibibytes: Arc::new(Semaphore::new(kibibytes_max as usize)),
+            permits: Semaphore::new(options.remote_requests_max.max(1)),
+            kibibytes: Semaphore::new(kibibytes_max as usize),
             kibibytes_max,
-            shared: None,
+            shared,
             policy: options.retry,
             hedges: options.hedge.then(Hedges::new),
             stats,
             clock,
-        }
-    }
-
-    /// The same within a limit that others share.
-    pub fn within(&self, shared: Arc<Semaphore>) -> Self {
-        Self {
-            permits: self.permits.clone(),
-            kibibytes: self.kibibytes.clone(),
-            kibibytes_max: self.kibibytes_max,
-            shared: Some(shared),
-            policy: self.policy,
-            hedges: self.hedges.as_ref().map(|_| Hedges::new()),
-            stats: self.stats.clone(),
-            clock: self.clock.clone(),
         }
     }
 

@@ -44,13 +44,13 @@ impl PartStream {
         budget: &MemoryBudget,
         part_size: PartSize,
     ) -> Self {
-        let scan = ChunkScan::new(ChunkScanOptions {
+        let scan_options = ChunkScanOptions {
             local_threads: options.io_threads,
             verify: options.verify,
             retry: options.retry(),
             ..ChunkScanOptions::default()
-        });
-        let scan = scan.sharing(budget.pool().clone(), budget.requests().clone());
+        };
+        let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests().clone());
         let quota = budget.join(options.first_budget_bytes());
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
         let (output, input) = mpsc::channel(queue);

@@ -153,7 +153,7 @@ impl Trial {
     /// A file that answers the first GETs so.
     pub fn new(options: ChunkScanOptions, answers: Vec<Answer>) -> Self {
         let (time, stats) = (VirtualTime::default(), Arc::<IoStats>::default());
-        let remote = Remote::new(&options, stats.clone(), Arc::new(time.clone()));
+        let remote = Remote::new(&options, None, stats.clone(), Arc::new(time.clone()));
         let script = Script {
             time: time.clone(),
             answers: Mutex::new(answers.into()),
