@@ -36,7 +36,7 @@ pub struct ServeArgs {
     /// Seconds that running streams get when the server stops [default: 10]
     #[arg(long, env = "STOKER_GRACE_SECS")]
     grace_secs: Option<u64>,
-    /// Streams at once; a rank has two for each loader while its next epoch waits [default: 256]
+    /// Streams at once [default: 256]
     #[arg(long, env = "STOKER_STREAMS_MAX")]
     streams_max: Option<usize>,
     /// Bytes of a message, about [default: 2097152]

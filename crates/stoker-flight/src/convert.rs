@@ -124,12 +124,8 @@ pub(crate) fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanReque
     })
 }
 
-pub(crate) fn policy_to_proto(options: &ReadOptions) -> proto::ReadPolicy {
-    proto::ReadPolicy {
-        bad_rows: options.bad_rows.as_str().into(),
-        unverified: !options.verify,
-        ahead_bytes: if options.ahead { options.first_budget_bytes() } else { 0 },
-    }
+pub(crate) fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::ReadPolicy {
+    proto::ReadPolicy { bad_rows: options.bad_rows.as_str().into(), unverified: !options.verify, first_batch_only }
 }
 
 pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: ReadOptions) -> Result<ReadOptions> {
@@ -139,7 +135,7 @@ pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: Rea
         name => BadRows::parse(name)
             .ok_or_else(|| Error::invalid(format!("bad_rows is {name:?}; use error or substitute")))?,
     };
-    Ok(ReadOptions { bad_rows, verify: !policy.unverified, ahead: policy.ahead_bytes > 0, ..options })
+    Ok(ReadOptions { bad_rows, verify: !policy.unverified, ahead: policy.first_batch_only, ..options })
 }
 
 pub(crate) fn stall_to_proto(waited: &Stalls) -> proto::Stall {

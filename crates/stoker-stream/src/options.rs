@@ -189,8 +189,8 @@ pub struct ReadOptions {
     pub memory_budget_bytes: u64,
     /// Threads that read local files; the number of cores by default, at most 16.
     pub io_threads: usize,
-    /// Whether the stream is opened before its time: it reads within a sixteenth of the budget, one batch at least, until it is told
-    /// to begin.
+    /// Whether the stream is opened before its time: it reads its first batch, and more only within a sixteenth of the budget, until
+    /// it is told to begin.
     pub ahead: bool,
 }
 

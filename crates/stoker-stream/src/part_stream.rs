@@ -6,12 +6,12 @@ use std::time::Instant;
 use arrow_schema::SchemaRef;
 use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats};
 use stoker_types::Slice;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::budget::Quota;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
-use crate::planner::{AbortOnDrop, Planner};
+use crate::planner::{AbortOnDrop, Planner, Room};
 use crate::{Error, MemoryBudget, Part, ReadOptions, Result, StallMeter, StreamPlan, StreamStats};
 
 /// Finished parts that wait to be taken; the memory budget bounds their bytes.
@@ -33,6 +33,7 @@ pub struct PartStream {
     missing: u64,
     schema: SchemaRef,
     quota: Quota,
+    has_begun: watch::Sender<bool>,
     _planner: AbortOnDrop<()>,
 }
 
@@ -58,7 +59,9 @@ impl PartStream {
         let num_steps = slice.num_steps(plan.num_rows());
         let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
-        let planner = Planner::new(plan, slice, options.bad_rows, scan, quota.clone(), part_size, output);
+        let (has_begun, followed) = watch::channel(!options.ahead);
+        let room = Room { quota: quota.clone(), has_begun: followed };
+        let planner = Planner::new(plan, slice, options.bad_rows, part_size, scan, room, output);
         let planner = AbortOnDrop(tokio::spawn(planner.run()));
         Self {
             input,
@@ -70,6 +73,7 @@ impl PartStream {
             missing,
             schema,
             quota,
+            has_begun,
             _planner: planner,
         }
     }
@@ -120,6 +124,7 @@ impl PartStream {
     /// Gives a stream that was opened ahead of its time another memory budget. The time to the first batch counts from now on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         self.quota.set_cap(memory_budget_bytes);
+        self.has_begun.send_replace(true);
         self.opened = Instant::now();
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use stoker_chunks::{ChunkScan, SlotMut};
 use stoker_order::{StreamOrder, Visit};
 use stoker_types::Slice;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::budget::{Held, Quota};
@@ -25,7 +25,7 @@ use crate::{BadRows, Error, Result, Stalls};
 /// Units that are being read at once: one is read while another one comes to its end.
 const UNITS_AT_ONCE: usize = 2;
 
-/// The same where reads may take long, so that few of them are waited for at the end of each unit.
+/// The same where reads may take long and units need not be whole windows: few reads are waited for at the end of each unit.
 const DISTANT_UNITS_AT_ONCE: usize = 4;
 
 /// Plans units, reads them and delivers the parts of batches in order.
@@ -36,6 +36,8 @@ pub(crate) struct Planner {
     bad_rows: BadRows,
     scan: ChunkScan,
     quota: Quota,
+    /// Whether the stream has its whole budget.
+    has_begun: watch::Receiver<bool>,
     output: mpsc::Sender<Result<Delivered>>,
     part_size: PartSize,
     /// Parts that are not open yet.
@@ -45,6 +47,13 @@ pub(crate) struct Planner {
     /// The room of parts that are not delivered yet, oldest first, by their numbers.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
+}
+
+/// How much a planner may read.
+pub(crate) struct Room {
+    pub quota: Quota,
+    /// Whether the stream has its whole budget.
+    pub has_begun: watch::Receiver<bool>,
 }
 
 struct Reading {
@@ -67,11 +76,12 @@ impl Planner {
         plan: StreamPlan,
         slice: Slice,
         bad_rows: BadRows,
-        scan: ChunkScan,
-        quota: Quota,
         part_size: PartSize,
+        scan: ChunkScan,
+        room: Room,
         output: mpsc::Sender<Result<Delivered>>,
     ) -> Self {
+        let Room { quota, has_begun } = room;
         let order = plan.inner.orders.epoch(slice.epoch);
         let parts = Parts::new(slice, plan.num_rows(), part_size.rows_max(plan.row_bytes()));
         Self {
@@ -79,6 +89,7 @@ impl Planner {
             bad_rows,
             scan,
             quota,
+            has_begun,
             output,
             part_size,
             parts: parts.peekable(),
@@ -103,11 +114,13 @@ impl Planner {
 
     async fn read_all(&mut self) -> Result<()> {
         let size = UnitSize::new(&self.plan, self.part_size);
-        let units_at_once = match self.plan.inner.reads_rows_alone() {
+        let by_window = size.is_by_window(&self.order);
+        let units_at_once = match by_window || self.plan.inner.reads_rows_alone() {
             true => UNITS_AT_ONCE,
             false => DISTANT_UNITS_AT_ONCE,
         };
         let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
+        let mut is_first = true;
         loop {
             // Parts of nothing but padding may be left when all positions are read, where there was no room for them.
             let rest = || self.parts.peek().map(|part| part.positions.clone());
@@ -117,6 +130,14 @@ impl Planner {
             }
             let end = self.start(unit).await?;
             units.continue_at(end);
+            if std::mem::take(&mut is_first) {
+                // Nothing competes with the first batch. After it, a window in slivers would cost many more requests: a stream
+                // that is ahead of its time waits until it has room for a whole one.
+                self.deliver_oldest().await?;
+                if by_window {
+                    self.has_begun.wait_for(|has_begun| *has_begun).await.map_err(|_| gone())?;
+                }
+            }
         }
         while !self.reading.is_empty() {
             self.deliver_oldest().await?;
@@ -249,8 +270,7 @@ impl Planner {
             let begun = Instant::now();
             let (part, bytes) = builder.finish(&self.plan.inner, &self.slice, &schema)?;
             spans.decode += begun.elapsed();
-            let gone = |_| Error::Internal { reason: "nobody takes the batches".into() };
-            self.output.send(Ok(Delivered { part, bytes, spans, _held: held })).await.map_err(gone)?;
+            self.output.send(Ok(Delivered { part, bytes, spans, _held: held })).await.map_err(|_| gone())?;
         }
         Ok(())
     }
@@ -286,6 +306,11 @@ fn split(rows: Rows, parts: &[u64]) -> Vec<Piece> {
         start += run.len();
     }
     pieces
+}
+
+/// The consumer's end was dropped.
+fn gone() -> Error {
+    Error::Internal { reason: "nobody takes the batches".into() }
 }
 
 /// A task that ends when nobody waits for it.

@@ -41,6 +41,13 @@ impl UnitSize {
     }
 }
 
+impl UnitSize {
+    /// Whether units are whole windows of an order.
+    pub fn is_by_window(&self, order: &StreamOrder) -> bool {
+        self.by_window && order.window_positions(0).is_some()
+    }
+}
+
 /// Cuts the positions of a slice into units.
 pub(crate) struct Units {
     next: u64,

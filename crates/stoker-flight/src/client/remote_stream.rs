@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use stoker_chunks::BufferPool;
 use stoker_stream::{Batch, Held, Quota, ReadOptions, StallMeter, Stalls, StreamStats};
 use stoker_types::{ErrorKind, Slice, StreamSpec};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::RemoteLake;
@@ -45,6 +45,7 @@ pub(crate) struct RemoteStream {
     /// Batches that are still to come; zero after an error.
     missing: u64,
     quota: Quota,
+    has_begun: watch::Sender<bool>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -65,7 +66,9 @@ impl RemoteStream {
         let counters = Arc::new(Counters::default());
         let budget = request.lake.budget();
         let quota = budget.join(request.options.first_budget_bytes());
+        let (has_begun, followed) = watch::channel(!request.options.ahead);
         let receiver = Receiver {
+            has_begun: followed,
             next_step: request.slice.first_step,
             num_steps,
             quota: quota.clone(),
@@ -77,7 +80,7 @@ impl RemoteStream {
         };
         let task = AbortOnDropHandle::new(tokio::spawn(receiver.run()));
         let (stalls, opened) = (StallMeter::default(), Instant::now());
-        Self { input, counters, stalls, opened, missing, quota, _task: task }
+        Self { input, counters, stalls, opened, missing, quota, has_begun, _task: task }
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
@@ -104,6 +107,7 @@ impl RemoteStream {
     /// Changes the memory budget; the time to the first batch counts from now on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         self.quota.set_cap(memory_budget_bytes);
+        self.has_begun.send_replace(true);
         self.opened = Instant::now();
     }
 
@@ -119,6 +123,8 @@ struct Receiver {
     next_step: u64,
     num_steps: u64,
     quota: Quota,
+    /// Before that, one batch is asked for: nothing is held on servers while the stream waits for its time.
+    has_begun: watch::Receiver<bool>,
     pool: BufferPool,
     /// Servers do not take each other's tickets: each is asked for its own.
     foreign_tickets_refused: bool,
@@ -140,10 +146,17 @@ impl Receiver {
         let mut wait = WAIT_FIRST;
         for attempt in 0.. {
             let before = self.next_step;
-            let Err(error) = self.receive(attempt).await else { return };
+            let received = self.receive(attempt).await;
             if self.output.is_closed() {
                 return;
             }
+            let Err(error) = received else {
+                if self.next_step >= self.num_steps || self.has_begun.wait_for(|has_begun| *has_begun).await.is_err() {
+                    return;
+                }
+                last_progress = Instant::now();
+                continue;
+            };
             if self.next_step > before {
                 last_progress = Instant::now();
                 wait = WAIT_FIRST;
@@ -163,14 +176,15 @@ impl Receiver {
         }
     }
 
-    /// Receives batches from `next_step` on over one connection per endpoint, until the end of the epoch. A batch that did not
-    /// arrive whole is dropped.
+    /// Receives batches from `next_step` on over one connection per endpoint, until the end of the epoch; only one batch before the
+    /// stream begins. A batch that did not arrive whole is dropped.
     async fn receive(&mut self, attempt: usize) -> Result<()> {
         if self.next_step >= self.num_steps {
             return Ok(());
         }
         let begun = Instant::now();
-        let mut endpoints = self.ask(attempt).await?;
+        let first_batch_only = !*self.has_begun.borrow();
+        let mut endpoints = self.ask(attempt, first_batch_only).await?;
         // Until the first message, the way to the server is the network's.
         let mut way = begun.elapsed();
         while self.next_step < self.num_steps {
@@ -186,7 +200,8 @@ impl Receiver {
             let bytes = record_batch_bytes(&batch.data);
             let held = self.quota.reserve(bytes).await;
             self.next_step += 1;
-            if self.output.send(Ok(Received { batch, bytes, spans, _held: held })).await.is_err() {
+            let sent = self.output.send(Ok(Received { batch, bytes, spans, _held: held })).await;
+            if sent.is_err() || first_batch_only {
                 return Ok(());
             }
         }
@@ -194,7 +209,7 @@ impl Receiver {
     }
 
     /// Asks for the rest of the slice. Ranks and endpoints begin at different servers, and go on to the next after a failure.
-    async fn ask(&self, attempt: usize) -> Result<Vec<BatchAssembler>> {
+    async fn ask(&self, attempt: usize, first_batch_only: bool) -> Result<Vec<BatchAssembler>> {
         let Request { lake, spec, spec_stored, slice, options } = &self.request;
         let slice = Slice { first_step: self.next_step, ..*slice };
         let num_endpoints = lake.options().num_endpoints.max(1);
@@ -206,7 +221,7 @@ impl Receiver {
             source: Some(source),
             slice: Some(slice_to_proto(&slice)),
             num_endpoints,
-            read: Some(policy_to_proto(options)),
+            read: Some(policy_to_proto(options, first_batch_only)),
         };
         let (info, _) = lake.get_flight_info(Kind::Stream(request)).await?;
         if info.endpoint.len() != num_endpoints as usize {

@@ -29,7 +29,7 @@ pub struct ServerConfig {
     /// default: four times the windows of a job, which are read in one piece then. Open streams share the bytes equally, but
     /// one alone gets no more than half. A stream may always hold one part, besides those that are being sent.
     pub memory_budget_bytes: u64,
-    /// Streams at once; 256 by default. A rank has two for each loader while its next epoch waits.
+    /// Streams at once; 256 by default.
     pub streams_max: usize,
     /// Bytes of a request at most; 16 MiB by default.
     pub request_bytes_max: usize,

@@ -18,7 +18,6 @@ use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use crate::server::answer_body::{Answer, Item};
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::server::totals::CountedStream;
-use crate::wire::WINDOW_BYTES;
 use crate::{Error, Result};
 
 /// Messages of a query's result that wait for the connection.
@@ -33,20 +32,17 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 
 type Output = mpsc::Sender<Item>;
 
-/// Bytes that may be on their way to a client which takes nothing: in windows, sockets and queues.
-const UNDER_WAY_BYTES: u64 = 2 * WINDOW_BYTES as u64;
-
 /// What a ticket asks for, opened.
 enum Work {
-    Stream(StreamPlan, Box<CountedStream>, Option<Begin>),
+    Stream(StreamPlan, Box<CountedStream>, Batches),
     Sql(Box<SqlQuery>),
 }
 
-/// When a stream that was opened before its time begins.
-struct Begin {
-    /// More bytes than these were taken.
-    after_bytes: u64,
-    memory_budget_bytes: u64,
+/// Which batches of a stream are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Batches {
+    All,
+    First,
 }
 
 /// Verifies a ticket and starts to answer it. The work ends when the answer is dropped.
@@ -67,12 +63,10 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
             let memory_budget_bytes = state.config.stream_budget_bytes();
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
-            let ahead_bytes = ticket.read.as_ref().map_or(0, |policy| policy.ahead_bytes);
-            let after_bytes = ahead_bytes.saturating_add(UNDER_WAY_BYTES);
-            let begin = options.ahead.then_some(Begin { after_bytes, memory_budget_bytes });
+            let batches = if options.ahead { Batches::First } else { Batches::All };
             let (plan, slice) = open_stream(&state, ticket).await?;
             let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(state.config.message_bytes))?;
-            Work::Stream(plan, Box::new(CountedStream::new(stream, state.totals.clone())), begin)
+            Work::Stream(plan, Box::new(CountedStream::new(stream, state.totals.clone())), batches)
         }
         Some(ticket_body::Kind::Sql(ticket)) => Work::Sql(Box::new(open_sql(&state, &ticket).await?)),
         None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
@@ -87,7 +81,9 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
         let message_bytes = state.config.message_bytes;
         let sent = async {
             match work {
-                Work::Stream(plan, stream, begin) => send_stream(&plan, *stream, begin, message_bytes, &output).await,
+                Work::Stream(plan, stream, batches) => {
+                    send_stream(&plan, *stream, batches, message_bytes, &output).await
+                }
                 Work::Sql(query) => send_sql(&query, message_bytes, &output).await,
             }
         };
@@ -144,7 +140,7 @@ fn changed_versions(then: &[PinnedTable], now: &[Snapshot]) -> Option<String> {
 async fn send_stream(
     plan: &StreamPlan,
     mut stream: CountedStream,
-    mut begin: Option<Begin>,
+    batches: Batches,
     message_bytes: usize,
     output: &Output,
 ) -> Result<()> {
@@ -154,12 +150,11 @@ async fn send_stream(
             Err(_) => send_empty(output, &plan.schema()).await?,
             Ok(part) => {
                 let Some(part) = part? else { return Ok(()) };
-                let stats = stream.parts.stats();
-                if let Some(begin) = begin.take_if(|begin| stats.bytes > begin.after_bytes) {
-                    stream.parts.begin(begin.memory_budget_bytes);
-                }
-                let waited = stats.last_step;
+                let waited = stream.parts.stats().last_step;
                 send_all(output, part_messages(&part, &waited, message_bytes)?).await?;
+                if batches == Batches::First && part.is_last() {
+                    return Ok(());
+                }
             }
         }
     }
