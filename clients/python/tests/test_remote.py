@@ -78,6 +78,23 @@ def test_several_endpoints(server: Server, lake: stoker.Lake) -> None:
         assert mine.to_arrow().equals(theirs.to_arrow())
 
 
+@pytest.mark.parametrize("num_endpoints", [1, 3])
+def test_the_next_epoch_is_opened_before_one_ends(server: Server, lake: stoker.Lake, num_endpoints: int) -> None:
+    remote = stoker.connect(server.url, num_endpoints=num_endpoints)
+    here = lake.sql(QUERY, params=[7]).stream(batch_size=16, seed=7)
+    there = remote.sql(QUERY, params=[7]).stream(batch_size=16, seed=7)
+    for epoch in range(3):
+        assert (here.epoch, there.epoch) == (epoch, epoch)
+        batches = zip(here, there, strict=True)
+        for mine, theirs in batches:
+            assert mine.to_arrow().equals(theirs.to_arrow())
+        assert there._ahead is not None
+    receipt = there.receipt()
+    verdicts = remote.verify([receipt])
+    assert [(verdict.epoch, verdict.is_exactly_once) for verdict in verdicts] == [(0, True), (1, True), (2, True)]
+    there.close()
+
+
 def test_torch(remote: stoker.Lake) -> None:
     pytest.importorskip("torch")
     for batch in remote.sql(QUERY, params=[7]).torch(batch_size=8):
