@@ -53,7 +53,7 @@ impl SampleStream {
         Batch::try_new(py, batch).map(Some)
     }
 
-    /// Whether all is read and received: what is still to come waits to be taken.
+    /// Whether the last rows are being read, or were received.
     fn is_read(&self) -> bool {
         self.stream.lock().get().is_none_or(|stream| stream.is_read())
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stoker_chunks::BufferPool;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
 
@@ -73,7 +73,8 @@ impl MemoryBudget {
         let id = ledger.join(cap_bytes, woken.clone());
         self.shared.fit_pool(&ledger);
         drop(ledger);
-        Quota { place: Arc::new(Place { shared: self.shared.clone(), id, woken }) }
+        let has_retired = watch::Sender::new(false);
+        Quota { place: Arc::new(Place { shared: self.shared.clone(), id, woken, has_retired }) }
     }
 
     /// The memory of the batches of all streams. It is kept for the next batches within the total, and given back when the
@@ -117,6 +118,7 @@ struct Place {
     shared: Arc<Shared>,
     id: u64,
     woken: Arc<Notify>,
+    has_retired: watch::Sender<bool>,
 }
 
 impl Quota {
@@ -157,6 +159,16 @@ impl Quota {
     /// Says that the stream asks for nothing more: the others share what it does not hold.
     pub fn retire(&self) {
         self.place.shared.ledger.lock().retire(self.place.id);
+        self.place.has_retired.send_replace(true);
+    }
+
+    /// Waits until the stream asks for nothing more. The future does not keep the quota.
+    pub fn until_retired(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut has_retired = self.place.has_retired.subscribe();
+        async move {
+            // A quota that is gone asks for nothing.
+            has_retired.wait_for(|has_retired| *has_retired).await.ok();
+        }
     }
 
     /// Whether the stream asks for nothing more.

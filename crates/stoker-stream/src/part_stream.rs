@@ -116,7 +116,12 @@ impl PartStream {
         &self.schema
     }
 
-    /// Whether all is read: what is still to come waits to be taken.
+    /// Waits until the last rows are being read, so that another stream may be opened beside this one.
+    pub fn until_read(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.quota.until_retired()
+    }
+
+    /// Whether the last rows are being read, or were.
     pub fn is_read(&self) -> bool {
         self.quota.is_retired()
     }

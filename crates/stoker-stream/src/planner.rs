@@ -139,6 +139,8 @@ impl Planner {
                 }
             }
         }
+        // What is being read has its room.
+        self.quota.retire();
         while !self.reading.is_empty() {
             self.deliver_oldest().await?;
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use stoker_flight::{SampleStream, StreamHandle};
@@ -59,14 +60,20 @@ impl Drain<'_> {
                 Some(stream) => stream,
                 None => self.handle.open(&self.slice, &self.read).await?,
             };
+            let mut nearly_read = stream.until_read().fuse();
             for _ in 0..self.steps {
-                let Some(batch) = stream.next().await? else { break };
+                let batch = loop {
+                    tokio::select! {
+                        batch = stream.next() => break batch?,
+                        () = &mut nearly_read, if epoch + 1 < self.epochs => {
+                            // Its first batches are read while the last ones of this epoch are taken.
+                            let early = ReadOptions { ahead: true, ..self.read };
+                            ahead = Some(self.handle.open(&self.next_epoch(), &early).await?);
+                        }
+                    }
+                };
+                let Some(batch) = batch else { break };
                 cursor = (batch.cursor.epoch, batch.cursor.position);
-                if ahead.is_none() && epoch + 1 < self.epochs && stream.is_read() {
-                    // Its first batches are read while the last ones of this epoch are taken.
-                    let early = ReadOptions { ahead: true, ..self.read };
-                    ahead = Some(self.handle.open(&self.next_epoch(), &early).await?);
-                }
                 substituted_rows += batch.substituted.len();
                 if let Some(log) = &mut self.log {
                     log.add(&batch)?;

@@ -105,6 +105,11 @@ impl DecodeStage {
         Ok(Some(batch))
     }
 
+    /// Waits until everything is decoded.
+    pub fn until_read(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.quota.until_retired()
+    }
+
     /// Whether everything is decoded.
     pub fn is_read(&self) -> bool {
         self.quota.is_retired()

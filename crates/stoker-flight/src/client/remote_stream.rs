@@ -99,6 +99,11 @@ impl RemoteStream {
         Ok(Some(batch))
     }
 
+    /// Waits until everything has come.
+    pub fn until_read(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.quota.until_retired()
+    }
+
     /// Whether everything has come.
     pub fn is_read(&self) -> bool {
         self.quota.is_retired()

@@ -1,5 +1,7 @@
 //! Batches, from wherever they come.
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use stoker_stream::{Batch, BatchStream, Receipt, ReceiptBuilder, StreamStats};
 
 use crate::Result;
@@ -34,7 +36,16 @@ impl Batches {
         }
     }
 
-    /// Whether all that is still to come waits to be taken.
+    /// Waits until little is left to be read.
+    pub fn until_read(&self) -> BoxFuture<'static, ()> {
+        match self {
+            Batches::Local(stream) => stream.until_read().boxed(),
+            Batches::Remote(stream) => stream.until_read().boxed(),
+            Batches::Decoded(stage) => stage.until_read().boxed(),
+        }
+    }
+
+    /// Whether little is left to be read.
     pub fn is_read(&self) -> bool {
         match self {
             Batches::Local(stream) => stream.is_read(),
@@ -80,7 +91,12 @@ impl SampleStream {
         Ok(batch)
     }
 
-    /// Whether all is read and received, so that the next epoch may be opened: what is still to come waits to be taken.
+    /// Waits until the last rows are being read, or were received: then the next epoch may be opened.
+    pub fn until_read(&self) -> BoxFuture<'static, ()> {
+        self.batches.until_read()
+    }
+
+    /// Whether the last rows are being read, or were received.
     pub fn is_read(&self) -> bool {
         self.batches.is_read()
     }
