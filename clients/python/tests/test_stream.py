@@ -182,7 +182,7 @@ def test_iterating_anew_ends_the_older_pass(lake: stoker.Lake) -> None:
 
 def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
     def ids(stream: stoker.Stream) -> list[list[int]]:
-        return [batch["id"].to_pylist() for batch in stream]
+        return [batch["id"].tolist() for batch in stream]
 
     def query() -> stoker.Stream:
         return lake.sql("SELECT id FROM samples").stream(batch_size=10, seed=3)
@@ -193,9 +193,9 @@ def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
         assert stream._ahead is not None, "opened at the end of the epoch at the latest"
         ahead = stream._ahead[2]
         iterator = iter(stream)
-        found = [next(iterator)["id"].to_pylist()]
+        found = [next(iterator)["id"].tolist()]
         assert stream._open is ahead, "what was read ahead is used"
-        found += [batch["id"].to_pylist() for batch in iterator]
+        found += [batch["id"].tolist() for batch in iterator]
         expected.set_epoch(epoch)
         assert found == ids(expected)
     # Another place makes what was opened useless; so does closing.

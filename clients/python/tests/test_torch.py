@@ -121,7 +121,7 @@ def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
         expected = lake.sql("SELECT id FROM samples").stream(batch_size=10, seed=3)
         expected.set_epoch(epoch)
         found = [batch["id"].tolist() for batch in loader]
-        assert found == [batch["id"].to_pylist() for batch in expected]
+        assert found == [batch["id"].tolist() for batch in expected]
         assert loader._stream._ahead is not None
     loader.close()
     assert loader._stream._ahead is None
