@@ -15,7 +15,7 @@ use crate::bench::store::Store;
 const PICKED: u64 = 7;
 
 /// Connections of the ceiling: as many as a stream has requests under way.
-const CONNECTIONS: u64 = 32;
+const CONNECTIONS: u64 = 128;
 
 /// How streams merge rows into requests to object stores: unwanted bytes between two rows, and bytes of a request, at most.
 /// Together, the unwanted bytes of a request are at most as many as the wanted ones.
