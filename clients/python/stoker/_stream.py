@@ -88,7 +88,6 @@ class Stream:
         self._open: _native.SampleStream | None = None
         self._ahead: tuple[int, _native.SliceRequest, _native.SampleStream] | None = None
         self._opens_ahead = True
-        self._early = False  # whether what runs was opened ahead
         self._counters: dict[str, int | None] = {}
         self._log: list[tuple[int, int, int]] = []
         self._parts: list[dict[str, Any]] = []
@@ -348,18 +347,18 @@ class Stream:
         self._close_running()
         self._note_run()
         step, first_step, pid = self._next_step, self._first_step, os.getpid()
-        running = self._opened(step)
-        early, ended = self._early, False
+        (running, early), ended = self._opened(step), False
         try:
             while True:
                 if os.getpid() != pid:  # a fork inside the loop: the parent's threads do not exist here
-                    pid, running = os.getpid(), self._opened(step)
+                    pid = os.getpid()
+                    running, early = self._opened(step)
                 try:
                     native = running.next()
                 except StokerError:
                     if not early:
                         raise
-                    early, running = False, self._opened(step)  # what was in the way before its time may be gone
+                    running, early = self._opened(step)  # what was in the way before its time may be gone
                     continue
                 early = False
                 if native is None or running.is_read():
@@ -376,20 +375,20 @@ class Stream:
             if not ended:
                 self._close_ahead()
 
-    def _opened(self, step: int) -> _native.SampleStream:
+    def _opened(self, step: int) -> tuple[_native.SampleStream, bool]:
+        """Opens the rest of the epoch, and tells whether that was done ahead of its time."""
         request = self._slice()
         request["first_step"] = step
         self._keep_receipt()
         ahead, self._ahead = self._ahead, None
-        self._early = ahead is not None and ahead[:2] == (os.getpid(), request)
-        if ahead is not None and self._early:
+        if ahead is not None and ahead[:2] == (os.getpid(), request):
             self._open = ahead[2]
             self._open.begin(self._read())
-            return self._open
+            return self._open, True
         if ahead is not None:
             ahead[2].close()
         self._open = self._stream().open(request, self._read(), self._config.decode)
-        return self._open
+        return self._open, False
 
     def _open_ahead(self) -> None:
         """Opens the next epoch, of which little is read before its time, unless that was done or nobody needs it."""
