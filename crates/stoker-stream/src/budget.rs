@@ -21,9 +21,10 @@ mod ledger;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stoker_chunks::BufferPool;
+use stoker_chunks::{BufferPool, Group, Membership, SharedReads};
 use tokio::sync::{Notify, Semaphore, watch};
 
+use crate::ReadOptions;
 use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
 
 /// Requests to object stores that all streams have under way at most: each has a connection, and processes may often open
@@ -45,6 +46,7 @@ struct Shared {
     ledger: Mutex<Ledger>,
     pool: BufferPool,
     requests: Arc<Semaphore>,
+    reads: SharedReads,
 }
 
 impl Default for MemoryBudget {
@@ -61,20 +63,30 @@ impl MemoryBudget {
     }
 
     fn with_total(total: Total) -> Self {
-        let ledger = Mutex::new(Ledger::new(total));
+        let reads = SharedReads::default();
+        let ledger = Mutex::new(Ledger::new(total, reads.clone()));
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0), requests }) }
+        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0), requests, reads }) }
     }
 
     /// The quota of one more stream, which never holds more than `cap_bytes`, a batch that is larger excepted.
     pub fn join(&self, cap_bytes: u64) -> Quota {
+        self.enter(cap_bytes, true)
+    }
+
+    /// As [`MemoryBudget::join`], for a stream that is read with these options, maybe opened ahead of its time.
+    pub fn join_with(&self, options: &ReadOptions) -> Quota {
+        self.enter(options.first_budget_bytes(), !options.ahead)
+    }
+
+    fn enter(&self, cap_bytes: u64, has_begun: bool) -> Quota {
         let woken = Arc::new(Notify::new());
         let mut ledger = self.shared.ledger.lock();
         let id = ledger.join(cap_bytes, woken.clone());
         self.shared.fit_pool(&ledger);
         drop(ledger);
-        let has_retired = watch::Sender::new(false);
-        Quota { place: Arc::new(Place { shared: self.shared.clone(), id, woken, has_retired }) }
+        let (has_begun, has_retired) = (watch::Sender::new(has_begun), watch::Sender::new(false));
+        Quota { place: Arc::new(Place { shared: self.shared.clone(), id, woken, has_begun, has_retired }) }
     }
 
     /// The memory of the batches of all streams. It is kept for the next batches within the total, and given back when the
@@ -86,6 +98,17 @@ impl MemoryBudget {
     /// The requests to object stores that all streams may have under way.
     pub fn requests(&self) -> &Arc<Semaphore> {
         &self.shared.requests
+    }
+
+    /// Lets a stream share what it reads with others of its group, before it joins. While there are several, a quarter of the budget
+    /// is set aside for what they share.
+    pub fn share(&self, group: Group) -> Membership {
+        self.shared.reads.join(group)
+    }
+
+    /// Bytes of ranges that several streams share, beside those that streams hold.
+    pub fn shared_bytes(&self) -> u64 {
+        self.shared.reads.bytes()
     }
 
     /// The bytes of the budget.
@@ -102,7 +125,9 @@ impl MemoryBudget {
 impl Shared {
     /// Lets the pool keep what the open streams may hold together.
     fn fit_pool(&self, ledger: &Ledger) {
-        self.pool.resize(usize::try_from(ledger.caps().min(ledger.total())).unwrap_or(usize::MAX));
+        self.pool.resize(
+            usize::try_from(ledger.caps().min(ledger.total()).saturating_add(ledger.aside())).unwrap_or(usize::MAX),
+        );
     }
 }
 
@@ -118,6 +143,8 @@ struct Place {
     shared: Arc<Shared>,
     id: u64,
     woken: Arc<Notify>,
+    /// Whether the stream's time has come.
+    has_begun: watch::Sender<bool>,
     has_retired: watch::Sender<bool>,
 }
 
@@ -176,11 +203,24 @@ impl Quota {
         self.place.shared.ledger.lock().is_retired(self.place.id)
     }
 
-    /// Changes what the stream may hold at most.
-    pub fn set_cap(&self, cap_bytes: u64) {
+    /// Says that the time of a stream has come that was opened ahead of it, and what it may hold at most from now on.
+    pub fn begin(&self, cap_bytes: u64) {
         let mut ledger = self.place.shared.ledger.lock();
         ledger.set_cap(self.place.id, cap_bytes);
         self.place.shared.fit_pool(&ledger);
+        drop(ledger);
+        self.place.has_begun.send_replace(true);
+    }
+
+    /// Whether the stream's time has come.
+    pub fn has_begun(&self) -> bool {
+        *self.place.has_begun.borrow()
+    }
+
+    /// Waits until the stream's time has come.
+    pub async fn until_begun(&self) {
+        // The sender lives as long as this quota.
+        self.place.has_begun.subscribe().wait_for(|has_begun| *has_begun).await.ok();
     }
 
     fn hold(&self, bytes: u64) -> Held {

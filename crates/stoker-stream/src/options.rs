@@ -213,7 +213,7 @@ impl Default for ReadOptions {
 
 impl ReadOptions {
     /// The bytes that the stream may hold at first.
-    pub fn first_budget_bytes(&self) -> u64 {
+    pub(crate) fn first_budget_bytes(&self) -> u64 {
         if self.ahead { (self.memory_budget_bytes / AHEAD_DIVISOR).max(1) } else { self.memory_budget_bytes }
     }
 

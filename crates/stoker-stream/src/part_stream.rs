@@ -6,12 +6,13 @@ use std::time::Instant;
 use arrow_schema::SchemaRef;
 use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats};
 use stoker_types::Slice;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
+use crate::blocks::group;
 use crate::budget::Quota;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
-use crate::planner::{AbortOnDrop, Planner, Room};
+use crate::planner::{AbortOnDrop, Planner};
 use crate::{Error, MemoryBudget, Part, ReadOptions, Result, StallMeter, StreamPlan, StreamStats};
 
 /// Finished parts that wait to be taken; the memory budget bounds their bytes.
@@ -33,7 +34,6 @@ pub struct PartStream {
     missing: u64,
     schema: SchemaRef,
     quota: Quota,
-    has_begun: watch::Sender<bool>,
     _planner: AbortOnDrop<()>,
 }
 
@@ -52,16 +52,16 @@ impl PartStream {
             ..ChunkScanOptions::default()
         };
         let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests().clone());
-        let quota = budget.join(options.first_budget_bytes());
+        let shared = group(&plan, &slice).map(|group| budget.share(group));
+        let quota = budget.join_with(options);
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
         let (output, input) = mpsc::channel(queue);
         let io = scan.stats().clone();
         let num_steps = slice.num_steps(plan.num_rows());
         let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
-        let (has_begun, followed) = watch::channel(!options.ahead);
-        let room = Room { quota: quota.clone(), has_begun: followed };
-        let planner = Planner::new(plan, slice, options.bad_rows, part_size, scan, room, output);
+        let place = (quota.clone(), shared);
+        let planner = Planner::new(plan, slice, *options, part_size, scan, place, output);
         let planner = AbortOnDrop(tokio::spawn(planner.run()));
         Self {
             input,
@@ -73,7 +73,6 @@ impl PartStream {
             missing,
             schema,
             quota,
-            has_begun,
             _planner: planner,
         }
     }
@@ -128,8 +127,7 @@ impl PartStream {
 
     /// Gives a stream that was opened ahead of its time another memory budget. The time to the first batch counts from now on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
-        self.quota.set_cap(memory_budget_bytes);
-        self.has_begun.send_replace(true);
+        self.quota.begin(memory_budget_bytes);
         self.opened = Instant::now();
     }
 

@@ -117,7 +117,7 @@ impl DecodeStage {
 
     /// Changes the memory budgets of encoded and of decoded batches; the time to the first batch counts from now on.
     pub fn begin(&mut self, encoded_bytes: u64, decoded_bytes: u64) {
-        self.quota.set_cap(decoded_bytes);
+        self.quota.begin(decoded_bytes);
         self.encoded_budget.send_replace(Some(encoded_bytes));
         self.opened = Instant::now();
     }

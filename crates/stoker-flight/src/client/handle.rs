@@ -116,7 +116,7 @@ impl StreamHandle {
         let columns = ImageColumns::try_new(decode, &self.schema, &self.spec, slice, budget.pool().clone())?;
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;
-        let stage = DecodeStage::start(encoded, columns, budget.join(half.first_budget_bytes()));
+        let stage = DecodeStage::start(encoded, columns, budget.join_with(&half));
         Ok(SampleStream::new(Batches::Decoded(Box::new(stage)), self.receipt(slice)))
     }
 

@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use stoker_chunks::BufferPool;
 use stoker_stream::{Batch, Held, Quota, ReadOptions, StallMeter, Stalls, StreamStats};
 use stoker_types::{ErrorKind, Slice, StreamSpec};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::RemoteLake;
@@ -45,7 +45,6 @@ pub(crate) struct RemoteStream {
     /// Batches that are still to come; zero after an error.
     missing: u64,
     quota: Quota,
-    has_begun: watch::Sender<bool>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -65,10 +64,8 @@ impl RemoteStream {
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let counters = Arc::new(Counters::default());
         let budget = request.lake.budget();
-        let quota = budget.join(request.options.first_budget_bytes());
-        let (has_begun, followed) = watch::channel(!request.options.ahead);
+        let quota = budget.join_with(&request.options);
         let receiver = Receiver {
-            has_begun: followed,
             next_step: request.slice.first_step,
             num_steps,
             quota: quota.clone(),
@@ -80,7 +77,7 @@ impl RemoteStream {
         };
         let task = AbortOnDropHandle::new(tokio::spawn(receiver.run()));
         let (stalls, opened) = (StallMeter::default(), Instant::now());
-        Self { input, counters, stalls, opened, missing, quota, has_begun, _task: task }
+        Self { input, counters, stalls, opened, missing, quota, _task: task }
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
@@ -111,8 +108,7 @@ impl RemoteStream {
 
     /// Changes the memory budget; the time to the first batch counts from now on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
-        self.quota.set_cap(memory_budget_bytes);
-        self.has_begun.send_replace(true);
+        self.quota.begin(memory_budget_bytes);
         self.opened = Instant::now();
     }
 
@@ -128,8 +124,6 @@ struct Receiver {
     next_step: u64,
     num_steps: u64,
     quota: Quota,
-    /// Before that, one batch is asked for: nothing is held on servers while the stream waits for its time.
-    has_begun: watch::Receiver<bool>,
     pool: BufferPool,
     /// Servers do not take each other's tickets: each is asked for its own.
     foreign_tickets_refused: bool,
@@ -156,9 +150,10 @@ impl Receiver {
                 return;
             }
             let Err(error) = received else {
-                if self.next_step >= self.num_steps || self.has_begun.wait_for(|has_begun| *has_begun).await.is_err() {
+                if self.next_step >= self.num_steps {
                     return;
                 }
+                self.quota.until_begun().await;
                 last_progress = Instant::now();
                 continue;
             };
@@ -181,14 +176,14 @@ impl Receiver {
         }
     }
 
-    /// Receives batches from `next_step` on over one connection per endpoint, until the end of the epoch; only one batch before the
-    /// stream begins. A batch that did not arrive whole is dropped.
+    /// Receives batches from `next_step` on over one connection per endpoint, until the end of the epoch. Before the stream's time
+    /// comes, only one: nothing is held on servers meanwhile. A batch that did not arrive whole is dropped.
     async fn receive(&mut self, attempt: usize) -> Result<()> {
         if self.next_step >= self.num_steps {
             return Ok(());
         }
         let begun = Instant::now();
-        let first_batch_only = !*self.has_begun.borrow();
+        let first_batch_only = !self.quota.has_begun();
         let mut endpoints = self.ask(attempt, first_batch_only).await?;
         // Until the first message, the way to the server is the network's.
         let mut way = begun.elapsed();

@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 /// Servers close connections that were idle for long: 15 s is less than any of them waits.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
-/// Connections to one server that are kept.
-const KEPT_MAX: usize = 128;
+/// Connections to one server that are kept: as many as the streams of a process have under way at most.
+const KEPT_MAX: usize = 512;
 
 const HTTP_PORT: u16 = 80;
 

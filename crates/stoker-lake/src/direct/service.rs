@@ -1,7 +1,7 @@
 //! The HTTP client that leaves bodies in their sockets.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -67,16 +67,16 @@ impl DirectConnector {
 
 impl HttpConnector for DirectConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let usual = ReqwestConnector::default().connect(options)?;
-        let connections = Connections::default();
-        Ok(HttpClient::new(DirectService { usual, connections, timeouts: self.timeouts }))
+        let (options, usual, connections) = (options.clone(), OnceLock::new(), Connections::default());
+        Ok(HttpClient::new(DirectService { options, usual, connections, timeouts: self.timeouts }))
     }
 }
 
 #[derive(Debug)]
 struct DirectService {
-    /// For all other requests.
-    usual: HttpClient,
+    options: ClientOptions,
+    /// For all other requests, made for the first of them: it loads the certificates of the system.
+    usual: OnceLock<HttpClient>,
     connections: Connections,
     timeouts: Timeouts,
 }
@@ -93,11 +93,20 @@ impl HttpService for DirectService {
                 return Ok(response);
             }
         }
-        self.usual.execute(request).await
+        self.usual()?.execute(request).await
     }
 }
 
 impl DirectService {
+    fn usual(&self) -> Result<&HttpClient, HttpError> {
+        if let Some(usual) = self.usual.get() {
+            return Ok(usual);
+        }
+        let made = ReqwestConnector::default().connect(&self.options);
+        let made = made.map_err(|source| HttpError::new(HttpErrorKind::Connect, source))?;
+        Ok(self.usual.get_or_init(|| made))
+    }
+
     /// Sends a request and reads the head of its answer; `None` for an answer that the usual client has to read.
     async fn exchange(
         &self,

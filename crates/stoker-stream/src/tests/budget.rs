@@ -71,7 +71,7 @@ proptest! {
                 }
                 Event::SetCap { stream, cap } => {
                     let member = &mut members[stream % num];
-                    member.quota.set_cap(cap);
+                    member.quota.begin(cap);
                     prop_assert!(member.quota.bytes() <= cap);
                 }
                 Event::Retire { stream } => {
