@@ -15,6 +15,17 @@ pub(crate) struct Limits {
     pub read_bytes_max: u64,
 }
 
+impl Limits {
+    /// The length of a read of `length` bytes with `num_rows` rows that also reads a row behind a gap; `None` when that row is
+    /// better read by another read.
+    pub fn joined(&self, length: u64, num_rows: u64, gap: u64, row_bytes: u64) -> Option<u64> {
+        let used = (num_rows + 1) * row_bytes;
+        let length = length.saturating_add(gap).saturating_add(row_bytes);
+        let is_wasteful = gap > 0 && (length - used).saturating_mul(self.waste_divisor) > used;
+        (gap <= self.gap_bytes_max && !is_wasteful && length <= self.read_bytes_max).then_some(length)
+    }
+}
+
 /// One contiguous range of one file, and where its rows go.
 #[derive(Debug)]
 pub(crate) struct Read {
@@ -78,6 +89,8 @@ pub(crate) fn coalesce(
     let row_bytes = column.row_bytes as u64;
     let mut reads: Vec<Read> = Vec::new();
     let mut last = None;
+    // The rows from one address on, where they lie, and how many they are.
+    let mut run = (0, 0, 0);
     for (address, slot) in rows {
         if last == Some(address)
             && let Some(piece) = reads.last_mut().and_then(|read| read.pieces.last_mut())
@@ -87,17 +100,20 @@ pub(crate) fn coalesce(
         }
         last = Some(address);
         let fragment = (address >> 32) as u32;
-        let located = column.file(fragment).and_then(|file| file.locate(address & 0xFFFF_FFFF));
-        let Some((offset, _)) = located else { return Err(Error::UnknownRow { address, column: name.to_string() }) };
+        let (mut first, mut begin, mut num_rows) = run;
+        if address - first >= num_rows {
+            let located = column.file(fragment).and_then(|file| file.locate(address & 0xFFFF_FFFF));
+            first = address;
+            (begin, num_rows) = located.ok_or_else(|| Error::UnknownRow { address, column: name.to_string() })?;
+            run = (first, begin, num_rows);
+        }
+        let offset = begin.saturating_add((address - first).saturating_mul(row_bytes));
         if let Some(read) = reads
             .last_mut()
             .filter(|read| read.fragment == fragment && offset >= read.offset.saturating_add(read.length))
         {
             let gap = offset - (read.offset + read.length);
-            let used = (read.pieces.len() as u64 + 1) * row_bytes;
-            let length = read.length.saturating_add(gap).saturating_add(row_bytes);
-            let wasteful = gap > 0 && (length - used).saturating_mul(limits.waste_divisor) > used;
-            if gap <= limits.gap_bytes_max && !wasteful && length <= limits.read_bytes_max {
+            if let Some(length) = limits.joined(read.length, read.pieces.len() as u64, gap, row_bytes) {
                 read.pieces.push(Piece::new(address, offset - read.offset, slot));
                 read.length = length;
                 continue;

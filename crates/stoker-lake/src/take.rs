@@ -83,11 +83,14 @@ impl Table {
     fn check_addresses(&self, sorted: &[u64]) -> Result<()> {
         let rows: HashMap<u64, u64> =
             self.fragments().iter().map(|fragment| (u64::from(fragment.id), fragment.physical_rows)).collect();
-        for addr in sorted {
-            let hint = match rows.get(&(addr >> 32)) {
+        for of_fragment in sorted.chunk_by(|one, next| one >> 32 == next >> 32) {
+            let Some(first) = of_fragment.first() else { continue };
+            let known = rows.get(&(first >> 32));
+            let num_rows = known.copied().unwrap_or(0);
+            let Some(addr) = of_fragment.iter().find(|addr| **addr & 0xffff_ffff >= num_rows) else { continue };
+            let hint = match known {
                 None => "; there is no such fragment".to_string(),
-                Some(rows) if addr & 0xffff_ffff >= *rows => format!("; the fragment has {rows} rows"),
-                Some(_) => continue,
+                Some(rows) => format!("; the fragment has {rows} rows"),
             };
             return Err(Error::NotFound { what: self.row_name(*addr), hint });
         }

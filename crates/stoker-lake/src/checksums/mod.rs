@@ -89,9 +89,13 @@ impl Checksums {
     /// Storage errors; `DataCorrupt` when a file is shorter than the manifest says.
     pub async fn load(&self, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
         let mut by_fragment: BTreeMap<u32, Vec<Wanted>> = BTreeMap::new();
-        for (place, address) in addresses.iter().enumerate() {
-            let (fragment, row) = place_of(*address);
-            by_fragment.entry(fragment).or_default().push(Wanted { place, row });
+        let mut place = 0;
+        // Neighbours are mostly rows of the same fragment.
+        for run in addresses.chunk_by(|one, next| one >> 32 == next >> 32) {
+            let Some(first) = run.first() else { continue };
+            let wanted = run.iter().zip(place..).map(|(address, place)| Wanted { place, row: place_of(*address).1 });
+            by_fragment.entry(place_of(*first).0).or_default().extend(wanted);
+            place += run.len();
         }
         let mut loads = stream::iter(by_fragment)
             .map(|(fragment, wanted)| self.load_file(fragment, wanted))
