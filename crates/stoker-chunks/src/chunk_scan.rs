@@ -51,7 +51,7 @@ impl Default for ChunkScanOptions {
 
 /// A system call costs about as much as copying 8 KiB; a GET costs a round trip, in which a connection moves megabytes.
 const LOCAL: Limits = Limits { gap_bytes_max: 8 << 10, waste_divisor: 10, read_bytes_max: 8 << 20 };
-const REMOTE: Limits = Limits { gap_bytes_max: 128 << 10, waste_divisor: 1, read_bytes_max: 8 << 20 };
+pub(crate) const REMOTE: Limits = Limits { gap_bytes_max: 128 << 10, waste_divisor: 1, read_bytes_max: 8 << 20 };
 
 /// Bytes that one task reads from local files before it ends; spreads reads over the threads.
 const TASK_BYTES: u64 = 4 << 20;
@@ -181,7 +181,8 @@ impl ChunkScan {
     async fn gather_remote(&self, name: &str, column: &Arc<DenseColumn>, mut read: Read) -> Result<Vec<BadRow>> {
         let addresses = addresses(slice::from_ref(&read));
         let checksums = self.checksums(column, &addresses);
-        let (_, checksums) = try_join(self.read_remote(column, &mut read), checksums).await?;
+        let hashes = self.verify && column.checksums.is_some();
+        let (_, checksums) = try_join(self.read_remote(column, &mut read, hashes), checksums).await?;
         expect(slice::from_mut(&mut read), checksums);
         if !read.is_checked() {
             read.finish();
@@ -197,25 +198,30 @@ impl ChunkScan {
         self.read_again(name, column, suspects).await
     }
 
-    async fn read_remote(&self, column: &DenseColumn, read: &mut Read) -> Result<()> {
+    /// Reads a range of a file in an object store; `hashes` as for [`Remote::read`].
+    pub(crate) async fn read_remote(&self, column: &DenseColumn, read: &mut Read, hashes: bool) -> Result<()> {
         let Some(file) = column.file(read.fragment) else {
             return Err(Error::Internal { reason: format!("fragment {} is unknown", read.fragment) });
         };
-        let hashes = self.verify && column.checksums.is_some();
         self.remote.read(&file.reader, read, hashes).await?;
         self.stats.add_read(read.length, read.used_bytes());
         Ok(())
     }
 
     /// The checksums of the rows at these addresses; none when nothing is to be checked.
-    async fn checksums(&self, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
+    pub(crate) async fn checksums(&self, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
         let Some(checksums) = column.checksums.as_ref().filter(|_| self.verify) else { return Ok(Vec::new()) };
         let load = || checksums.load(addresses);
         with_retries(self.retry, stoker_lake::Error::kind, |_| self.stats.add_retry(), load).await
     }
 
     /// Reads rows that do not have their checksums once more, one by one and past caches. Those that fail again are bad.
-    async fn read_again(&self, name: &str, column: &Arc<DenseColumn>, suspects: Vec<Read>) -> Result<Vec<BadRow>> {
+    pub(crate) async fn read_again(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        suspects: Vec<Read>,
+    ) -> Result<Vec<BadRow>> {
         let mut bad = Vec::new();
         for mut read in suspects {
             let (Some(file), Some(checksums)) = (column.file(read.fragment), &column.checksums) else {
@@ -230,7 +236,7 @@ impl ChunkScan {
             }
             match file.reader.local() {
                 Some(_) => read = self.read_past_cache(&file.reader, read).await?,
-                None => self.read_remote(column, &mut read).await?,
+                None => self.read_remote(column, &mut read, true).await?,
             }
             let failed = read.take_suspects(&self.stats);
             if failed.is_empty() {
@@ -262,7 +268,10 @@ impl ChunkScan {
     }
 
     /// Runs what blocks, or takes long, on one of the threads for local reads.
-    async fn on_local_thread<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    pub(crate) async fn on_local_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let closed = |_| Error::Internal { reason: "the semaphore for local reads is closed".into() };
         let permit = self.local.clone().acquire_owned().await.map_err(closed)?;
         let task = tokio::task::spawn_blocking(move || {

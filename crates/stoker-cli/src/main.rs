@@ -109,6 +109,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Tag(args) => tables::tag(args, &lake).await,
         Command::Index(args) => tables::index(args, &lake).await,
         Command::Quarantine(args) => quarantine::run(args, &lake).await,
-        Command::Bench(args) => bench::run(args).await,
+        Command::Bench(args) => bench::run(args, &lake).await,
     }
 }

@@ -15,7 +15,7 @@ use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, Shuffle
 
 use crate::batch_log::BatchLog;
 use crate::connect::{LakeArgs, parse_params};
-use crate::stream::drain::Drain;
+pub use crate::stream::drain::Drain;
 
 /// Drain a rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]

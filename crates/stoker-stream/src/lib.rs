@@ -15,6 +15,7 @@
 mod bad_row_log;
 mod batch;
 mod batch_stream;
+mod blocks;
 mod budget;
 mod error;
 mod light;

@@ -6,7 +6,6 @@ use arrow_array::{Array, ArrayRef, UInt64Array};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use stoker_chunks::{ChunkScan, RetryPolicy, verify_values, with_retries};
-use stoker_sql::ResolvedRows;
 
 use crate::read::supplier;
 use crate::source::{ColumnPlan, SourcePlan};
@@ -16,23 +15,24 @@ use crate::{Error, Result};
 /// Bad rows by table and address, with what is wrong.
 type Bad = HashMap<(usize, u64), String>;
 
-/// Reads the light columns of some rows: for each column that is not dense, one array with a value for each of `rows`, which are
-/// indexes into `resolved`; and the rows that are bad.
+/// Reads the light columns of some rows: for each column that is not dense, one array with a value for each row; and the rows that
+/// are bad. `stored` are the columns of the row set, `rows` the places of the rows there, `addrs` their addresses, `[table][row]`.
 pub(crate) async fn read_light(
     source: &SourcePlan,
     scan: &ChunkScan,
     clock: &UnitClock,
-    resolved: &ResolvedRows,
+    stored: &[ArrayRef],
     rows: &[u64],
+    addrs: &[Vec<u64>],
 ) -> Result<(Vec<Option<ArrayRef>>, Bad)> {
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; source.columns.len()];
     let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
     for (index, column) in source.columns.iter().enumerate() {
         match column {
             ColumnPlan::Dense { .. } => {}
-            ColumnPlan::RowSet { index: stored } => {
+            ColumnPlan::RowSet { index: place } => {
                 let indices = UInt64Array::from(rows.to_vec());
-                arrays[index] = Some(take(&resolved.columns[*stored], &indices, None).map_err(Error::arrow)?);
+                arrays[index] = Some(take(&stored[*place], &indices, None).map_err(Error::arrow)?);
             }
             ColumnPlan::Table { sources } => {
                 groups.entry(sources.iter().map(|(table, _)| *table).collect()).or_default().push(index);
@@ -43,7 +43,7 @@ pub(crate) async fn read_light(
     for (tables, columns) in groups {
         let (verify, retry) = (scan.verifies(), scan.retry());
         let group = Group { source, tables: &tables, columns: &columns, clock, verify, retry };
-        for (column, array) in columns.iter().zip(group.read(resolved, rows, &mut bad).await?) {
+        for (column, array) in columns.iter().zip(group.read(addrs, rows.len(), &mut bad).await?) {
             arrays[*column] = Some(array);
         }
     }
@@ -61,17 +61,17 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    async fn read(&self, resolved: &ResolvedRows, rows: &[u64], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
+    async fn read(&self, addrs: &[Vec<u64>], num_rows: usize, bad: &mut Bad) -> Result<Vec<ArrayRef>> {
         // For each row, which table supplies it, and its place among that table's rows.
-        let mut addrs: Vec<Vec<u64>> = vec![Vec::new(); self.tables.len()];
-        let mut places = Vec::with_capacity(rows.len());
-        for row in rows {
-            let supplier = supplier(self.tables.iter().copied(), resolved, *row)?;
-            places.push((supplier, addrs[supplier].len()));
-            addrs[supplier].push(resolved.addrs[self.tables[supplier]][*row as usize]);
+        let mut supplied: Vec<Vec<u64>> = vec![Vec::new(); self.tables.len()];
+        let mut places = Vec::with_capacity(num_rows);
+        for row in 0..num_rows {
+            let supplier = supplier(self.tables.iter().copied(), addrs, row)?;
+            places.push((supplier, supplied[supplier].len()));
+            supplied[supplier].push(addrs[self.tables[supplier]][row]);
         }
         let mut parts: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.columns.len()];
-        for (supplier, addrs) in addrs.iter().enumerate() {
+        for (supplier, addrs) in supplied.iter().enumerate() {
             for (part, array) in parts.iter_mut().zip(self.read_table(supplier, addrs, bad).await?) {
                 part.push(array);
             }

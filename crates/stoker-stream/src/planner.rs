@@ -6,21 +6,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use stoker_chunks::{ChunkScan, SlotMut};
+use stoker_chunks::{ChunkScan, Membership, SlotMut};
 use stoker_order::{StreamOrder, Visit};
 use stoker_types::Slice;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::budget::{Held, Quota};
 use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};
 use crate::plan::StreamPlan;
-use crate::read::{Rows, read_rows};
+use crate::read::{Reader, Rows, read_rows};
 use crate::substitute::substitutes;
 use crate::unit::{UnitSize, Units};
 use crate::unit_clock::UnitClock;
-use crate::{BadRows, Error, Result, Stalls};
+use crate::{BadRows, Error, ReadOptions, Result, Stalls};
 
 /// Units that are being read at once: one is read while another one comes to its end.
 const UNITS_AT_ONCE: usize = 2;
@@ -33,11 +33,11 @@ pub(crate) struct Planner {
     plan: StreamPlan,
     slice: Slice,
     order: StreamOrder,
-    bad_rows: BadRows,
+    options: ReadOptions,
     scan: ChunkScan,
+    /// The streams of other ranks that want rows of the same blocks, if there may be some.
+    shared: Option<Arc<Membership>>,
     quota: Quota,
-    /// Whether the stream has its whole budget.
-    has_begun: watch::Receiver<bool>,
     output: mpsc::Sender<Result<Delivered>>,
     part_size: PartSize,
     /// Parts that are not open yet.
@@ -47,13 +47,6 @@ pub(crate) struct Planner {
     /// The room of parts that are not delivered yet, oldest first, by their numbers.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
-}
-
-/// How much a planner may read.
-pub(crate) struct Room {
-    pub quota: Quota,
-    /// Whether the stream has its whole budget.
-    pub has_begun: watch::Receiver<bool>,
 }
 
 struct Reading {
@@ -75,21 +68,20 @@ impl Planner {
     pub fn new(
         plan: StreamPlan,
         slice: Slice,
-        bad_rows: BadRows,
+        options: ReadOptions,
         part_size: PartSize,
         scan: ChunkScan,
-        room: Room,
+        (quota, shared): (Quota, Option<Membership>),
         output: mpsc::Sender<Result<Delivered>>,
     ) -> Self {
-        let Room { quota, has_begun } = room;
         let order = plan.inner.orders.epoch(slice.epoch);
         let parts = Parts::new(slice, plan.num_rows(), part_size.rows_max(plan.row_bytes()));
         Self {
             order,
-            bad_rows,
+            options,
             scan,
             quota,
-            has_begun,
+            shared: shared.map(Arc::new),
             output,
             part_size,
             parts: parts.peekable(),
@@ -113,7 +105,7 @@ impl Planner {
     }
 
     async fn read_all(&mut self) -> Result<()> {
-        let size = UnitSize::new(&self.plan, self.part_size);
+        let size = UnitSize::new(&self.plan, self.part_size, self.options.io_threads);
         let by_window = size.is_by_window(&self.order);
         let units_at_once = match by_window || self.plan.inner.reads_rows_alone() {
             true => UNITS_AT_ONCE,
@@ -128,14 +120,16 @@ impl Planner {
             while self.reading.len() >= units_at_once {
                 self.deliver_oldest().await?;
             }
-            let end = self.start(unit).await?;
+            // The rows of the first batch alone are there sooner than their blocks.
+            let shared = self.shared.clone().filter(|shared| !is_first && shared.is_shared());
+            let end = self.start(unit, shared).await?;
             units.continue_at(end);
             if std::mem::take(&mut is_first) {
                 // Nothing competes with the first batch. After it, a window in slivers would cost many more requests: a stream
                 // that is ahead of its time waits until it has room for a whole one.
                 self.deliver_oldest().await?;
                 if by_window {
-                    self.has_begun.wait_for(|has_begun| *has_begun).await.map_err(|_| gone())?;
+                    self.quota.until_begun().await;
                 }
             }
         }
@@ -149,7 +143,7 @@ impl Planner {
 
     /// Opens the parts that begin in a unit and starts to read its rows. Returns where the unit ends: earlier, where there is no
     /// room for its last parts.
-    async fn start(&mut self, mut unit: Range<u64>) -> Result<u64> {
+    async fn start(&mut self, mut unit: Range<u64>, shared: Option<Arc<Membership>>) -> Result<u64> {
         let opened_before = self.num_opened;
         while let Some(part) = self.parts.peek().filter(|part| part.begins_in(&unit)).cloned() {
             if !self.reserve(&part).await? {
@@ -172,7 +166,7 @@ impl Planner {
         let visits: Arc<[Visit]> = visits.into();
         let claims = self.claim(&entries)?;
         let parts = entries.iter().map(|entry| entry.part).collect();
-        let task = read_unit(self.plan.clone(), self.scan.clone(), visits.clone(), parts, claims);
+        let task = read_unit(self.plan.clone(), self.scan.clone(), shared, visits.clone(), parts, claims);
         let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
         let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
         let task = AbortOnDrop(tokio::spawn(task));
@@ -255,7 +249,7 @@ impl Planner {
             let builder = &mut self.builders[(piece.part - first) as usize];
             if !piece.bad.is_empty() {
                 let visits = &reading.visits[piece.range.clone()];
-                piece = match self.bad_rows {
+                piece = match self.options.bad_rows {
                     BadRows::Error => return Err(self.plan.bad_row(&piece)),
                     BadRows::Substitute => {
                         substitutes(&self.plan, &self.order, &self.scan, visits, piece, builder).await?
@@ -283,12 +277,14 @@ impl Planner {
 async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
+    shared: Option<Arc<Membership>>,
     visits: Arc<[Visit]>,
     parts: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<(Vec<Piece>, Stalls)> {
     let clock = UnitClock::start();
-    let pieces = split(read_rows(&plan.inner, &scan, &clock, &visits, claims).await?, &parts);
+    let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, shared: shared.as_deref() };
+    let pieces = split(read_rows(reader, &visits, claims).await?, &parts);
     Ok((pieces, clock.spans()))
 }
 

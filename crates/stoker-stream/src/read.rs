@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
 use futures::future::try_join_all;
-use stoker_chunks::{BadRow, ChunkScan, SlotMut};
+use stoker_chunks::{BadRow, ChunkScan, Membership, SlotMut};
 use stoker_order::Visit;
 use stoker_sql::{NO_ROW, ResolvedRows};
 
+use crate::blocks::Blocks;
 use crate::light::read_light;
 use crate::plan::PlanInner;
 use crate::source::{ColumnPlan, SourcePlan};
@@ -34,17 +35,22 @@ pub(crate) struct Damage {
     pub reason: String,
 }
 
+/// What rows are read with.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    pub plan: &'a PlanInner,
+    pub scan: &'a ChunkScan,
+    pub clock: &'a UnitClock,
+    /// Whether blocks are read for other ranks as well.
+    pub shared: Option<&'a Membership>,
+}
+
 /// Reads rows: dense columns into `claims`, one list of slots for each column, the others as arrays.
-pub(crate) async fn read_rows(
-    plan: &PlanInner,
-    scan: &ChunkScan,
-    clock: &UnitClock,
-    visits: &[Visit],
-    claims: Vec<Vec<SlotMut>>,
-) -> Result<Rows> {
-    if let [source] = plan.sources.as_ref() {
+pub(crate) async fn read_rows(reader: Reader<'_>, visits: &[Visit], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
+    let plan = reader.plan;
+    if plan.sources.len() == 1 {
         let ordinals: Vec<u64> = visits.iter().map(|visit| visit.ordinal).collect();
-        return read_source(source, scan, clock, &ordinals, claims).await;
+        return reader.read_source(0, &ordinals, claims).await;
     }
     let num_sources = plan.sources.len();
     // For each visit, its place among those of its source; for each source, the places of its visits.
@@ -61,9 +67,9 @@ pub(crate) async fn read_rows(
             slots[visit.source][column].push(slot);
         }
     }
-    let reads = plan.sources.iter().zip(&mine).zip(slots).map(|((source, mine), slots)| async move {
+    let reads = mine.iter().zip(slots).enumerate().map(|(source, (mine, slots))| async move {
         let ordinals: Vec<u64> = mine.iter().map(|index| visits[*index].ordinal).collect();
-        read_source(source, scan, clock, &ordinals, slots).await
+        reader.read_source(source, &ordinals, slots).await
     });
     let parts = try_join_all(reads).await?;
     let mut rows = Rows { light: Vec::new(), addrs: Vec::new(), bad: BTreeMap::new() };
@@ -88,53 +94,75 @@ pub(crate) async fn read_rows(
     Ok(rows)
 }
 
-/// Reads rows of one source by their ordinals.
-async fn read_source(
-    source: &SourcePlan,
-    scan: &ChunkScan,
-    clock: &UnitClock,
-    ordinals: &[u64],
-    claims: Vec<Vec<SlotMut>>,
-) -> Result<Rows> {
-    let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
-    let mut gathers = Vec::new();
-    for (column, slots) in source.columns.iter().zip(claims) {
-        let ColumnPlan::Dense { sources, .. } = column else { continue };
-        let mut wanted: Vec<Vec<(u64, SlotMut)>> = sources.iter().map(|_| Vec::new()).collect();
-        for (row, slot) in rows.iter().zip(slots) {
-            let supplier = supplier(sources.iter().map(|(table, ..)| *table), &resolved, *row)?;
-            wanted[supplier].push((resolved.addrs[sources[supplier].0][*row as usize], slot));
+impl Reader<'_> {
+    /// Reads rows of one source by their ordinals.
+    async fn read_source(self, source: usize, ordinals: &[u64], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
+        let Self { plan, scan, clock, .. } = self;
+        let rows_per_block = plan.spec.sources[source].order.rows_per_block;
+        let source = &plan.sources[source];
+        let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
+        let addrs: Vec<Vec<u64>> = resolved.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
+        let shared = match self.shared {
+            Some(group) => Some((group, clock.read(Blocks::around(source, rows_per_block, ordinals)).await?)),
+            None => None,
+        };
+        let shared = shared.as_ref();
+        let mut gathers = Vec::new();
+        for (column, slots) in source.columns.iter().zip(claims) {
+            let ColumnPlan::Dense { sources, .. } = column else { continue };
+            let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
+            let mut wanted: Vec<Vec<(u64, SlotMut)>> = sources.iter().map(|_| Vec::new()).collect();
+            let mut wanted_ordinals: Vec<Vec<u64>> = sources.iter().map(|_| Vec::new()).collect();
+            for (place, slot) in slots.into_iter().enumerate() {
+                let supplier = supplier(tables.iter().copied(), &addrs, place)?;
+                wanted[supplier].push((addrs[tables[supplier]][place], slot));
+                if shared.is_some() {
+                    wanted_ordinals[supplier].push(ordinals[place]);
+                }
+            }
+            let wanted = wanted.into_iter().zip(wanted_ordinals).enumerate();
+            for ((table, name, dense), (supplier, (wanted, ordinals))) in sources.iter().zip(wanted) {
+                let tables = tables.clone();
+                gathers.push(async move {
+                    let bad = match shared {
+                        Some((group, blocks)) => {
+                            let blocks = blocks.of(&tables, supplier, &ordinals, wanted);
+                            clock.read(scan.gather_shared(group, name, dense, blocks)).await?
+                        }
+                        None => clock.read(scan.gather(name, dense, wanted)).await?,
+                    };
+                    Ok::<_, Error>((*table, bad))
+                });
+            }
         }
-        for ((table, name, dense), wanted) in sources.iter().zip(wanted) {
-            gathers.push(async move { Ok::<_, Error>((*table, clock.read(scan.gather(name, dense, wanted)).await?)) });
+        let light = read_light(source, scan, clock, &resolved.columns, &rows, &addrs);
+        let ((light, bad_light), gathered) = futures::try_join!(light, try_join_all(gathers))?;
+        let mut damaged: HashMap<(usize, u64), String> = bad_light;
+        for (table, bad_rows) in gathered {
+            for BadRow { address, reason, slots } in bad_rows {
+                slots.into_iter().for_each(SlotMut::fill);
+                damaged.entry((table, address)).or_insert(reason);
+            }
         }
-    }
-    let light = read_light(source, scan, clock, &resolved, &rows);
-    let ((light, bad_light), gathered) = futures::try_join!(light, try_join_all(gathers))?;
-    let addrs: Vec<Vec<u64>> =
-        resolved.addrs.iter().map(|addrs| rows.iter().map(|row| addrs[*row as usize]).collect()).collect();
-    let mut damaged: HashMap<(usize, u64), String> = bad_light;
-    for (table, bad_rows) in gathered {
-        for BadRow { address, reason, slots } in bad_rows {
-            slots.into_iter().for_each(SlotMut::fill);
-            damaged.entry((table, address)).or_insert(reason);
-        }
-    }
-    let mut bad = BTreeMap::new();
-    if !damaged.is_empty() {
-        for (table, addrs) in addrs.iter().enumerate() {
-            for (place, address) in addrs.iter().enumerate() {
-                if let Some(reason) = damaged.get(&(table, *address)) {
-                    bad.insert(place, Damage { table, address: *address, reason: reason.clone() });
+        let mut bad = BTreeMap::new();
+        if !damaged.is_empty() {
+            for (table, addrs) in addrs.iter().enumerate() {
+                for (place, address) in addrs.iter().enumerate() {
+                    if let Some(reason) = damaged.get(&(table, *address)) {
+                        bad.insert(place, Damage { table, address: *address, reason: reason.clone() });
+                    }
                 }
             }
         }
+        Ok(Rows { light, addrs, bad })
     }
-    Ok(Rows { light, addrs, bad })
 }
 
 /// The rows with these ordinals, each once, and for each ordinal its place among them.
 pub(crate) async fn resolve(source: &SourcePlan, ordinals: &[u64]) -> Result<(ResolvedRows, Vec<u64>)> {
+    if ordinals.is_sorted_by(|one, next| one < next) {
+        return Ok((source.row_set.resolve(ordinals).await?, (0..ordinals.len() as u64).collect()));
+    }
     let mut sorted: Vec<(u64, usize)> = ordinals.iter().copied().zip(0..).collect();
     sorted.sort_unstable();
     let mut unique: Vec<u64> = Vec::with_capacity(sorted.len());
@@ -148,9 +176,14 @@ pub(crate) async fn resolve(source: &SourcePlan, ordinals: &[u64]) -> Result<(Re
     Ok((source.row_set.resolve(&unique).await?, places))
 }
 
-/// Which of these tables supplies a row: the first one that has it.
-pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, resolved: &ResolvedRows, row: u64) -> Result<usize> {
-    let supplier = tables.position(|table| resolved.addrs[table][row as usize] != NO_ROW);
+/// The values at these places.
+fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
+    places.iter().map(|place| values[*place as usize]).collect()
+}
+
+/// Which of these tables supplies a row: the first one that has it. `addrs` is `[table][row]`.
+pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, addrs: &[Vec<u64>], row: usize) -> Result<usize> {
+    let supplier = tables.position(|table| addrs[table][row] != NO_ROW);
     supplier.ok_or_else(|| Error::Internal { reason: "a row without a source".into() })
 }
 

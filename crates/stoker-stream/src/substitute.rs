@@ -8,7 +8,7 @@ use stoker_chunks::{ChunkScan, Slots};
 use stoker_order::{StreamOrder, Visit};
 
 use crate::part_builder::{PartBuilder, Piece};
-use crate::read::{Damage, Rows, read_rows};
+use crate::read::{Damage, Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result, StreamPlan};
 
@@ -111,7 +111,8 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
     let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
     let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
     let (clock, visits) = (UnitClock::start(), std::slice::from_ref(visit));
-    let Rows { light, addrs, mut bad } = read_rows(&plan.inner, scan, &clock, visits, claims).await?;
+    let reader = Reader { plan: &plan.inner, scan, clock: &clock, shared: None };
+    let Rows { light, addrs, mut bad } = read_rows(reader, visits, claims).await?;
     if let Some(damage) = bad.remove(&0) {
         return Ok(Err(damage));
     }

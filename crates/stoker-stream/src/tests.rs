@@ -17,6 +17,7 @@ mod bad_rows;
 mod budget;
 mod mixtures;
 mod parts;
+mod shared;
 mod stalls;
 
 /// Bytes of a tensor; more than a kibibyte, so that the column is heavy.

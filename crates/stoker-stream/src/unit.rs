@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 
+use stoker_lake::Table;
 use stoker_order::StreamOrder;
 use stoker_types::Slice;
 
 use crate::StreamPlan;
 use crate::part_plan::PartSize;
 
-/// Bytes of a unit where the order has no windows.
+/// Bytes of a unit where the order has no windows and reads may take long.
 const UNIT_BYTES: u64 = 64 << 20;
 
-/// Bytes of a unit whose rows are to stay in a processor's cache: some parts of it, for two threads to read.
-const CACHED_UNIT_BYTES: u64 = 8 << 20;
+/// Bytes of a unit of local files for each thread that reads: its rows, and what is kept for them, stay in a processor's cache.
+const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
 /// Rows of a unit at most, over the rows of one rank: what is kept for a row while it is read may be more than a narrow row.
 const UNIT_ROWS_MAX: u64 = 1 << 18;
@@ -29,12 +30,13 @@ pub(crate) struct UnitSize {
 }
 
 impl UnitSize {
-    /// Units of a stream whose batches come in parts.
-    pub fn new(plan: &StreamPlan, part_size: PartSize) -> Self {
+    /// Units of a stream whose batches come in parts. Local files are read by so many threads.
+    pub fn new(plan: &StreamPlan, part_size: PartSize, io_threads: usize) -> Self {
         let row_bytes = plan.row_bytes().max(1);
+        let is_local = plan.tables().all(Table::is_local);
         Self {
             by_window: !plan.inner.reads_rows_alone(),
-            bytes: if part_size.stays_cached(&plan.inner) { CACHED_UNIT_BYTES } else { UNIT_BYTES },
+            bytes: if is_local { CACHED_BYTES_PER_THREAD.saturating_mul(io_threads as u64) } else { UNIT_BYTES },
             row_bytes,
             part_rows_max: part_size.rows_max(row_bytes),
         }

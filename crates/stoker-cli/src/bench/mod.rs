@@ -5,6 +5,7 @@
 //! flight   C++ server and client   ◄──► `stoker serve` and its clients, over the loopback interface
 //! s3       raw GETs                ◄──► `stoker stream` on an object store with a latency
 //! select   raw GETs of the rows    ◄──► the same, of a scattered part of a table
+//! ranks    one stream of a server  ◄──► all ranks of a job at that server, from the same store
 //! ```
 //!
 //! Each measurement of Stoker is a process of its own, so that processor time and peak memory are its own. Repetitions
@@ -17,6 +18,8 @@ mod get_ranges;
 mod local;
 mod object_server;
 mod order;
+mod rank_streams;
+mod ranks;
 mod raw;
 mod report;
 mod runs;
@@ -36,9 +39,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::bench::data::{DataSet, Kind};
+use crate::bench::runs::WAYS;
 use crate::bench::settings::{Settings, lake_in};
+use crate::connect::LakeArgs;
 
-/// Measure rates beside the ceilings of the same run; without a command: local, flight, s3 and select.
+/// Measure rates beside the ceilings of the same run; without a command: local, flight, s3, select and ranks.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
@@ -58,6 +63,8 @@ enum What {
     S3(Settings),
     /// A scattered part of the images, by a predicate, from the same store
     Select(Settings),
+    /// All ranks of a job at one server that reads from such a store, beside one stream of the same server
+    Ranks(ranks::RanksArgs),
     /// How well orders mix rows, and what reading them costs; reads no data
     Order(order::OrderArgs),
     /// What a table of 10^9 rows costs: row sets in memory and on disk, planning an epoch, opening a stream deep inside one
@@ -68,6 +75,9 @@ enum What {
     /// An S3-compatible store over a folder
     #[command(hide = true)]
     ObjectServer(object_server::ObjectServerArgs),
+    /// The ranks of a job in one process
+    #[command(hide = true)]
+    RankStreams(rank_streams::RankStreamsArgs),
     /// The ceiling of reading from it, in a process of its own
     #[command(hide = true)]
     GetRanges(get_ranges::GetRangesArgs),
@@ -80,21 +90,28 @@ enum Part {
     Flight,
     S3,
     Select,
+    /// So many ranks.
+    Ranks(u32),
 }
 
 /// Runs the measurements and prints their tables.
-pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
+pub async fn run(args: BenchArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     match args.what {
         Some(What::Local(settings)) => measure(&settings, &[Part::Local]).await,
         Some(What::Flight(settings)) => measure(&settings, &[Part::Flight]).await,
         Some(What::S3(settings)) => measure(&settings, &[Part::S3]).await,
         Some(What::Select(settings)) => measure(&settings, &[Part::Select]).await,
+        Some(What::Ranks(args)) => measure(&args.settings, &[Part::Ranks(args.world_size)]).await,
+        Some(What::RankStreams(args)) => rank_streams::run(&args, lake).await,
         Some(What::Order(args)) => order::run(&args),
         Some(What::Scale(args)) => scale::run(&args).await,
         Some(What::ScaleStep(args)) => scale::run_step(&args).await,
         Some(What::ObjectServer(args)) => object_server::run(&args),
         Some(What::GetRanges(args)) => get_ranges::run(&args),
-        None => measure(&args.settings, &[Part::Local, Part::Flight, Part::S3, Part::Select]).await,
+        None => {
+            let parts = [Part::Local, Part::Flight, Part::S3, Part::Select, Part::Ranks(ranks::WORLD_SIZE)];
+            measure(&args.settings, &parts).await
+        }
     }
 }
 
@@ -128,6 +145,12 @@ async fn measure_in(settings: &Settings, parts: &[Part], dir: &Path) -> anyhow::
         for kind in kinds {
             let data = table(*kind).await?;
             let section = match part {
+                Part::Ranks(world_size) => {
+                    for way in WAYS {
+                        sections.push(ranks::measure(settings, dir, &data, *world_size, way)?.to_json());
+                    }
+                    continue;
+                }
                 Part::Local => local::measure(settings, dir, &data)?,
                 Part::Flight => flight::measure(settings, dir, &data)?,
                 Part::S3 => s3::measure(settings, dir, &data)?,

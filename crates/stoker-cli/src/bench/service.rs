@@ -32,6 +32,11 @@ impl Service {
         Ok(service)
     }
 
+    /// The largest memory of the process so far.
+    pub fn peak_bytes(&self) -> u64 {
+        process_use(self.process.id()).peak_bytes
+    }
+
     /// Seconds of processor time so far.
     pub fn cpu_secs(&self) -> f64 {
         process_use(self.process.id()).cpu_secs

@@ -133,6 +133,21 @@ fn add(total: &mut StreamStats, epoch: &StreamStats) {
 }
 
 impl Drained {
+    /// What the streams of all epochs did.
+    pub fn stats(&self) -> &StreamStats {
+        &self.stats
+    }
+
+    /// Bytes and time of all epochs.
+    pub fn whole(&self) -> (u64, Duration) {
+        (self.stats.bytes, self.elapsed)
+    }
+
+    /// Bytes and time from the end of the first epoch to the end of the last one; `None` for one epoch.
+    pub fn steady(&self) -> Option<(u64, Duration)> {
+        self.steady
+    }
+
     /// Where the time of the steps went, for people.
     pub fn stalls(&self) -> String {
         stalls::line(&self.stats.stalls)

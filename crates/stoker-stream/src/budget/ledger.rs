@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use stoker_chunks::SharedReads;
 use tokio::sync::Notify;
+
+/// While streams share what they read, this part of the bytes is for that.
+const SHARED_DIVISOR: u64 = 4;
 
 /// The bytes of a budget.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +42,11 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Ledger {
     rule: Total,
+    /// Bytes for streams.
     total: u64,
+    /// Bytes for what streams share.
+    aside: u64,
+    shared: SharedReads,
     members: BTreeMap<u64, Member>,
     next_id: u64,
     /// Bytes that all members hold.
@@ -59,8 +67,9 @@ struct Member {
 }
 
 impl Ledger {
-    pub fn new(rule: Total) -> Self {
-        let mut ledger = Self { rule, total: 0, members: BTreeMap::new(), next_id: 0, held: 0, fair: u64::MAX };
+    pub fn new(rule: Total, shared: SharedReads) -> Self {
+        let members = BTreeMap::new();
+        let mut ledger = Self { rule, total: 0, aside: 0, shared, members, next_id: 0, held: 0, fair: u64::MAX };
         ledger.divide();
         ledger
     }
@@ -140,6 +149,10 @@ impl Ledger {
         self.total
     }
 
+    pub fn aside(&self) -> u64 {
+        self.aside
+    }
+
     pub fn held(&self) -> u64 {
         self.held
     }
@@ -167,6 +180,9 @@ impl Ledger {
             Total::Fixed(bytes) => bytes,
             Total::AtLeast(bytes) => self.members.values().fold(bytes, |most, member| most.max(member.cap)),
         };
+        self.aside = if self.shared.are_wanted() { self.total / SHARED_DIVISOR } else { 0 };
+        self.total -= self.aside;
+        self.shared.resize(self.aside);
         let reading = self.members.values().filter(|member| member.reads);
         self.fair = fair_share(self.total, reading.map(|member| member.cap).collect());
         self.wake();

@@ -1,0 +1,71 @@
+//! The ranks of a job in one process: what a server is asked for by all of them at once.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use futures::future::try_join_all;
+use indicatif::ProgressBar;
+use serde_json::json;
+use stoker_stream::{ReadOptions, StreamOptions};
+use stoker_types::{BatchSize, Batching, LastBatch, Slice, Topology};
+
+use crate::connect::LakeArgs;
+use crate::process::process_use;
+use crate::stream::{Drain, Shuffle};
+
+/// Arguments of `stoker bench rank-streams`.
+#[derive(Debug, Args)]
+pub struct RankStreamsArgs {
+    query: String,
+    /// Rows per batch over all ranks
+    #[arg(long)]
+    global_batch_size: u64,
+    #[arg(long)]
+    world_size: u32,
+    #[arg(long, value_enum)]
+    shuffle: Shuffle,
+    #[arg(long)]
+    epochs: u64,
+}
+
+/// Drains the streams of all ranks at the same time and prints what they took together.
+pub async fn run(args: &RankStreamsArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let connection = lake.connect().await?;
+    let options = StreamOptions { shuffle: args.shuffle.into(), ..StreamOptions::default() };
+    let handle = connection.plan_stream(&args.query, &[], &options).await?;
+    let drain = |rank| {
+        let topology = Topology { rank, world_size: args.world_size };
+        let batching = Batching { size: BatchSize::Global(args.global_batch_size), last: LastBatch::Uneven };
+        let slice = Slice { epoch: 0, origin: 0, first_step: 0, topology, batching };
+        let steps = slice.num_steps(handle.num_rows());
+        Drain {
+            handle: &handle,
+            slice,
+            read: ReadOptions::default(),
+            epochs: args.epochs,
+            steps,
+            first_step: 0,
+            sizes: Vec::new(),
+            log: None,
+            bar: ProgressBar::hidden(),
+        }
+    };
+    let drained = try_join_all((0..args.world_size).map(|rank| drain(rank).run())).await?;
+    let used = process_use(std::process::id());
+    let rates: Vec<(u64, Duration)> = drained.iter().map(|rank| rank.steady().unwrap_or(rank.whole())).collect();
+    let secs = |spans: &mut dyn Iterator<Item = Duration>| spans.max().unwrap_or_default().as_secs_f64();
+    let report = json!({
+        "bytes": drained.iter().map(|rank| rank.whole().0).sum::<u64>(),
+        "rows": drained.iter().map(|rank| rank.stats().rows).sum::<u64>(),
+        "steady_bytes": rates.iter().map(|(bytes, _)| bytes).sum::<u64>(),
+        "steady_secs": secs(&mut rates.iter().map(|(_, span)| *span)),
+        "first_batch_secs": secs(
+            &mut drained.iter().filter_map(|rank| rank.stats().first_batch_nanos).map(Duration::from_nanos)
+        ),
+        "cpu_secs": used.cpu_secs,
+        "peak_memory_bytes": used.peak_bytes,
+    });
+    writeln!(std::io::stdout().lock(), "{report}")?;
+    Ok(())
+}

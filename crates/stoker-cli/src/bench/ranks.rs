@@ -1,0 +1,69 @@
+//! `stoker bench ranks`: one server that feeds all ranks of a job from an object store, beside the same server with one stream.
+
+use std::path::Path;
+
+use clap::Args;
+
+use crate::bench::data::DataSet;
+use crate::bench::repetitions;
+use crate::bench::report::{Measurement, Role, Section};
+use crate::bench::runs::{measurement, report};
+use crate::bench::service::{Service, own_command};
+use crate::bench::settings::Settings;
+use crate::bench::store::Store;
+
+/// Ranks, unless others are asked for: the 48 lanes of an order cannot be dealt to them, so that ranks share blocks.
+pub const WORLD_SIZE: u32 = 64;
+
+/// Rows of a batch for each rank.
+const ROWS_PER_RANK: u64 = 16;
+
+/// The share of the rate of one stream that all ranks together should reach.
+const BAR: f64 = 0.90;
+
+/// Arguments of `stoker bench ranks`.
+#[derive(Debug, Args)]
+pub struct RanksArgs {
+    #[command(flatten)]
+    pub settings: Settings,
+    /// Ranks of the job
+    #[arg(long, default_value_t = WORLD_SIZE, value_parser = clap::value_parser!(u32).range(1..))]
+    pub world_size: u32,
+}
+
+/// Measures one stream and the streams of `world_size` ranks, in turns. Their global batches are the same.
+pub fn measure(
+    settings: &Settings,
+    dir: &Path,
+    data: &DataSet,
+    world_size: u32,
+    (name, shuffle): (&str, &str),
+) -> anyhow::Result<Section> {
+    let batch_size = ROWS_PER_RANK * u64::from(world_size);
+    let settings = &Settings { batch_size, ..settings.clone() };
+    let mut section = Section::new(&format!("{world_size} ranks of one server, {name}"), settings, data);
+    let store = Store::start(dir, settings.latency_ms)?;
+    let mut serve = own_command(&["serve", "--listen", "127.0.0.1:0"])?;
+    let server = Service::start(serve.args(store.lake_args()))?;
+    let streams = |world_size: u32| -> anyhow::Result<Measurement> {
+        let (world_size, epochs) = (world_size.to_string(), settings.epochs.to_string());
+        let mut command = own_command(&["bench", "rank-streams", &data.query(), "--shuffle", shuffle])?;
+        command.args(["--global-batch-size", &batch_size.to_string(), "--world-size", &world_size]);
+        command.args(["--epochs", &epochs, "--server", &server.address]);
+        let before = server.cpu_secs();
+        let measured = store.measured(|| measurement(&report(&mut command)?))?;
+        Ok(Measurement { server_cpu_secs: Some(server.cpu_secs() - before), ..measured })
+    };
+    for _ in repetitions("ranks", settings, data) {
+        section.add("one stream", Role::Ceiling, streams(1)?);
+        section.add(&format!("{world_size} ranks"), Role::Path { bar: Some(BAR) }, streams(world_size)?);
+    }
+    section.note(format!(
+        "{} ms before each response of the store. The global batches of both lines are the same; all streams of a line are in one \
+         process. Requests and bytes read are those that the store counted, server CPU is that of `stoker serve`, whose peak was \
+         {} MiB.",
+        settings.latency_ms,
+        server.peak_bytes() >> 20
+    ));
+    Ok(section)
+}

@@ -1,0 +1,106 @@
+//! Ranks that want rows of the same blocks, as streams of one process.
+
+use futures::future::join_all;
+
+use super::*;
+
+const NUM_ROWS: i64 = 2_000;
+const ROW_BYTES: usize = 3_000;
+const TABLE_BYTES: u64 = NUM_ROWS as u64 * ROW_BYTES as u64;
+
+/// A lake that is no local folder.
+async fn distant() -> Engine {
+    engine_of("memory://", NUM_ROWS, ROW_BYTES).await
+}
+
+/// The streams of all ranks of an epoch, within one budget. Their batches have one row.
+fn open(plan: &StreamPlan, budget: &MemoryBudget, world_size: u32) -> Vec<BatchStream> {
+    let slice = |rank| slice(rank, world_size, BatchSize::PerRank(1), LastBatch::Uneven);
+    let open = |rank| plan.open_within(budget, &slice(rank), &ReadOptions::default()).expect("a stream");
+    (0..world_size).map(open).collect()
+}
+
+/// The rest of a stream: ids, and the bytes that were read. Checks the tensors.
+async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
+    let mut all = Vec::new();
+    while let Some(batch) = stream.next().await.expect("a batch") {
+        let ids = batch.data["id"].as_primitive::<Int64Type>();
+        let tensors = batch.data["x"].as_fixed_size_list();
+        for (row, id) in ids.values().iter().enumerate() {
+            let bytes = tensors.value(row);
+            assert!(bytes.as_primitive::<UInt8Type>().values().iter().copied().eq(values(*id, ROW_BYTES)));
+        }
+        all.extend(ids.values());
+    }
+    (all, stream.stats().bytes_read)
+}
+
+fn sorted(ids: impl IntoIterator<Item = i64>) -> Vec<i64> {
+    let mut ids: Vec<i64> = ids.into_iter().collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn ranks_that_share_blocks_read_each_of_them_once() {
+    run(async {
+        let engine = distant().await;
+        for (sql, num_rows) in [(ALL, NUM_ROWS), ("SELECT x, id, name FROM t WHERE id % 3 != 1", 1_333)] {
+            for shuffle in [ShuffleMode::Block, ShuffleMode::Sequential] {
+                let plan = plan(&engine, sql, shuffle).await;
+                // The lanes are 12.
+                for world_size in [7, 16, 64] {
+                    let budget = MemoryBudget::new(16 << 20);
+                    let mut streams = open(&plan, &budget, world_size);
+                    let (ids, bytes): (Vec<_>, Vec<u64>) =
+                        join_all(streams.iter_mut().map(rest)).await.into_iter().unzip();
+                    let ids = sorted(ids.into_iter().flatten());
+                    assert_eq!(ids.len() as i64, num_rows);
+                    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "a row came twice");
+                    let read: u64 = bytes.iter().sum();
+                    // Each rank's first row is read alone; rows between the selected ones are read along.
+                    assert!(read <= TABLE_BYTES * 11 / 10, "{shuffle:?}, {world_size} ranks: {read} of {TABLE_BYTES}");
+                    drop(streams);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
+    run(async {
+        let engine = distant().await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let budget = MemoryBudget::new(1 << 20);
+        let mut streams = open(&plan, &budget, 16);
+        let mut slow = streams.pop().expect("a stream");
+        let first = slow.next().await.expect("a batch").expect("not the end");
+        let fast = join_all(streams.iter_mut().map(rest)).await;
+        assert!(budget.shared_bytes() <= 256 << 10, "{} bytes are kept for the slow one", budget.shared_bytes());
+        let (late, late_bytes) = rest(&mut slow).await;
+        let first = first.data["id"].as_primitive::<Int64Type>().values().to_vec();
+        let fast_ids = fast.iter().flat_map(|(ids, _)| ids.iter().copied());
+        assert_eq!(sorted(fast_ids.chain(late).chain(first)), (0..NUM_ROWS).collect::<Vec<_>>());
+        // It reads what was given up for itself: its own rows, and what lies between them.
+        assert!(late_bytes < TABLE_BYTES / 16 * 4, "{late_bytes}");
+        drop((streams, slow));
+        assert_eq!(budget.held_bytes(), 0);
+    });
+}
+
+#[test]
+fn ranks_that_share_nothing_leave_the_whole_budget_to_streams() {
+    run(async {
+        let engine = distant().await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let budget = MemoryBudget::new(1 << 20);
+        // Twelve lanes can be dealt to four ranks, not to five.
+        let four = open(&plan, &budget, 4);
+        assert_eq!(budget.total_bytes(), 1 << 20);
+        drop(four);
+        let five = open(&plan, &budget, 5);
+        assert_eq!(budget.total_bytes(), 3 << 18, "a quarter is for what they share");
+        drop(five);
+    });
+}
