@@ -1,5 +1,6 @@
 //! Tests of the service.
 
+mod addresses;
 mod budget;
 mod contracts;
 mod endpoints;
@@ -11,3 +12,4 @@ mod requests;
 mod statuses;
 mod streams;
 mod tickets;
+mod unix_sockets;
