@@ -1,6 +1,7 @@
 //! Tests of the service.
 
 mod addresses;
+mod authority_filter;
 mod budget;
 mod contracts;
 mod endpoints;

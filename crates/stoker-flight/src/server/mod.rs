@@ -1,6 +1,7 @@
 //! The server.
 
 mod answer_body;
+pub(crate) mod authority_filter;
 mod config;
 mod do_action;
 mod do_get;
@@ -12,6 +13,7 @@ mod serve;
 mod service;
 mod state;
 mod totals;
+mod unix_connection;
 mod unix_socket;
 
 pub use config::{ServerConfig, TicketKey, TlsFiles};

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use futures::{Stream, stream};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
+use crate::server::unix_connection::UnixConnection;
 use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
@@ -47,10 +48,10 @@ impl ListeningSocket {
     }
 
     /// The connections. Dropping them closes the socket, and removes its file.
-    pub fn incoming(self) -> impl Stream<Item = io::Result<UnixStream>> + Send {
+    pub fn incoming(self) -> impl Stream<Item = io::Result<UnixConnection>> + Send {
         stream::unfold(self, |socket| async move {
             let accepted = socket.listener.accept().await;
-            Some((accepted.map(|(io, _)| io), socket))
+            Some((accepted.map(|(io, _)| UnixConnection::new(io)), socket))
         })
     }
 }

@@ -7,9 +7,12 @@ use std::path::PathBuf;
 use stoker_sql::Engine;
 use stoker_types::{BatchSize, ErrorKind, LastBatch};
 use tempfile::TempDir;
+use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use crate::client::http2::{Connection, Patience, Request, grpc_frame};
 use crate::tests::fixture::*;
+use crate::wire::DO_GET_PATH;
 use crate::{ConnectOptions, Error, Result, ServerConfig, TlsFiles, connect, serve};
 
 /// A path for a socket, in a folder of its own.
@@ -70,6 +73,23 @@ fn streams_and_queries_are_those_of_the_lake() {
         }
         let without_token = connect(unix, &impatient()).await.expect("a server").tables().await;
         assert_eq!(without_token.expect_err("refused").kind(), ErrorKind::Unauthenticated);
+    });
+}
+
+#[test]
+fn any_name_of_the_server_is_taken() {
+    run(async {
+        let (lake, place) = (TestLake::new(5).await, Place::new());
+        let _server = TestServer::start(&lake, place.config()).await;
+        for authority in ["localhost", "tmp%2Fstoker.sock", "a%20b:c@d"] {
+            let io = UnixStream::connect(place.path()).await.expect("a server");
+            let body = grpc_frame(b"");
+            let request = Request { tls: false, authority, path: DO_GET_PATH, authorization: None, body };
+            let answer = Connection::open(Box::new(io), &request, Patience::default()).await.map(|_| ());
+            let error = answer.expect_err("no ticket");
+            // A request that hyper does not take ends without an answer, as `Unavailable`.
+            assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{authority}: {error}");
+        }
     });
 }
 
