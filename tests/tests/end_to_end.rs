@@ -99,10 +99,16 @@ fn free_port() -> Result<u16> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_and_replaced_server_loses_and_repeats_no_row() -> Result<()> {
+    check_replacement(&format!("127.0.0.1:{}", free_port()?)).await?;
+    let folder = tempfile::tempdir()?;
+    check_replacement(&format!("unix://{}/socket", folder.path().display())).await
+}
+
+/// Kills and replaces a server twice during a stream.
+async fn check_replacement(listen: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let lake = lake(folder.path(), 100)?;
-    let listen = format!("127.0.0.1:{}", free_port()?);
-    let mut server = Server::start(&lake, &listen, &KEY)?;
+    let mut server = Server::start(&lake, listen, &KEY)?;
     let handle = plan(&connect(&server.address, &ConnectOptions::default()).await?).await?;
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut labels = [0; 3];
@@ -113,7 +119,7 @@ async fn a_killed_and_replaced_server_loses_and_repeats_no_row() -> Result<()> {
         step += 1;
         if step == 2 || step == 6 {
             server.kill()?;
-            server = Server::start(&lake, &listen, &KEY)?;
+            server = Server::start(&lake, listen, &KEY)?;
         }
         batch.data["path"]
             .as_string::<i32>()

@@ -44,8 +44,9 @@ def connect(
 
     Args:
         target: A local path, ``s3://``, ``gs://``, ``az://`` or ``memory://`` for a lake in this process;
-            ``grpc://host:port`` or ``grpc+tls://host:port``, with several comma-separated hosts if there are replicas,
-            for a server.
+            ``grpc://host:port``, ``grpc+tls://host:port`` or, on this host, ``unix:///path`` (``grpc+unix:///path``)
+            for a server, with several comma-separated addresses if there are replicas; a scheme holds for the addresses
+            after it as well.
         token: The server's bearer token.
         tls_ca: The path of a PEM file with the certificate authority of a ``grpc+tls`` server. Default: the system's.
         storage_options: Options of the object store, for example ``aws_endpoint``, ``aws_region``,

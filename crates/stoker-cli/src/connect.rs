@@ -12,7 +12,8 @@ pub struct LakeArgs {
     /// The lake: a local path, s3://, gs://, az:// or file://
     #[arg(long, global = true, env = "STOKER_LAKE")]
     lake: Option<String>,
-    /// A server in place of a lake: grpc://host:port or grpc+tls://host:port; several hosts, separated by commas
+    /// A server in place of a lake: grpc://host:port, grpc+tls://host:port or, on this host, unix:///path; several, separated
+    /// by commas
     #[arg(long, global = true, env = "STOKER_SERVER", conflicts_with = "lake")]
     server: Option<String>,
     /// The bearer token for the server

@@ -12,16 +12,17 @@ use stoker_sql::{Engine, EngineOptions};
 /// Serve a lake over Arrow Flight. Flags win over `STOKER_*` variables, which win over the configuration file.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The address to listen on; port 0 picks a free one [default: 127.0.0.1:8815]
-    #[arg(long, env = "STOKER_LISTEN")]
-    listen: Option<String>,
+    /// An address to listen on, host:port (port 0 picks a free one) or unix:///path for clients of the same user on this
+    /// host; may be repeated [default: 127.0.0.1:8815]
+    #[arg(long, env = "STOKER_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
+    listen: Vec<String>,
     /// A TOML file with settings
     #[arg(long, env = "STOKER_CONFIG")]
     config: Option<PathBuf>,
     /// A bearer token that every request must carry
     #[arg(long, env = "STOKER_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// PEM file with the certificate chain
+    /// PEM file with the certificate chain; Unix sockets go without
     #[arg(long, env = "STOKER_TLS_CERT", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// PEM file with the private key
@@ -64,7 +65,9 @@ impl ServeArgs {
                 })?
             }
         };
-        config.listen = self.listen.unwrap_or(config.listen);
+        if !self.listen.is_empty() {
+            config.listen = self.listen;
+        }
         config.token = self.token.or(config.token);
         if let (Some(cert), Some(key)) = (self.tls_cert, self.tls_key) {
             config.tls = Some(TlsFiles { cert, key });
@@ -88,7 +91,6 @@ impl ServeArgs {
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(args: ServeArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
     let config = args.into_config()?;
-    let scheme = if config.tls.is_some() { "grpc+tls" } else { "grpc" };
     let lake = Lake::open(lake, &storage).await?;
     // A lake that cannot be reached is better refused now than at the first request.
     let tables = lake.tables().await?;
@@ -101,10 +103,11 @@ pub async fn run(args: ServeArgs, lake: &str, storage: StorageOptions) -> anyhow
             _ = tokio::signal::ctrl_c() => {}
         }
     };
-    let ready = |address| {
+    let ready = |urls: &[String]| {
         let mut out = std::io::stdout();
+        let lines: String = urls.iter().map(|url| format!("listening on {url}\n")).collect();
         // Whoever started the server may have closed its end; the server works all the same.
-        writeln!(out, "listening on {scheme}://{address}").and_then(|()| out.flush()).ok();
+        out.write_all(lines.as_bytes()).and_then(|()| out.flush()).ok();
     };
     serve(engine, config, ready, stopped).await?;
     Ok(())

@@ -22,6 +22,7 @@ mod server;
 mod status;
 mod ticket;
 mod tls;
+mod unix_path;
 mod wire;
 
 /// The messages of `proto/stoker/v1/stream.proto`.

@@ -1,5 +1,7 @@
 //! Tests of the service.
 
+mod addresses;
+mod authority_filter;
 mod budget;
 mod contracts;
 mod endpoints;
@@ -11,3 +13,4 @@ mod requests;
 mod statuses;
 mod streams;
 mod tickets;
+mod unix_sockets;

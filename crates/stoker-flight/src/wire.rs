@@ -10,6 +10,8 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 30;
 pub(crate) const SERVICE: &str = "arrow.flight.protocol.FlightService";
 /// The path of `DoGet`, which both ends handle without tonic's codec.
 pub(crate) const DO_GET_PATH: &str = "/arrow.flight.protocol.FlightService/DoGet";
+/// The authority of requests over a Unix socket, where gRPC's own clients have it too.
+pub(crate) const UNIX_AUTHORITY: &str = "localhost";
 /// The media type of requests and answers.
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
 /// Metadata of the answer to GetFlightInfo: whether the lake keeps the stream's specification.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
+use crate::client::address::Address;
 use crate::tls::choose_ciphers;
 use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
 use crate::{Error, Result};
@@ -15,11 +16,15 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server by `host:port`.
-pub(crate) fn endpoint(host: &str, tls: bool, tls_ca: Option<&Path>) -> Result<Endpoint> {
-    let uri = format!("{}://{host}", if tls { "https" } else { "http" });
+/// A server by its address.
+pub(crate) fn endpoint(address: &Address, tls_ca: Option<&Path>) -> Result<Endpoint> {
+    let uri = match address {
+        Address::Tcp { authority, tls: false } => format!("http://{authority}"),
+        Address::Tcp { authority, tls: true } => format!("https://{authority}"),
+        Address::Unix(path) => path.to_string(),
+    };
     let endpoint = Endpoint::from_shared(uri)
-        .map_err(|source| Error::invalid(format!("{host:?} is not a host and port: {source}")))?
+        .map_err(|source| Error::invalid(format!("{:?} is not a host and port: {source}", address.to_string())))?
         .connect_timeout(CONNECT_TIMEOUT)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
@@ -27,7 +32,7 @@ pub(crate) fn endpoint(host: &str, tls: bool, tls_ca: Option<&Path>) -> Result<E
         .tcp_nodelay(true)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
-    if !tls {
+    if !address.is_tls() {
         return Ok(endpoint);
     }
     choose_ciphers();

@@ -8,6 +8,7 @@ use stoker_sql::{Engine, EngineOptions};
 use stoker_stream::MemoryBudget;
 
 use crate::Result;
+use crate::client::address::Address;
 use crate::client::{Connection, LocalLake, RemoteLake};
 
 /// Options of a connection.
@@ -48,15 +49,16 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Connects to servers (`grpc://host:port[,host:port…]` or `grpc+tls://…`), or opens a lake in this process (anything else).
+/// Connects to servers, or opens a lake in this process (any other target). Servers are `grpc://host:port`, `grpc+tls://host:port`
+/// or, on this host, `unix:///path` (`grpc+unix:///path`); several are separated by commas, and a scheme holds for those after
+/// it as well.
 ///
 /// # Errors
 /// A target that is neither; servers that cannot be reached within five seconds.
 pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connection> {
-    match target.split_once("://") {
-        Some(("grpc", hosts)) => Ok(Connection::Remote(RemoteLake::connect(hosts, false, options).await?)),
-        Some(("grpc+tls", hosts)) => Ok(Connection::Remote(RemoteLake::connect(hosts, true, options).await?)),
-        _ => {
+    match Address::parse_all(target)? {
+        Some(addresses) => Ok(Connection::Remote(RemoteLake::connect(&addresses, options).await?)),
+        None => {
             let lake = Lake::open(target, &options.storage_options.clone().with_env()).await?;
             let engine = Engine::new(lake, EngineOptions::default());
             Ok(Connection::Local(LocalLake::new(engine, options.budget())))

@@ -1,5 +1,6 @@
 //! The client's side: one interface to an engine in this process and to servers.
 
+pub(crate) mod address;
 mod batch_assembler;
 mod channel;
 mod connect;

@@ -16,6 +16,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::ConnectOptions;
+use crate::client::address::Address;
 use crate::client::channel::{CONNECT_TIMEOUT, endpoint};
 use crate::client::do_get::do_get;
 use crate::client::http2::{Server, tls_config};
@@ -34,7 +35,8 @@ pub struct RemoteLake {
 }
 
 struct Inner {
-    hosts: String,
+    /// Their addresses, for messages.
+    addresses: String,
     /// For DoGet, and for all else.
     servers: Vec<(Server, Endpoint)>,
     token: Token,
@@ -75,18 +77,16 @@ impl tonic::service::Interceptor for Token {
 }
 
 impl RemoteLake {
-    pub(crate) async fn connect(hosts: &str, tls: bool, options: &ConnectOptions) -> Result<Self> {
-        let tls_settings = tls.then(|| tls_config(options.tls_ca.as_deref())).transpose()?;
-        let mut servers = Vec::new();
-        for host in hosts.split(',').map(|host| host.trim().trim_end_matches('/')).filter(|host| !host.is_empty()) {
-            let endpoint = endpoint(host, tls, options.tls_ca.as_deref())?;
-            servers.push((Server::try_new(host, tls_settings.clone())?, endpoint));
-        }
-        if servers.is_empty() {
-            return Err(Error::invalid("the target names no server; use grpc://host:port"));
-        }
+    /// Connects to one of the servers at these addresses, one at least.
+    pub(crate) async fn connect(addresses: &[Address], options: &ConnectOptions) -> Result<Self> {
+        let needs_tls = addresses.iter().any(Address::is_tls);
+        let tls = needs_tls.then(|| tls_config(options.tls_ca.as_deref())).transpose()?;
+        let server = |address: &Address| {
+            Ok((Server::try_new(address, tls.as_ref())?, endpoint(address, options.tls_ca.as_deref())?))
+        };
+        let servers = addresses.iter().map(server).collect::<Result<_>>()?;
         let inner = Inner {
-            hosts: hosts.to_string(),
+            addresses: addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","),
             servers,
             token: Token::try_new(options.token.as_deref())?,
             current: AtomicUsize::new(0),
@@ -131,7 +131,7 @@ impl RemoteLake {
                 Err(error) => reason = causes(&error),
             }
         }
-        Err(Error::Unreachable { target: self.inner.hosts.clone(), reason })
+        Err(Error::Unreachable { target: self.inner.addresses.clone(), reason })
     }
 
     /// Asks one server after the other, until one answers. A connection that broke in the meantime is replaced.
@@ -157,7 +157,7 @@ impl RemoteLake {
         let is_ours = std::error::Error::source(&status).is_some();
         match Error::from(status) {
             Error::Remote { kind: ErrorKind::Unavailable, message } if is_ours => {
-                Error::Unreachable { target: self.inner.hosts.clone(), reason: message }
+                Error::Unreachable { target: self.inner.addresses.clone(), reason: message }
             }
             error => error,
         }

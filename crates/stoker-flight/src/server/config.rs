@@ -3,19 +3,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
+use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
 /// Settings of a server, as in its configuration file (TOML). All have defaults.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
-    /// The address to listen on; port 0 picks a free one. `127.0.0.1:8815` by default.
-    pub listen: String,
+    /// The addresses to listen on, or only one: `host:port`, where port 0 picks a free one, or `unix:///path` for clients of the
+    /// same user on this host. `127.0.0.1:8815` by default.
+    #[serde(deserialize_with = "one_or_several")]
+    pub listen: Vec<String>,
     /// A bearer token that every request must carry, health checks excepted; none by default.
     pub token: Option<String>,
-    /// Certificate and key; plain text by default.
+    /// Certificate and key, for all addresses but Unix sockets; plain text by default.
     pub tls: Option<TlsFiles>,
     /// Keys that sign tickets; the first signs. Random for each start by default: replicas must share keys.
     pub ticket_keys: Vec<TicketKey>,
@@ -60,7 +63,7 @@ pub struct TicketKey {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            listen: "127.0.0.1:8815".into(),
+            listen: vec!["127.0.0.1:8815".into()],
             token: None,
             tls: None,
             ticket_keys: Vec::new(),
@@ -82,6 +85,14 @@ impl ServerConfig {
             true => Ok(()),
             false => Err(Error::invalid(format!("{name} is out of range: {range}"))),
         };
+        check("listen", !self.listen.is_empty(), "at least one address")?;
+        let only_unix = self.listen.iter().all(|address| UnixPath::strip_scheme(address).is_some());
+        if self.tls.is_some() && only_unix {
+            return Err(Error::invalid(
+                "TLS is for TCP, and all addresses to listen on are Unix sockets, which never leave this host: \
+                 leave out certificate and key",
+            ));
+        }
         check("message_bytes", (1 << 10..=64 << 20).contains(&self.message_bytes), "1 KiB to 64 MiB")?;
         check("ticket_ttl_secs", (1..=30 * 86_400).contains(&self.ticket_ttl_secs), "1 s to 30 days")?;
         check("streams_max", (1..=1 << 20).contains(&self.streams_max), "1 to 1,048,576")?;
@@ -101,6 +112,19 @@ impl ServerConfig {
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_secs(self.grace_secs)
     }
+}
+
+fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected an address or a list of addresses")]
+    enum Addresses {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match Addresses::deserialize(deserializer)? {
+        Addresses::One(address) => vec![address],
+        Addresses::Several(addresses) => addresses,
+    })
 }
 
 impl std::fmt::Debug for ServerConfig {

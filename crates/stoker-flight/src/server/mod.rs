@@ -1,16 +1,20 @@
 //! The server.
 
 mod answer_body;
+pub(crate) mod authority_filter;
 mod config;
 mod do_action;
 mod do_get;
 mod flight_service;
 mod get_flight_info;
+mod listener;
 mod plan_cache;
 mod serve;
 mod service;
 mod state;
 mod totals;
+mod unix_connection;
+mod unix_socket;
 
 pub use config::{ServerConfig, TicketKey, TlsFiles};
 pub(crate) use do_action::{ActionRequest, ROWS_MAX, TableAnswer, schema_from_text};

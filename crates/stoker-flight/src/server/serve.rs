@@ -2,18 +2,20 @@
 
 use std::future::Future;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, try_join_all};
 use stoker_sql::Engine;
-use tokio::net::TcpListener;
+use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
+use crate::server::listener::Listener;
 use crate::server::service::StokerService;
 use crate::server::state::ServerState;
 use crate::server::{ServerConfig, TlsFiles};
@@ -25,63 +27,90 @@ use crate::{Error, Result, TicketSigner};
 const CUT_SECS: u64 = 2;
 
 /// Serves a lake until `shutdown` resolves, then lets running streams finish within the grace period. `ready` is told the
-/// address once connections are taken.
+/// URLs of all addresses once connections are taken.
 ///
 /// Health checks (`grpc.health.v1`) need no token. A server that stops answers them with NOT_SERVING, takes no more
 /// connections or requests, and cuts the streams that outlast the grace period with `Unavailable`, so that their clients go on
 /// elsewhere.
 ///
 /// # Errors
-/// Settings out of range, an address that cannot be bound, unreadable TLS files, invalid ticket keys.
+/// Settings out of range, an address that cannot be bound, a Unix socket where another server listens, unreadable TLS files,
+/// invalid ticket keys.
 pub async fn serve(
     engine: Engine,
     config: ServerConfig,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(&[String]),
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     config.validate()?;
     let signer = TicketSigner::try_new(ticket_keys(&config)?, config.ticket_ttl())?;
-    let mut server = Server::builder()
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_frame_size(FRAME_BYTES);
-    if let Some(files) = &config.tls {
-        choose_ciphers();
-        let tls = server.tls_config(tls_config(files)?);
-        server = tls.map_err(|source| Error::invalid(format!("the TLS files are not valid: {source}")))?;
+    let servers = Servers::try_new(config.tls.as_ref())?;
+    let mut listeners = Vec::new();
+    for address in &config.listen {
+        listeners.push(Listener::bind(address).await?);
     }
-    let cannot_bind = |source| Error::invalid(format!("cannot listen on {}: {source}", config.listen));
-    let listener = TcpListener::bind(&config.listen).await.map_err(cannot_bind)?;
-    let address = listener.local_addr().map_err(Error::internal)?;
-    let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let url = |listener: &Listener| listener.url(config.tls.is_some());
+    let urls = listeners.iter().map(url).collect::<Result<Vec<_>>>()?;
     let grace = config.grace();
     let state = Arc::new(ServerState::new(engine, config, signer));
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
-    let stop = {
-        let state = state.clone();
-        async move {
-            shutdown.await;
-            tracing::info!("stopping");
-            state.stopping.cancel();
-            set_health(&health, ServingStatus::NotServing).await;
-        }
-    };
-    let serving = server
-        .add_service(health_service)
-        .add_service(StokerService::new(state.clone()))
-        .serve_with_incoming_shutdown(connections, stop);
+    let routes = Routes::new(health_service).add_service(StokerService::new(state.clone()));
+    let serve_on = |listener| servers.serve(listener, routes.clone(), state.stopping.clone().cancelled_owned());
+    let serving = try_join_all(listeners.into_iter().map(serve_on));
     // Connections of clients that never close them do not hold up the end.
     let cut = async {
-        state.stopping.cancelled().await;
+        shutdown.await;
+        tracing::info!("stopping");
+        set_health(&health, ServingStatus::NotServing).await;
+        state.stopping.cancel();
         tokio::time::sleep(grace).await;
         state.cut.cancel();
         tokio::time::sleep(Duration::from_secs(CUT_SECS)).await;
     };
-    ready(address);
+    ready(&urls);
     tokio::select! {
-        done = serving => done.map_err(Error::internal),
+        done = serving => done.map(|_| ()).map_err(Error::internal),
         () = cut => Ok(()),
+    }
+}
+
+/// tonic's servers, one for each kind of address.
+struct Servers {
+    tcp: Server,
+    unix: Server,
+}
+
+impl Servers {
+    fn try_new(tls: Option<&TlsFiles>) -> Result<Self> {
+        let plain = Server::builder()
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .max_frame_size(FRAME_BYTES);
+        let Some(files) = tls else { return Ok(Self { tcp: plain.clone(), unix: plain }) };
+        choose_ciphers();
+        let tcp = plain.clone().tls_config(tls_config(files)?);
+        let tcp = tcp.map_err(|source| Error::invalid(format!("the TLS files are not valid: {source}")))?;
+        Ok(Self { tcp, unix: plain })
+    }
+
+    /// Takes connections until `stopping` resolves, and waits for them to end.
+    fn serve(
+        &self,
+        listener: Listener,
+        routes: Routes,
+        stopping: impl Future<Output = ()> + Send + 'static,
+    ) -> BoxFuture<'static, Result<(), tonic::transport::Error>> {
+        match listener {
+            Listener::Tcp(listener) => {
+                let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
+                self.tcp.clone().add_routes(routes).serve_with_incoming_shutdown(connections, stopping).boxed()
+            }
+            Listener::Unix(socket) => {
+                let connections = socket.incoming();
+                self.unix.clone().add_routes(routes).serve_with_incoming_shutdown(connections, stopping).boxed()
+            }
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Lakes and servers for tests.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt8Array};
@@ -91,7 +90,7 @@ impl TestLake {
 pub fn config() -> ServerConfig {
     let key = TicketKey { id: "test".into(), secret: "a secret of enough bytes".into() };
     ServerConfig {
-        listen: "127.0.0.1:0".into(),
+        listen: vec!["127.0.0.1:0".into()],
         ticket_keys: vec![key],
         message_bytes: 4 << 10,
         grace_secs: 0,
@@ -101,7 +100,9 @@ pub fn config() -> ServerConfig {
 
 /// A server with threads of its own, so that it can die at any moment.
 pub struct TestServer {
-    pub address: SocketAddr,
+    /// Of the first address that it listens on: host and port, or a path.
+    pub address: String,
+    urls: Vec<String>,
     runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
     done: Option<JoinHandle<Result<()>>>,
@@ -111,19 +112,25 @@ impl TestServer {
     pub async fn start(lake: &TestLake, config: ServerConfig) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let engine = lake.engine().await;
-        let (ready, address) = oneshot::channel();
+        let (ready, urls) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move {
             stopped.await.ok();
         };
-        let ready = |address| ready.send(address).expect("the test waits");
+        let ready = |urls: &[String]| ready.send(urls.to_vec()).expect("the test waits");
         let done = runtime.spawn(serve(engine, config, ready, shutdown));
-        let address = address.await.expect("a server that starts");
-        Self { address, runtime: Some(runtime), stop: Some(stop), done: Some(done) }
+        let urls = urls.await.expect("a server that starts");
+        let (_, address) = urls[0].split_once("://").expect("a URL");
+        Self { address: address.to_string(), urls, runtime: Some(runtime), stop: Some(stop), done: Some(done) }
     }
 
     pub fn url(&self) -> String {
-        format!("grpc://{}", self.address)
+        self.urls[0].clone()
+    }
+
+    /// Of all addresses that it listens on.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
     }
 
     /// Kills it: connections break without a word.

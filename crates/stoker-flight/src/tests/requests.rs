@@ -176,10 +176,11 @@ fn settings_out_of_range_are_refused() {
         for config in [
             ServerConfig { message_bytes: 1, ..config() },
             ServerConfig { token: Some(String::new()), ..config() },
-            ServerConfig { listen: "nowhere".into(), ..config() },
+            ServerConfig { listen: vec!["nowhere".into()], ..config() },
+            ServerConfig { listen: Vec::new(), ..config() },
             ServerConfig { ticket_keys: vec![short], ..config() },
         ] {
-            let ready = |_| unreachable!("the settings are not valid");
+            let ready = |_: &[String]| unreachable!("the settings are not valid");
             let refused = crate::serve(engine.clone(), config, ready, std::future::pending()).await;
             assert_eq!(refused.expect_err("refused").kind(), ErrorKind::InvalidRequest);
         }

@@ -1,4 +1,4 @@
-//! From a server's name to a socket.
+//! From a server's address to a socket.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,43 +8,57 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tonic::codegen::http::Uri;
 
 use super::Io;
+use crate::client::address::Address;
 use crate::tls::choose_ciphers;
+use crate::unix_path::UnixPath;
+use crate::wire::UNIX_AUTHORITY;
 use crate::{Error, Result};
 
 const ALPN: &[u8] = b"h2";
 
 /// A server, and how to reach it.
 pub(crate) struct Server {
-    /// Name and port as configured.
+    /// As configured, for messages.
+    name: String,
     authority: String,
-    host: String,
-    port: u16,
-    tls: Option<Arc<ClientConfig>>,
+    way: Way,
+}
+
+enum Way {
+    Tcp { host: String, port: u16, tls: Option<Arc<ClientConfig>> },
+    Unix(UnixPath),
 }
 
 impl Server {
-    /// A server by `host:port`; over TLS when there are settings for it.
+    /// A server by its address. One that is reached over TLS needs settings for it.
     ///
     /// # Errors
     /// A text that is not a host and port.
-    pub fn try_new(authority: &str, tls: Option<Arc<ClientConfig>>) -> Result<Self> {
+    pub fn try_new(address: &Address, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
+        match address {
+            Address::Tcp { authority, tls: uses_tls } => Self::tcp(authority, tls.filter(|_| *uses_tls).cloned()),
+            Address::Unix(path) => {
+                let (name, authority) = (path.to_string(), UNIX_AUTHORITY.into());
+                Ok(Self { name, authority, way: Way::Unix(path.clone()) })
+            }
+        }
+    }
+
+    fn tcp(authority: &str, tls: Option<Arc<ClientConfig>>) -> Result<Self> {
         let invalid = || Error::invalid(format!("{authority:?} is not a host and port"));
         let uri: Uri = format!("http://{authority}").parse().map_err(|_| invalid())?;
         let found = uri.authority().ok_or_else(invalid)?;
         let without_user = found.as_str().rsplit('@').next().unwrap_or_default();
-        Ok(Self {
-            authority: without_user.into(),
-            // IPv6 addresses stand in brackets.
-            host: found.host().trim_start_matches('[').trim_end_matches(']').into(),
-            port: found.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 }),
-            tls,
-        })
+        // IPv6 addresses stand in brackets.
+        let host = found.host().trim_start_matches('[').trim_end_matches(']').into();
+        let port = found.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
+        Ok(Self { name: without_user.into(), authority: without_user.into(), way: Way::Tcp { host, port, tls } })
     }
 
     pub fn authority(&self) -> &str {
@@ -52,7 +66,7 @@ impl Server {
     }
 
     pub fn is_tls(&self) -> bool {
-        self.tls.is_some()
+        matches!(self.way, Way::Tcp { tls: Some(_), .. })
     }
 
     /// Opens a connection within `wait`.
@@ -60,7 +74,7 @@ impl Server {
     /// # Errors
     /// `Unavailable` with the reason.
     pub async fn connect(&self, wait: Duration) -> Result<Box<dyn Io>> {
-        let unreachable = |reason: String| Error::Unreachable { target: self.authority.clone(), reason };
+        let unreachable = |reason: String| Error::Unreachable { target: self.name.clone(), reason };
         match timeout(wait, self.dial(wait)).await {
             Ok(dialed) => dialed.map_err(unreachable),
             Err(_) => Err(unreachable(format!("it does not answer within {wait:?}"))),
@@ -68,30 +82,37 @@ impl Server {
     }
 
     async fn dial(&self, wait: Duration) -> Result<Box<dyn Io>, String> {
-        let tcp = self.dial_tcp(wait).await.map_err(|error| error.to_string())?;
+        let (host, port, tls) = match &self.way {
+            Way::Tcp { host, port, tls } => (host, *port, tls),
+            Way::Unix(path) => {
+                let unix = UnixStream::connect(path).await.map_err(|error| error.to_string())?;
+                return Ok(Box::new(unix));
+            }
+        };
+        let tcp = dial_tcp(host, port, wait).await.map_err(|error| error.to_string())?;
         tcp.set_nodelay(true).map_err(|error| error.to_string())?;
-        let Some(config) = &self.tls else { return Ok(Box::new(tcp)) };
-        let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
+        let Some(config) = tls else { return Ok(Box::new(tcp)) };
+        let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
         let tls = TlsConnector::from(config.clone()).connect(name, tcp).await.map_err(|error| error.to_string())?;
         match tls.get_ref().1.alpn_protocol() == Some(ALPN) {
             true => Ok(Box::new(tls)),
             false => Err("it does not offer HTTP/2".into()),
         }
     }
+}
 
-    /// Tries the addresses of the server one after the other. One that does not answer takes no more than its share of the time.
-    async fn dial_tcp(&self, wait: Duration) -> std::io::Result<TcpStream> {
-        let addresses: Vec<SocketAddr> = lookup_host((self.host.as_str(), self.port)).await?.collect();
-        let mut failure = std::io::Error::other("its name has no address");
-        for address in &addresses {
-            match timeout(wait / addresses.len() as u32, TcpStream::connect(address)).await {
-                Ok(Ok(tcp)) => return Ok(tcp),
-                Ok(Err(error)) => failure = error,
-                Err(elapsed) => failure = elapsed.into(),
-            }
+/// Tries the addresses of a host one after the other. One that does not answer takes no more than its share of the time.
+async fn dial_tcp(host: &str, port: u16, wait: Duration) -> std::io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
+    let mut failure = std::io::Error::other("its name has no address");
+    for address in &addresses {
+        match timeout(wait / addresses.len() as u32, TcpStream::connect(address)).await {
+            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Err(error)) => failure = error,
+            Err(elapsed) => failure = elapsed.into(),
         }
-        Err(failure)
     }
+    Err(failure)
 }
 
 /// Settings of TLS: the system's certificate authorities and, if given, one in a PEM file.

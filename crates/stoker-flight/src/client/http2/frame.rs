@@ -3,9 +3,9 @@
 use bytes::{BufMut, BytesMut};
 
 /// What a client says first.
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of a frame before its payload.
-pub(super) const HEAD_BYTES: usize = 9;
+pub(crate) const HEAD_BYTES: usize = 9;
 /// The stream of the only request; zero is the connection itself.
 pub(super) const STREAM: u32 = 1;
 /// The largest payload that every peer takes.
@@ -20,8 +20,8 @@ pub(super) const ACK: u8 = 0x1;
 /// Flags of DATA and HEADERS; the second also of CONTINUATION.
 pub(super) const END_STREAM: u8 = 0x1;
 pub(super) const END_HEADERS: u8 = 0x4;
-pub(super) const PADDED: u8 = 0x8;
-pub(super) const WITH_PRIORITY: u8 = 0x20;
+pub(crate) const PADDED: u8 = 0x8;
+pub(crate) const WITH_PRIORITY: u8 = 0x20;
 
 /// Numbers of settings.
 pub(super) mod setting {
@@ -34,7 +34,7 @@ pub(super) mod setting {
 
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Data,
     Headers,
     Priority,
@@ -66,7 +66,7 @@ impl Kind {
 
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FrameHead {
+pub(crate) struct FrameHead {
     /// Bytes of the payload.
     pub length: usize,
     pub kind: Kind,

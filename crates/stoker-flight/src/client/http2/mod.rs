@@ -15,7 +15,7 @@
 
 mod connection;
 mod dial;
-mod frame;
+pub(crate) mod frame;
 mod headers;
 pub(crate) mod hpack;
 mod input;

@@ -1,0 +1,73 @@
+//! From a target to the addresses of servers.
+
+use std::fmt;
+
+use crate::unix_path::UnixPath;
+use crate::{Error, Result};
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// `host:port`.
+    Tcp {
+        authority: String,
+        tls: bool,
+    },
+    Unix(UnixPath),
+}
+
+#[derive(Clone, Copy)]
+enum Scheme {
+    Tcp { tls: bool },
+    Unix,
+}
+
+impl Address {
+    /// The addresses in a target, separated by commas; none when it does not name servers. A scheme holds for the addresses
+    /// after it as well, up to the next scheme.
+    ///
+    /// # Errors
+    /// A target without an address, a path that no socket can have.
+    pub fn parse_all(target: &str) -> Result<Option<Vec<Address>>> {
+        let mut scheme = None;
+        let mut addresses = Vec::new();
+        for part in target.split(',').map(str::trim) {
+            let (named, place) = split_scheme(part);
+            scheme = named.or(scheme);
+            let Some(scheme) = scheme else { return Ok(None) };
+            if place.is_empty() {
+                continue;
+            }
+            addresses.push(match scheme {
+                Scheme::Tcp { tls } => Address::Tcp { authority: place.trim_end_matches('/').to_string(), tls },
+                Scheme::Unix => Address::Unix(UnixPath::try_new(place)?),
+            });
+        }
+        match addresses.is_empty() {
+            true => Err(Error::invalid("the target names no server; use grpc://host:port or unix:///path")),
+            false => Ok(Some(addresses)),
+        }
+    }
+
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Address::Tcp { tls: true, .. })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { authority, .. } => f.write_str(authority),
+            Address::Unix(path) => path.fmt(f),
+        }
+    }
+}
+
+fn split_scheme(part: &str) -> (Option<Scheme>, &str) {
+    let tcp = |tls| Some(Scheme::Tcp { tls });
+    match part.split_once("://") {
+        Some(("grpc", authority)) => (tcp(false), authority),
+        Some(("grpc+tls", authority)) => (tcp(true), authority),
+        _ => UnixPath::strip_scheme(part).map_or((None, part), |path| (Some(Scheme::Unix), path)),
+    }
+}

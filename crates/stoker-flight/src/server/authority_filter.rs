@@ -1,0 +1,192 @@
+//! Makes the names of servers in requests over Unix sockets ones that hyper takes.
+//!
+//! gRPC's C++ library, and thus stock pyarrow, gives the path of the socket as the `:authority`, percent-encoded. hyper's parser
+//! allows no percent sign there and resets the request, with a protocol error and before anybody can see it. Nobody needs
+//! that name. So the characters that hyper does not take are overwritten in the bytes that come from the socket, which keeps
+//! all lengths. Such clients send headers without Huffman's code, which could not be changed in place.
+
+use crate::client::http2::frame::{FrameHead, HEAD_BYTES, Kind, PADDED, PREFACE, WITH_PRIORITY};
+
+const AUTHORITY: &[u8] = b":authority";
+/// Its index in <https://www.rfc-editor.org/rfc/rfc7541#appendix-A>.
+const AUTHORITY_INDEX: u8 = 1;
+/// Stands for what hyper does not take.
+const REPLACEMENT: u8 = b'-';
+/// Bytes of a frame before its headers that say which stream comes first.
+const PRIORITY_BYTES: usize = 5;
+
+/// Follows what a client sends, from the first byte of a connection on.
+pub(crate) struct AuthorityFilter {
+    /// Bytes that hold no headers.
+    skip: usize,
+    /// The head of a frame, and the length of its padding.
+    head: Vec<u8>,
+    /// Bytes of headers that are left in the frame, and those of padding after them.
+    headers: usize,
+    padding: usize,
+    place: Place,
+}
+
+/// What the next byte of compressed headers is: <https://www.rfc-editor.org/rfc/rfc7541#section-6>.
+enum Place {
+    /// The first of a field.
+    Field,
+    /// One of an index that takes several.
+    Index {
+        value_follows: bool,
+    },
+    /// The first of a text's length.
+    Length(Text),
+    /// A later one.
+    LongLength {
+        text: Text,
+        length: usize,
+        shift: u32,
+    },
+    Text {
+        text: Text,
+        left: usize,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Text {
+    /// With the number of its bytes that were like those of `:authority`.
+    Name {
+        matched: usize,
+    },
+    Value {
+        is_authority: bool,
+    },
+}
+
+impl AuthorityFilter {
+    pub fn new() -> Self {
+        Self { skip: PREFACE.len(), head: Vec::new(), headers: 0, padding: 0, place: Place::Field }
+    }
+
+    /// Takes the next bytes of the connection, and changes them where they must not stay.
+    pub fn filter(&mut self, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            let taken = if self.skip > 0 {
+                let taken = self.skip.min(bytes.len());
+                self.skip -= taken;
+                taken
+            } else if self.headers > 0 {
+                let taken = self.headers.min(bytes.len());
+                bytes[..taken].iter_mut().for_each(|byte| self.place.step(byte));
+                self.headers -= taken;
+                if self.headers == 0 {
+                    self.skip = self.padding;
+                }
+                taken
+            } else {
+                self.take_head(bytes[0]);
+                1
+            };
+            bytes = &mut bytes[taken..];
+        }
+    }
+
+    fn take_head(&mut self, byte: u8) {
+        self.head.push(byte);
+        let Some(head) = self.head.first_chunk::<HEAD_BYTES>() else { return };
+        let head = FrameHead::parse(*head);
+        let is_first = head.kind == Kind::Headers;
+        let is_padded = is_first && head.has(PADDED) && head.length > 0;
+        if is_padded && self.head.len() == HEAD_BYTES {
+            return;
+        }
+        if is_first {
+            self.place = Place::Field;
+        }
+        match head.kind {
+            Kind::Headers | Kind::Continuation => {
+                self.skip = if is_first && head.has(WITH_PRIORITY) { PRIORITY_BYTES } else { 0 };
+                self.padding = if is_padded { usize::from(byte) } else { 0 };
+                let others = usize::from(is_padded) + self.skip + self.padding;
+                // hyper refuses a frame that is too short for what it says.
+                self.headers = head.length.saturating_sub(others);
+                if self.headers == 0 {
+                    self.skip += self.padding;
+                }
+            }
+            _ => self.skip = head.length,
+        }
+        self.head.clear();
+    }
+}
+
+impl Place {
+    fn step(&mut self, byte: &mut u8) {
+        *self = match *self {
+            Place::Field => match *byte {
+                indexed @ 0x80.. => Place::after_index(indexed & 0x7f, 0x7f, false),
+                literal @ 0x40..0x80 => Place::after_index(literal & 0x3f, 0x3f, true),
+                table_size @ 0x20..0x40 => Place::after_index(table_size & 0x1f, 0x1f, false),
+                literal => Place::after_index(literal & 0x0f, 0x0f, true),
+            },
+            Place::Index { value_follows } if *byte & 0x80 != 0 => Place::Index { value_follows },
+            Place::Index { value_follows: true } => Place::Length(Text::Value { is_authority: false }),
+            Place::Index { value_follows: false } => Place::Field,
+            Place::Length(text) => {
+                let text = if *byte & 0x80 != 0 { text.coded() } else { text };
+                match *byte & 0x7f {
+                    0x7f => Place::LongLength { text, length: 0x7f, shift: 0 },
+                    length => Place::text(text, length.into()),
+                }
+            }
+            Place::LongLength { text, length, shift } => {
+                let more = usize::from(*byte & 0x7f).checked_shl(shift).unwrap_or(usize::MAX);
+                let length = length.saturating_add(more);
+                match *byte & 0x80 != 0 {
+                    true => Place::LongLength { text, length, shift: shift.saturating_add(7) },
+                    false => Place::text(text, length),
+                }
+            }
+            Place::Text { text, left } => Place::text(text.step(byte), left - 1),
+        };
+    }
+
+    /// Behind the first byte of a field, whose index is the largest when more of its bytes follow.
+    fn after_index(index: u8, max: u8, value_follows: bool) -> Self {
+        match index {
+            _ if index == max => Place::Index { value_follows },
+            _ if !value_follows => Place::Field,
+            0 => Place::Length(Text::Name { matched: 0 }),
+            _ => Place::Length(Text::Value { is_authority: index == AUTHORITY_INDEX }),
+        }
+    }
+
+    /// In a text with so many bytes left, or behind it.
+    fn text(text: Text, left: usize) -> Self {
+        match (text, left) {
+            (_, 1..) => Place::Text { text, left },
+            (Text::Name { matched }, 0) => Place::Length(Text::Value { is_authority: matched == AUTHORITY.len() }),
+            (Text::Value { .. }, 0) => Place::Field,
+        }
+    }
+}
+
+impl Text {
+    /// The same in Huffman's code, which is left as it is.
+    fn coded(self) -> Self {
+        match self {
+            Text::Name { .. } => Text::Name { matched: AUTHORITY.len() + 1 },
+            Text::Value { .. } => Text::Value { is_authority: false },
+        }
+    }
+
+    fn step(self, byte: &mut u8) -> Self {
+        match self {
+            Text::Name { matched } if AUTHORITY.get(matched) == Some(&*byte) => Text::Name { matched: matched + 1 },
+            Text::Name { .. } => Text::Name { matched: AUTHORITY.len() + 1 },
+            Text::Value { is_authority } => {
+                if is_authority && !byte.is_ascii_alphanumeric() && !b".-_~".contains(byte) {
+                    *byte = REPLACEMENT;
+                }
+                self
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Paths of Unix sockets, as addresses name them.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// The schemes of Unix sockets, as Arrow's own clients and gRPC write them.
+const SCHEMES: [&str; 2] = ["grpc+unix:", "unix:"];
+
+/// Bytes of a path at most: an address has room for 108 with the zero at the end
+/// (<https://man7.org/linux/man-pages/man7/unix.7.html>).
+const PATH_BYTES_MAX: usize = 107;
+
+/// The absolute path of a Unix socket, short enough for the system. Taken as it stands: nothing in it is percent-encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnixPath(String);
+
+impl UnixPath {
+    /// What follows the scheme, in the address of a Unix socket.
+    pub fn strip_scheme(address: &str) -> Option<&str> {
+        let rest = SCHEMES.iter().find_map(|scheme| address.strip_prefix(scheme))?;
+        Some(rest.strip_prefix("//").unwrap_or(rest))
+    }
+
+    /// # Errors
+    /// A path that is not absolute, or too long.
+    pub fn try_new(path: &str) -> Result<Self> {
+        if !path.starts_with('/') {
+            return Err(Error::invalid(format!(
+                "{path:?} is not the absolute path of a Unix socket; write unix:///path/to/socket"
+            )));
+        }
+        if path.len() > PATH_BYTES_MAX {
+            let bytes = path.len();
+            return Err(Error::invalid(format!(
+                "{path} has {bytes} bytes; the path of a Unix socket has {PATH_BYTES_MAX} at most"
+            )));
+        }
+        Ok(Self(path.to_string()))
+    }
+
+    /// The folder that holds it.
+    pub fn folder(&self) -> &Path {
+        Path::new(&self.0).parent().unwrap_or(Path::new("/"))
+    }
+}
+
+impl AsRef<Path> for UnixPath {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl fmt::Display for UnixPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unix://{}", self.0)
+    }
+}
