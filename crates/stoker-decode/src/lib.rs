@@ -18,6 +18,7 @@ mod catch_panic;
 mod error;
 mod geometry;
 mod image_file;
+mod planes;
 mod random;
 mod resize;
 mod scratch;

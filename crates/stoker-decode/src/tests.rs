@@ -2,6 +2,7 @@
 
 mod columns;
 mod files;
+mod planes;
 mod random;
 mod transforms;
 

@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use crate::planes::split_planes;
 use crate::{Channels, Element, ImageTransform, Layout};
 
 /// How pixels lie in a tensor.
@@ -19,10 +20,19 @@ pub struct Frame {
 
 /// Writes uint8 elements as they are. `tensor` has as many bytes as `pixels`.
 pub fn write_tensor(pixels: &[u8], frame: &Frame, tensor: &mut [u8]) {
-    if !frame.is_flipped && (frame.layout == Layout::Hwc || frame.channels == Channels::Gray) {
-        tensor.copy_from_slice(pixels);
-    } else {
-        write::<1>(pixels, frame, |_, value| [value], tensor);
+    match (frame.layout, frame.channels) {
+        (Layout::Chw, Channels::Rgb) => write_planes(pixels.as_chunks::<3>().0, frame, tensor),
+        _ if frame.is_flipped => write::<1>(pixels, frame, |_, value| [value], tensor),
+        _ => tensor.copy_from_slice(pixels),
+    }
+}
+
+fn write_planes(pixels: &[[u8; 3]], frame: &Frame, tensor: &mut [u8]) {
+    let (red, rest) = tensor.split_at_mut(pixels.len());
+    let (green, blue) = rest.split_at_mut(pixels.len());
+    split_planes(pixels, [red, green, blue]);
+    if frame.is_flipped {
+        tensor.chunks_exact_mut(frame.width as usize).for_each(<[u8]>::reverse);
     }
 }
 
