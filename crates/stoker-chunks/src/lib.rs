@@ -32,7 +32,7 @@ pub use error::{Error, Result};
 pub use pool::{BufferPool, Pooled};
 pub use retry::{RetryPolicy, with_retries};
 pub use shared_reads::{Group, Membership, SharedReads};
-pub use shared_scan::SharedBlock;
+pub use shared_scan::{SharedBlock, SharedColumn};
 pub use slots::{SlotMut, Slots};
 pub use stats::{IoStats, IoTotals};
 pub use verify::BadRow;

@@ -1,24 +1,25 @@
-//! Ranges that several streams of a process want: read once for all of them.
+//! Blocks of rows that several streams of a process want: read once for all of them.
 //!
 //! ```text
-//! streams of ranks that share blocks ──► range: read by the first, copied by each ──► dropped when all its rows were taken
+//! streams of ranks that share blocks ──► block: read by the first, copied by each ──► dropped when all its rows were taken
 //! ```
 //!
-//! Nobody waits for the consumer of another stream: a range that does not fit any more, because others lag behind, is given up
+//! Nobody waits for the consumer of another stream: a block that does not fit any more, because others lag behind, is given up
 //! in the order of age, and whoever still wants rows of it reads those rows for itself.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use arrow_buffer::Buffer;
 use parking_lot::Mutex;
 use stoker_types::Digest;
 use tokio::sync::OnceCell;
 
-/// Ranges that were given up are remembered, so many at most: each is read again by its latecomers only as far as they want it.
+use crate::shared_scan::BlockBytes;
+
+/// Blocks that were given up are remembered, so many at most: each is read again by its latecomers only as far as they want it.
 const GIVEN_UP_MAX: usize = 16 << 10;
 
-/// Memory for ranges that several streams want. Cheap to clone; clones share it.
+/// Memory for blocks that several streams want. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SharedReads {
     state: Arc<Mutex<State>>,
@@ -28,16 +29,16 @@ pub struct SharedReads {
 struct State {
     /// Open streams by what they share.
     groups: HashMap<Group, usize>,
-    ranges: HashMap<RangeKey, SharedRange>,
-    /// Keys of ranges, the oldest first; some were dropped already.
-    ages: VecDeque<RangeKey>,
+    blocks: HashMap<BlockKey, HeldBlock>,
+    /// Keys of blocks, the oldest first; some were dropped already.
+    ages: VecDeque<BlockKey>,
     bytes: u64,
     bytes_max: u64,
-    given_up: HashSet<RangeKey>,
-    given_up_ages: VecDeque<RangeKey>,
+    given_up: HashSet<BlockKey>,
+    given_up_ages: VecDeque<BlockKey>,
 }
 
-/// Streams that share ranges: ranks of one epoch of one stream whose rows lie in the same blocks.
+/// Streams that share blocks: ranks of one epoch of one stream whose rows lie in the same blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     /// The stream.
@@ -48,21 +49,23 @@ pub struct Group {
     pub residue: u64,
 }
 
-/// A range of a file that a group reads.
+/// A column of a block that a group reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct RangeKey {
+pub(crate) struct BlockKey {
     pub group: Group,
-    pub place: Arc<str>,
-    pub offset: u64,
-    pub length: u64,
+    /// The source of the stream, the table of the source, and the column.
+    pub source: usize,
+    pub table: usize,
+    pub column: Arc<str>,
+    /// The block's number in its source.
+    pub number: u64,
 }
 
 #[derive(Debug)]
-struct SharedRange {
-    cell: Arc<OnceCell<Buffer>>,
+struct HeldBlock {
+    cell: Arc<OnceCell<BlockBytes>>,
     bytes: u64,
-    /// Rows that nobody has taken yet.
-    rows_left: u64,
+    rows_taken: u64,
 }
 
 /// A stream's place in its group; it leaves when this is dropped.
@@ -84,50 +87,49 @@ impl SharedReads {
         self.state.lock().groups.values().any(|members| *members > 1)
     }
 
-    /// Sets how many bytes of ranges are kept. Ranges beyond it are given up.
+    /// Sets how many bytes of blocks are kept. Blocks beyond it are given up.
     pub fn resize(&self, bytes_max: u64) {
         let mut state = self.state.lock();
         state.bytes_max = bytes_max;
         state.make_room(0);
     }
 
-    /// Bytes of ranges that are kept.
+    /// Bytes of blocks that are kept.
     pub fn bytes(&self) -> u64 {
         self.state.lock().bytes
     }
 
-    /// The memory of a range of `num_rows` rows, to be filled by the first who comes. `None` for a range that was given up, or that
-    /// does not fit at all.
-    pub(crate) fn enter(&self, key: &RangeKey, num_rows: u64) -> Option<Arc<OnceCell<Buffer>>> {
+    /// The place of a block of about so many bytes, to be filled by the first who comes. `None` for a block that was given up, or
+    /// that does not fit at all.
+    pub(crate) fn enter(&self, key: &BlockKey, bytes: u64) -> Option<Arc<OnceCell<BlockBytes>>> {
         let mut state = self.state.lock();
-        if let Some(range) = state.ranges.get(key) {
-            return Some(range.cell.clone());
+        if let Some(block) = state.blocks.get(key) {
+            return Some(block.cell.clone());
         }
-        if key.length > state.bytes_max || state.given_up.contains(key) {
+        if bytes > state.bytes_max || state.given_up.contains(key) {
             return None;
         }
-        state.make_room(key.length);
-        let cell = Arc::<OnceCell<Buffer>>::default();
-        let range = SharedRange { cell: cell.clone(), bytes: key.length, rows_left: num_rows };
-        state.bytes += key.length;
+        state.make_room(bytes);
+        let cell = Arc::<OnceCell<BlockBytes>>::default();
+        state.bytes += bytes;
         state.ages.push_back(key.clone());
-        state.ranges.insert(key.clone(), range);
+        state.blocks.insert(key.clone(), HeldBlock { cell: cell.clone(), bytes, rows_taken: 0 });
         Some(cell)
     }
 
-    /// Notes that rows of a range were taken; after the last one it is dropped.
-    pub(crate) fn taken(&self, key: &RangeKey, num_rows: u64) {
+    /// Notes that rows of a block were taken; after the last one it is dropped.
+    pub(crate) fn taken(&self, key: &BlockKey, num_rows: u64) {
         let mut state = self.state.lock();
-        let Some(range) = state.ranges.get_mut(key) else { return };
-        range.rows_left = range.rows_left.saturating_sub(num_rows);
-        if range.rows_left == 0 {
+        let Some(block) = state.blocks.get_mut(key) else { return };
+        block.rows_taken += num_rows;
+        if block.cell.get().is_some_and(|bytes| block.rows_taken >= bytes.num_rows) {
             state.remove(key);
         }
     }
 }
 
 impl State {
-    /// Gives up the oldest ranges until so many bytes fit in.
+    /// Gives up the oldest blocks until so many bytes fit in.
     fn make_room(&mut self, bytes: u64) {
         while self.bytes + bytes > self.bytes_max
             && let Some(oldest) = self.ages.pop_front()
@@ -136,14 +138,14 @@ impl State {
                 self.give_up(oldest);
             }
         }
-        // Of ranges that were dropped in between, only the keys are left.
-        if self.ages.len() > 2 * self.ranges.len() + GIVEN_UP_MAX {
-            let ranges = &self.ranges;
-            self.ages.retain(|key| ranges.contains_key(key));
+        // Of blocks that were dropped in between, only the keys are left.
+        if self.ages.len() > 2 * self.blocks.len() + GIVEN_UP_MAX {
+            let blocks = &self.blocks;
+            self.ages.retain(|key| blocks.contains_key(key));
         }
     }
 
-    fn give_up(&mut self, key: RangeKey) {
+    fn give_up(&mut self, key: BlockKey) {
         if self.given_up.insert(key.clone()) {
             self.given_up_ages.push_back(key);
         }
@@ -154,19 +156,19 @@ impl State {
         }
     }
 
-    /// Drops a range; `false` when it was dropped before.
-    fn remove(&mut self, key: &RangeKey) -> bool {
-        let Some(range) = self.ranges.remove(key) else { return false };
-        self.bytes -= range.bytes;
+    /// Drops a block; `false` when it was dropped before.
+    fn remove(&mut self, key: &BlockKey) -> bool {
+        let Some(block) = self.blocks.remove(key) else { return false };
+        self.bytes -= block.bytes;
         true
     }
 
     /// Drops what only a group that is gone wanted.
     fn forget(&mut self, group: &Group) {
         let bytes = &mut self.bytes;
-        self.ranges.retain(|key, range| {
+        self.blocks.retain(|key, block| {
             let stays = key.group != *group;
-            *bytes -= if stays { 0 } else { range.bytes };
+            *bytes -= if stays { 0 } else { block.bytes };
             stays
         });
         self.ages.retain(|key| key.group != *group);
@@ -185,9 +187,8 @@ impl Membership {
         &self.reads
     }
 
-    /// The key of a range for this group.
-    pub(crate) fn key(&self, place: &str, offset: u64, length: u64) -> RangeKey {
-        RangeKey { group: self.group.clone(), place: place.into(), offset, length }
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
     }
 }
 

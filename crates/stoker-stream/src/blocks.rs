@@ -1,8 +1,8 @@
 //! Blocks of which several ranks want rows: read once for all of them where these are streams of one process.
 //!
 //! ```text
-//! lanes of rank r of W     all lanes l = r mod gcd(W, L), shared by W / gcd(W, L) ranks
-//! row by row               ranks that go through all rows in turns share everything
+//! shuffled in blocks   rank r of W has rows of the lanes l = r mod gcd(W, L), as W / gcd(W, L) ranks do
+//! in order, mixed      ranks take rows in turns: all of them have rows of each block
 //! ```
 
 use stoker_chunks::{Group, SharedBlock, SlotMut};
@@ -11,12 +11,11 @@ use stoker_sql::NO_ROW;
 use stoker_types::{ShuffleMode, Slice};
 
 use crate::plan::PlanInner;
-use crate::read::resolve;
 use crate::source::SourcePlan;
 use crate::{Result, StreamPlan};
 
-/// The ranks that want rows of the same blocks as a slice does; `None` where that is none, where order has no blocks, or where the
-/// system's memory of local files serves all ranks.
+/// The ranks that want rows of the same blocks as a slice does; `None` where that is none, where the order has no blocks, or where
+/// the system's memory of local files serves all ranks.
 pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<Group> {
     let PlanInner { spec, stream_id, .. } = plan.inner.as_ref();
     let world_size = u64::from(slice.topology.world_size);
@@ -37,61 +36,47 @@ pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<Group> {
     Some(Group { stream: *stream_id, epoch: slice.epoch, residue })
 }
 
-/// The blocks in which some rows lie, with all their rows.
-pub(crate) struct Blocks {
-    rows_per_block: u64,
-    /// Which blocks, ascending.
-    numbers: Vec<u64>,
-    /// For each block, the end of its rows in `addrs`.
-    ends: Vec<usize>,
-    /// Row addresses, `[table][row]`.
-    addrs: Vec<Vec<u64>>,
+/// The blocks of a source.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks<'a> {
+    pub source: &'a SourcePlan,
+    pub rows_per_block: u64,
 }
 
-impl Blocks {
-    /// The blocks around rows with these ordinals.
-    pub async fn around(source: &SourcePlan, rows_per_block: u64, ordinals: &[u64]) -> Result<Self> {
-        let mut numbers: Vec<u64> = ordinals.iter().map(|ordinal| ordinal / rows_per_block).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let (mut ends, mut all) = (Vec::with_capacity(numbers.len()), Vec::new());
-        for number in &numbers {
-            let start = number * rows_per_block;
-            all.extend(start..start.saturating_add(rows_per_block).min(source.row_set.num_rows()));
-            ends.push(all.len());
-        }
-        let (resolved, _) = resolve(source, &all).await?;
-        Ok(Self { rows_per_block, numbers, ends, addrs: resolved.addrs })
-    }
-
-    /// The rows that the `supplier`th of some tables supplies, block by block, and which of them are wanted: addresses with their
-    /// slots, and the ordinals of the same rows.
-    pub fn of(
-        &self,
-        tables: &[usize],
-        supplier: usize,
-        ordinals: &[u64],
-        wanted: Vec<(u64, SlotMut)>,
-    ) -> Vec<SharedBlock> {
-        let is_supplied = |row: &usize| {
-            let has = |table: &usize| self.addrs[*table][*row] != NO_ROW;
-            tables.iter().position(has) == Some(supplier)
-        };
-        let mut blocks = Vec::with_capacity(self.numbers.len());
-        let mut start = 0;
-        for end in &self.ends {
-            let rows = (start..*end).filter(is_supplied);
-            let mut addresses: Vec<u64> = rows.map(|row| self.addrs[tables[supplier]][row]).collect();
-            addresses.sort_unstable();
-            addresses.dedup();
-            blocks.push(SharedBlock { addresses, rows: Vec::new() });
-            start = *end;
-        }
-        for (ordinal, row) in ordinals.iter().zip(wanted) {
-            let block = self.numbers.partition_point(|number| *number < ordinal / self.rows_per_block);
-            blocks[block].rows.push(row);
+impl Blocks<'_> {
+    /// The blocks in which rows lie: their ordinals, in the order of `wanted`, their addresses and slots.
+    pub fn of(self, ordinals: &[u64], wanted: Vec<(u64, SlotMut)>) -> Vec<SharedBlock> {
+        let mut rows: Vec<(u64, (u64, SlotMut))> =
+            ordinals.iter().map(|ordinal| ordinal / self.rows_per_block).zip(wanted).collect();
+        rows.sort_by_key(|(number, _)| *number);
+        let mut blocks: Vec<SharedBlock> = Vec::new();
+        for (number, row) in rows {
+            match blocks.last_mut().filter(|block| block.number == number) {
+                Some(block) => block.wanted.push(row),
+                None => {
+                    let ordinals = self.ordinals(number);
+                    blocks.push(SharedBlock { number, num_rows: ordinals.end - ordinals.start, wanted: vec![row] });
+                }
+            }
         }
         blocks
+    }
+
+    /// The ascending addresses of the rows of a block that the `supplier`th of some tables supplies.
+    pub async fn addresses(self, tables: &[usize], supplier: usize, number: u64) -> Result<Vec<u64>> {
+        let ordinals: Vec<u64> = self.ordinals(number).collect();
+        let addrs = self.source.row_set.resolve(&ordinals).await?.addrs;
+        let is_supplied = |row: &usize| tables.iter().position(|table| addrs[*table][*row] != NO_ROW) == Some(supplier);
+        let rows = (0..ordinals.len()).filter(is_supplied);
+        let mut addresses: Vec<u64> = rows.map(|row| addrs[tables[supplier]][row]).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Ok(addresses)
+    }
+
+    fn ordinals(self, number: u64) -> std::ops::Range<u64> {
+        let (start, end) = (number.saturating_mul(self.rows_per_block), self.source.row_set.num_rows());
+        start.min(end)..start.saturating_add(self.rows_per_block).min(end)
     }
 }
 

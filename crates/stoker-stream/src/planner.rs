@@ -121,7 +121,8 @@ impl Planner {
                 self.deliver_oldest().await?;
             }
             // The rows of the first batch alone are there sooner than their blocks.
-            let shared = self.shared.clone().filter(|shared| !is_first && shared.is_shared());
+            let in_haste = is_first && self.slice.first_step == 0 && !self.options.ahead;
+            let shared = self.shared.clone().filter(|shared| !in_haste && shared.is_shared());
             let end = self.start(unit, shared).await?;
             units.continue_at(end);
             if std::mem::take(&mut is_first) {

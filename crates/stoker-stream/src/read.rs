@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
 use futures::future::try_join_all;
-use stoker_chunks::{BadRow, ChunkScan, Membership, SlotMut};
+use stoker_chunks::{BadRow, ChunkScan, Membership, SharedColumn, SlotMut};
 use stoker_order::Visit;
 use stoker_sql::{NO_ROW, ResolvedRows};
 
@@ -98,15 +98,10 @@ impl Reader<'_> {
     /// Reads rows of one source by their ordinals.
     async fn read_source(self, source: usize, ordinals: &[u64], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
         let Self { plan, scan, clock, .. } = self;
-        let rows_per_block = plan.spec.sources[source].order.rows_per_block;
-        let source = &plan.sources[source];
+        let (number, source) = (source, &plan.sources[source]);
+        let blocks = Blocks { source, rows_per_block: plan.spec.sources[number].order.rows_per_block };
         let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
         let addrs: Vec<Vec<u64>> = resolved.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
-        let shared = match self.shared {
-            Some(group) => Some((group, clock.read(Blocks::around(source, rows_per_block, ordinals)).await?)),
-            None => None,
-        };
-        let shared = shared.as_ref();
         let mut gathers = Vec::new();
         for (column, slots) in source.columns.iter().zip(claims) {
             let ColumnPlan::Dense { sources, .. } = column else { continue };
@@ -116,7 +111,7 @@ impl Reader<'_> {
             for (place, slot) in slots.into_iter().enumerate() {
                 let supplier = supplier(tables.iter().copied(), &addrs, place)?;
                 wanted[supplier].push((addrs[tables[supplier]][place], slot));
-                if shared.is_some() {
+                if self.shared.is_some() {
                     wanted_ordinals[supplier].push(ordinals[place]);
                 }
             }
@@ -124,10 +119,12 @@ impl Reader<'_> {
             for ((table, name, dense), (supplier, (wanted, ordinals))) in sources.iter().zip(wanted) {
                 let tables = tables.clone();
                 gathers.push(async move {
-                    let bad = match shared {
-                        Some((group, blocks)) => {
-                            let blocks = blocks.of(&tables, supplier, &ordinals, wanted);
-                            clock.read(scan.gather_shared(group, name, dense, blocks)).await?
+                    let bad = match self.shared {
+                        Some(group) => {
+                            let shared = SharedColumn { group, source: number, table: *table, name, column: dense };
+                            let addresses = |number| blocks.addresses(&tables, supplier, number);
+                            let wanted = blocks.of(&ordinals, wanted);
+                            clock.read(scan.gather_shared(shared, wanted, addresses)).await?
                         }
                         None => clock.read(scan.gather(name, dense, wanted)).await?,
                     };
