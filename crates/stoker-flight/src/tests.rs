@@ -1,6 +1,7 @@
 //! Tests of the service.
 
 mod budget;
+mod compression;
 mod contracts;
 mod endpoints;
 mod fixture;
