@@ -14,6 +14,7 @@ use stoker_stream::{BadRowEntry, MixOptions, PlanRequest, Query, Receipt, RunEnt
 use stoker_types::{Digest, ErrorKind, MixtureStop, RunId, ShuffleMode, SnapshotRef, StreamState, TableName, Topology};
 
 use crate::arrow_export::ArrowArray;
+use crate::compression::to_compression;
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::index::{IndexRequest, create_index};
@@ -162,9 +163,17 @@ impl Connection {
     }
 
     /// Plans a query; it runs as its batches are read.
-    fn sql(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<QueryResult> {
+    #[pyo3(signature = (sql, values, compression=None))]
+    fn sql(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        values: Vec<Bound<'_, PyAny>>,
+        compression: Option<&str>,
+    ) -> PyResult<QueryResult> {
+        let compression = to_compression(py, compression)?;
         let (connection, params) = (self.live(py)?, params(&values)?);
-        let result = wait(py, connection.sql(sql, &params))?.raise(py)?;
+        let result = wait(py, connection.sql_compressed(sql, &params, compression))?.raise(py)?;
         Ok(QueryResult::new(result))
     }
 

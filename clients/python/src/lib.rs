@@ -15,6 +15,7 @@
 mod arrow_export;
 mod arrow_import;
 mod batch;
+mod compression;
 mod connection;
 mod decode_request;
 mod exceptions;

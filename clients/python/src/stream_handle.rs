@@ -9,6 +9,7 @@ use stoker_stream::{BadRows, ReadOptions};
 use stoker_types::{BatchLogEntry, ErrorKind, Place, Snapshot, StreamSpec, StreamState};
 
 use crate::arrow_export::ArrowSchema;
+use crate::compression::to_compression;
 use crate::connection::Connection;
 use crate::decode_request::DecodeRequest;
 use crate::exceptions::{Raise, error};
@@ -175,6 +176,7 @@ pub(crate) struct ReadRequest {
     bad_rows: String,
     verify: bool,
     retry_budget_secs: Option<u64>,
+    compression: Option<String>,
 }
 
 impl ReadRequest {
@@ -189,6 +191,7 @@ impl ReadRequest {
             verify: self.verify,
             retry_budget: self.retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
             memory_budget_bytes: self.memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes),
+            compression: to_compression(py, self.compression.as_deref())?,
             ..defaults
         })
     }

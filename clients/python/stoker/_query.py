@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from stoker import _native
+from stoker._compression import Compression, compression_or_none
 from stoker._source import StreamSource
 
 if TYPE_CHECKING:
@@ -60,22 +61,29 @@ class Query(StreamSource):
         """Returns the logical and the physical plan as text."""
         return self._lake._native.explain(self._sql, self._params)
 
-    def to_reader(self) -> pa.RecordBatchReader:
+    def to_reader(self, *, compression: Compression | None = None) -> pa.RecordBatchReader:
         """Returns the result as a reader, which runs the query as it is read.
+
+        Args:
+            compression: What compresses rows on their way from a server, as for :meth:`stream`: ``"lz4"`` or
+                ``"zstd"``. Default: nothing.
 
         Raises:
             StokerError: Any kind, while planning here, and while reading from the reader.
         """
-        result = self._run()
+        result = self._run(compression)
         return pa.RecordBatchReader.from_batches(pa.schema(result.schema), _batches(result))
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, *, compression: Compression | None = None) -> pa.Table:
         """Returns the result as an Arrow table, without copying.
+
+        Args:
+            compression: As for :meth:`to_reader`.
 
         Raises:
             StokerError: Any kind, while planning or running.
         """
-        result = self._run()
+        result = self._run(compression)
         return pa.Table.from_batches(list(_batches(result)), schema=pa.schema(result.schema))
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -122,8 +130,8 @@ class Query(StreamSource):
     def _sources(self) -> tuple[Lake, list[tuple[str, Sequence[Any]]], None]:
         return self._lake, [(self._sql, self._params)], None
 
-    def _run(self) -> _native.QueryResult:
-        return self._lake._native.sql(self._sql, self._params)
+    def _run(self, compression: Compression | None = None) -> _native.QueryResult:
+        return self._lake._native.sql(self._sql, self._params, compression_or_none(compression))
 
 
 def _batches(result: _native.QueryResult) -> Iterator[pa.RecordBatch]:

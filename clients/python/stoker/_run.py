@@ -96,10 +96,14 @@ class Run:
             "origin": origin,
             "first_step": first_step,
         }
-        stream = handle.open(
-            request,
-            {"memory_budget_bytes": None, "bad_rows": "substitute", "verify": True, "retry_budget_secs": None},
-        )
+        read: _native.ReadRequest = {
+            "memory_budget_bytes": None,
+            "bad_rows": "substitute",
+            "verify": True,
+            "retry_budget_secs": None,
+            "compression": None,
+        }
+        stream = handle.open(request, read)
         try:
             batch = stream.next()
         finally:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stoker import _distributed, _native
+from stoker._compression import Compression, compression_or_none
 from stoker._decode import ImageTransform, decode_request
 from stoker._errors import InvalidRequestError
 from stoker._numbers import whole, whole_or_none
@@ -70,6 +71,7 @@ class StreamSource(ABC):
         bad_rows: BadRows = "error",
         verify: bool = True,
         retry_budget_secs: int | None = None,
+        compression: Compression | None = None,
         run_id: str | None = None,
         run_log: bool = False,
         decode: Mapping[str, ImageTransform] | None = None,
@@ -109,6 +111,11 @@ class StreamSource(ABC):
             verify: Whether the checksums of heavy columns are verified.
             retry_budget_secs: Seconds for which a read is tried again after transient faults of the storage. Default:
                 120.
+            compression: What compresses batches on their way from a server: ``"lz4"`` is quick, ``"zstd"`` makes them
+                smaller for more processor time on both sides. For networks slower than the rest of the job, and rows
+                that compress: masks, token ids, sparse tensors and text do, photos as ``uint8`` and encoded images
+                hardly. Order and state do not depend on it, and it may change at a resume. A lake in this process
+                ignores it. Default: nothing.
             run_id: The name of the training run: letters, digits, ``_``, ``-`` and ``.``. All processes that give it
                 get the stream, and so the snapshots, that the first of them planned, today and after a restart.
             run_log: Whether rank 0 notes in the table ``stoker_run_log`` which step had which positions, so that
@@ -148,6 +155,7 @@ class StreamSource(ABC):
             bad_rows=_bad_rows(bad_rows),
             verify=bool(verify),
             retry_budget_secs=whole_or_none("retry_budget_secs", retry_budget_secs, 0),
+            compression=compression_or_none(compression),
             run_id=run_id if run_log else None,
             decode=decode_request(decode, decode_threads),
         )

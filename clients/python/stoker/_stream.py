@@ -40,6 +40,7 @@ class SliceConfig:
         bad_rows: ``"error"`` or ``"substitute"``.
         verify: Whether checksums are verified.
         retry_budget_secs: Seconds for which reads are tried again; ``None`` for 120.
+        compression: ``"lz4"``, ``"zstd"``, or ``None`` for no compression.
         run_id: The run whose log is written, if it is.
         decode: The columns of images that are decoded; ``None`` for none.
     """
@@ -53,6 +54,7 @@ class SliceConfig:
     bad_rows: str = "error"
     verify: bool = True
     retry_budget_secs: int | None = None
+    compression: str | None = None
     run_id: str | None = None
     decode: _native.DecodeRequest | None = None
 
@@ -413,6 +415,7 @@ class Stream:
             "bad_rows": config.bad_rows,
             "verify": config.verify,
             "retry_budget_secs": config.retry_budget_secs,
+            "compression": config.compression,
         }
 
     def _schema(self) -> _native.ArrowSchema:

@@ -5,6 +5,7 @@
 mod allocator;
 mod batch_log;
 mod bench;
+mod codec;
 mod connect;
 mod describe;
 mod doctor;

@@ -4,6 +4,7 @@ use std::io::{BufWriter, Write};
 
 use clap::Args;
 
+use crate::codec::Codec;
 use crate::connect::{LakeArgs, parse_params};
 use crate::print::{Format, print_rows};
 
@@ -18,6 +19,9 @@ pub struct SqlArgs {
     /// The format of the rows
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
+    /// What compresses the rows on their way from a server; nothing by default
+    #[arg(long, value_enum)]
+    compression: Option<Codec>,
     /// Show the plan in place of the rows
     #[arg(long)]
     explain: bool,
@@ -32,6 +36,6 @@ pub async fn run(args: SqlArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         writeln!(out, "{}", connection.explain(&args.query, &params).await?)?;
         return Ok(out.flush()?);
     }
-    let result = connection.sql(&args.query, &params).await?;
+    let result = connection.sql_compressed(&args.query, &params, args.compression.map(Codec::into)).await?;
     print_rows(out, args.format, result).await
 }

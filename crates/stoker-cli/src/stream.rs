@@ -14,6 +14,7 @@ use stoker_stream::{BadRows, PlanRequest, Query, ReadOptions, RunEntry, RunEvent
 use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, ShuffleMode, Slice, StreamState, Topology};
 
 use crate::batch_log::BatchLog;
+use crate::codec::Codec;
 use crate::connect::{LakeArgs, parse_params};
 pub use crate::stream::drain::Drain;
 
@@ -74,6 +75,10 @@ pub struct StreamArgs {
     /// Do not verify checksums
     #[arg(long)]
     no_verify: bool,
+    /// What compresses batches on their way from a server, for networks slower than the rest: masks, tokens and sparse tensors
+    /// become several times smaller, photos hardly do. Nothing by default
+    #[arg(long, value_enum)]
+    compression: Option<Codec>,
     /// Write a line of JSON for each batch to this file: step, position, addresses of the rows, SHA-256 of the batch
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -173,6 +178,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         },
         verify: !args.no_verify,
         memory_budget_bytes: args.memory_budget_mib << 20,
+        compression: args.compression.map(Codec::into),
         ..ReadOptions::default()
     };
     let steps = slice.num_steps(handle.num_rows()).min(args.max_batches.unwrap_or(u64::MAX));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stoker_stream::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, Stalls, StreamOptions};
+use stoker_stream::{BadRows, Compression, MixOptions, PlanRequest, Query, ReadOptions, Stalls, StreamOptions};
 use stoker_types::{BatchSize, Batching, LastBatch, MixtureStop, ParamValue, RunId, ShuffleMode, Slice, Topology};
 
 use crate::proto;
@@ -125,7 +125,12 @@ pub(crate) fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanReque
 }
 
 pub(crate) fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::ReadPolicy {
-    proto::ReadPolicy { bad_rows: options.bad_rows.as_str().into(), unverified: !options.verify, first_batch_only }
+    proto::ReadPolicy {
+        bad_rows: options.bad_rows.as_str().into(),
+        unverified: !options.verify,
+        first_batch_only,
+        compression: compression_to_proto(options.compression),
+    }
 }
 
 pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: ReadOptions) -> Result<ReadOptions> {
@@ -135,7 +140,20 @@ pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: Rea
         name => BadRows::parse(name)
             .ok_or_else(|| Error::invalid(format!("bad_rows is {name:?}; use error or substitute")))?,
     };
-    Ok(ReadOptions { bad_rows, verify: !policy.unverified, ahead: policy.first_batch_only, ..options })
+    let compression = compression_from_proto(&policy.compression)?;
+    Ok(ReadOptions { bad_rows, verify: !policy.unverified, ahead: policy.first_batch_only, compression, ..options })
+}
+
+pub(crate) fn compression_to_proto(compression: Option<Compression>) -> String {
+    compression.map_or("", Compression::as_str).into()
+}
+
+pub(crate) fn compression_from_proto(name: &str) -> Result<Option<Compression>> {
+    match (name, Compression::parse(name)) {
+        ("", _) => Ok(None),
+        (_, Some(compression)) => Ok(Some(compression)),
+        (_, None) => Err(Error::invalid(format!("compression is {name:?}; use lz4 or zstd, or leave it out"))),
+    }
 }
 
 pub(crate) fn stall_to_proto(waited: &Stalls) -> proto::Stall {

@@ -3,6 +3,7 @@
 mod addresses;
 mod authority_filter;
 mod budget;
+mod compression;
 mod contracts;
 mod endpoints;
 mod fixture;

@@ -43,7 +43,7 @@ pub use batch::{Batch, Substitution};
 pub use batch_stream::BatchStream;
 pub use budget::{Held, MemoryBudget, Quota};
 pub use error::{Error, Result};
-pub use options::{BadRows, MixOptions, PlanRequest, Query, ReadOptions, StreamOptions};
+pub use options::{BadRows, Compression, MixOptions, PlanRequest, Query, ReadOptions, StreamOptions};
 pub use part::Part;
 pub use part_stream::PartStream;
 pub use plan::StreamPlan;

@@ -175,6 +175,30 @@ impl BadRows {
     }
 }
 
+/// What compresses the bodies of record batches between a server and its client: a codec of Arrow's IPC format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// LZ4 frames: quick.
+    Lz4,
+    /// Zstandard: smaller, for more processor time.
+    Zstd,
+}
+
+impl Compression {
+    /// The name in options.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        }
+    }
+
+    /// The codec of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Compression::Lz4, Compression::Zstd].into_iter().find(|compression| compression.as_str() == name)
+    }
+}
+
 /// How a stream is read; no order depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
@@ -192,6 +216,8 @@ pub struct ReadOptions {
     /// Whether the stream is opened before its time: it reads its first batch, and more only within a sixteenth of the budget, until
     /// it is told to begin.
     pub ahead: bool,
+    /// What compresses the messages of a server; nothing by default. A stream in this process has no messages and ignores it.
+    pub compression: Option<Compression>,
 }
 
 /// A stream that is opened before its time uses so much less of its memory budget.
@@ -207,6 +233,7 @@ impl Default for ReadOptions {
             memory_budget_bytes: 1 << 30,
             io_threads: threads.clamp(1, 16),
             ahead: false,
+            compression: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use stoker_chunks::BufferPool;
 use stoker_stream::{Batch, Stalls, Substitution};
 use stoker_types::{Cursor, Digest, Slice};
 
+use crate::client::decode_message::decode_message;
 use crate::client::message_reader::MessageReader;
 use crate::convert::stall_from_proto;
 use crate::decode::{self, MessageHead, RowAssembler};
@@ -53,13 +54,16 @@ impl BatchAssembler {
             waited += asked.elapsed();
             let metadata = BatchMetadata::decode(head.metadata.clone())
                 .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
-            let rows = rows.get_or_insert_with(|| RowAssembler::new(schema, share.num_rows as usize, &self.pool));
-            self.check(&metadata, share.num_rows, share.num_valid, rows.rows() as u64)?;
-            let places = rows.places(&head)?;
+            let new = || RowAssembler::new(schema, share.num_rows as usize, &self.pool);
+            let mut assembler = rows.take().unwrap_or_else(new);
+            self.check(&metadata, share.num_rows, share.num_valid, assembler.rows() as u64)?;
+            let places = assembler.places(&head)?;
             let asked = Instant::now();
             let body = self.messages.body(places).await?;
             waited += asked.elapsed();
-            let added = rows.add(&head, body)?;
+            let add = move |head: MessageHead| assembler.add(&head, body).map(|added| (assembler, added));
+            let (assembler, added) = decode_message(head, add).await.map_err(|error| self.located(error))?;
+            rows = Some(assembler);
             addrs.resize(metadata.sources.len(), Vec::new());
             for (addrs, more) in addrs.iter_mut().zip(&metadata.sources) {
                 if more.addrs.len() != added {
@@ -105,6 +109,16 @@ impl BatchAssembler {
                 Some(_) if head.metadata.is_empty() => {}
                 Some(schema) => return Ok((head, schema.clone())),
             }
+        }
+    }
+
+    /// An error in what a message holds, with the place in the stream.
+    fn located(&self, error: Error) -> Error {
+        match error {
+            Error::Internal { reason } => {
+                Error::internal(format!("{reason}, in step {} of stream {}", self.next_step, self.stream_id))
+            }
+            error => error,
         }
     }
 

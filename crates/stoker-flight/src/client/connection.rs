@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 use stoker_lake::{ColumnLayout, Diagnosis, VersionInfo};
-use stoker_stream::{EpochVerdict, PlanRequest, Query, Receipt, StreamOptions, StreamPlan};
+use stoker_stream::{Compression, EpochVerdict, PlanRequest, Query, Receipt, StreamOptions, StreamPlan};
 use stoker_types::{Digest, ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
 
 use crate::client::handle::{Place, StreamHandle};
@@ -150,13 +150,26 @@ impl Connection {
     /// # Errors
     /// Malformed SQL, unknown tables and columns; storage errors, also later in the stream.
     pub async fn sql(&self, sql: &str, params: &[ParamValue]) -> Result<SqlResult> {
+        self.sql_compressed(sql, params, None).await
+    }
+
+    /// As [`Connection::sql`]; a server compresses the rows on their way. In this process, nothing does.
+    ///
+    /// # Errors
+    /// As for [`Connection::sql`].
+    pub async fn sql_compressed(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        compression: Option<Compression>,
+    ) -> Result<SqlResult> {
         match self {
             Connection::Local(engine) => {
                 let query = engine.query(sql, params).await?;
                 let rows = query.execute().await?.map(|batch| Ok(batch.map_err(stoker_sql::Error::from)?));
                 Ok(SqlResult { schema: query.schema(), stream: rows.boxed() })
             }
-            Connection::Remote(lake) => remote_sql(lake, sql, params).await,
+            Connection::Remote(lake) => remote_sql(lake, sql, params, compression).await,
         }
     }
 

@@ -6,6 +6,7 @@ mod channel;
 mod connect;
 mod connection;
 mod counters;
+mod decode_message;
 mod decode_stage;
 mod do_get;
 mod handle;

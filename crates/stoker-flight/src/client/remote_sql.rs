@@ -7,12 +7,14 @@ use arrow_flight::{FlightInfo, IpcMessage};
 use arrow_schema::{Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream;
+use stoker_stream::Compression;
 use stoker_types::{ErrorKind, ParamValue};
 
+use crate::client::decode_message::decode_message;
 use crate::client::message_reader::MessageReader;
 use crate::client::{RemoteLake, SqlResult};
-use crate::convert::params_to_json;
-use crate::decode::record_batch;
+use crate::convert::{compression_to_proto, params_to_json};
+use crate::decode::whole_record_batch;
 use crate::proto::{SqlRequest, command::Kind};
 use crate::{Error, Result, decode};
 
@@ -20,8 +22,14 @@ use crate::{Error, Result, decode};
 const PLANS_MAX: usize = 3;
 
 /// Runs a query on a server. Once rows came, an interruption is an error: rows without an order cannot be continued.
-pub(crate) async fn remote_sql(lake: &RemoteLake, sql: &str, params: &[ParamValue]) -> Result<SqlResult> {
-    let request = SqlRequest { sql: sql.to_string(), params_json: params_to_json(params) };
+pub(crate) async fn remote_sql(
+    lake: &RemoteLake,
+    sql: &str,
+    params: &[ParamValue],
+    compression: Option<Compression>,
+) -> Result<SqlResult> {
+    let (params_json, compression) = (params_to_json(params), compression_to_proto(compression));
+    let request = SqlRequest { sql: sql.to_string(), params_json, compression };
     let mut plans = 1;
     loop {
         let (info, _) = lake.get_flight_info(Kind::Sql(request.clone())).await?;
@@ -65,6 +73,6 @@ async fn next_rows(reader: &mut MessageReader, schema: &SchemaRef) -> Result<Opt
     if decode::schema(&head.header)?.is_some() {
         return Ok(Some(RecordBatch::new_empty(schema.clone())));
     }
-    let body = reader.body(Vec::new()).await?.into_rest();
-    record_batch(&head.header, &body.into(), schema).map(Some)
+    let (body, schema) = (reader.body(Vec::new()).await?, schema.clone());
+    decode_message(head, move |head| whole_record_batch(&head, body, &schema)).await.map(Some)
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_ipc::{FieldNode, root_as_message};
-use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use stoker_chunks::BufferPool;
 
+use crate::decode::buffer_counts::buffer_counts;
 use crate::decode::column_builder::{ColumnBuilder, FixedWidth};
-use crate::decode::{MessageBody, MessageHead, Place, malformed, record_batch, rows};
-use crate::encode::record_batch_header;
+use crate::decode::{CompressedMessage, MessageBody, MessageHead, Place, is_compressed, malformed, record_batch, rows};
+use crate::encode::{BatchLayout, record_batch_header};
 use crate::{Error, Result};
 
 /// Puts the rows of messages together. Values of equal width are read to their place in the batch; other columns are joined at
@@ -51,7 +52,8 @@ impl RowAssembler {
         self.rows
     }
 
-    /// Where parts of a message's body belong, ascending. After they were read there, the message is to be added.
+    /// Where parts of a message's body belong, ascending. After they were read there, the message is to be added. Nothing of a
+    /// compressed message is to be read to a place.
     ///
     /// # Errors
     /// A message that cannot be read, does not have the columns of the schema, or has too many rows.
@@ -60,6 +62,9 @@ impl RowAssembler {
         let batch = rows(&parsed)?;
         let added = self.count(&batch)?;
         let Parts::Columns(columns) = &mut self.parts else { return Ok(Vec::new()) };
+        if batch.compression().is_some() {
+            return Ok(Vec::new());
+        }
         let buffers: Vec<arrow_ipc::Buffer> = batch.buffers().into_iter().flatten().copied().collect();
         let mut places = Vec::new();
         for Column { field, buffers: range, builder, .. } in columns {
@@ -73,11 +78,23 @@ impl RowAssembler {
         Ok(places)
     }
 
-    /// Adds the rows of a message, whose body was read to its places, and returns how many they are.
+    /// Adds the rows of a message, whose body was read to its places, and returns how many they are. A compressed message takes the
+    /// time to decompress it, values of equal width straight into their places.
     ///
     /// # Errors
-    /// As for [`RowAssembler::places`].
+    /// As for [`RowAssembler::places`]; a body that cannot be decompressed.
     pub fn add(&mut self, head: &MessageHead, body: MessageBody) -> Result<usize> {
+        if !is_compressed(head)? {
+            return self.add_plain(head, body);
+        }
+        let schema = self.schema.clone();
+        let message = CompressedMessage::try_new(head, body, &schema)?;
+        let head = message.plain_head();
+        let body = message.decompress(self.places(&head)?)?;
+        self.add_plain(&head, body)
+    }
+
+    fn add_plain(&mut self, head: &MessageHead, body: MessageBody) -> Result<usize> {
         let parsed = root_as_message(&head.header).map_err(malformed)?;
         let batch = rows(&parsed)?;
         let added = self.count(&batch)?;
@@ -105,7 +122,7 @@ impl RowAssembler {
     /// The rows of a message, if they may come now.
     fn count(&self, batch: &arrow_ipc::RecordBatch<'_>) -> Result<usize> {
         let added = usize::try_from(batch.length()).map_err(malformed)?;
-        match added <= self.num_rows - self.rows && batch.compression().is_none() {
+        match added <= self.num_rows - self.rows {
             true => Ok(added),
             false => Err(malformed(format!("{added} rows came after {} of {}", self.rows, self.num_rows))),
         }
@@ -170,7 +187,8 @@ fn decode_column(
         region.ok_or_else(|| malformed(format!("column {:?} lies beyond the body", field.name())))?.into();
     let moved: Vec<_> =
         buffers.iter().map(|buffer| arrow_ipc::Buffer::new(buffer.offset() - begin, buffer.length())).collect();
-    let header = record_batch_header(rows, nodes, &moved, region.len());
+    let layout = BatchLayout { rows, nodes, buffers: &moved, body_bytes: region.len(), ..BatchLayout::default() };
+    let header = record_batch_header(&layout);
     let batch = record_batch(&header, &region, &Arc::new(Schema::new(vec![field.clone()])))?;
     Ok(batch.column(0).clone())
 }
@@ -179,7 +197,7 @@ fn decode_column(
 fn columns(schema: &Schema, num_rows: usize, pool: &BufferPool) -> Option<Vec<Column>> {
     let (mut node, mut buffer) = (0, 0);
     let column = |field: &FieldRef| {
-        let (nodes, buffers) = shape(field.data_type())?;
+        let (nodes, buffers) = buffer_counts(field.data_type())?;
         let builder = match FixedWidth::try_new(field.data_type(), num_rows, pool) {
             Some(fixed) => ColumnBuilder::Fixed(fixed),
             None => ColumnBuilder::Parts(Vec::new()),
@@ -190,22 +208,4 @@ fn columns(schema: &Schema, num_rows: usize, pool: &BufferPool) -> Option<Vec<Co
         Some(column)
     };
     schema.fields().iter().map(column).collect()
-}
-
-/// The number of nodes and buffers of a type:
-/// <https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout>.
-fn shape(data_type: &DataType) -> Option<(usize, usize)> {
-    match data_type {
-        DataType::Null => Some((1, 0)),
-        DataType::Binary | DataType::LargeBinary | DataType::Utf8 | DataType::LargeUtf8 => Some((1, 3)),
-        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
-            shape(item.data_type()).map(|(nodes, buffers)| (nodes + 1, buffers + 2))
-        }
-        DataType::FixedSizeList(item, _) => shape(item.data_type()).map(|(nodes, buffers)| (nodes + 1, buffers + 1)),
-        DataType::Struct(fields) => fields.iter().try_fold((1, 1), |(nodes, buffers), field| {
-            shape(field.data_type()).map(|(more_nodes, more_buffers)| (nodes + more_nodes, buffers + more_buffers))
-        }),
-        DataType::Boolean | DataType::FixedSizeBinary(_) => Some((1, 2)),
-        other => other.primitive_width().map(|_| (1, 2)),
-    }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 /// A message without its body.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct MessageHead {
     /// The IPC message.
     pub header: Bytes,

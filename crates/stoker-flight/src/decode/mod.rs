@@ -5,9 +5,13 @@
 //!                                                                                  ├─ MessageReader ◄─ socket
 //! RecordBatch ◄─ RowAssembler or record_batch ◄─ MessageBody (what has no place) ◄──┘
 //! ```
+//!
+//! A compressed message is received whole. [`CompressedMessage`] then writes each value to its place, in place of the socket.
 
 mod assembler;
+mod buffer_counts;
 mod column_builder;
+mod compressed;
 mod message;
 
 use std::collections::HashMap;
@@ -22,6 +26,7 @@ use arrow_ipc::{Message, MessageHeader, root_as_message};
 use arrow_schema::SchemaRef;
 
 pub(crate) use assembler::RowAssembler;
+pub(crate) use compressed::CompressedMessage;
 pub(crate) use message::{MessageBody, MessageHead, Place};
 
 use crate::{Error, Result};
@@ -31,8 +36,23 @@ pub(crate) fn schema(header: &[u8]) -> Result<Option<SchemaRef>> {
     Ok(message(header)?.header_as_schema().map(|schema| Arc::new(fb_to_schema(schema))))
 }
 
-/// The record batch of a message. Its arrays point into the body where alignment allows.
-pub(crate) fn record_batch(header: &[u8], body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch> {
+/// Whether the body of a message is compressed.
+pub(crate) fn is_compressed(head: &MessageHead) -> Result<bool> {
+    Ok(message(&head.header)?.header_as_record_batch().is_some_and(|batch| batch.compression().is_some()))
+}
+
+/// The record batch of a message that was received whole, compressed or not.
+pub(crate) fn whole_record_batch(head: &MessageHead, body: MessageBody, schema: &SchemaRef) -> Result<RecordBatch> {
+    if !is_compressed(head)? {
+        return record_batch(&head.header, &body.into_rest().into(), schema);
+    }
+    let message = CompressedMessage::try_new(head, body, schema)?;
+    let head = message.plain_head();
+    record_batch(&head.header, &message.decompress(Vec::new())?.into_rest().into(), schema)
+}
+
+/// The record batch of a message without compression. Its arrays point into the body where alignment allows.
+fn record_batch(header: &[u8], body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch> {
     let message = message(header)?;
     let batch = rows(&message)?;
     read_record_batch(body, batch, schema.clone(), &HashMap::new(), None, &message.version()).map_err(malformed)

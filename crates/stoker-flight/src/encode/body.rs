@@ -6,8 +6,10 @@ use arrow_data::ArrayData;
 use arrow_ipc::FieldNode;
 use arrow_schema::DataType;
 use bytes::Bytes;
+use stoker_stream::Compression;
 
-use crate::encode::{Message, record_batch_header};
+use crate::buffer_codec::BufferEncoder;
+use crate::encode::{BatchLayout, Message, record_batch_header};
 use crate::{Error, Result};
 
 /// Buffers begin at multiples of this, as Arrow recommends.
@@ -31,13 +33,20 @@ pub(crate) fn is_supported(data_type: &DataType) -> bool {
 }
 
 /// A record batch of supported types as a message. Slices send their own rows only.
-pub(crate) fn encode(batch: &RecordBatch, metadata: Bytes) -> Result<Message> {
-    let mut body = Body::default();
+pub(crate) fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>) -> Result<Message> {
+    let mut body = Body { encoder: compression.map(BufferEncoder::try_new).transpose()?, ..Body::default() };
     for column in batch.columns() {
         body.array(&column.to_data())?;
     }
     body.flush();
-    let header = record_batch_header(batch.num_rows(), &body.nodes, &body.buffers, body.bytes);
+    let header = record_batch_header(&BatchLayout {
+        rows: batch.num_rows(),
+        nodes: &body.nodes,
+        buffers: &body.buffers,
+        body_bytes: body.bytes,
+        compression,
+        ..BatchLayout::default()
+    });
     Ok(Message { header, metadata, body: body.segments })
 }
 
@@ -50,6 +59,8 @@ struct Body {
     /// Small buffers and padding that wait for a segment.
     small: Vec<u8>,
     bytes: usize,
+    /// Of a body that is compressed.
+    encoder: Option<BufferEncoder>,
 }
 
 impl Body {
@@ -63,57 +74,70 @@ impl Body {
         self.push(match data.nulls() {
             Some(nulls) if nulls.null_count() > 0 => nulls.inner().sliced(),
             _ => empty(),
-        });
+        })?;
         match data.data_type() {
             DataType::Boolean => self.push(data.buffers()[0].bit_slice(offset, rows)),
             DataType::Binary | DataType::Utf8 => self.variable::<i32>(data),
             DataType::LargeBinary | DataType::LargeUtf8 => self.variable::<i64>(data),
-            DataType::List(_) | DataType::Map(_, _) => self.list::<i32>(data)?,
-            DataType::LargeList(_) => self.list::<i64>(data)?,
+            DataType::List(_) | DataType::Map(_, _) => self.list::<i32>(data),
+            DataType::LargeList(_) => self.list::<i64>(data),
             DataType::FixedSizeList(_, size) => {
                 let size = usize::try_from(*size).map_err(Error::internal)?;
-                self.array(&data.child_data()[0].slice(offset * size, rows * size))?;
+                self.array(&data.child_data()[0].slice(offset * size, rows * size))
             }
             // Slicing a struct's data slices its children.
-            DataType::Struct(_) => data.child_data().iter().try_for_each(|child| self.array(child))?,
+            DataType::Struct(_) => data.child_data().iter().try_for_each(|child| self.array(child)),
             other => {
                 let width = match other {
                     DataType::FixedSizeBinary(width) => usize::try_from(*width).ok(),
                     other => other.primitive_width(),
                 };
                 let width = width.ok_or_else(|| Error::internal(format!("{other} has no width")))?;
-                self.push(data.buffers()[0].slice_with_length(offset * width, rows * width));
+                self.push(data.buffers()[0].slice_with_length(offset * width, rows * width))
             }
         }
-        Ok(())
     }
 
     /// Offsets and values of text or bytes.
-    fn variable<O: OffsetSizeTrait>(&mut self, data: &ArrayData) {
+    fn variable<O: OffsetSizeTrait>(&mut self, data: &ArrayData) -> Result<()> {
         let (offsets, first, last) = offsets::<O>(data);
-        self.push(offsets);
+        self.push(offsets)?;
         self.push(match last > first {
             true => data.buffers()[1].slice_with_length(first, last - first),
             false => empty(),
-        });
+        })
     }
 
     /// Offsets and items of lists.
     fn list<O: OffsetSizeTrait>(&mut self, data: &ArrayData) -> Result<()> {
         let (offsets, first, last) = offsets::<O>(data);
-        self.push(offsets);
+        self.push(offsets)?;
         self.array(&data.child_data()[0].slice(first, last - first))
     }
 
-    fn push(&mut self, buffer: Buffer) {
-        self.buffers.push(arrow_ipc::Buffer::new(self.bytes as i64, buffer.len() as i64));
-        let padding = buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
-        self.bytes += buffer.len() + padding;
-        if buffer.len() < SEGMENT_BYTES_MIN {
-            self.small.extend_from_slice(&buffer);
+    fn push(&mut self, buffer: Buffer) -> Result<()> {
+        match &mut self.encoder {
+            Some(encoder) if !buffer.is_empty() => match encoder.encode(&buffer)? {
+                (length, Some(compressed)) => self.put(&length, compressed),
+                (length, None) => self.put(&length, Owner(buffer)),
+            },
+            _ => self.put(&[], Owner(buffer)),
+        }
+        Ok(())
+    }
+
+    /// Adds a buffer: a few bytes, then the others.
+    fn put(&mut self, begin: &[u8], rest: impl AsRef<[u8]> + Send + 'static) {
+        let (rest_bytes, bytes) = (rest.as_ref().len(), begin.len() + rest.as_ref().len());
+        self.buffers.push(arrow_ipc::Buffer::new(self.bytes as i64, bytes as i64));
+        let padding = bytes.next_multiple_of(ALIGNMENT) - bytes;
+        self.bytes += bytes + padding;
+        self.small.extend_from_slice(begin);
+        if rest_bytes < SEGMENT_BYTES_MIN {
+            self.small.extend_from_slice(rest.as_ref());
         } else {
             self.flush();
-            self.segments.push(Bytes::from_owner(Owner(buffer)));
+            self.segments.push(Bytes::from_owner(rest));
         }
         self.small.resize(self.small.len() + padding, 0);
     }

@@ -6,6 +6,8 @@
 //!
 //! Large buffers become segments that point into the arrays: nothing is copied on the way to the socket. Sizes are those of
 //! the rows themselves, never of buffers that other rows share.
+//!
+//! Messages may be compressed, buffer by buffer; how rows are cut into messages does not depend on it.
 
 mod body;
 mod header;
@@ -22,15 +24,25 @@ use arrow_ipc::writer::{CompressionContext, DictionaryTracker, IpcDataGenerator,
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use prost::Message as _;
-use stoker_stream::{Part, Stalls};
+use stoker_stream::{Compression, Part, Stalls};
 
-pub(crate) use header::record_batch_header;
+pub(crate) use header::{BatchLayout, record_batch_header};
 pub(crate) use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
 
+use crate::buffer_codec::compression_type;
 use crate::convert::stall_to_proto;
 use crate::proto::{BatchMetadata, SourceRows, Substitution};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::{Error, Result};
+
+/// How rows become messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageOptions {
+    /// Bytes of a message, about, before they are compressed.
+    pub message_bytes: usize,
+    /// What compresses the buffers, if anything does.
+    pub compression: Option<Compression>,
+}
 
 /// The message that begins an answer: the schema.
 pub(crate) fn schema_message(schema: &Schema) -> Message {
@@ -51,9 +63,9 @@ pub(crate) fn check_schema(schema: &Schema) -> Result<()> {
     }
 }
 
-/// The messages of a part of a stream's batch: each of about `message_bytes`, one at least. `waited` is what the batch was waited
-/// for, which the last message of the batch tells.
-pub(crate) fn part_messages(part: &Part, waited: &Stalls, message_bytes: usize) -> Result<Vec<Message>> {
+/// The messages of a part of a stream's batch, one at least. `waited` is what the batch was waited for, which the last message of
+/// the batch tells.
+pub(crate) fn part_messages(part: &Part, waited: &Stalls, options: &MessageOptions) -> Result<Vec<Message>> {
     let substitution = |found: &stoker_stream::Substitution| Substitution {
         row: found.row as u64,
         addrs: found.row_addrs.clone(),
@@ -76,15 +88,16 @@ pub(crate) fn part_messages(part: &Part, waited: &Stalls, message_bytes: usize) 
             substituted: substituted.map(substitution).collect(),
             stall: (rows.end == part.num_rows).then(|| stall_to_proto(waited)),
         };
-        encode(&part.data.slice(range.start, range.len()), metadata.encode_to_vec().into())
+        let rows = part.data.slice(range.start, range.len());
+        encode(&rows, metadata.encode_to_vec().into(), options.compression)
     };
-    size::split(&part.data, message_bytes).into_iter().map(message).collect()
+    size::split(&part.data, options.message_bytes).into_iter().map(message).collect()
 }
 
 /// The messages of a record batch of a SQL result.
-pub(crate) fn record_batch_messages(batch: &RecordBatch, message_bytes: usize) -> Result<Vec<Message>> {
-    let message = |part: Range<usize>| encode(&batch.slice(part.start, part.len()), Bytes::new());
-    size::split(batch, message_bytes).into_iter().map(message).collect()
+pub(crate) fn record_batch_messages(batch: &RecordBatch, options: &MessageOptions) -> Result<Vec<Message>> {
+    let message = |part: Range<usize>| encode(&batch.slice(part.start, part.len()), Bytes::new(), options.compression);
+    size::split(batch, options.message_bytes).into_iter().map(message).collect()
 }
 
 /// Bytes of a record batch's rows.
@@ -92,13 +105,14 @@ pub(crate) fn record_batch_bytes(batch: &RecordBatch) -> u64 {
     batch.columns().iter().map(|column| size::bytes(&column.to_data(), 0, column.len()) as u64).sum()
 }
 
-fn encode(batch: &RecordBatch, metadata: Bytes) -> Result<Message> {
+fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>) -> Result<Message> {
     let schema = batch.schema();
     let message = match schema.fields().iter().all(|field| body::is_supported(field.data_type())) {
-        true => body::encode(batch, metadata)?,
-        false => encode_rare_types(batch, metadata)?,
+        true => body::encode(batch, metadata, compression)?,
+        false => encode_rare_types(batch, metadata, compression)?,
     };
-    match message.wire_bytes() {
+    // The limit is for compressed messages, too: their receiver needs memory for all bytes.
+    match message.wire_bytes().max(record_batch_bytes(batch) as usize) {
         bytes if bytes <= MESSAGE_BYTES_MAX => Ok(message),
         bytes => Err(Error::ResourceExhausted {
             reason: format!(
@@ -110,15 +124,16 @@ fn encode(batch: &RecordBatch, metadata: Bytes) -> Result<Message> {
 }
 
 /// Views, unions, run-end encoded arrays: through the writer of arrow-ipc, which copies.
-fn encode_rare_types(batch: &RecordBatch, metadata: Bytes) -> Result<Message> {
+fn encode_rare_types(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>) -> Result<Message> {
     let columns = batch.columns().iter().map(compact).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(Error::internal)?;
+    let options = IpcWriteOptions::default().try_with_compression(compression.map(compression_type));
     let (dictionaries, encoded) = IpcDataGenerator::default()
         .encode(
             &batch,
             &mut DictionaryTracker::new(false),
-            &IpcWriteOptions::default(),
+            &options.map_err(Error::internal)?,
             &mut CompressionContext::default(),
         )
         .map_err(Error::internal)?;

@@ -19,7 +19,10 @@ use crate::{Error, Result};
 /// The actions and what they do.
 pub(crate) const ACTIONS: [(&str, &str); 14] = [
     ("version", "the version of the server"),
-    ("status", "what the server did since it started: streams, rows, bytes, seconds waited; memory of batches"),
+    (
+        "status",
+        "what the server did since it started: streams, rows, bytes, bytes sent, seconds waited; memory of batches",
+    ),
     ("tables", "the names of all tables"),
     ("table", "{table, version?, tag?}: version, rows, schema and tags of a table"),
     ("versions", "{table}: its versions"),

@@ -12,8 +12,8 @@ use stoker_types::{Slice, Snapshot};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use crate::convert::{params_from_json, policy_from_proto, slice_from_proto};
-use crate::encode::{Message, part_messages, record_batch_messages, schema_message};
+use crate::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
+use crate::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use crate::server::answer_body::{Answer, Item};
 use crate::server::state::{ServerState, now_unix_secs};
@@ -58,17 +58,21 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
         ),
     };
     let permit = state.streams.clone().try_acquire_owned().map_err(full)?;
-    let work = match body.kind {
+    let message_bytes = state.config.message_bytes;
+    let (work, compression) = match body.kind {
         Some(ticket_body::Kind::Stream(ticket)) => {
             let memory_budget_bytes = state.config.stream_budget_bytes();
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
             let batches = if options.ahead { Batches::First } else { Batches::All };
             let (plan, slice) = open_stream(&state, ticket).await?;
-            let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(state.config.message_bytes))?;
-            Work::Stream(plan, Box::new(CountedStream::new(stream, state.totals.clone())), batches)
+            let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(message_bytes))?;
+            let stream = Box::new(CountedStream::new(stream, state.totals.clone()));
+            (Work::Stream(plan, stream, batches), options.compression)
         }
-        Some(ticket_body::Kind::Sql(ticket)) => Work::Sql(Box::new(open_sql(&state, &ticket).await?)),
+        Some(ticket_body::Kind::Sql(ticket)) => {
+            (Work::Sql(Box::new(open_sql(&state, &ticket).await?)), compression_from_proto(&ticket.compression)?)
+        }
         None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
     };
     let queue = match &work {
@@ -76,15 +80,13 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
         Work::Sql(_) => QUEUE_MESSAGES,
     };
     let (output, items) = mpsc::channel(queue);
+    let options = MessageOptions { message_bytes, compression };
     tokio::spawn(async move {
         let _permit = permit;
-        let message_bytes = state.config.message_bytes;
         let sent = async {
             match work {
-                Work::Stream(plan, stream, batches) => {
-                    send_stream(&plan, *stream, batches, message_bytes, &output).await
-                }
-                Work::Sql(query) => send_sql(&query, message_bytes, &output).await,
+                Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,
+                Work::Sql(query) => send_sql(&query, options, &output).await,
             }
         };
         let done = tokio::select! {
@@ -141,7 +143,7 @@ async fn send_stream(
     plan: &StreamPlan,
     mut stream: CountedStream,
     batches: Batches,
-    message_bytes: usize,
+    options: MessageOptions,
     output: &Output,
 ) -> Result<()> {
     send(output, schema_message(&plan.schema())).await?;
@@ -150,9 +152,11 @@ async fn send_stream(
             Err(_) => send_empty(output, &plan.schema()).await?,
             Ok(part) => {
                 let Some(part) = part? else { return Ok(()) };
-                let waited = stream.parts.stats().last_step;
-                send_all(output, part_messages(&part, &waited, message_bytes)?).await?;
-                if batches == Batches::First && part.is_last() {
+                let (waited, is_last) = (stream.parts.stats().last_step, part.is_last());
+                let messages = encoded(options, move || part_messages(&part, &waited, &options)).await?;
+                stream.bytes_sent += messages.iter().map(|message| message.wire_bytes() as u64).sum::<u64>();
+                send_all(output, messages).await?;
+                if batches == Batches::First && is_last {
                     return Ok(());
                 }
             }
@@ -160,7 +164,7 @@ async fn send_stream(
     }
 }
 
-async fn send_sql(query: &SqlQuery, message_bytes: usize, output: &Output) -> Result<()> {
+async fn send_sql(query: &SqlQuery, options: MessageOptions, output: &Output) -> Result<()> {
     let schema = query.schema();
     send(output, schema_message(&schema)).await?;
     let mut batches = query.execute().await?;
@@ -171,15 +175,28 @@ async fn send_sql(query: &SqlQuery, message_bytes: usize, output: &Output) -> Re
             Ok(Some(batch)) => {
                 let batch = batch.map_err(stoker_sql::Error::from)?;
                 if batch.num_rows() > 0 {
-                    send_all(output, record_batch_messages(&batch, message_bytes)?).await?;
+                    let messages = encoded(options, move || record_batch_messages(&batch, &options)).await?;
+                    send_all(output, messages).await?;
                 }
             }
         }
     }
 }
 
+/// Messages as they are sent. To compress them takes long, and is done on a thread for such work.
+async fn encoded(
+    options: MessageOptions,
+    encode: impl FnOnce() -> Result<Vec<Message>> + Send + 'static,
+) -> Result<Vec<Message>> {
+    match options.compression {
+        None => encode(),
+        Some(_) => tokio::task::spawn_blocking(encode).await.map_err(Error::internal)?,
+    }
+}
+
 async fn send_empty(output: &Output, schema: &Arc<Schema>) -> Result<()> {
-    send_all(output, record_batch_messages(&RecordBatch::new_empty(schema.clone()), 1)?).await
+    let options = MessageOptions { message_bytes: 1, compression: None };
+    send_all(output, record_batch_messages(&RecordBatch::new_empty(schema.clone()), &options)?).await
 }
 
 async fn send_all(output: &Output, messages: Vec<Message>) -> Result<()> {

@@ -9,7 +9,8 @@ use stoker_stream::{ReadOptions, StreamPlan};
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::convert::{
-    COMMAND_VERSION, endpoint_slice, params_from_json, policy_from_proto, slice_from_proto, slice_to_proto,
+    COMMAND_VERSION, compression_from_proto, endpoint_slice, params_from_json, policy_from_proto, slice_from_proto,
+    slice_to_proto,
 };
 use crate::encode::check_schema;
 use crate::proto::{
@@ -73,7 +74,7 @@ impl ServerState {
                 )));
             };
             let name = TableName::try_new(name.as_str())?;
-            return Ok(Kind::Sql(SqlRequest { sql: format!("SELECT * FROM \"{name}\""), params_json: String::new() }));
+            return Ok(Kind::Sql(SqlRequest { sql: format!("SELECT * FROM \"{name}\""), ..SqlRequest::default() }));
         }
         let command = Command::decode(descriptor.cmd.clone());
         let command =
@@ -122,7 +123,9 @@ impl ServerState {
         check_schema(&query.schema())?;
         let tables = query.snapshots().iter();
         let tables = tables.map(|s| PinnedTable { table: s.table.to_string(), version: s.version }).collect();
-        let ticket = SqlTicket { sql: request.sql, params_json: request.params_json, tables };
+        compression_from_proto(&request.compression)?;
+        let SqlRequest { sql, params_json, compression } = request;
+        let ticket = SqlTicket { sql, params_json, tables, compression };
         let info = FlightInfo::new().try_with_schema(&query.schema()).map_err(Error::internal)?;
         let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(ticket_body::Kind::Sql(ticket)));
         Ok(Planned { info: info.with_total_records(-1).with_total_bytes(-1).with_ordered(true), spec_stored: None })

@@ -15,6 +15,8 @@ pub(crate) struct ServerStatus {
     pub rows: u64,
     /// Bytes of the delivered columns.
     pub bytes: u64,
+    /// Bytes of the messages in which they were sent: fewer where they were compressed.
+    pub bytes_sent: u64,
     /// Range reads of dense columns, and the bytes that they brought.
     pub requests: u64,
     pub bytes_read: u64,
@@ -40,13 +42,14 @@ impl Totals {
         self.status.lock().clone()
     }
 
-    fn end(&self, stats: &StreamStats) {
+    fn end(&self, stats: &StreamStats, bytes_sent: u64) {
         let mut status = self.status.lock();
         status.streams_running -= 1;
         status.streams_ended += 1;
         status.batches += stats.batches;
         status.rows += stats.rows;
         status.bytes += stats.bytes;
+        status.bytes_sent += bytes_sent;
         status.requests += stats.requests;
         status.bytes_read += stats.bytes_read;
         status.storage_secs += stats.stalls.storage.as_secs_f64();
@@ -58,13 +61,15 @@ impl Totals {
 /// A stream that is counted, however it ends.
 pub(crate) struct CountedStream {
     pub parts: PartStream,
+    /// Bytes of the messages that were handed to the connection.
+    pub bytes_sent: u64,
     totals: Arc<Totals>,
 }
 
 impl CountedStream {
     pub fn new(parts: PartStream, totals: Arc<Totals>) -> Self {
         totals.status.lock().streams_running += 1;
-        Self { parts, totals }
+        Self { parts, bytes_sent: 0, totals }
     }
 }
 
@@ -76,11 +81,12 @@ impl Drop for CountedStream {
             batches = stats.batches,
             rows = stats.rows,
             bytes_read = stats.bytes_read,
+            bytes_sent = self.bytes_sent,
             storage_secs = stalls.storage.as_secs_f64(),
             decode_secs = stalls.decode.as_secs_f64(),
             consumer_secs = stalls.consumer.as_secs_f64(),
             "a stream ended"
         );
-        self.totals.end(&stats);
+        self.totals.end(&stats, self.bytes_sent);
     }
 }

@@ -15,15 +15,22 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use prost::Message as _;
 use stoker_chunks::BufferPool;
-use stoker_stream::{Part, Stalls, Substitution};
+use stoker_stream::{Compression, Part, Stalls, Substitution};
 use stoker_types::{Cursor, Digest, ErrorKind};
 
 use crate::Result;
 use crate::client::http2::{Patience, grpc_frame};
 use crate::decode::RowAssembler;
-use crate::encode::{Message, part_messages, record_batch_header, record_batch_messages, schema_message};
+use crate::encode::{
+    BatchLayout, Message, MessageOptions, part_messages, record_batch_header, record_batch_messages, schema_message,
+};
 use crate::proto::BatchMetadata;
 use crate::tests::http2::script::{End, Script, Socket, open, runtime};
+
+/// Messages that are not compressed.
+fn plain(message_bytes: usize) -> MessageOptions {
+    MessageOptions { message_bytes, compression: None }
+}
 
 /// Bytes of a tensor: so many that its buffer is sent without a copy.
 const TENSOR: i32 = 5_000;
@@ -41,7 +48,7 @@ fn is_null(row: usize, salt: u64) -> bool {
 }
 
 /// A batch with columns of many types; views only when asked for, since they take another way.
-fn batch(rows: usize, salt: u64, views: bool) -> RecordBatch {
+pub fn batch(rows: usize, salt: u64, views: bool) -> RecordBatch {
     let mut lists = ListBuilder::new(StringBuilder::new());
     for row in 0..rows {
         (0..noise(row, salt) % 4).for_each(|item| lists.values().append_value(text(row, salt + item)));
@@ -93,7 +100,7 @@ fn batch(rows: usize, salt: u64, views: bool) -> RecordBatch {
 }
 
 /// Adds the rows of a message that comes through a connection in frames of the given size.
-fn add(rows: &mut RowAssembler, message: Message, frame_bytes: usize) -> Result<usize> {
+pub fn add(rows: &mut RowAssembler, message: Message, frame_bytes: usize) -> Result<usize> {
     let bytes: Vec<u8> = message.into_frame().iter().flat_map(|segment| segment.to_vec()).collect();
     let script = bytes.chunks(frame_bytes).fold(Script::answer(), Script::data).ok();
     runtime().block_on(async {
@@ -119,6 +126,7 @@ proptest! {
         frame_bytes in 1usize..40_000,
         around in (0usize..50, 0usize..3),
         views: bool,
+        compression in prop::sample::select(vec![None, Some(Compression::Lz4), Some(Compression::Zstd)]),
     ) {
         let start = (rows as f64 * range.0) as usize;
         let data = batch(rows, salt, views).slice(start, ((rows - start) as f64 * range.1) as usize);
@@ -141,7 +149,8 @@ proptest! {
             row_addrs,
             substituted: substituted.clone(),
         };
-        let messages = part_messages(&sent, &Stalls::default(), message_bytes).expect("messages");
+        let options = MessageOptions { message_bytes, compression };
+        let messages = part_messages(&sent, &Stalls::default(), &options).expect("messages");
         prop_assert!(!messages.is_empty());
         let mut named = Vec::new();
         let mut assembler = RowAssembler::new(data.schema(), rows, &BufferPool::new(0));
@@ -155,7 +164,7 @@ proptest! {
             prop_assert_eq!((metadata.end_of_batch, metadata.stall.is_some()), (end == num_rows, end == num_rows));
             prop_assert!(metadata.substituted.iter().all(|found| (first..end).contains(&(found.row as usize))));
             named.extend(metadata.substituted.iter().map(|found| found.row as usize));
-            // What a message holds beyond its limit is padding, unless one row is larger.
+            // What a message holds beyond its limit is padding, and lengths of compressed buffers, unless one row is larger.
             prop_assert!(stock.num_rows() <= 1 || message.body_bytes() <= message_bytes + 64 * 40);
             add(&mut assembler, message, frame_bytes).expect("rows");
         }
@@ -169,7 +178,7 @@ fn large_buffers_are_not_copied() {
     let data = batch(64, 1, false);
     let tensors = data.column(0).to_data().child_data()[0].buffers()[0].clone();
     let range = tensors.as_ptr_range();
-    let messages = record_batch_messages(&data, 100_000).expect("messages");
+    let messages = record_batch_messages(&data, &plain(100_000)).expect("messages");
     let in_place =
         messages.iter().flat_map(|message| &message.body).filter(|segment| range.contains(&segment.as_ptr()));
     assert_eq!(in_place.map(bytes::Bytes::len).sum::<usize>(), tensors.len());
@@ -178,17 +187,17 @@ fn large_buffers_are_not_copied() {
 #[test]
 fn sizes_are_those_of_the_rows_not_of_their_buffers() {
     let slice = batch(40, 1, true).slice(30, 4);
-    assert_eq!(record_batch_messages(&slice, 40_000).expect("messages").len(), 1);
-    assert_eq!(record_batch_messages(&slice, 12_000).expect("messages").len(), 2);
-    assert_eq!(record_batch_messages(&slice, 1).expect("messages").len(), 4);
-    assert_eq!(record_batch_messages(&slice.slice(0, 0), 1).expect("messages").len(), 1);
+    assert_eq!(record_batch_messages(&slice, &plain(40_000)).expect("messages").len(), 1);
+    assert_eq!(record_batch_messages(&slice, &plain(12_000)).expect("messages").len(), 2);
+    assert_eq!(record_batch_messages(&slice, &plain(1)).expect("messages").len(), 4);
+    assert_eq!(record_batch_messages(&slice.slice(0, 0), &plain(1)).expect("messages").len(), 1);
 }
 
 #[test]
 fn damaged_messages_are_errors() {
     let data = batch(20, 1, false);
     let schema = data.schema();
-    let message = || record_batch_messages(&data, usize::MAX >> 1).expect("messages").remove(0);
+    let message = || record_batch_messages(&data, &plain(usize::MAX >> 1)).expect("messages").remove(0);
     let assembler = |rows| RowAssembler::new(schema.clone(), rows, &BufferPool::new(0));
     let mut short = message();
     short.body = vec![short.body.concat()[..10_000].to_vec().into()];
@@ -204,7 +213,8 @@ fn damaged_messages_are_errors() {
 fn two_columns(places: [usize; 2]) -> Result<RecordBatch> {
     let nodes = [FieldNode::new(4, 0), FieldNode::new(4, 0)];
     let buffers = places.map(|at| [Buffer::new(0, 0), Buffer::new(at as i64, 4)]).concat();
-    let header = record_batch_header(4, &nodes, &buffers, 64);
+    let layout = BatchLayout { rows: 4, nodes: &nodes, buffers: &buffers, body_bytes: 64, ..BatchLayout::default() };
+    let header = record_batch_header(&layout);
     let body = vec![bytes::Bytes::from_iter(0..64)];
     let fields = ["a", "b"].map(|name| Field::new(name, DataType::UInt8, false)).to_vec();
     let mut rows = RowAssembler::new(Arc::new(Schema::new(fields)), 4, &BufferPool::new(0));

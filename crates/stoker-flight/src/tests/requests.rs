@@ -5,16 +5,31 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::utils::flight_data_to_batches;
 use arrow_flight::{Action, Criteria, Empty, FlightDescriptor, Ticket};
 use futures::TryStreamExt;
+use prost::Message;
 use stoker_lake::CommitMode;
-use stoker_types::{ErrorKind, ParamValue, SnapshotRef};
+use stoker_stream::Compression;
+use stoker_types::{BatchSize, ErrorKind, LastBatch, ParamValue, SnapshotRef};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::convert::{COMMAND_VERSION, slice_to_proto};
+use crate::proto::{
+    Command, ReadPolicy, SqlRequest, StreamQuery, StreamRequest, command::Kind, stream_request::Source,
+};
 use crate::tests::fixture::*;
 use crate::{ConnectOptions, Connection, ServerConfig, connect};
 
 async fn rows(connection: &Connection, sql: &str, params: &[ParamValue]) -> Vec<RecordBatch> {
-    let result = connection.sql(sql, params).await.expect("a result");
+    compressed_rows(connection, sql, params, None).await
+}
+
+async fn compressed_rows(
+    connection: &Connection,
+    sql: &str,
+    params: &[ParamValue],
+    compression: Option<Compression>,
+) -> Vec<RecordBatch> {
+    let result = connection.sql_compressed(sql, params, compression).await.expect("a result");
     let batches: Vec<RecordBatch> = result.stream.try_collect().await.expect("rows");
     assert!(batches.iter().all(|batch| batch.schema() == result.schema));
     vec![arrow_select::concat::concat_batches(&result.schema, &batches).expect("one batch")]
@@ -33,7 +48,15 @@ fn sql_gives_the_same_rows_and_errors_as_in_process() {
             ("SELECT count(*) AS n, avg(score) AS mean FROM t", vec![]),
             ("SELECT id FROM t WHERE id < 0", vec![]),
         ] {
-            assert_eq!(rows(&remote, sql, &params).await, rows(&local, sql, &params).await, "{sql}");
+            let expected = rows(&local, sql, &params).await;
+            for compression in [None, Some(Compression::Lz4), Some(Compression::Zstd)] {
+                assert_eq!(
+                    compressed_rows(&remote, sql, &params, compression).await,
+                    expected,
+                    "{sql} {compression:?}"
+                );
+                assert_eq!(compressed_rows(&local, sql, &params, compression).await, expected, "{sql} {compression:?}");
+            }
         }
         for (sql, kind) in [
             ("SELECT * FROM missing", ErrorKind::NotFound),
@@ -165,6 +188,31 @@ fn what_is_not_understood_is_refused_politely() {
         assert_eq!(action.map(|_| ()).map_err(code), Err(tonic::Code::InvalidArgument));
         let actions = client.list_actions(Empty {}).await.expect("actions").into_inner();
         assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 14);
+    });
+}
+
+#[test]
+fn an_unknown_codec_is_refused_with_the_names_of_those_that_are_known() {
+    run(async {
+        let lake = TestLake::new(5).await;
+        let server = TestServer::start(&lake, config()).await;
+        let mut client = FlightServiceClient::new(channel(&server).await);
+        let share = slice(0, 1, BatchSize::PerRank(2), LastBatch::Pad);
+        let query = StreamQuery { sql: ALL.into(), ..StreamQuery::default() };
+        let compression = String::from("gzip");
+        let stream = StreamRequest {
+            source: Some(Source::Query(query)),
+            slice: Some(slice_to_proto(&share)),
+            read: Some(ReadPolicy { compression: compression.clone(), ..ReadPolicy::default() }),
+            ..StreamRequest::default()
+        };
+        let sql = SqlRequest { sql: ALL.into(), compression, ..SqlRequest::default() };
+        for kind in [Kind::Stream(stream), Kind::Sql(sql)] {
+            let command = Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec();
+            let refused = client.get_flight_info(FlightDescriptor::new_cmd(command)).await.expect_err("refused");
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+            assert_eq!(refused.message(), "compression is \"gzip\"; use lz4 or zstd, or leave it out");
+        }
     });
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use stoker_stream::{ReadOptions, StreamOptions};
+use stoker_stream::{Compression, ReadOptions, StreamOptions};
 use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, Topology};
 
 use crate::{Connection, StreamHandle};
@@ -243,15 +243,18 @@ pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
 pub fn job(table_rows: u64) -> impl Strategy<Value = Job> {
     let ranks = (1..=WORLD_SIZE_MAX)
         .prop_flat_map(move |world_size| (Just(world_size), batching(table_rows, u64::from(world_size))));
-    let parts = (ranks, 0..1_000u64, select(vec![128u64 << 10, 1 << 20, 1 << 30]));
-    parts.prop_map(|((world_size, batching), epoch, memory_budget_bytes)| Job {
-        world_size,
-        batching,
-        epoch,
-        origin: 0,
-        first_step: 0,
-        read: ReadOptions { memory_budget_bytes, ..ReadOptions::default() },
-    })
+    let budgets = select(vec![128u64 << 10, 1 << 20, 1 << 30]);
+    let codecs = select(vec![None, None, Some(Compression::Lz4), Some(Compression::Zstd)]);
+    (ranks, 0..1_000u64, budgets, codecs).prop_map(
+        |((world_size, batching), epoch, memory_budget_bytes, compression)| Job {
+            world_size,
+            batching,
+            epoch,
+            origin: 0,
+            first_step: 0,
+            read: ReadOptions { memory_budget_bytes, compression, ..ReadOptions::default() },
+        },
+    )
 }
 
 /// Batch sizes for any number of steps up to about [`STEPS_MAX`], or larger than the table.

@@ -1,0 +1,19 @@
+//! The codec of a request.
+
+use pyo3::prelude::*;
+use stoker_stream::Compression;
+use stoker_types::ErrorKind;
+
+use crate::exceptions::error;
+
+/// The codec of a name.
+pub(crate) fn to_compression(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Compression>> {
+    let Some(name) = name else { return Ok(None) };
+    match Compression::parse(name) {
+        None => {
+            let message = format!("compression is {name:?}; it must be \"lz4\" or \"zstd\"");
+            Err(error(py, ErrorKind::InvalidRequest, &message))
+        }
+        found => Ok(found),
+    }
+}

@@ -1,0 +1,22 @@
+//! `--compression`.
+
+use clap::ValueEnum;
+use stoker_stream::Compression;
+
+/// What compresses rows on their way from a server.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Codec {
+    /// Quick
+    Lz4,
+    /// Smaller, for more processor time
+    Zstd,
+}
+
+impl From<Codec> for Compression {
+    fn from(codec: Codec) -> Compression {
+        match codec {
+            Codec::Lz4 => Compression::Lz4,
+            Codec::Zstd => Compression::Zstd,
+        }
+    }
+}
