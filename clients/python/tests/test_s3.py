@@ -153,7 +153,8 @@ def test_the_store_sees_few_reads_and_a_resume_reads_only_what_is_left(store: St
             state = stream.state_dict()
     whole = stream.stats()
     gets = store.gets(since)
-    assert 0 < whole.requests <= len(gets) < NUM_ROWS / 20, "requests are GETs, and rows are not read one by one"
+    assert whole.requests <= len(gets), "requests are GETs; those of the next epoch, which is open already, come on top"
+    assert 0 < whole.requests < NUM_ROWS / 20, "rows are not read one by one"
     assert bytes_wanted <= whole.bytes_read <= 1.1 * bytes_wanted
     resumed = query.stream(batch_size=100, seed=1, rank=0, world_size=1)
     resumed.load_state_dict(state)

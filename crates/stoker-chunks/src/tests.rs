@@ -4,6 +4,7 @@ mod checksums;
 mod faults;
 mod hedging;
 mod script;
+mod sharing;
 mod virtual_time;
 
 use std::sync::Arc;

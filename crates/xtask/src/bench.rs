@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the measured rates of this machine.
+//! `cargo xtask bench`: the measured rates of this machine, beside their ceilings and beside other libraries.
 
 use std::process::Command;
 
@@ -10,20 +10,51 @@ use crate::narrate::Narrator;
 use crate::python::Python;
 use crate::workspace::Workspace;
 
-/// Parts of `stoker bench`, named by its first argument, that need no Python.
-const WITHOUT_PYTHON: [&str; 8] = ["local", "s3", "select", "order", "scale", "help", "--help", "-h"];
+/// The part that is not one of `stoker bench`.
+const PEERS: &str = "peers";
 
-/// Builds, then runs `stoker bench` with the arguments as they are and with the Python environment's pyarrow.
+/// Parts of `stoker bench`, named by its first argument, that need no Python.
+const WITHOUT_PYTHON: [&str; 9] = ["local", "s3", "select", "ranks", "order", "scale", "help", "--help", "-h"];
+
+/// Builds and measures: `peers` with the arguments after it, or `stoker bench` with the arguments as they are. Without arguments,
+/// one after the other.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    match args.split_first() {
+        Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
+        Some(_) => ceilings(workspace, narrator, args),
+        None => {
+            narrator.say("Measures for two to three hours; `cargo xtask bench --help` lists shorter parts");
+            ceilings(workspace, narrator, args)?;
+            peers(workspace, narrator, args)
+        }
+    }
+}
+
+/// Stoker beside its ceilings, with the pyarrow of the environment for tests.
+fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     let mut bench = Command::new(workspace.stoker_bin());
     bench.arg("bench").args(args);
     if args.first().is_some_and(|part| WITHOUT_PYTHON.contains(&part.as_str())) {
         build::build(workspace, narrator)?;
     } else {
-        let (python, ()) = Python::set_up_during(workspace, narrator, |narrator| build::build(workspace, narrator))?;
+        let python = Python::locate(workspace)?;
+        let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator))?;
         python.add_to(&mut bench);
     }
     narrator.step("Measure", |_| {
         command::run(&mut bench, "see its message above; `cargo xtask bench --help` lists the arguments")
+    })
+}
+
+/// Stoker beside other libraries, in an environment of their own.
+fn peers(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    let python = Python::locate_peers(workspace)?;
+    let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator))?;
+    build::install_native_module(workspace, narrator)?;
+    let script = workspace.python_dir().join("bench").join("bench_peers.py");
+    let mut bench = python.command();
+    bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);
+    narrator.step("Measure other libraries", |_| {
+        command::run(&mut bench, "see its message above; `cargo xtask bench peers --help` lists the arguments")
     })
 }

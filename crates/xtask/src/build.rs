@@ -15,7 +15,7 @@ pub const SELECTION: [&str; 4] = ["--release", "--workspace", "--exclude", "xtas
 
 /// Builds everything and makes the Python side ready.
 pub fn set_up(workspace: &Workspace, narrator: &mut Narrator) -> Result<Python> {
-    let (python, ()) = Python::set_up_during(workspace, narrator, |narrator| build(workspace, narrator))?;
+    let (python, ()) = Python::locate(workspace)?.set_up_during(narrator, |narrator| build(workspace, narrator))?;
     install_native_module(workspace, narrator)?;
     Ok(python)
 }

@@ -21,7 +21,7 @@ const SHELL_FOLDERS: [&str; 2] = [".ci", "docker"];
 
 /// Runs every check, even after one has failed, and fails if any has.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
-    let (python, mut failed) = Python::set_up_during(workspace, narrator, |narrator| {
+    let (python, mut failed) = Python::locate(workspace)?.set_up_during(narrator, |narrator| {
         let mut failed = Vec::new();
         check(narrator, &mut failed, "Rust formatting", |_| formatting(workspace));
         check(narrator, &mut failed, "Clippy on the workspace", |narrator| clippy(workspace, narrator));

@@ -1,4 +1,4 @@
-//! The Python virtual environment for tests, lints and the demo.
+//! Python virtual environments: for tests, lints and the demo, and one with the libraries that Stoker is measured beside.
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,37 +19,45 @@ const CANDIDATES: [&str; 6] = ["python3", "python3.13", "python3.12", "python3.1
 /// Minor versions of Python 3 for which every pinned package has a wheel.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 10..=13;
 
-/// A virtual environment with everything in `clients/python/requirements-dev.txt`.
+/// A virtual environment with everything in a list of requirements.
 pub struct Python {
     venv: PathBuf,
+    requirements: PathBuf,
     package_dir: PathBuf,
 }
 
 impl Python {
-    /// Where the environment is or will be.
+    /// Where the environment of `clients/python/requirements-dev.txt` is or will be.
     pub fn locate(workspace: &Workspace) -> Result<Self> {
         let venv = match env::var_os("STOKER_VENV") {
             Some(dir) => env::current_dir()?.join(dir),
             None => Workspace::cache_dir()?.join("venv"),
         };
-        Ok(Self { venv, package_dir: workspace.python_dir() })
+        let package_dir = workspace.python_dir();
+        Ok(Self { venv, requirements: package_dir.join("requirements-dev.txt"), package_dir })
+    }
+
+    /// Where the environment with the libraries of the comparison is or will be.
+    pub fn locate_peers(workspace: &Workspace) -> Result<Self> {
+        let package_dir = workspace.python_dir();
+        let requirements = package_dir.join("bench").join("requirements-peers.txt");
+        Ok(Self { venv: Workspace::cache_dir()?.join("peers"), requirements, package_dir })
     }
 
     /// Makes the environment, or finds that it is up to date, while `work` runs.
     pub fn set_up_during<T>(
-        workspace: &Workspace,
+        self,
         narrator: &mut Narrator,
         work: impl FnOnce(&mut Narrator) -> Result<T>,
     ) -> Result<(Self, T)> {
-        let python = Self::locate(workspace)?;
         let (ready, done) = thread::scope(|scope| {
-            let setter = scope.spawn(|| python.make_current());
+            let setter = scope.spawn(|| self.make_current());
             let done = work(narrator);
             (narrator.step("Python virtual environment", |_| joined(setter)), done)
         });
         let (verdict, done) = (ready?, done?);
         narrator.say(verdict);
-        Ok((python, done))
+        Ok((self, done))
     }
 
     /// The environment's interpreter.
@@ -80,8 +88,8 @@ impl Python {
 
     /// Brings the environment to what the list of requirements says; gives what there is to say about it.
     fn make_current(&self) -> Result<String> {
-        let list = self.package_dir.join("requirements-dev.txt");
-        let wanted = fs::read_to_string(&list).with_context(|| format!("could not read {}", list.display()))?;
+        let list = &self.requirements;
+        let wanted = fs::read_to_string(list).with_context(|| format!("could not read {}", list.display()))?;
         // Two tasks may start together; the second finds the work done.
         let _lock = self.lock()?;
         let stamp = self.venv.join("stoker-requirements.txt");
@@ -91,7 +99,7 @@ impl Python {
         if version(&self.interpreter()).is_err() {
             self.create()?;
         }
-        self.install(&list)?;
+        self.install(list)?;
         fs::write(&stamp, wanted).with_context(|| format!("could not write {}", stamp.display()))?;
         Ok(format!("{} has what {} lists", self.venv.display(), list.display()))
     }

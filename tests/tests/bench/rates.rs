@@ -1,4 +1,4 @@
-//! `stoker bench local`, `flight`, `s3` and `select`, and what they are made of.
+//! `stoker bench local`, `flight`, `s3`, `select` and `ranks`, and what they are made of.
 
 use std::path::Path;
 
@@ -123,6 +123,23 @@ fn s3_and_select_read_what_they_deliver() -> Result<()> {
         for line in paths {
             ensure!(whole(line, "requests")? > 0 && number(line, "bytes_read_per_byte")? > 0.99, "{line}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn ranks_read_the_blocks_that_they_share_once() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let sections = rates(folder.path(), &["ranks", "--data", "tokens", "--world-size", "5"])?;
+    ensure!(sections.len() == 2, "{sections:?}");
+    for section in &sections {
+        ensure!(section["ceiling"] == "one stream", "{section}");
+        ensure!(ceiling_bytes(section)? == TOKENS.0 * EPOCHS * (TOKENS.1 + LABEL_BYTES), "{section}");
+        let paths = paths(section, TOKENS.0, TOKENS.1)?;
+        ensure!(paths.len() == 1 && paths[0]["server_cpu_secs_per_gb"].is_number(), "{section}");
+        // Row by row, ranks would read twice as much, or as many times as there are rows.
+        ensure!(number(paths[0], "bytes_read_per_byte")? < 1.2, "{section}");
+        ensure!(whole(paths[0], "requests")? < TOKENS.0 * EPOCHS / 4, "{section}");
     }
     Ok(())
 }

@@ -1,0 +1,136 @@
+//! Streams that want different rows of the same blocks.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::{join, pending};
+use futures::poll;
+use stoker_types::Digest;
+
+use super::*;
+
+const NUM_ROWS: u64 = 400;
+const BLOCK_ROWS: u64 = 25;
+const BLOCK_BYTES: u64 = BLOCK_ROWS * ROW as u64;
+
+fn group() -> Group {
+    Group { stream: Digest::of(b"stream"), epoch: 0, residue: 0 }
+}
+
+fn scan() -> ChunkScan {
+    ChunkScan::new(ChunkScanOptions::default())
+}
+
+/// Gathers rows of a table in one fragment, and checks their bytes. `found` counts how often a block's rows were asked for.
+async fn take(scan: &ChunkScan, group: &Membership, column: &Arc<DenseColumn>, rows: &[u64], found: &AtomicU64) {
+    let slots = Slots::new(scan.pool(), rows.len(), ROW);
+    let mut blocks: Vec<SharedBlock> = Vec::new();
+    for (place, row) in rows.iter().enumerate() {
+        let (number, wanted) = (row / BLOCK_ROWS, (*row, slots.claim(place).expect("a slot")));
+        match blocks.iter_mut().find(|block| block.number == number) {
+            Some(block) => block.wanted.push(wanted),
+            None => blocks.push(SharedBlock { number, num_rows: BLOCK_ROWS, wanted: vec![wanted] }),
+        }
+    }
+    let shared = SharedColumn { group, source: 0, table: 0, name: "x", column };
+    let addresses = async |number: u64| {
+        found.fetch_add(1, Ordering::Relaxed);
+        Ok::<_, Error>((number * BLOCK_ROWS..(number + 1) * BLOCK_ROWS).collect())
+    };
+    let bad = scan.gather_shared(shared, blocks, addresses).await.expect("rows");
+    assert!(bad.is_empty());
+    let bytes = slots.freeze().expect("all slots");
+    for (row, bytes) in rows.iter().zip(bytes.chunks_exact(ROW)) {
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (*row as usize * 31 + at * 7) as u8), "row {row}");
+    }
+}
+
+async fn column() -> Arc<DenseColumn> {
+    dense(&table("memory://", NUM_ROWS as usize, 60, 1_000).await).await
+}
+
+fn read(scan: &ChunkScan) -> u64 {
+    scan.stats().totals().bytes_read
+}
+
+#[test]
+fn blocks_are_read_by_the_first_and_dropped_after_the_last_row() {
+    runtime().block_on(async {
+        let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
+        reads.resize(20 * BLOCK_BYTES);
+        let (one, two) = (reads.join(group()), reads.join(group()));
+        assert!(one.is_shared() && two.is_shared());
+        let (scan_one, scan_two) = (scan(), scan());
+        // In no order, and one row twice.
+        let even: Vec<u64> = (0..NUM_ROWS).rev().step_by(2).chain([399]).collect();
+        let odd: Vec<u64> = (0..NUM_ROWS).step_by(2).collect();
+        join(take(&scan_one, &one, &column, &even, &found), take(&scan_two, &two, &column, &odd, &found)).await;
+        assert_eq!(read(&scan_one) + read(&scan_two), NUM_ROWS * ROW as u64);
+        assert_eq!(found.load(Ordering::Relaxed), NUM_ROWS / BLOCK_ROWS);
+        assert_eq!(reads.bytes(), 0, "all rows were taken");
+        // Again: half of the rows of each block stay wanted, until nobody is left.
+        take(&scan_one, &one, &column, &even, &found).await;
+        assert_eq!(reads.bytes(), NUM_ROWS * ROW as u64);
+        drop(one);
+        assert!(!two.is_shared());
+        drop(two);
+        assert_eq!(reads.bytes(), 0);
+    });
+}
+
+#[test]
+fn blocks_that_do_not_fit_are_given_up_and_read_as_far_as_they_are_wanted() {
+    runtime().block_on(async {
+        let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
+        reads.resize(4 * BLOCK_BYTES);
+        let (fast, slow) = (reads.join(group()), reads.join(group()));
+        let (scan_fast, scan_slow) = (scan(), scan());
+        let most: Vec<u64> = (0..NUM_ROWS).filter(|row| row % BLOCK_ROWS != 3).collect();
+        let few: Vec<u64> = (0..NUM_ROWS).filter(|row| row % BLOCK_ROWS == 3).collect();
+        for rows in most.chunks(24) {
+            take(&scan_fast, &fast, &column, rows, &found).await;
+            assert!(reads.bytes() <= 4 * BLOCK_BYTES);
+        }
+        assert_eq!(read(&scan_fast), NUM_ROWS * ROW as u64);
+        take(&scan_slow, &slow, &column, &few, &found).await;
+        // Four blocks are still there; of the others it reads its own rows.
+        let given_up = NUM_ROWS / BLOCK_ROWS - 4;
+        assert_eq!(read(&scan_slow), given_up * ROW as u64);
+        assert_eq!(found.load(Ordering::Relaxed), NUM_ROWS / BLOCK_ROWS, "none was read whole again");
+        assert_eq!(reads.bytes(), 0);
+    });
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
+    runtime().block_on(async {
+        let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
+        reads.resize(20 * BLOCK_BYTES);
+        let (one, two) = (reads.join(group()), reads.join(group()));
+        let scan = scan();
+        {
+            let slots = Slots::new(scan.pool(), 1, ROW);
+            let wanted = vec![(7, slots.claim(0).expect("a slot"))];
+            let blocks = vec![SharedBlock { number: 0, num_rows: BLOCK_ROWS, wanted }];
+            let shared = SharedColumn { group: &one, source: 0, table: 0, name: "x", column: &column };
+            let never = async |_| pending::<Result<Vec<u64>>>().await;
+            let mut gone = pin!(scan.gather_shared(shared, blocks, never));
+            assert!(poll!(&mut gone).is_pending());
+        }
+        let rows: Vec<u64> = (0..NUM_ROWS).step_by(5).collect();
+        take(&scan, &two, &column, &rows, &found).await;
+        assert_eq!(read(&scan), NUM_ROWS * ROW as u64);
+    });
+}
+
+#[test]
+fn rows_beyond_all_memory_are_read_alone() {
+    runtime().block_on(async {
+        let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
+        let (one, two) = (reads.join(group()), reads.join(group()));
+        let scan = scan();
+        take(&scan, &one, &column, &[7, 60, 399], &found).await;
+        assert_eq!((read(&scan), found.load(Ordering::Relaxed)), (3 * ROW as u64, 0));
+        drop((one, two));
+    });
+}
