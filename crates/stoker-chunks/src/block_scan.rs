@@ -1,54 +1,65 @@
-//! Gathers rows of blocks that other streams of the process want as well.
+//! Gathers rows of blocks that are read as a whole: for other streams of the process, or for a cache.
 
+use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
-use futures::future::{try_join, try_join_all};
+use futures::future::{try_join, try_join_all, try_join3};
 use stoker_lake::DenseColumn;
 
-use crate::chunk_scan::REMOTE;
+use crate::block_range::{BlockRange, Wanted, file, key, num_bytes, ranges, runs};
 use crate::coalesce::{Piece, Read};
-use crate::shared_reads::{Membership, RangeKey};
+use crate::shared_reads::Membership;
 use crate::verify::expect;
-use crate::{BadRow, ChunkScan, Error, Result, SlotMut, Slots};
+use crate::{BadRow, ChunkCache, ChunkScan, Error, Result, SlotMut, Slots};
 
 /// Neighbouring rows that streams read as a whole, and those of them that one stream wants.
 #[derive(Debug, Default)]
-pub struct SharedBlock {
+pub struct Block {
     /// The addresses of all rows, ascending; the same for all streams.
     pub addresses: Vec<u64>,
     /// The wanted rows: address and slot.
     pub rows: Vec<(u64, SlotMut)>,
 }
 
-/// A range of one file that holds rows of a block.
-#[derive(Debug)]
-struct BlockRange {
-    fragment: u32,
-    offset: u64,
-    length: u64,
-    /// The address of its last row.
-    last: u64,
-    num_rows: u64,
+/// How blocks of object stores are read.
+#[derive(Clone, Debug)]
+pub enum BlockReads {
+    /// Once for all streams of a group, and for the cache if there is one. What does not fit into their memory is read row by row.
+    ForGroup(Arc<Membership>),
+    /// For the cache, as far as it takes them. Otherwise rows are read alone.
+    ForCache,
+    /// Not at all: rows whose blocks are in the cache come from there, others are read alone. They are there soonest so.
+    IfCached,
+}
+
+/// Where the rows of blocks come from.
+#[derive(Debug, Default)]
+struct Sorted {
+    /// From the cache.
+    kept: Vec<Wanted>,
+    /// From the store, as whole ranges for the cache.
+    absent: Vec<Wanted>,
+    /// From the store, row by row.
+    alone: Vec<(u64, SlotMut)>,
 }
 
 impl ChunkScan {
-    /// As [`ChunkScan::gather`], for rows in object stores of whose blocks other streams of the process want other rows: each
-    /// block is read once for all of them. What does not fit into their memory is read row by row.
+    /// As [`ChunkScan::gather`], for rows in object stores that lie in blocks.
     ///
     /// # Errors
     /// As for [`ChunkScan::gather`].
-    pub async fn gather_shared(
+    pub async fn gather_blocks(
         &self,
-        shared: &Membership,
+        reads: &BlockReads,
         name: &str,
         column: &Arc<DenseColumn>,
-        blocks: Vec<SharedBlock>,
+        blocks: Vec<Block>,
     ) -> Result<Vec<BadRow>> {
         let mut alone = Vec::new();
-        let mut reads = Vec::new();
-        for SharedBlock { addresses, mut rows } in blocks {
+        let mut whole: Vec<Wanted> = Vec::new();
+        for Block { addresses, mut rows } in blocks {
             rows.sort_unstable_by_key(|(address, _)| *address);
             let mut rows = rows.into_iter().peekable();
             for range in ranges(name, column, &addresses)? {
@@ -57,70 +68,158 @@ impl ChunkScan {
                     wanted.push(row);
                 }
                 if !wanted.is_empty() {
-                    reads.push((range, wanted));
+                    whole.push((range, wanted));
                 }
             }
             alone.extend(rows);
         }
-        let reads = reads.into_iter().map(|(range, wanted)| self.take_from(shared, name, column, range, wanted));
-        let alone = self.gather(name, column, alone);
-        let (shared, alone) = try_join(try_join_all(reads), alone).await?;
-        Ok(shared.into_iter().flatten().chain(alone).collect())
+        let room = match reads {
+            BlockReads::ForGroup(group) => {
+                let shared = whole.into_iter().map(|(range, rows)| self.take_shared(group, name, column, range, rows));
+                let (shared, alone) = try_join(try_join_all(shared), self.gather(name, column, alone)).await?;
+                return Ok(shared.into_iter().flatten().chain(alone).collect());
+            }
+            BlockReads::ForCache => self.cache().map_or(0, ChunkCache::room),
+            BlockReads::IfCached => 0,
+        };
+        let mut sorted = self.sort_out(column, whole, room).await?;
+        sorted.alone.extend(alone);
+        let kept = sorted.kept.into_iter().map(|(range, rows)| self.take_kept(name, column, range, rows));
+        let absent = runs(sorted.absent).into_iter().map(|run| self.keep(name, column, run));
+        let alone = self.gather(name, column, sorted.alone);
+        let (kept, absent, alone) = try_join3(try_join_all(kept), try_join_all(absent), alone).await?;
+        Ok(kept.into_iter().chain(absent).flatten().chain(alone).collect())
     }
 
-    /// Takes rows out of a range that is in memory, or reads it for all.
-    async fn take_from(
+    /// Looks which ranges are in the cache, and of which others it takes so many bytes.
+    async fn sort_out(&self, column: &Arc<DenseColumn>, ranges: Vec<Wanted>, mut room: u64) -> Result<Sorted> {
+        let mut sorted = Sorted::default();
+        let Some(cache) = self.cache().cloned() else {
+            sorted.alone.extend(ranges.into_iter().flat_map(|(_, rows)| rows));
+            return Ok(sorted);
+        };
+        let keys = ranges.iter().map(|(range, _)| range.key(column)).collect::<Result<Vec<_>>>()?;
+        let look = {
+            let cache = cache.clone();
+            move || Ok(keys.iter().map(|key| cache.has(key)).collect())
+        };
+        let are_kept: Vec<bool> = self.on_local_thread(look).await?;
+        for ((range, rows), is_kept) in ranges.into_iter().zip(are_kept) {
+            if is_kept {
+                sorted.kept.push((range, rows));
+                continue;
+            }
+            self.stats().add_cache_miss(range.length);
+            if let Some(left) = room.checked_sub(range.length) {
+                room = left;
+                sorted.absent.push((range, rows));
+            } else {
+                sorted.alone.extend(rows);
+            }
+        }
+        if !sorted.alone.is_empty() {
+            cache.refused();
+        }
+        Ok(sorted)
+    }
+
+    /// Takes rows out of a range that is in memory, or reads it for all streams of a group.
+    async fn take_shared(
         &self,
-        shared: &Membership,
+        group: &Membership,
         name: &str,
         column: &Arc<DenseColumn>,
         range: BlockRange,
-        wanted: Vec<(u64, SlotMut)>,
+        rows: Vec<(u64, SlotMut)>,
     ) -> Result<Vec<BadRow>> {
-        let Some(file) = column.file(range.fragment) else {
-            return Err(Error::Internal { reason: format!("fragment {} is unknown", range.fragment) });
+        let key = group.key(file(column, range.fragment)?.reader.place(), range.offset, range.length);
+        let Some(cell) = group.reads().enter(&key, range.num_rows) else {
+            return self.take_kept(name, column, range, rows).await;
         };
-        let key = shared.key(file.reader.place(), range.offset, range.length);
-        let Some(cell) = shared.reads().enter(&key, range.num_rows) else {
-            return self.gather(name, column, wanted).await;
-        };
-        let bytes = cell.get_or_try_init(|| self.read_range(column, &range)).await?.clone();
-        let mut pieces: Vec<Piece> = Vec::with_capacity(wanted.len());
-        for (address, slot) in wanted {
-            match pieces.last_mut().filter(|last| last.address == address) {
-                Some(last) => last.copies.push(slot),
-                None => pieces.push(Piece::new(address, locate(name, column, address)? - range.offset, slot)),
-            }
-        }
-        let read = Read { fragment: range.fragment, offset: range.offset, length: range.length, pieces };
-        self.copy_rows(shared, name, column, &key, read, bytes).await
+        let bytes = cell.get_or_try_init(|| self.read_shared(column, &range)).await?.clone();
+        let read = range.into_read(name, column, rows)?;
+        let num_rows = read.pieces.len() as u64;
+        let taken = move || group.reads().taken(&key, num_rows);
+        self.copy_rows(name, column, read, bytes, taken).await
     }
 
-    /// The bytes of a range, in memory of the pool.
-    async fn read_range(&self, column: &DenseColumn, range: &BlockRange) -> Result<Buffer> {
-        let length =
-            usize::try_from(range.length).map_err(|_| Error::Internal { reason: "a range is too long".into() })?;
-        let memory = Slots::new(self.pool(), 1, length);
-        let pieces = vec![Piece::new(range.last, 0, memory.claim(0)?)];
-        let mut read = Read { fragment: range.fragment, offset: range.offset, length: range.length, pieces };
+    /// Takes rows out of a range that is in the cache. Reads the rows alone when it is not there any more.
+    async fn take_kept(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        range: BlockRange,
+        rows: Vec<(u64, SlotMut)>,
+    ) -> Result<Vec<BadRow>> {
+        let Some(cache) = self.cache() else { return self.gather(name, column, rows).await };
+        let _memory = cache.enter(range.length).await?;
+        match self.kept_range(column, &range).await? {
+            Some(bytes) => self.copy_rows(name, column, range.into_read(name, column, rows)?, bytes, || {}).await,
+            None => self.gather(name, column, rows).await,
+        }
+    }
+
+    /// Reads neighbouring ranges with one GET, hands them to the cache and takes rows out of them.
+    async fn keep(&self, name: &str, column: &Arc<DenseColumn>, run: Vec<Wanted>) -> Result<Vec<BadRow>> {
+        let (Some(cache), Some((first, _)), Some((last, _))) = (self.cache(), run.first(), run.last()) else {
+            return Ok(Vec::new());
+        };
+        let (fragment, start, end) = (first.fragment, first.offset, last.offset + last.length);
+        let _memory = cache.enter(end - start).await?;
+        let bytes = self.read_store(column, fragment, start..end).await?;
+        let mut copies = Vec::with_capacity(run.len());
+        for (range, rows) in run {
+            let bytes = bytes.slice_with_length((range.offset - start) as usize, range.num_bytes()?);
+            cache.put(range.key(column)?, bytes.clone());
+            copies.push(self.copy_rows(name, column, range.into_read(name, column, rows)?, bytes, || {}));
+        }
+        drop(bytes);
+        Ok(try_join_all(copies).await?.into_iter().flatten().collect())
+    }
+
+    /// The bytes of a range for a group: from the cache, or from the store for the cache too.
+    async fn read_shared(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Buffer> {
+        if let Some(bytes) = self.kept_range(column, range).await? {
+            return Ok(bytes);
+        }
+        let bytes = self.read_store(column, range.fragment, range.offset..range.offset + range.length).await?;
+        if let Some(cache) = self.cache() {
+            cache.put(range.key(column)?, bytes.clone());
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of a file, in memory of the pool.
+    async fn read_store(&self, column: &DenseColumn, fragment: u32, range: Range<u64>) -> Result<Buffer> {
+        let memory = Slots::new(self.pool(), 1, num_bytes(range.end - range.start)?);
+        let pieces = vec![Piece::new(u64::from(fragment) << 32, 0, memory.claim(0)?)];
+        let mut read = Read { fragment, offset: range.start, length: range.end - range.start, pieces };
         self.read_remote(column, &mut read, false).await?;
         read.finish();
         memory.freeze()
     }
 
-    /// Copies the rows of a read from the bytes of its range, and checks them.
+    /// The bytes of a range that is in the cache.
+    async fn kept_range(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Option<Buffer>> {
+        let Some(cache) = self.cache().cloned() else { return Ok(None) };
+        let (key, length) = (range.key(column)?, range.num_bytes()?);
+        let (pool, stats) = (self.pool().clone(), self.stats().clone());
+        self.on_local_thread(move || Ok(cache.read(&key, length, &pool, &stats))).await
+    }
+
+    /// Copies the rows of a read from the bytes of its range, says so, and checks them.
     async fn copy_rows(
         &self,
-        shared: &Membership,
         name: &str,
         column: &Arc<DenseColumn>,
-        key: &RangeKey,
         mut read: Read,
         bytes: Buffer,
+        taken: impl FnOnce() + Send,
     ) -> Result<Vec<BadRow>> {
         let addresses: Vec<u64> = read.pieces.iter().map(|piece| piece.address).collect();
         let checksums = self.checksums(column, &addresses).await?;
         expect(slice::from_mut(&mut read), checksums);
+        let (fragment, offset, length) = (read.fragment, read.offset, read.length);
         let stats = self.stats().clone();
         let work = move || {
             for piece in &mut read.pieces {
@@ -135,34 +234,20 @@ impl ChunkScan {
             Ok(suspects)
         };
         let suspects = self.on_local_thread(work).await?;
-        shared.reads().taken(key, addresses.len() as u64);
-        self.read_again(name, column, suspects).await
-    }
-}
-
-/// The ranges in which the rows at ascending addresses lie.
-fn ranges(name: &str, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<BlockRange>> {
-    let row_bytes = column.row_bytes as u64;
-    let mut ranges: Vec<BlockRange> = Vec::new();
-    for address in addresses {
-        let fragment = (address >> 32) as u32;
-        let offset = locate(name, column, *address)?;
-        if let Some(range) = ranges.last_mut().filter(|range| range.fragment == fragment)
-            && let Some(gap) = offset.checked_sub(range.offset + range.length)
-            && let Some(length) = REMOTE.joined(range.length, range.num_rows, gap, row_bytes)
+        taken();
+        let num_suspects = suspects.iter().map(|read| read.pieces.len()).sum::<usize>();
+        let bad = self.read_again(name, column, suspects).await?;
+        if bad.len() < num_suspects
+            && let Some(cache) = self.cache().cloned()
         {
-            (range.length, range.last) = (length, *address);
-            range.num_rows += 1;
-            continue;
+            // The bytes were damaged on their way, and may have been kept.
+            let key = key(column, fragment, offset, length)?;
+            let work = move || {
+                cache.remove(&key);
+                Ok(())
+            };
+            self.on_local_thread(work).await?;
         }
-        ranges.push(BlockRange { fragment, offset, length: row_bytes, last: *address, num_rows: 1 });
+        Ok(bad)
     }
-    Ok(ranges)
-}
-
-/// Where the row at an address begins in its file.
-fn locate(name: &str, column: &DenseColumn, address: u64) -> Result<u64> {
-    let located = column.file((address >> 32) as u32).and_then(|file| file.locate(address & 0xFFFF_FFFF));
-    let unknown = || Error::UnknownRow { address, column: name.to_string() };
-    located.map(|(offset, _)| offset).ok_or_else(unknown)
 }

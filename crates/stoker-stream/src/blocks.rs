@@ -1,19 +1,23 @@
-//! Blocks of which several ranks want rows: read once for all of them where these are streams of one process.
+//! Blocks that are read as a whole: of which several ranks want rows, that are streams of one process; and for a cache, whose chunks
+//! are the same in every epoch, on every rank and in every job.
 //!
 //! ```text
 //! lanes of rank r of W     all lanes l = r mod gcd(W, L), shared by W / gcd(W, L) ranks
 //! row by row               ranks that go through all rows in turns share everything
 //! ```
 
-use stoker_chunks::{Group, SharedBlock, SlotMut};
+use stoker_chunks::{Block, Group, SlotMut};
 use stoker_lake::Table;
 use stoker_sql::NO_ROW;
-use stoker_types::{ShuffleMode, Slice};
+use stoker_types::{OrderOptions, ShuffleMode, Slice};
 
 use crate::plan::PlanInner;
 use crate::read::resolve;
 use crate::source::SourcePlan;
 use crate::{Result, StreamPlan};
+
+/// Rows of an order without blocks are kept in a cache one by one from this size on: smaller ones are as many files.
+const ROW_KEPT_BYTES_MIN: u64 = 64 << 10;
 
 /// The ranks that want rows of the same blocks as a slice does; `None` where that is none, where order has no blocks, or where the
 /// system's memory of local files serves all ranks.
@@ -35,6 +39,19 @@ pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<Group> {
         _ => 0,
     };
     Some(Group { stream: *stream_id, epoch: slice.epoch, residue })
+}
+
+/// Whether a cache keeps the blocks of a stream: the system's memory of local files serves better.
+pub(crate) fn are_kept(plan: &StreamPlan) -> bool {
+    !plan.tables().all(Table::is_local)
+}
+
+/// Rows of a block that is read as a whole: one where the order has no blocks, none where rows are too small for that.
+pub(crate) fn rows_per_block(order: &OrderOptions, row_bytes: u64) -> Option<u64> {
+    match order.mode {
+        ShuffleMode::Block | ShuffleMode::Sequential => Some(order.rows_per_block),
+        ShuffleMode::Full => (row_bytes >= ROW_KEPT_BYTES_MIN).then_some(1),
+    }
 }
 
 /// The blocks in which some rows lie, with all their rows.
@@ -66,13 +83,7 @@ impl Blocks {
 
     /// The rows that the `supplier`th of some tables supplies, block by block, and which of them are wanted: addresses with their
     /// slots, and the ordinals of the same rows.
-    pub fn of(
-        &self,
-        tables: &[usize],
-        supplier: usize,
-        ordinals: &[u64],
-        wanted: Vec<(u64, SlotMut)>,
-    ) -> Vec<SharedBlock> {
+    pub fn of(&self, tables: &[usize], supplier: usize, ordinals: &[u64], wanted: Vec<(u64, SlotMut)>) -> Vec<Block> {
         let is_supplied = |row: &usize| {
             let has = |table: &usize| self.addrs[*table][*row] != NO_ROW;
             tables.iter().position(has) == Some(supplier)
@@ -84,7 +95,7 @@ impl Blocks {
             let mut addresses: Vec<u64> = rows.map(|row| self.addrs[tables[supplier]][row]).collect();
             addresses.sort_unstable();
             addresses.dedup();
-            blocks.push(SharedBlock { addresses, rows: Vec::new() });
+            blocks.push(Block { addresses, rows: Vec::new() });
             start = *end;
         }
         for (ordinal, row) in ordinals.iter().zip(wanted) {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
 use futures::future::try_join_all;
-use stoker_chunks::{BadRow, ChunkScan, Membership, SlotMut};
+use stoker_chunks::{BadRow, BlockReads, ChunkScan, SlotMut};
 use stoker_order::Visit;
 use stoker_sql::{NO_ROW, ResolvedRows};
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, rows_per_block};
 use crate::light::read_light;
 use crate::plan::PlanInner;
 use crate::source::{ColumnPlan, SourcePlan};
@@ -41,8 +41,8 @@ pub(crate) struct Reader<'a> {
     pub plan: &'a PlanInner,
     pub scan: &'a ChunkScan,
     pub clock: &'a UnitClock,
-    /// Whether blocks are read for other ranks as well.
-    pub shared: Option<&'a Membership>,
+    /// How whole blocks are read, if they are.
+    pub blocks: Option<&'a BlockReads>,
 }
 
 /// Reads rows: dense columns into `claims`, one list of slots for each column, the others as arrays.
@@ -98,15 +98,16 @@ impl Reader<'_> {
     /// Reads rows of one source by their ordinals.
     async fn read_source(self, source: usize, ordinals: &[u64], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
         let Self { plan, scan, clock, .. } = self;
-        let rows_per_block = plan.spec.sources[source].order.rows_per_block;
+        let order = &plan.spec.sources[source].order;
         let source = &plan.sources[source];
+        let reads = self.blocks.zip(rows_per_block(order, source.row_bytes));
         let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
         let addrs: Vec<Vec<u64>> = resolved.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
-        let shared = match self.shared {
-            Some(group) => Some((group, clock.read(Blocks::around(source, rows_per_block, ordinals)).await?)),
+        let blocks = match reads {
+            Some((reads, num_rows)) => Some((reads, clock.read(Blocks::around(source, num_rows, ordinals)).await?)),
             None => None,
         };
-        let shared = shared.as_ref();
+        let blocks = blocks.as_ref();
         let mut gathers = Vec::new();
         for (column, slots) in source.columns.iter().zip(claims) {
             let ColumnPlan::Dense { sources, .. } = column else { continue };
@@ -116,7 +117,7 @@ impl Reader<'_> {
             for (place, slot) in slots.into_iter().enumerate() {
                 let supplier = supplier(tables.iter().copied(), &addrs, place)?;
                 wanted[supplier].push((addrs[tables[supplier]][place], slot));
-                if shared.is_some() {
+                if blocks.is_some() {
                     wanted_ordinals[supplier].push(ordinals[place]);
                 }
             }
@@ -124,10 +125,10 @@ impl Reader<'_> {
             for ((table, name, dense), (supplier, (wanted, ordinals))) in sources.iter().zip(wanted) {
                 let tables = tables.clone();
                 gathers.push(async move {
-                    let bad = match shared {
-                        Some((group, blocks)) => {
+                    let bad = match blocks {
+                        Some((reads, blocks)) => {
                             let blocks = blocks.of(&tables, supplier, &ordinals, wanted);
-                            clock.read(scan.gather_shared(group, name, dense, blocks)).await?
+                            clock.read(scan.gather_blocks(reads, name, dense, blocks)).await?
                         }
                         None => clock.read(scan.gather(name, dense, wanted)).await?,
                     };

@@ -4,12 +4,12 @@ use futures::future::join_all;
 
 use super::*;
 
-const NUM_ROWS: i64 = 2_000;
-const ROW_BYTES: usize = 3_000;
-const TABLE_BYTES: u64 = NUM_ROWS as u64 * ROW_BYTES as u64;
+pub(super) const NUM_ROWS: i64 = 2_000;
+pub(super) const ROW_BYTES: usize = 3_000;
+pub(super) const TABLE_BYTES: u64 = NUM_ROWS as u64 * ROW_BYTES as u64;
 
 /// A lake that is no local folder.
-async fn distant() -> Engine {
+pub(super) async fn distant() -> Engine {
     engine_of("memory://", NUM_ROWS, ROW_BYTES).await
 }
 
@@ -21,7 +21,7 @@ fn open(plan: &StreamPlan, budget: &MemoryBudget, world_size: u32) -> Vec<BatchS
 }
 
 /// The rest of a stream: ids, and the bytes that were read. Checks the tensors.
-async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
+pub(super) async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
     let mut all = Vec::new();
     while let Some(batch) = stream.next().await.expect("a batch") {
         let ids = batch.data["id"].as_primitive::<Int64Type>();
@@ -35,7 +35,7 @@ async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
     (all, stream.stats().bytes_read)
 }
 
-fn sorted(ids: impl IntoIterator<Item = i64>) -> Vec<i64> {
+pub(super) fn sorted(ids: impl IntoIterator<Item = i64>) -> Vec<i64> {
     let mut ids: Vec<i64> = ids.into_iter().collect();
     ids.sort_unstable();
     ids
