@@ -86,9 +86,10 @@ impl Connection {
 #[pymethods]
 impl Connection {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of `stoker.connect`")]
     #[pyo3(signature = (
         target, *, token=None, tls_ca=None, storage_options=None, retry_budget_secs=None, num_endpoints=None,
-        memory_budget_bytes=None
+        memory_budget_bytes=None, cache_dir=None, cache_bytes=None
     ))]
     fn new(
         target: String,
@@ -98,6 +99,8 @@ impl Connection {
         retry_budget_secs: Option<u64>,
         num_endpoints: Option<u32>,
         memory_budget_bytes: Option<u64>,
+        cache_dir: Option<PathBuf>,
+        cache_bytes: Option<u64>,
     ) -> Self {
         let defaults = ConnectOptions::default();
         let options = ConnectOptions {
@@ -107,6 +110,8 @@ impl Connection {
             retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
             num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),
             memory_budget_bytes,
+            cache_dir,
+            cache_bytes,
         };
         Self { target, options, live: Mutex::new(None) }
     }

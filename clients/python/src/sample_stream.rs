@@ -82,6 +82,9 @@ impl SampleStream {
         counters.set_item("bytes", stats.bytes)?;
         counters.set_item("bytes_read", stats.bytes_read)?;
         counters.set_item("requests", stats.requests)?;
+        counters.set_item("cache_hit_bytes", stats.cache_hit_bytes)?;
+        counters.set_item("cache_miss_bytes", stats.cache_miss_bytes)?;
+        counters.set_item("cache_damaged", stats.cache_damaged)?;
         counters.set_item("retries", stats.retries)?;
         counters.set_item("wait_nanos", stats.wait_nanos)?;
         counters.set_item("first_batch_nanos", stats.first_batch_nanos)?;

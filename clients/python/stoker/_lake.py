@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -39,6 +40,8 @@ def connect(
     retry_budget_secs: int | None = None,
     num_endpoints: int | None = None,
     memory_budget_bytes: int | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int | None = None,
 ) -> Lake:
     """Opens a lake, with the engine in this process or behind a server.
 
@@ -57,9 +60,15 @@ def connect(
         memory_budget_bytes: Bytes of batches that all streams of this connection hold in this process while these are
             filled or wait to be taken. Open streams share them equally. Default: 2 GiB, or as much as the same option
             of an open stream, if that is more.
+        cache_dir: A folder of this machine that keeps what streams read from an object store, for later epochs and
+            other processes: all that name it share it. It is made for its owner alone; whoever can write to it can
+            change what streams deliver. Lakes on a local disk do not use it, and a server has a cache of its own.
+            Default: nothing is kept.
+        cache_bytes: Bytes that the folder holds at most. Default: half of the free space of its file system.
 
     Raises:
-        InvalidRequestError: The target has an unsupported scheme, or an option is malformed.
+        InvalidRequestError: The target has an unsupported scheme, an option is malformed, ``cache_dir`` cannot be used
+            or is given for a server.
         UnavailableError: The server cannot be reached.
 
     Example:
@@ -74,6 +83,8 @@ def connect(
         "retry_budget_secs": whole_or_none("retry_budget_secs", retry_budget_secs, 0),
         "num_endpoints": whole_or_none("num_endpoints", num_endpoints, 1, _ENDPOINTS_MAX),
         "memory_budget_bytes": whole_or_none("memory_budget_bytes", memory_budget_bytes, 1),
+        "cache_dir": None if cache_dir is None else os.fspath(cache_dir),
+        "cache_bytes": whole_or_none("cache_bytes", cache_bytes, 1),
     }
     lake = Lake(target, options)
     lake._native.open()

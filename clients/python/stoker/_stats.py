@@ -40,11 +40,15 @@ class StreamStats:
         rows: Rows delivered, padding included.
         batches: Batches delivered.
         bytes: Bytes of the delivered columns.
-        bytes_read: Bytes that range reads brought.
+        bytes_read: Bytes that range reads brought; what comes from the cache is not read.
         requests: Range reads.
         retries: Reads repeated after transient faults.
         hedges: Second requests for reads that were slow beyond their peers.
         verified_bytes: Bytes that were compared with their checksums.
+        cache_hit_bytes: Bytes of chunks that came from ``cache_dir`` in place of the object store. A server counts its
+            own.
+        cache_miss_bytes: Bytes of chunks that were not there.
+        cache_damaged: Chunks that were damaged there: they were removed, and read from the object store.
         wait_secs: Seconds that the caller waited for batches.
         first_batch_secs: Seconds from opening to the first batch, or ``None`` before it.
         stalls: Where the time of the steps of this epoch went: ``"storage"``, ``"decode"``, ``"network"`` and
@@ -62,6 +66,9 @@ class StreamStats:
     retries: int = 0
     hedges: int = 0
     verified_bytes: int = 0
+    cache_hit_bytes: int = 0
+    cache_miss_bytes: int = 0
+    cache_damaged: int = 0
     wait_secs: float = 0.0
     first_batch_secs: float | None = None
     stalls: Mapping[str, Stall] = field(default_factory=_no_stalls)

@@ -105,6 +105,7 @@ def test_bad_targets(tmp_path: Path) -> None:
     with pytest.raises(stoker.StokerError, match=r"127\.0\.0\.1"):
         stoker.connect("grpc://127.0.0.1:1", retry_budget_secs=0)
     numbers = [("retry_budget_secs", -1), ("num_endpoints", 0), ("num_endpoints", 257), ("memory_budget_bytes", 0)]
+    numbers += [("cache_bytes", 0)]
     for name, value in numbers:
         with pytest.raises(stoker.InvalidRequestError, match=f"{name} is {value}; it must be a whole number from"):
             stoker.connect(str(tmp_path), **{name: value})

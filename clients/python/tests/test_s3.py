@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 import boto3
 import lance
 import numpy as np
+import pyarrow.flight as flight
 import pytest
 from conftest import Server, expected_image, make_columns
 from PIL import Image
@@ -195,3 +198,114 @@ def test_the_command_line_ingests_images_and_streams_them(store: Store, tmp_path
         run("ingest", "imagefolder", str(tmp_path), "pictures", "--mode", mode, "--quiet")
         assert f"{rows} rows" in run("tables"), "the same files are not appended twice"
     assert '"rows":80' in run("stream", "SELECT image, label FROM pictures", "--batch-size", "8", "--json")
+
+
+IMAGES = "SELECT id, image FROM samples"
+
+
+@pytest.fixture(scope="module")
+def pixels() -> np.ndarray:
+    """The images of a table whose rows are read as plain bytes."""
+    return np.arange(NUM_ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def heavy(store: Store, pixels: np.ndarray) -> str:
+    """A lake with these images."""
+    uri = f"s3://{BUCKET}/kept"
+    lake = stoker.connect(uri, storage_options=store.options)
+    lake.create_table("samples", {"id": np.arange(NUM_ROWS), "image": pixels})
+    return uri
+
+
+def until_kept(folder: Path, size: float) -> None:
+    """Waits until a cache holds so many bytes: a little of what was just read may still be on its way."""
+    found = 0
+    while found < size:
+        found = 0
+        for path in folder.rglob("*"):
+            # Files that are not whole yet change their names.
+            with contextlib.suppress(FileNotFoundError):
+                found += path.stat().st_size if path.is_file() else 0
+
+
+def test_other_processes_take_what_one_read_from_the_cache(
+    store: Store, heavy: str, pixels: np.ndarray, tmp_path: Path
+) -> None:
+    reports, gets = [], []
+    for epoch in ("0", "1", "0"):
+        since = len(store.log.read_text())
+        command = [os.environ["STOKER_BIN"], "stream", IMAGES, "--batch-size", "32", "--epoch", epoch, "--json"]
+        command += ["--lake", heavy]
+        environment = {**os.environ, **store.environment(), "STOKER_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+        reports.append(json.loads(done.stdout))
+        gets.append(len(store.gets(since)))
+    first = reports[0]
+    assert pixels.nbytes <= first["bytes_read"] <= 1.2 * pixels.nbytes
+    assert first["cache_miss_bytes"] > 0.7 * pixels.nbytes, "the first batch is read row by row"
+    for number, later in enumerate(reports[1:], 1):
+        # Blocks whose rows were all in the first batch are not kept yet.
+        assert later["requests"] <= 8, later
+        assert later["bytes_read"] <= 0.1 * pixels.nbytes, later
+        assert later["cache_hit_bytes"] >= 0.9 * pixels.nbytes
+        assert later["cache_damaged"] == 0
+        # The others are for footers, checksums and ids, which are not kept; how many depends a little on the order.
+        assert gets[number] - later["requests"] <= gets[0] - first["requests"] + 5
+
+
+def test_batches_from_the_cache_are_the_same(store: Store, heavy: str, pixels: np.ndarray, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    plain = drain(stoker.connect(heavy, storage_options=store.options), IMAGES)
+    for _ in range(2):
+        lake = stoker.connect(heavy, storage_options=store.options, cache_dir=cache, cache_bytes=1 << 30)
+        stream = lake.sql(IMAGES).stream(batch_size=64, seed=3, last_batch="uneven", rank=0, world_size=1)
+        batches = list(stream)
+        stats = stream.stats()
+        assert len(batches) == len(plain)
+        for batch, expected in zip(batches, plain, strict=True):
+            np.testing.assert_array_equal(batch["id"], expected["id"])
+            np.testing.assert_array_equal(batch["image"], expected["image"])
+        until_kept(cache, 0.9 * pixels.nbytes)
+    assert stats.cache_hit_bytes >= 0.9 * pixels.nbytes
+    assert stats.bytes_read <= 0.1 * pixels.nbytes
+
+
+def test_a_server_that_was_killed_leaves_its_cache_to_the_next(
+    store: Store, heavy: str, pixels: np.ndarray, tmp_path: Path
+) -> None:
+    cache, file = tmp_path / "cache", tmp_path / "stoker.toml"
+    server = Server(heavy, {**store.environment(), "STOKER_CACHE_DIR": str(cache)})
+    expected = drain(stoker.connect(server.url), IMAGES)
+    until_kept(cache, 0.9 * pixels.nbytes)
+    server.process.kill()
+    server.process.wait(timeout=30)
+    file.write_text(f'cache_dir = "{cache}"\ncache_bytes = {1 << 30}\n')
+    server = Server(heavy, {**store.environment(), "STOKER_CONFIG": str(file)})
+    try:
+        batches = drain(stoker.connect(server.url), IMAGES)
+        for batch, same in zip(batches, expected, strict=True):
+            np.testing.assert_array_equal(batch["image"], same["image"])
+        with flight.connect(server.url) as client:
+            status: dict[str, float] = {"streams_ended": 0}
+            while status["streams_ended"] == 0:
+                (answer,) = client.do_action(flight.Action("status", b""))
+                status = json.loads(answer.body.to_pybytes())
+        assert status["cache_hit_bytes"] >= 0.9 * pixels.nbytes
+        assert status["bytes_read"] <= 0.1 * pixels.nbytes
+    finally:
+        server.stop()
+
+
+def test_a_cache_that_cannot_be_used_is_refused(store: Store, heavy: str, tmp_path: Path) -> None:
+    with pytest.raises(stoker.InvalidRequestError, match="a server, which has the cache"):
+        stoker.connect("grpc://127.0.0.1:1", cache_dir=tmp_path)
+    with pytest.raises(stoker.InvalidRequestError, match="cache_bytes limits the folder cache_dir"):
+        stoker.connect(heavy, storage_options=store.options, cache_bytes=1 << 30)
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    with pytest.raises(stoker.InvalidRequestError, match=f"cannot use {file} as cache_dir"):
+        stoker.connect(heavy, storage_options=store.options, cache_dir=file)
+    # A lake on a local disk does without.
+    stoker.connect(str(tmp_path), cache_dir=file)

@@ -1,6 +1,6 @@
-//! The checksum of rows.
+//! The checksum of rows, and the hash of longer pieces.
 //!
-//! It is compared wherever rows are read, so it has to cost little beside a copy of them. The hash is inlined into the crate that
+//! The checksum is compared wherever rows are read, so it has to cost little beside a copy of them. The hash is inlined into the crate that
 //! calls it: this one is compiled for speed, those that know tables are not.
 
 #[cfg(target_arch = "x86_64")]
@@ -16,7 +16,9 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     (hash(bytes) as u32).max(1)
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+/// The XXH3 hash (64 bits, seed 0) of bytes.
+#[inline(never)]
+pub fn hash(bytes: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if let Some(hash) = avx512::hash(bytes) {
         return hash;

@@ -13,7 +13,9 @@ use crate::coalesce::{Limits, Read, coalesce};
 use crate::local::{read_local, read_past_cache};
 use crate::remote::Remote;
 use crate::verify::{addresses, expect};
-use crate::{BadRow, BufferPool, Error, IoStats, Result, RetryPolicy, SlotMut, Slots, to_array, with_retries};
+use crate::{
+    BadRow, BufferPool, ChunkCache, Error, IoStats, Result, RetryPolicy, SlotMut, Slots, to_array, with_retries,
+};
 
 /// Limits of a chunk scan.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,7 @@ pub struct ChunkScan {
     stats: Arc<IoStats>,
     local: Arc<Semaphore>,
     remote: Arc<Remote>,
+    cache: Option<ChunkCache>,
     retry: RetryPolicy,
     verify: bool,
 }
@@ -86,9 +89,25 @@ impl ChunkScan {
             local: Arc::new(Semaphore::new(options.local_threads.max(1) + options.local_threads.div_ceil(2))),
             remote: Arc::new(Remote::new(options, requests, stats.clone(), Arc::new(MachineClock::new()))),
             stats,
+            cache: None,
             retry: options.retry,
             verify: options.verify,
         }
+    }
+
+    /// The same scan with a cache for the blocks that it reads from object stores.
+    #[must_use]
+    pub fn with_cache(self, cache: Option<ChunkCache>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Whether there is a cache.
+    pub fn has_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    pub(crate) fn cache(&self) -> Option<&ChunkCache> {
+        self.cache.as_ref()
     }
 
     /// The pool that batches take their memory from.

@@ -1,5 +1,7 @@
 //! Errors of the chunk scan.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use stoker_types::ErrorKind;
@@ -52,6 +54,14 @@ pub enum Error {
         /// How the last attempt failed.
         source: Box<Error>,
     },
+    /// A folder that cannot keep chunks.
+    #[error("cannot use {} as cache_dir: {source}", dir.display())]
+    CacheFolder {
+        /// The folder.
+        dir: PathBuf,
+        /// What is in the way.
+        source: io::Error,
+    },
     /// The process ends: the runtime that reads for it was shut down.
     #[error("the process is shutting down")]
     ShuttingDown,
@@ -70,6 +80,7 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::ShuttingDown | Error::Stalled { .. } => ErrorKind::Unavailable,
             Error::GaveUp { source, .. } => source.kind(),
+            Error::CacheFolder { .. } => ErrorKind::InvalidRequest,
             Error::UnknownRow { .. } | Error::BadRow { .. } => ErrorKind::DataCorrupt,
             Error::Internal { .. } => ErrorKind::Internal,
         }

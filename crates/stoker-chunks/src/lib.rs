@@ -7,8 +7,14 @@
 //! [`Slots`] is the memory of one column of one batch: every row has a slot that is claimed once and filled from anywhere, so
 //! that a shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots, and checks the bytes where their
 //! files hold checksums: a [`BadRow`] gets no slot.
+//!
+//! Rows of object stores may be read in [`Block`]s: once for several streams ([`SharedReads`]), or for later epochs and other
+//! processes ([`ChunkCache`]).
 
 mod array;
+mod block_range;
+mod block_scan;
+mod cache;
 mod chunk_scan;
 mod clock;
 mod coalesce;
@@ -27,12 +33,13 @@ mod verify;
 mod verify_values;
 
 pub use array::to_array;
+pub use block_scan::{Block, BlockColumn, BlockReads};
+pub use cache::{CacheOptions, ChunkCache};
 pub use chunk_scan::{ChunkScan, ChunkScanOptions};
 pub use error::{Error, Result};
 pub use pool::{BufferPool, Pooled};
 pub use retry::{RetryPolicy, with_retries};
 pub use shared_reads::{Group, Membership, SharedReads};
-pub use shared_scan::{SharedBlock, SharedColumn};
 pub use slots::{SlotMut, Slots};
 pub use stats::{IoStats, IoTotals};
 pub use verify::BadRow;

@@ -91,8 +91,8 @@ fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8]
     read_all(file, &mut slices, start)
 }
 
-/// Fills all slices from the file, however the kernel cuts the reads.
-fn read_all(file: &File, mut slices: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<u64> {
+/// Fills all slices from the file, however the kernel cuts the reads. Returns the calls made.
+pub(crate) fn read_all(file: &File, mut slices: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<u64> {
     let mut calls = 0;
     while !slices.is_empty() {
         match rustix::io::preadv(file, slices, offset) {

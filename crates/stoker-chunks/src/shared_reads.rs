@@ -9,15 +9,20 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stoker_types::Digest;
+use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
 use crate::shared_scan::BlockBytes;
 
 /// Blocks that were given up are remembered, so many at most: each is read again by its latecomers only as far as they want it.
 const GIVEN_UP_MAX: usize = 16 << 10;
+
+/// So long after the last stream, the next one of the same ranks finds their blocks.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// Memory for blocks that several streams want. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +32,8 @@ pub struct SharedReads {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Open streams by what they share.
-    groups: HashMap<Group, usize>,
+    /// Open streams by what they share, whatever their epochs.
+    groups: HashMap<Ranks, Members>,
     blocks: HashMap<BlockKey, HeldBlock>,
     /// Keys of blocks, the oldest first; some were dropped already.
     ages: VecDeque<BlockKey>,
@@ -47,6 +52,23 @@ pub struct Group {
     pub epoch: u64,
     /// Which of several groups of ranks.
     pub residue: u64,
+}
+
+/// Ranks of a stream that share blocks in every epoch.
+type Ranks = (Digest, u64);
+
+#[derive(Debug, Default)]
+struct Members {
+    open: usize,
+    /// When there were several last.
+    shared: Option<Instant>,
+}
+
+impl Members {
+    /// Whether there are several, or were a moment ago: ranks go on to the next epoch one after the other.
+    fn are_several(&self) -> bool {
+        self.open > 1 || self.shared.is_some_and(|shared| shared.elapsed() < LINGER)
+    }
 }
 
 /// A column of a block that a group reads.
@@ -78,13 +100,20 @@ pub struct Membership {
 impl SharedReads {
     /// Joins a group.
     pub fn join(&self, group: Group) -> Membership {
-        *self.state.lock().groups.entry(group.clone()).or_default() += 1;
+        let mut state = self.state.lock();
+        state.purge();
+        let members = state.groups.entry(group.ranks()).or_default();
+        members.open += 1;
+        if members.open > 1 {
+            members.shared = Some(Instant::now());
+        }
+        drop(state);
         Membership { reads: self.clone(), group }
     }
 
     /// Whether several streams share something.
     pub fn are_wanted(&self) -> bool {
-        self.state.lock().groups.values().any(|members| *members > 1)
+        self.state.lock().groups.values().any(Members::are_several)
     }
 
     /// Sets how many bytes of blocks are kept. Blocks beyond it are given up.
@@ -163,24 +192,36 @@ impl State {
         true
     }
 
-    /// Drops what only a group that is gone wanted.
-    fn forget(&mut self, group: &Group) {
+    /// Forgets the ranks that are gone for long, and what only they wanted.
+    fn purge(&mut self) {
+        let is_gone = |members: &Members| members.open == 0 && !members.are_several();
+        let gone: HashSet<Ranks> =
+            self.groups.extract_if(|_, members| is_gone(members)).map(|(ranks, _)| ranks).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let stays = |key: &BlockKey| !gone.contains(&key.group.ranks());
         let bytes = &mut self.bytes;
         self.blocks.retain(|key, block| {
-            let stays = key.group != *group;
-            *bytes -= if stays { 0 } else { block.bytes };
-            stays
+            *bytes -= if stays(key) { 0 } else { block.bytes };
+            stays(key)
         });
-        self.ages.retain(|key| key.group != *group);
-        self.given_up.retain(|key| key.group != *group);
-        self.given_up_ages.retain(|key| key.group != *group);
+        self.ages.retain(stays);
+        self.given_up.retain(stays);
+        self.given_up_ages.retain(stays);
+    }
+}
+
+impl Group {
+    fn ranks(&self) -> Ranks {
+        (self.stream, self.residue)
     }
 }
 
 impl Membership {
-    /// Whether others are in the group now.
+    /// Whether others are in the group, or were a moment ago.
     pub fn is_shared(&self) -> bool {
-        self.reads.state.lock().groups.get(&self.group).is_some_and(|members| *members > 1)
+        self.reads.state.lock().groups.get(&self.group.ranks()).is_some_and(Members::are_several)
     }
 
     pub(crate) fn reads(&self) -> &SharedReads {
@@ -195,11 +236,23 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         let mut state = self.reads.state.lock();
-        let Some(members) = state.groups.get_mut(&self.group) else { return };
-        *members -= 1;
-        if *members == 0 {
-            state.groups.remove(&self.group);
-            state.forget(&self.group);
+        let Some(members) = state.groups.get_mut(&self.group.ranks()) else { return };
+        if members.open > 1 {
+            members.shared = Some(Instant::now());
+        }
+        members.open -= 1;
+        let is_last = members.open == 0;
+        state.purge();
+        drop(state);
+        // Blocks of ranks that come no more are dropped even if nobody else comes.
+        if let (true, Ok(runtime)) = (is_last, Handle::try_current()) {
+            let reads = Arc::downgrade(&self.reads.state);
+            runtime.spawn(async move {
+                tokio::time::sleep(LINGER).await;
+                if let Some(state) = reads.upgrade() {
+                    state.lock().purge();
+                }
+            });
         }
     }
 }

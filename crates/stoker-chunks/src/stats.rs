@@ -13,6 +13,9 @@ pub struct IoStats {
     hedges_won: AtomicU64,
     verified_bytes: AtomicU64,
     bad_rows: AtomicU64,
+    cache_hit_bytes: AtomicU64,
+    cache_miss_bytes: AtomicU64,
+    cache_damaged: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -34,6 +37,12 @@ pub struct IoTotals {
     pub verified_bytes: u64,
     /// Rows that did not have their checksums in two reads.
     pub bad_rows: u64,
+    /// Bytes of chunks that came from the cache in place of their stores.
+    pub cache_hit_bytes: u64,
+    /// Bytes of chunks that were looked for in the cache and were not there.
+    pub cache_miss_bytes: u64,
+    /// Chunks of the cache that were damaged: they were removed, and read from their stores.
+    pub cache_damaged: u64,
 }
 
 impl IoStats {
@@ -63,6 +72,18 @@ impl IoStats {
         self.bad_rows.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn add_cache_hit(&self, bytes: u64) {
+        self.cache_hit_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_cache_miss(&self, bytes: u64) {
+        self.cache_miss_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_cache_damaged(&self) {
+        self.cache_damaged.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The counts now.
     pub fn totals(&self) -> IoTotals {
         IoTotals {
@@ -74,6 +95,9 @@ impl IoStats {
             hedges_won: self.hedges_won.load(Ordering::Relaxed),
             verified_bytes: self.verified_bytes.load(Ordering::Relaxed),
             bad_rows: self.bad_rows.load(Ordering::Relaxed),
+            cache_hit_bytes: self.cache_hit_bytes.load(Ordering::Relaxed),
+            cache_miss_bytes: self.cache_miss_bytes.load(Ordering::Relaxed),
+            cache_damaged: self.cache_damaged.load(Ordering::Relaxed),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the chunk scan against Lance's own decoder.
 
+mod caching;
 mod checksums;
 mod faults;
 mod hedging;

@@ -50,6 +50,11 @@ impl LakeArgs {
 
     /// Connects to the server or opens the lake.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
+        self.connect_with(CacheArgs::default()).await
+    }
+
+    /// The same, with a cache for the lake.
+    pub async fn connect_with(&self, cache: CacheArgs) -> anyhow::Result<Connection> {
         let Some(target) = self.server.as_ref().or(self.lake.as_ref()) else {
             bail!("no lake is given: use --lake URI or --server URL, or set STOKER_LAKE or STOKER_SERVER");
         };
@@ -57,10 +62,24 @@ impl LakeArgs {
             token: self.server_token.clone(),
             tls_ca: self.tls_ca.clone(),
             storage_options: self.storage()?,
+            cache_dir: cache.cache_dir,
+            cache_bytes: cache.cache_bytes,
             ..ConnectOptions::default()
         };
         Ok(connect(target, &options).await?)
     }
+}
+
+/// Where chunks of object stores are kept.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CacheArgs {
+    /// A folder of this machine that keeps what streams read from object stores, for later epochs and other processes; lakes on
+    /// a local disk do not use it
+    #[arg(long, env = "STOKER_CACHE_DIR", value_name = "DIR")]
+    pub cache_dir: Option<std::path::PathBuf>,
+    /// Bytes that the folder holds at most [default: half of the free space of its file system]
+    #[arg(long, env = "STOKER_CACHE_BYTES", value_name = "BYTES")]
+    pub cache_bytes: Option<u64>,
 }
 
 /// Which snapshot of a table.

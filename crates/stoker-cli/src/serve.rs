@@ -9,6 +9,8 @@ use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve};
 use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
 
+use crate::connect::CacheArgs;
+
 /// Serve a lake over Arrow Flight. Flags win over `STOKER_*` variables, which win over the configuration file.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -46,6 +48,8 @@ pub struct ServeArgs {
     /// Bytes of batches that all streams of the server hold together [default: 2147483648]
     #[arg(long, env = "STOKER_MEMORY_BUDGET_BYTES")]
     memory_budget_bytes: Option<u64>,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// A URI under which clients reach this service, such as grpc://host:8815; may be repeated
     #[arg(long, env = "STOKER_ADVERTISE", value_name = "URI", value_delimiter = ',')]
     advertise: Vec<String>,
@@ -81,6 +85,8 @@ impl ServeArgs {
         config.streams_max = self.streams_max.unwrap_or(config.streams_max);
         config.message_bytes = self.message_bytes.unwrap_or(config.message_bytes);
         config.memory_budget_bytes = self.memory_budget_bytes.unwrap_or(config.memory_budget_bytes);
+        config.cache_dir = self.cache.cache_dir.or(config.cache_dir);
+        config.cache_bytes = self.cache.cache_bytes.or(config.cache_bytes);
         if !self.advertise.is_empty() {
             config.advertise = self.advertise;
         }

@@ -15,7 +15,7 @@ use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, Shuffle
 
 use crate::batch_log::BatchLog;
 use crate::codec::Codec;
-use crate::connect::{LakeArgs, parse_params};
+use crate::connect::{CacheArgs, LakeArgs, parse_params};
 pub use crate::stream::drain::Drain;
 
 /// Drain a rank's share of a stream as a training job would, and report the rates.
@@ -57,6 +57,8 @@ pub struct StreamArgs {
     /// MiB of batches that are read ahead; through a server, on this side
     #[arg(long, default_value_t = 1024)]
     memory_budget_mib: u64,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Stop after so many batches
     #[arg(long)]
     max_batches: Option<u64>,
@@ -128,7 +130,7 @@ enum Bad {
 
 /// Drains the stream and prints the report.
 pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
-    let connection = lake.connect().await?;
+    let connection = lake.connect_with(args.cache.clone()).await?;
     let options = StreamOptions { seed: args.seed, shuffle: args.shuffle.into(), ..StreamOptions::default() };
     let planning = Instant::now();
     let query = Query::new(&args.query, &parse_params(&args.params));
@@ -186,6 +188,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let bar = progress(steps.saturating_mul(args.epochs), args.json);
     let drain = Drain { handle: &handle, slice, read, epochs: args.epochs, steps, first_step, sizes, log, bar };
     let drained = drain.run().await?;
+    connection.settle().await;
     if let (Some(path), Some(receipt)) = (&args.receipt, &drained.receipt) {
         std::fs::write(path, format!("{}\n", receipt.to_json()))
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;

@@ -14,6 +14,7 @@
 //! server goes away asks any other for the rest, from the step that it misses.
 
 mod buffer_codec;
+mod cache;
 mod client;
 mod convert;
 mod decode;

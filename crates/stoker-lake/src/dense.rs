@@ -286,7 +286,8 @@ impl Table {
         let path = self.dataset().data_dir().join(file.path.as_str());
         let size = file.file_size_bytes.get().map_or(actual_size, |size| size.get());
         let place = format!("data file {} of table {}", file.path, self.snapshot());
-        RangeReader::new(self.lake().inner.store.clone(), self.lake().inner.direct.clone(), path, place, size)
+        let lake = &self.lake().inner;
+        RangeReader::new(lake.store.clone(), lake.direct.clone(), lake.place.clone(), path, place, size)
     }
 }
 

@@ -51,8 +51,8 @@ pub(crate) struct LakeInner {
     pub checked: Checked,
     /// Held while a commit of this process looks for its idempotency key and commits.
     pub committing: tokio::sync::Mutex<()>,
-    /// The endpoint, for messages.
-    pub place: String,
+    /// URI and endpoint, without credentials.
+    pub place: Arc<str>,
 }
 
 impl std::fmt::Debug for Lake {
@@ -85,8 +85,8 @@ impl Lake {
             })?;
         let session = Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, registry));
         let place = match options.get("aws_endpoint") {
-            Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_userinfo(endpoint)),
-            _ => uri.clone(),
+            Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_userinfo(endpoint)).into(),
+            _ => uri.as_str().into(),
         };
         let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
@@ -99,6 +99,11 @@ impl Lake {
     /// The root URI.
     pub fn uri(&self) -> &str {
         &self.inner.uri
+    }
+
+    /// Whether it lies in a folder of this machine.
+    pub fn is_local(&self) -> bool {
+        self.inner.store.is_local()
     }
 
     /// The names of all tables, sorted.

@@ -24,6 +24,7 @@ struct Inner {
     store: Arc<ObjectStore>,
     /// The same store for requests whose bodies are read from their sockets, where it is one.
     direct: Option<Arc<DirectStore>>,
+    lake: Arc<str>,
     path: Path,
     place: String,
     size: u64,
@@ -41,11 +42,12 @@ impl RangeReader {
     pub(crate) fn new(
         store: Arc<ObjectStore>,
         direct: Option<Arc<DirectStore>>,
+        lake: Arc<str>,
         path: Path,
         place: String,
         size: u64,
     ) -> Self {
-        Self { inner: Arc::new(Inner { store, direct, path, place, size, local: None }) }
+        Self { inner: Arc::new(Inner { store, direct, lake, path, place, size, local: None }) }
     }
 
     /// A reader with the file opened anew, when the lake is local.
@@ -53,10 +55,11 @@ impl RangeReader {
     /// # Errors
     /// `DataCorrupt` when a local file is missing or has another size; storage errors.
     pub fn open(&self) -> Result<Self> {
-        let Inner { store, direct, path, place, size, .. } = self.inner.as_ref();
+        let Inner { store, direct, lake, path, place, size, .. } = self.inner.as_ref();
         let local = if store.is_local() { Some(open_local(path, place, *size)?) } else { None };
-        let (store, direct, path, place) = (store.clone(), direct.clone(), path.clone(), place.clone());
-        Ok(Self { inner: Arc::new(Inner { store, direct, path, place, size: *size, local }) })
+        let (store, direct, lake) = (store.clone(), direct.clone(), lake.clone());
+        let (path, place) = (path.clone(), place.clone());
+        Ok(Self { inner: Arc::new(Inner { store, direct, lake, path, place, size: *size, local }) })
     }
 
     /// The open file, when the lake is local: for positioned reads into the caller's memory.
@@ -64,8 +67,13 @@ impl RangeReader {
         self.inner.local.as_ref()
     }
 
+    /// URI and endpoint of the lake, without credentials. With the path it names the file on any machine.
+    pub fn lake(&self) -> &str {
+        &self.inner.lake
+    }
+
     /// The path of the file in its store.
-    pub(crate) fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.inner.path.as_ref()
     }
 

@@ -114,7 +114,7 @@ impl Table {
 
     /// Whether its files lie on a disk of this machine, or one that is mounted there.
     pub fn is_local(&self) -> bool {
-        self.lake.inner.store.is_local()
+        self.lake.is_local()
     }
 
     /// Rows that were not deleted, from the manifest.

@@ -1,18 +1,25 @@
-//! Blocks of which several ranks want rows: read once for all of them where these are streams of one process.
+//! Blocks that are read as a whole: of which several ranks want rows, that are streams of one process; and for a cache, whose chunks
+//! are the same in every epoch, on every rank and in every job.
 //!
 //! ```text
 //! shuffled in blocks   rank r of W has rows of the lanes l = r mod gcd(W, L), as W / gcd(W, L) ranks do
 //! in order, mixed      ranks take rows in turns: all of them have rows of each block
 //! ```
 
-use stoker_chunks::{Group, SharedBlock, SlotMut};
+use stoker_chunks::{Block, BlockReads, Group, SlotMut};
 use stoker_lake::Table;
 use stoker_sql::NO_ROW;
-use stoker_types::{ShuffleMode, Slice};
+use stoker_types::{OrderOptions, ShuffleMode, Slice};
 
 use crate::plan::PlanInner;
 use crate::source::SourcePlan;
 use crate::{Result, StreamPlan};
+
+/// Rows of an order without blocks are kept in a cache one by one from this size on: smaller ones are as many files.
+const ROW_KEPT_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes of the blocks that ranks read for each other where rows are not shuffled: as many as one GET reads well.
+const SEQUENTIAL_BLOCK_BYTES: u64 = 8 << 20;
 
 /// The ranks that want rows of the same blocks as a slice does; `None` where that is none, where the order has no blocks, or where
 /// the system's memory of local files serves all ranks.
@@ -36,6 +43,23 @@ pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<Group> {
     Some(Group { stream: *stream_id, epoch: slice.epoch, residue })
 }
 
+/// Whether a cache keeps the blocks of a stream: the system's memory of local files serves better.
+pub(crate) fn are_kept(plan: &StreamPlan) -> bool {
+    !plan.tables().all(Table::is_local)
+}
+
+/// Rows of a block that is read as a whole: one where the order has no blocks, none where rows are too small for that.
+pub(crate) fn rows_per_block(reads: &BlockReads, order: &OrderOptions, row_bytes: u64) -> Option<u64> {
+    let row_bytes = row_bytes.max(1);
+    match (order.mode, reads) {
+        (ShuffleMode::Sequential, BlockReads::ForGroup(_)) => {
+            Some(order.rows_per_block.max(SEQUENTIAL_BLOCK_BYTES / row_bytes))
+        }
+        (ShuffleMode::Block | ShuffleMode::Sequential, _) => Some(order.rows_per_block),
+        (ShuffleMode::Full, _) => (row_bytes >= ROW_KEPT_BYTES_MIN).then_some(1),
+    }
+}
+
 /// The blocks of a source.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks<'a> {
@@ -45,17 +69,17 @@ pub(crate) struct Blocks<'a> {
 
 impl Blocks<'_> {
     /// The blocks in which rows lie: their ordinals, in the order of `wanted`, their addresses and slots.
-    pub fn of(self, ordinals: &[u64], wanted: Vec<(u64, SlotMut)>) -> Vec<SharedBlock> {
+    pub fn of(self, ordinals: &[u64], wanted: Vec<(u64, SlotMut)>) -> Vec<Block> {
         let mut rows: Vec<(u64, (u64, SlotMut))> =
             ordinals.iter().map(|ordinal| ordinal / self.rows_per_block).zip(wanted).collect();
         rows.sort_by_key(|(number, _)| *number);
-        let mut blocks: Vec<SharedBlock> = Vec::new();
+        let mut blocks: Vec<Block> = Vec::new();
         for (number, row) in rows {
             match blocks.last_mut().filter(|block| block.number == number) {
                 Some(block) => block.wanted.push(row),
                 None => {
                     let ordinals = self.ordinals(number);
-                    blocks.push(SharedBlock { number, num_rows: ordinals.end - ordinals.start, wanted: vec![row] });
+                    blocks.push(Block { number, num_rows: ordinals.end - ordinals.start, wanted: vec![row] });
                 }
             }
         }

@@ -21,7 +21,7 @@ mod ledger;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stoker_chunks::{BufferPool, Group, Membership, SharedReads};
+use stoker_chunks::{BufferPool, ChunkCache, Group, Membership, SharedReads};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::ReadOptions;
@@ -39,6 +39,7 @@ const TOTAL_BYTES: u64 = 2 << 30;
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     shared: Arc<Shared>,
+    cache: Option<ChunkCache>,
 }
 
 #[derive(Debug)]
@@ -66,7 +67,19 @@ impl MemoryBudget {
         let reads = SharedReads::default();
         let ledger = Mutex::new(Ledger::new(total, reads.clone()));
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0), requests, reads }) }
+        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0), requests, reads }), cache: None }
+    }
+
+    /// The same budget for streams that keep chunks of object stores in a cache. Beside the budget, they hold up to 160 MiB of chunks
+    /// that are on their way to it or from it.
+    #[must_use]
+    pub fn with_cache(self, cache: Option<ChunkCache>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Where streams keep chunks of object stores, if they do.
+    pub fn cache(&self) -> Option<&ChunkCache> {
+        self.cache.as_ref()
     }
 
     /// The quota of one more stream, which never holds more than `cap_bytes`, a batch that is larger excepted.
@@ -100,7 +113,7 @@ impl MemoryBudget {
         &self.shared.requests
     }
 
-    /// Lets a stream share what it reads with others of its group, before it joins. While there are several, a quarter of the budget
+    /// Lets a stream share what it reads with others of its group, before it joins. While there are several, half of the budget
     /// is set aside for what they share.
     pub fn share(&self, group: Group) -> Membership {
         self.shared.reads.join(group)

@@ -8,7 +8,7 @@ use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats};
 use stoker_types::Slice;
 use tokio::sync::mpsc;
 
-use crate::blocks::group;
+use crate::blocks::{are_kept, group};
 use crate::budget::Quota;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
@@ -51,7 +51,8 @@ impl PartStream {
             retry: options.retry(),
             ..ChunkScanOptions::default()
         };
-        let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests().clone());
+        let cache = budget.cache().filter(|_| are_kept(&plan)).cloned();
+        let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests().clone()).with_cache(cache);
         let shared = group(&plan, &slice).map(|group| budget.share(group));
         let quota = budget.join_with(options);
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
@@ -140,6 +141,9 @@ impl PartStream {
             retries: io.retries,
             hedges: io.hedges,
             verified_bytes: io.verified_bytes,
+            cache_hit_bytes: io.cache_hit_bytes,
+            cache_miss_bytes: io.cache_miss_bytes,
+            cache_damaged: io.cache_damaged,
             stalls: self.stalls.sum(),
             last_step: self.stalls.last_step(),
             ..self.counted

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use stoker_chunks::{ChunkScan, Membership, SlotMut};
+use stoker_chunks::{BlockReads, ChunkScan, Membership, SlotMut};
 use stoker_order::{StreamOrder, Visit};
 use stoker_types::Slice;
 use tokio::sync::mpsc;
@@ -120,10 +120,8 @@ impl Planner {
             while self.reading.len() >= units_at_once {
                 self.deliver_oldest().await?;
             }
-            // The rows of the first batch alone are there sooner than their blocks.
-            let in_haste = is_first && self.slice.first_step == 0 && !self.options.ahead;
-            let shared = self.shared.clone().filter(|shared| !in_haste && shared.is_shared());
-            let end = self.start(unit, shared).await?;
+            let blocks = self.block_reads(is_first);
+            let end = self.start(unit, blocks).await?;
             units.continue_at(end);
             if std::mem::take(&mut is_first) {
                 // Nothing competes with the first batch. After it, a window in slivers would cost many more requests: a stream
@@ -142,9 +140,21 @@ impl Planner {
         Ok(())
     }
 
+    /// How the blocks of the next unit are read, if they are read as a whole.
+    fn block_reads(&self, is_first: bool) -> Option<BlockReads> {
+        // The rows of the first batch alone are there sooner than their blocks.
+        let in_haste = is_first && self.slice.first_step == 0 && !self.options.ahead;
+        match &self.shared {
+            Some(group) if !in_haste && group.is_shared() => Some(BlockReads::ForGroup(group.clone())),
+            _ if !self.scan.has_cache() => None,
+            _ if is_first => Some(BlockReads::IfCached),
+            _ => Some(BlockReads::ForCache),
+        }
+    }
+
     /// Opens the parts that begin in a unit and starts to read its rows. Returns where the unit ends: earlier, where there is no
     /// room for its last parts.
-    async fn start(&mut self, mut unit: Range<u64>, shared: Option<Arc<Membership>>) -> Result<u64> {
+    async fn start(&mut self, mut unit: Range<u64>, blocks: Option<BlockReads>) -> Result<u64> {
         let opened_before = self.num_opened;
         while let Some(part) = self.parts.peek().filter(|part| part.begins_in(&unit)).cloned() {
             if !self.reserve(&part).await? {
@@ -167,7 +177,7 @@ impl Planner {
         let visits: Arc<[Visit]> = visits.into();
         let claims = self.claim(&entries)?;
         let parts = entries.iter().map(|entry| entry.part).collect();
-        let task = read_unit(self.plan.clone(), self.scan.clone(), shared, visits.clone(), parts, claims);
+        let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, visits.clone(), parts, claims);
         let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
         let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
         let task = AbortOnDrop(tokio::spawn(task));
@@ -278,13 +288,13 @@ impl Planner {
 async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
-    shared: Option<Arc<Membership>>,
+    blocks: Option<BlockReads>,
     visits: Arc<[Visit]>,
     parts: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<(Vec<Piece>, Stalls)> {
     let clock = UnitClock::start();
-    let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, shared: shared.as_deref() };
+    let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref() };
     let pieces = split(read_rows(reader, &visits, claims).await?, &parts);
     Ok((pieces, clock.spans()))
 }

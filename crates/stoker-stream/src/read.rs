@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
 use futures::future::try_join_all;
-use stoker_chunks::{BadRow, ChunkScan, Membership, SharedColumn, SlotMut};
+use stoker_chunks::{BadRow, BlockColumn, BlockReads, ChunkScan, SlotMut};
 use stoker_order::Visit;
 use stoker_sql::{NO_ROW, ResolvedRows};
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, rows_per_block};
 use crate::light::read_light;
 use crate::plan::PlanInner;
 use crate::source::{ColumnPlan, SourcePlan};
@@ -41,8 +41,8 @@ pub(crate) struct Reader<'a> {
     pub plan: &'a PlanInner,
     pub scan: &'a ChunkScan,
     pub clock: &'a UnitClock,
-    /// Whether blocks are read for other ranks as well.
-    pub shared: Option<&'a Membership>,
+    /// How whole blocks are read, if they are.
+    pub blocks: Option<&'a BlockReads>,
 }
 
 /// Reads rows: dense columns into `claims`, one list of slots for each column, the others as arrays.
@@ -98,8 +98,12 @@ impl Reader<'_> {
     /// Reads rows of one source by their ordinals.
     async fn read_source(self, source: usize, ordinals: &[u64], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
         let Self { plan, scan, clock, .. } = self;
+        let order = &plan.spec.sources[source].order;
         let (number, source) = (source, &plan.sources[source]);
-        let blocks = Blocks { source, rows_per_block: plan.spec.sources[number].order.rows_per_block };
+        let blocks = self.blocks.and_then(|reads| {
+            let rows_per_block = rows_per_block(reads, order, source.row_bytes)?;
+            Some((reads, Blocks { source, rows_per_block }))
+        });
         let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
         let addrs: Vec<Vec<u64>> = resolved.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
         let mut gathers = Vec::new();
@@ -111,7 +115,7 @@ impl Reader<'_> {
             for (place, slot) in slots.into_iter().enumerate() {
                 let supplier = supplier(tables.iter().copied(), &addrs, place)?;
                 wanted[supplier].push((addrs[tables[supplier]][place], slot));
-                if self.shared.is_some() {
+                if blocks.is_some() {
                     wanted_ordinals[supplier].push(ordinals[place]);
                 }
             }
@@ -119,12 +123,12 @@ impl Reader<'_> {
             for ((table, name, dense), (supplier, (wanted, ordinals))) in sources.iter().zip(wanted) {
                 let tables = tables.clone();
                 gathers.push(async move {
-                    let bad = match self.shared {
-                        Some(group) => {
-                            let shared = SharedColumn { group, source: number, table: *table, name, column: dense };
+                    let bad = match blocks {
+                        Some((reads, blocks)) => {
+                            let column = BlockColumn { source: number, table: *table, name, column: dense };
                             let addresses = |number| blocks.addresses(&tables, supplier, number);
                             let wanted = blocks.of(&ordinals, wanted);
-                            clock.read(scan.gather_shared(shared, wanted, addresses)).await?
+                            clock.read(scan.gather_blocks(reads, column, wanted, addresses)).await?
                         }
                         None => clock.read(scan.gather(name, dense, wanted)).await?,
                     };

@@ -12,7 +12,7 @@ pub struct StreamStats {
     pub bytes: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Range reads of dense columns.
+    /// Range reads of dense columns; none for what comes from the cache.
     pub requests: u64,
     /// Bytes that those reads brought.
     pub bytes_read: u64,
@@ -22,6 +22,12 @@ pub struct StreamStats {
     pub hedges: u64,
     /// Bytes that were compared with their checksums.
     pub verified_bytes: u64,
+    /// Bytes of chunks that came from the cache in place of an object store.
+    pub cache_hit_bytes: u64,
+    /// Bytes of chunks that were not in the cache.
+    pub cache_miss_bytes: u64,
+    /// Chunks of the cache that were damaged: they were removed, and read from the store.
+    pub cache_damaged: u64,
     /// Nanoseconds that the consumer waited in `next`.
     pub wait_nanos: u64,
     /// Nanoseconds from opening to the first batch.

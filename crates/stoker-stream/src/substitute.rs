@@ -111,7 +111,7 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
     let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
     let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
     let (clock, visits) = (UnitClock::start(), std::slice::from_ref(visit));
-    let reader = Reader { plan: &plan.inner, scan, clock: &clock, shared: None };
+    let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None };
     let Rows { light, addrs, mut bad } = read_rows(reader, visits, claims).await?;
     if let Some(damage) = bad.remove(&0) {
         return Ok(Err(damage));

@@ -15,6 +15,7 @@ use crate::*;
 
 mod bad_rows;
 mod budget;
+mod caching;
 mod mixtures;
 mod parts;
 mod shared;

@@ -22,22 +22,23 @@ fn scan() -> ChunkScan {
 }
 
 /// Gathers rows of a table in one fragment, and checks their bytes. `found` counts how often a block's rows were asked for.
-async fn take(scan: &ChunkScan, group: &Membership, column: &Arc<DenseColumn>, rows: &[u64], found: &AtomicU64) {
+async fn take(scan: &ChunkScan, group: &Arc<Membership>, column: &Arc<DenseColumn>, rows: &[u64], found: &AtomicU64) {
     let slots = Slots::new(scan.pool(), rows.len(), ROW);
-    let mut blocks: Vec<SharedBlock> = Vec::new();
+    let mut blocks: Vec<Block> = Vec::new();
     for (place, row) in rows.iter().enumerate() {
         let (number, wanted) = (row / BLOCK_ROWS, (*row, slots.claim(place).expect("a slot")));
         match blocks.iter_mut().find(|block| block.number == number) {
             Some(block) => block.wanted.push(wanted),
-            None => blocks.push(SharedBlock { number, num_rows: BLOCK_ROWS, wanted: vec![wanted] }),
+            None => blocks.push(Block { number, num_rows: BLOCK_ROWS, wanted: vec![wanted] }),
         }
     }
-    let shared = SharedColumn { group, source: 0, table: 0, name: "x", column };
+    let reads = BlockReads::ForGroup(group.clone());
+    let column = BlockColumn { source: 0, table: 0, name: "x", column };
     let addresses = async |number: u64| {
         found.fetch_add(1, Ordering::Relaxed);
         Ok::<_, Error>((number * BLOCK_ROWS..(number + 1) * BLOCK_ROWS).collect())
     };
-    let bad = scan.gather_shared(shared, blocks, addresses).await.expect("rows");
+    let bad = scan.gather_blocks(&reads, column, blocks, addresses).await.expect("rows");
     assert!(bad.is_empty());
     let bytes = slots.freeze().expect("all slots");
     for (row, bytes) in rows.iter().zip(bytes.chunks_exact(ROW)) {
@@ -49,6 +50,10 @@ async fn column() -> Arc<DenseColumn> {
     dense(&table("memory://", NUM_ROWS as usize, 60, 1_000).await).await
 }
 
+fn join_both(reads: &SharedReads) -> (Arc<Membership>, Arc<Membership>) {
+    (reads.join(group()).into(), reads.join(group()).into())
+}
+
 fn read(scan: &ChunkScan) -> u64 {
     scan.stats().totals().bytes_read
 }
@@ -58,7 +63,7 @@ fn blocks_are_read_by_the_first_and_dropped_after_the_last_row() {
     runtime().block_on(async {
         let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
         reads.resize(20 * BLOCK_BYTES);
-        let (one, two) = (reads.join(group()), reads.join(group()));
+        let (one, two) = join_both(&reads);
         assert!(one.is_shared() && two.is_shared());
         let (scan_one, scan_two) = (scan(), scan());
         // In no order, and one row twice.
@@ -68,13 +73,15 @@ fn blocks_are_read_by_the_first_and_dropped_after_the_last_row() {
         assert_eq!(read(&scan_one) + read(&scan_two), NUM_ROWS * ROW as u64);
         assert_eq!(found.load(Ordering::Relaxed), NUM_ROWS / BLOCK_ROWS);
         assert_eq!(reads.bytes(), 0, "all rows were taken");
-        // Again: half of the rows of each block stay wanted, until nobody is left.
+        // Again: half of the rows of each block stay wanted.
         take(&scan_one, &one, &column, &even, &found).await;
         assert_eq!(reads.bytes(), NUM_ROWS * ROW as u64);
-        drop(one);
-        assert!(!two.is_shared());
-        drop(two);
-        assert_eq!(reads.bytes(), 0);
+        // Ranks that come back at once find them.
+        drop((one, two));
+        let (one, scan) = (Arc::new(reads.join(group())), scan());
+        assert!(one.is_shared());
+        take(&scan, &one, &column, &odd, &found).await;
+        assert_eq!((read(&scan), reads.bytes()), (0, 0));
     });
 }
 
@@ -83,7 +90,7 @@ fn blocks_that_do_not_fit_are_given_up_and_read_as_far_as_they_are_wanted() {
     runtime().block_on(async {
         let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
         reads.resize(4 * BLOCK_BYTES);
-        let (fast, slow) = (reads.join(group()), reads.join(group()));
+        let (fast, slow) = join_both(&reads);
         let (scan_fast, scan_slow) = (scan(), scan());
         let most: Vec<u64> = (0..NUM_ROWS).filter(|row| row % BLOCK_ROWS != 3).collect();
         let few: Vec<u64> = (0..NUM_ROWS).filter(|row| row % BLOCK_ROWS == 3).collect();
@@ -106,15 +113,16 @@ fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
     runtime().block_on(async {
         let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
         reads.resize(20 * BLOCK_BYTES);
-        let (one, two) = (reads.join(group()), reads.join(group()));
+        let (one, two) = join_both(&reads);
         let scan = scan();
         {
             let slots = Slots::new(scan.pool(), 1, ROW);
             let wanted = vec![(7, slots.claim(0).expect("a slot"))];
-            let blocks = vec![SharedBlock { number: 0, num_rows: BLOCK_ROWS, wanted }];
-            let shared = SharedColumn { group: &one, source: 0, table: 0, name: "x", column: &column };
+            let blocks = vec![Block { number: 0, num_rows: BLOCK_ROWS, wanted }];
+            let reads = BlockReads::ForGroup(one.clone());
+            let wanted = BlockColumn { source: 0, table: 0, name: "x", column: &column };
             let never = async |_| pending::<Result<Vec<u64>>>().await;
-            let mut gone = pin!(scan.gather_shared(shared, blocks, never));
+            let mut gone = pin!(scan.gather_blocks(&reads, wanted, blocks, never));
             assert!(poll!(&mut gone).is_pending());
         }
         let rows: Vec<u64> = (0..NUM_ROWS).step_by(5).collect();
@@ -127,7 +135,7 @@ fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
 fn rows_beyond_all_memory_are_read_alone() {
     runtime().block_on(async {
         let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
-        let (one, two) = (reads.join(group()), reads.join(group()));
+        let (one, two) = join_both(&reads);
         let scan = scan();
         take(&scan, &one, &column, &[7, 60, 399], &found).await;
         assert_eq!((read(&scan), found.load(Ordering::Relaxed)), (3 * ROW as u64, 0));

@@ -4,6 +4,7 @@
 //! ceiling  C++ server, ready batches ──► C++ client        (both through pyarrow, messages of several sizes)
 //! paths    `stoker serve`, page cache ──► `stoker stream`
 //!                                     └─► C++ client        (a stock client of Flight, through pyarrow)
+//! beside   the same, over a Unix socket
 //! ```
 
 use std::path::Path;
@@ -24,6 +25,9 @@ const SCRIPT: &str = include_str!("flight_pair.py");
 /// Sizes of the ceiling's messages: names and bytes. The last one is a batch of 256 images.
 const MESSAGES: [(&str, u64); 3] = [("1 MB", 1 << 20), ("4 MB", 4 << 20), ("38 MB", 38_535_168)];
 
+/// The socket of the second server, in the folder of the data.
+const SOCKET: &str = "stoker.sock";
+
 /// The shares of the ceiling that Stoker's client and the stock client should reach.
 const OWN_BAR: f64 = 1.0;
 const STOCK_BAR: f64 = 0.85;
@@ -41,8 +45,10 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     let lake = lake_in(dir);
     let serve = ["serve", "--lake", path_text(&lake)?, "--listen", "127.0.0.1:0"];
     let server = Service::start(&mut own_command(&serve)?)?;
+    let socket = format!("unix://{}", path_text(&dir.join(SOCKET))?);
+    let near = Service::start(&mut own_command(&["serve", "--lake", path_text(&lake)?, "--listen", &socket])?)?;
     let query = data.query();
-    let run = |shuffle| Run {
+    let run = |server: &Service, shuffle| Run {
         query: &query,
         batch_size: settings.batch_size,
         epochs: settings.epochs,
@@ -57,12 +63,16 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
             }
         }
         for (name, shuffle) in WAYS {
-            let measured = served(&server, || run(shuffle).measure())?;
+            let measured = served(&server, || run(&server, shuffle).measure())?;
             section.add(&format!("Stoker's server and client, {name}"), Role::Path { bar: Some(OWN_BAR) }, measured);
         }
         for (name, shuffle) in WAYS {
+            let measured = served(&near, || run(&near, shuffle).measure())?;
+            section.add(&format!("Stoker's server and client, Unix socket, {name}"), Role::Reference, measured);
+        }
+        for (name, shuffle) in WAYS {
             let Some(pyarrow) = &pyarrow else { continue };
-            let measured = served(&server, || pyarrow.stock(&run(shuffle), &server.address))?;
+            let measured = served(&server, || pyarrow.stock(&run(&server, shuffle), &server.address))?;
             let name = format!("Stoker's server, C++ client, {name}");
             section.add(&name, Role::Path { bar: Some(STOCK_BAR) }, measured);
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::bench::data::DataSet;
+use crate::bench::data::{DataSet, Kind};
 use crate::bench::repetitions;
 use crate::bench::report::{Measurement, Role, Section};
 use crate::bench::runs::{measurement, report};
@@ -15,8 +15,8 @@ use crate::bench::store::Store;
 /// Ranks, unless others are asked for: the 48 lanes of an order cannot be dealt to them, so that ranks share blocks.
 pub const WORLD_SIZE: u32 = 64;
 
-/// Rows of a batch for each rank.
-const ROWS_PER_RANK: u64 = 16;
+/// Rows of a batch for each rank: of images, and of smaller ones.
+const ROWS_PER_RANK: (u64, u64) = (16, 128);
 
 /// The share of the rate of one stream that all ranks together should reach.
 const BAR: f64 = 0.90;
@@ -39,7 +39,11 @@ pub fn measure(
     world_size: u32,
     (name, shuffle): (&str, &str),
 ) -> anyhow::Result<Section> {
-    let batch_size = ROWS_PER_RANK * u64::from(world_size);
+    let rows_per_rank = match data.kind {
+        Kind::Images => ROWS_PER_RANK.0,
+        Kind::Tokens | Kind::Narrow => ROWS_PER_RANK.1,
+    };
+    let batch_size = rows_per_rank * u64::from(world_size);
     let settings = &Settings { batch_size, ..settings.clone() };
     let mut section = Section::new(&format!("{world_size} ranks of one server, {name}"), settings, data);
     let store = Store::start(dir, settings.latency_ms)?;

@@ -126,6 +126,9 @@ fn add(total: &mut StreamStats, epoch: &StreamStats) {
     total.retries += epoch.retries;
     total.hedges += epoch.hedges;
     total.verified_bytes += epoch.verified_bytes;
+    total.cache_hit_bytes += epoch.cache_hit_bytes;
+    total.cache_miss_bytes += epoch.cache_miss_bytes;
+    total.cache_damaged += epoch.cache_damaged;
     total.wait_nanos += epoch.wait_nanos;
     total.stalls += epoch.stalls;
     total.last_step = epoch.last_step;
@@ -172,6 +175,9 @@ impl Drained {
             "stalls": stalls::object(&stats.stalls),
             "requests": stats.requests,
             "bytes_read": stats.bytes_read,
+            "cache_hit_bytes": stats.cache_hit_bytes,
+            "cache_miss_bytes": stats.cache_miss_bytes,
+            "cache_damaged": stats.cache_damaged,
             "retries": stats.retries,
             "cpu_secs": rounded(usage.cpu_secs),
             "peak_memory_bytes": usage.peak_bytes,

@@ -7,9 +7,10 @@ use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_stream::MemoryBudget;
 
-use crate::Result;
+use crate::cache::open_cache;
 use crate::client::address::Address;
 use crate::client::{Connection, LocalLake, RemoteLake};
+use crate::{Error, Result};
 
 /// Options of a connection.
 #[derive(Clone, Debug)]
@@ -27,6 +28,11 @@ pub struct ConnectOptions {
     /// Bytes of batches that all streams of the connection hold while these are filled or wait to be taken. By default 2 GiB,
     /// or as much as the option of an open stream, if that is more.
     pub memory_budget_bytes: Option<u64>,
+    /// A folder of this machine that keeps what streams read from the object store of a lake, for later epochs and other
+    /// processes; none by default. A lake on a local disk needs none, and does not use it.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes that the folder holds at most; half of the free space of its file system by default.
+    pub cache_bytes: Option<u64>,
 }
 
 impl ConnectOptions {
@@ -45,6 +51,8 @@ impl Default for ConnectOptions {
             retry_budget: Duration::from_secs(120),
             num_endpoints: 1,
             memory_budget_bytes: None,
+            cache_dir: None,
+            cache_bytes: None,
         }
     }
 }
@@ -54,14 +62,18 @@ impl Default for ConnectOptions {
 /// it as well.
 ///
 /// # Errors
-/// A target that is neither; servers that cannot be reached within five seconds.
+/// A target that is neither; servers that cannot be reached within five seconds; a cache for a server, or one that cannot be used.
 pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connection> {
     match Address::parse_all(target)? {
+        Some(_) if options.cache_dir.is_some() => Err(Error::invalid(format!(
+            "cache_dir is for lakes, and {target} is a server, which has the cache: start it with `stoker serve --cache-dir`"
+        ))),
         Some(addresses) => Ok(Connection::Remote(RemoteLake::connect(&addresses, options).await?)),
         None => {
             let lake = Lake::open(target, &options.storage_options.clone().with_env()).await?;
+            let cache = open_cache(&lake, options.cache_dir.as_deref(), options.cache_bytes).await?;
             let engine = Engine::new(lake, EngineOptions::default());
-            Ok(Connection::Local(LocalLake::new(engine, options.budget())))
+            Ok(Connection::Local(LocalLake::new(engine, options.budget().with_cache(cache))))
         }
     }
 }

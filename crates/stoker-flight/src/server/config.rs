@@ -32,6 +32,11 @@ pub struct ServerConfig {
     /// default: four times the windows of a job, which are read in one piece then. Open streams share the bytes equally, but
     /// one alone gets no more than half. A stream may always hold one part, besides those that are being sent.
     pub memory_budget_bytes: u64,
+    /// A folder of the server's machine that keeps what streams read from the object store of the lake, for later epochs, jobs and
+    /// servers; none by default. A lake on a local disk needs none, and does not use it.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes that the folder holds at most; half of the free space of its file system by default.
+    pub cache_bytes: Option<u64>,
     /// Streams at once; 256 by default.
     pub streams_max: usize,
     /// Bytes of a request at most; 16 MiB by default.
@@ -71,6 +76,8 @@ impl Default for ServerConfig {
             advertise: Vec::new(),
             message_bytes: 2 << 20,
             memory_budget_bytes: 2 << 30,
+            cache_dir: None,
+            cache_bytes: None,
             streams_max: 256,
             request_bytes_max: 16 << 20,
             grace_secs: 10,

@@ -15,6 +15,7 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
+use crate::cache::open_cache;
 use crate::server::listener::Listener;
 use crate::server::service::StokerService;
 use crate::server::state::ServerState;
@@ -34,7 +35,7 @@ const CUT_SECS: u64 = 2;
 /// elsewhere.
 ///
 /// # Errors
-/// Settings out of range, an address that cannot be bound, a Unix socket where another server listens, unreadable TLS files,
+/// Settings out of range, a folder that cannot be the cache, an address that cannot be bound, a Unix socket where another server listens, unreadable TLS files,
 /// invalid ticket keys.
 pub async fn serve(
     engine: Engine,
@@ -45,6 +46,7 @@ pub async fn serve(
     config.validate()?;
     let signer = TicketSigner::try_new(ticket_keys(&config)?, config.ticket_ttl())?;
     let servers = Servers::try_new(config.tls.as_ref())?;
+    let cache = open_cache(engine.lake(), config.cache_dir.as_deref(), config.cache_bytes).await?;
     let mut listeners = Vec::new();
     for address in &config.listen {
         listeners.push(Listener::bind(address).await?);
@@ -52,7 +54,7 @@ pub async fn serve(
     let url = |listener: &Listener| listener.url(config.tls.is_some());
     let urls = listeners.iter().map(url).collect::<Result<Vec<_>>>()?;
     let grace = config.grace();
-    let state = Arc::new(ServerState::new(engine, config, signer));
+    let state = Arc::new(ServerState::new(engine, config, signer, cache));
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
     let routes = Routes::new(health_service).add_service(StokerService::new(state.clone()));

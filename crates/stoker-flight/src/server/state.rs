@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stoker_chunks::ChunkCache;
 use stoker_sql::Engine;
 use stoker_stream::{MemoryBudget, StreamPlan};
 use stoker_types::{Digest, StreamSpec};
@@ -36,12 +37,12 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub fn new(engine: Engine, config: ServerConfig, signer: TicketSigner) -> Self {
+    pub fn new(engine: Engine, config: ServerConfig, signer: TicketSigner, cache: Option<ChunkCache>) -> Self {
         Self {
             engine,
             signer,
             streams: Arc::new(Semaphore::new(config.streams_max)),
-            budget: MemoryBudget::new(config.memory_budget_bytes),
+            budget: MemoryBudget::new(config.memory_budget_bytes).with_cache(cache),
             totals: Arc::default(),
             config,
             stopping: CancellationToken::new(),

@@ -20,6 +20,10 @@ pub(crate) struct ServerStatus {
     /// Range reads of dense columns, and the bytes that they brought.
     pub requests: u64,
     pub bytes_read: u64,
+    /// Bytes of chunks that came from the cache, and that were not there; chunks that were damaged there.
+    pub cache_hit_bytes: u64,
+    pub cache_miss_bytes: u64,
+    pub cache_damaged: u64,
     /// Seconds that streams waited for storage, and for decoding.
     pub storage_secs: f64,
     pub decode_secs: f64,
@@ -52,6 +56,9 @@ impl Totals {
         status.bytes_sent += bytes_sent;
         status.requests += stats.requests;
         status.bytes_read += stats.bytes_read;
+        status.cache_hit_bytes += stats.cache_hit_bytes;
+        status.cache_miss_bytes += stats.cache_miss_bytes;
+        status.cache_damaged += stats.cache_damaged;
         status.storage_secs += stats.stalls.storage.as_secs_f64();
         status.decode_secs += stats.stalls.decode.as_secs_f64();
         status.consumer_secs += stats.stalls.consumer.as_secs_f64();
@@ -82,6 +89,7 @@ impl Drop for CountedStream {
             rows = stats.rows,
             bytes_read = stats.bytes_read,
             bytes_sent = self.bytes_sent,
+            cache_hit_bytes = stats.cache_hit_bytes,
             storage_secs = stalls.storage.as_secs_f64(),
             decode_secs = stalls.decode.as_secs_f64(),
             consumer_secs = stalls.consumer.as_secs_f64(),

@@ -7,7 +7,7 @@ use stoker_chunks::SharedReads;
 use tokio::sync::Notify;
 
 /// While streams share what they read, this part of the bytes is for that.
-const SHARED_DIVISOR: u64 = 4;
+const SHARED_DIVISOR: u64 = 2;
 
 /// The bytes of a budget.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,12 @@ use futures::future::join_all;
 
 use super::*;
 
-const NUM_ROWS: i64 = 2_000;
-const ROW_BYTES: usize = 3_000;
-const TABLE_BYTES: u64 = NUM_ROWS as u64 * ROW_BYTES as u64;
+pub(super) const NUM_ROWS: i64 = 2_000;
+pub(super) const ROW_BYTES: usize = 3_000;
+pub(super) const TABLE_BYTES: u64 = NUM_ROWS as u64 * ROW_BYTES as u64;
 
 /// A lake that is no local folder.
-async fn distant() -> Engine {
+pub(super) async fn distant() -> Engine {
     engine_of("memory://", NUM_ROWS, ROW_BYTES).await
 }
 
@@ -21,7 +21,7 @@ fn open(plan: &StreamPlan, budget: &MemoryBudget, world_size: u32) -> Vec<BatchS
 }
 
 /// The rest of a stream: ids, and the bytes that were read. Checks the tensors.
-async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
+pub(super) async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
     let mut all = Vec::new();
     while let Some(batch) = stream.next().await.expect("a batch") {
         let ids = batch.data["id"].as_primitive::<Int64Type>();
@@ -35,7 +35,7 @@ async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
     (all, stream.stats().bytes_read)
 }
 
-fn sorted(ids: impl IntoIterator<Item = i64>) -> Vec<i64> {
+pub(super) fn sorted(ids: impl IntoIterator<Item = i64>) -> Vec<i64> {
     let mut ids: Vec<i64> = ids.into_iter().collect();
     ids.sort_unstable();
     ids
@@ -77,7 +77,7 @@ fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
         let mut slow = streams.pop().expect("a stream");
         let first = slow.next().await.expect("a batch").expect("not the end");
         let fast = join_all(streams.iter_mut().map(rest)).await;
-        assert!(budget.shared_bytes() <= 256 << 10, "{} bytes are kept for the slow one", budget.shared_bytes());
+        assert!(budget.shared_bytes() <= 512 << 10, "{} bytes are kept for the slow one", budget.shared_bytes());
         let (late, late_bytes) = rest(&mut slow).await;
         let first = first.data["id"].as_primitive::<Int64Type>().values().to_vec();
         let fast_ids = fast.iter().flat_map(|(ids, _)| ids.iter().copied());
@@ -100,7 +100,7 @@ fn ranks_that_share_nothing_leave_the_whole_budget_to_streams() {
         assert_eq!(budget.total_bytes(), 1 << 20);
         drop(four);
         let five = open(&plan, &budget, 5);
-        assert_eq!(budget.total_bytes(), 3 << 18, "a quarter is for what they share");
+        assert_eq!(budget.total_bytes(), 1 << 19, "half is for what they share");
         drop(five);
     });
 }

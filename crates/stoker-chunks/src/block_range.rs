@@ -1,0 +1,130 @@
+//! Ranges of files in which the rows of blocks lie.
+
+use stoker_lake::{DenseColumn, DenseFile};
+
+use crate::block_scan::BlockColumn;
+use crate::cache::entry::ChunkKey;
+use crate::chunk_scan::REMOTE;
+use crate::coalesce::{Piece, Read};
+use crate::{Error, Result, SlotMut};
+
+/// A range of one file that holds rows of a block.
+#[derive(Debug)]
+pub(crate) struct BlockRange {
+    pub fragment: u32,
+    pub offset: u64,
+    pub length: u64,
+    /// The address of its last row.
+    pub last: u64,
+    pub num_rows: u64,
+}
+
+/// A range, and the rows of it that are wanted.
+pub(crate) type Wanted = (BlockRange, Vec<(u64, SlotMut)>);
+
+impl BlockRange {
+    /// Its key in a cache.
+    pub fn key(&self, column: &DenseColumn) -> Result<ChunkKey> {
+        key(column, self.fragment, self.offset, self.length)
+    }
+
+    pub fn num_bytes(&self) -> Result<usize> {
+        num_bytes(self.length)
+    }
+
+    /// A read of some of its rows, at ascending addresses.
+    pub fn read(&self, name: &str, column: &DenseColumn, rows: Vec<(u64, SlotMut)>) -> Result<Read> {
+        let mut pieces: Vec<Piece> = Vec::with_capacity(rows.len());
+        for (address, slot) in rows {
+            match pieces.last_mut().filter(|last| last.address == address) {
+                Some(last) => last.copies.push(slot),
+                None => pieces.push(Piece::new(address, locate(name, column, address)? - self.offset, slot)),
+            }
+        }
+        Ok(Read { fragment: self.fragment, offset: self.offset, length: self.length, pieces })
+    }
+}
+
+/// Adds the ranges of a block in which wanted rows lie to `whole`. Returns the rows that lie in none. `addresses` are those of all
+/// rows of the block, ascending.
+pub(crate) fn wanted_ranges(
+    column: BlockColumn<'_>,
+    addresses: &[u64],
+    mut wanted: Vec<(u64, SlotMut)>,
+    whole: &mut Vec<Wanted>,
+) -> Result<impl Iterator<Item = (u64, SlotMut)>> {
+    wanted.sort_unstable_by_key(|(address, _)| *address);
+    let mut wanted = wanted.into_iter().peekable();
+    for range in ranges(column.name, column.column, addresses)? {
+        let mut rows = Vec::new();
+        while let Some(row) = wanted.next_if(|(address, _)| *address <= range.last) {
+            rows.push(row);
+        }
+        if !rows.is_empty() {
+            whole.push((range, rows));
+        }
+    }
+    Ok(wanted)
+}
+
+/// Groups ranges that one GET reads well.
+pub(crate) fn runs(mut ranges: Vec<Wanted>) -> Vec<Vec<Wanted>> {
+    ranges.sort_unstable_by_key(|(range, _)| (range.fragment, range.offset));
+    let mut runs: Vec<Vec<Wanted>> = Vec::new();
+    for (range, rows) in ranges {
+        let follows = |run: &&mut Vec<Wanted>| {
+            let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { return false };
+            let gap = range.offset.checked_sub(last.offset + last.length);
+            let length = range.offset + range.length - first.offset.min(range.offset);
+            first.fragment == range.fragment
+                && gap.is_some_and(|gap| gap <= REMOTE.gap_bytes_max.min(range.length))
+                && length <= REMOTE.read_bytes_max
+        };
+        match runs.last_mut().filter(follows) {
+            Some(run) => run.push((range, rows)),
+            None => runs.push(vec![(range, rows)]),
+        }
+    }
+    runs
+}
+
+/// The key of a range in a cache.
+pub(crate) fn key(column: &DenseColumn, fragment: u32, offset: u64, length: u64) -> Result<ChunkKey> {
+    Ok(ChunkKey::new(&file(column, fragment)?.reader, offset, length))
+}
+
+pub(crate) fn file(column: &DenseColumn, fragment: u32) -> Result<&DenseFile> {
+    let unknown = || Error::Internal { reason: format!("fragment {fragment} is unknown") };
+    column.file(fragment).ok_or_else(unknown)
+}
+
+pub(crate) fn num_bytes(length: u64) -> Result<usize> {
+    usize::try_from(length).map_err(|_| Error::Internal { reason: "a range is too long".into() })
+}
+
+/// The ranges in which the rows at ascending addresses lie.
+pub(crate) fn ranges(name: &str, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<BlockRange>> {
+    let row_bytes = column.row_bytes as u64;
+    let mut ranges: Vec<BlockRange> = Vec::new();
+    for address in addresses {
+        let fragment = (address >> 32) as u32;
+        let offset = locate(name, column, *address)?;
+        if let Some(range) = ranges.last_mut().filter(|range| range.fragment == fragment)
+            && let Some(gap) = offset.checked_sub(range.offset + range.length)
+            && let Some(length) = REMOTE.joined(range.length, range.num_rows, gap, row_bytes)
+        {
+            (range.length, range.last) = (length, *address);
+            range.num_rows += 1;
+            continue;
+        }
+        ranges.push(BlockRange { fragment, offset, length: row_bytes, last: *address, num_rows: 1 });
+    }
+    Ok(ranges)
+}
+
+/// Where the row at an address begins in its file.
+fn locate(name: &str, column: &DenseColumn, address: u64) -> Result<u64> {
+    let located = column.file((address >> 32) as u32).and_then(|file| file.locate(address & 0xFFFF_FFFF));
+    let unknown = || Error::UnknownRow { address, column: name.to_string() };
+    located.map(|(offset, _)| offset).ok_or_else(unknown)
+}

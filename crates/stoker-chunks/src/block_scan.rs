@@ -1,0 +1,249 @@
+//! Gathers rows of blocks that are read as a whole: for other streams of the process, or for a cache.
+
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use futures::future::{try_join, try_join_all, try_join3};
+use stoker_lake::DenseColumn;
+
+use crate::block_range::{BlockRange, Wanted, key, num_bytes, runs, wanted_ranges};
+use crate::coalesce::{Piece, Read};
+use crate::shared_reads::Membership;
+use crate::verify::expect;
+use crate::{BadRow, ChunkCache, ChunkScan, Error, Result, SlotMut, Slots};
+
+/// A column of a table that is read in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockColumn<'a> {
+    /// Which source of the stream.
+    pub source: usize,
+    /// Which table of the source.
+    pub table: usize,
+    /// The column's name.
+    pub name: &'a str,
+    /// Where it lies.
+    pub column: &'a Arc<DenseColumn>,
+}
+
+/// Neighbouring rows that streams read as a whole, and those of them that one stream wants.
+#[derive(Debug)]
+pub struct Block {
+    /// Which block of the source.
+    pub number: u64,
+    /// Its rows, wanted or not.
+    pub num_rows: u64,
+    /// The wanted rows: address and slot.
+    pub wanted: Vec<(u64, SlotMut)>,
+}
+
+/// Rows of at most so many bytes are copied and checked at once; more by a thread that may take long.
+const COPIED_AT_ONCE_MAX: usize = 64 << 10;
+
+/// How blocks of object stores are read.
+#[derive(Clone, Debug)]
+pub enum BlockReads {
+    /// Once for all streams of a group, and for the cache if there is one. What does not fit into their memory is read row by row.
+    ForGroup(Arc<Membership>),
+    /// For the cache, as far as it takes them. Otherwise rows are read alone.
+    ForCache,
+    /// Not at all: rows whose blocks are in the cache come from there, others are read alone. They are there soonest so.
+    IfCached,
+}
+
+/// Where the rows of blocks come from.
+#[derive(Debug, Default)]
+struct Sorted {
+    /// From the cache.
+    kept: Vec<Wanted>,
+    /// From the store, as whole ranges for the cache.
+    absent: Vec<Wanted>,
+    /// From the store, row by row.
+    alone: Vec<(u64, SlotMut)>,
+}
+
+impl ChunkScan {
+    /// As [`ChunkScan::gather`], for rows in object stores that lie in blocks. `addresses` gives the ascending addresses of all rows
+    /// of a block that the table supplies.
+    ///
+    /// # Errors
+    /// As for [`ChunkScan::gather`], and those of `addresses`.
+    pub async fn gather_blocks<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
+        &self,
+        reads: &BlockReads,
+        column: BlockColumn<'_>,
+        blocks: Vec<Block>,
+        addresses: impl Fn(u64) -> F,
+    ) -> Result<Vec<BadRow>, E> {
+        let room = match reads {
+            BlockReads::ForGroup(group) => return self.gather_shared(group, column, blocks, addresses).await,
+            BlockReads::ForCache => self.cache().map_or(0, ChunkCache::room),
+            BlockReads::IfCached => 0,
+        };
+        let (mut whole, mut alone) = (Vec::new(), Vec::new());
+        for block in blocks {
+            alone.extend(wanted_ranges(column, &addresses(block.number).await?, block.wanted, &mut whole)?);
+        }
+        let BlockColumn { name, column, .. } = column;
+        let gathered = self.gather_cached(name, column, whole, room);
+        let (mut bad, more) = try_join(gathered, self.gather(name, column, alone)).await?;
+        bad.extend(more);
+        Ok(bad)
+    }
+
+    /// Gathers rows of ranges: from the cache what is there, and for it as many bytes as it has room for; the others alone.
+    pub(crate) async fn gather_cached(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        ranges: Vec<Wanted>,
+        room: u64,
+    ) -> Result<Vec<BadRow>> {
+        let sorted = self.sort_out(column, ranges, room).await?;
+        let kept = sorted.kept.into_iter().map(|(range, rows)| self.take_kept(name, column, range, rows));
+        let absent = runs(sorted.absent).into_iter().map(|run| self.keep(name, column, run));
+        let alone = self.gather(name, column, sorted.alone);
+        let (kept, absent, alone) = try_join3(try_join_all(kept), try_join_all(absent), alone).await?;
+        Ok(kept.into_iter().chain(absent).flatten().chain(alone).collect())
+    }
+
+    /// Looks which ranges are in the cache, and of which others it takes so many bytes.
+    async fn sort_out(&self, column: &Arc<DenseColumn>, ranges: Vec<Wanted>, mut room: u64) -> Result<Sorted> {
+        let mut sorted = Sorted::default();
+        let Some(cache) = self.cache().cloned() else {
+            sorted.alone.extend(ranges.into_iter().flat_map(|(_, rows)| rows));
+            return Ok(sorted);
+        };
+        let keys = ranges.iter().map(|(range, _)| range.key(column)).collect::<Result<Vec<_>>>()?;
+        let look = {
+            let cache = cache.clone();
+            move || Ok(keys.iter().map(|key| cache.has(key)).collect())
+        };
+        let are_kept: Vec<bool> = self.on_local_thread(look).await?;
+        for ((range, rows), is_kept) in ranges.into_iter().zip(are_kept) {
+            if is_kept {
+                sorted.kept.push((range, rows));
+                continue;
+            }
+            self.stats().add_cache_miss(range.length);
+            if let Some(left) = room.checked_sub(range.length) {
+                room = left;
+                sorted.absent.push((range, rows));
+            } else {
+                sorted.alone.extend(rows);
+            }
+        }
+        if !sorted.alone.is_empty() {
+            cache.refused();
+        }
+        Ok(sorted)
+    }
+
+    /// Takes rows out of a range that is in the cache. Reads the rows alone when it is not there any more.
+    async fn take_kept(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        range: BlockRange,
+        rows: Vec<(u64, SlotMut)>,
+    ) -> Result<Vec<BadRow>> {
+        let Some(cache) = self.cache() else { return self.gather(name, column, rows).await };
+        let _memory = cache.enter(range.length).await?;
+        match self.kept_range(column, &range).await? {
+            Some(bytes) => self.copy_rows(name, column, range.read(name, column, rows)?, bytes).await,
+            None => self.gather(name, column, rows).await,
+        }
+    }
+
+    /// Reads neighbouring ranges with one GET, hands them to the cache and takes rows out of them.
+    async fn keep(&self, name: &str, column: &Arc<DenseColumn>, run: Vec<Wanted>) -> Result<Vec<BadRow>> {
+        let (Some(cache), Some((first, _)), Some((last, _))) = (self.cache(), run.first(), run.last()) else {
+            return Ok(Vec::new());
+        };
+        let (fragment, start, end) = (first.fragment, first.offset, last.offset + last.length);
+        let _memory = cache.enter(end - start).await?;
+        let bytes = self.read_store(column, fragment, start..end).await?;
+        let mut copies = Vec::with_capacity(run.len());
+        for (range, rows) in run {
+            let bytes = bytes.slice_with_length((range.offset - start) as usize, range.num_bytes()?);
+            cache.put(range.key(column)?, bytes.clone());
+            copies.push(self.copy_rows(name, column, range.read(name, column, rows)?, bytes));
+        }
+        drop(bytes);
+        Ok(try_join_all(copies).await?.into_iter().flatten().collect())
+    }
+
+    /// The bytes of a range for a group: from the cache, or from the store for the cache too.
+    pub(crate) async fn read_shared(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Buffer> {
+        if let Some(bytes) = self.kept_range(column, range).await? {
+            return Ok(bytes);
+        }
+        let bytes = self.read_store(column, range.fragment, range.offset..range.offset + range.length).await?;
+        if let Some(cache) = self.cache() {
+            cache.put(range.key(column)?, bytes.clone());
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of a file, in memory of the pool.
+    async fn read_store(&self, column: &DenseColumn, fragment: u32, range: Range<u64>) -> Result<Buffer> {
+        let memory = Slots::new(self.pool(), 1, num_bytes(range.end - range.start)?);
+        let pieces = vec![Piece::new(u64::from(fragment) << 32, 0, memory.claim(0)?)];
+        let mut read = Read { fragment, offset: range.start, length: range.end - range.start, pieces };
+        self.read_remote(column, &mut read, false).await?;
+        read.finish();
+        memory.freeze()
+    }
+
+    /// The bytes of a range that is in the cache.
+    async fn kept_range(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Option<Buffer>> {
+        let Some(cache) = self.cache().cloned() else { return Ok(None) };
+        let (key, length) = (range.key(column)?, range.num_bytes()?);
+        let (pool, stats) = (self.pool().clone(), self.stats().clone());
+        self.on_local_thread(move || Ok(cache.read(&key, length, &pool, &stats))).await
+    }
+
+    /// Copies the rows of a read from the bytes of its range, and checks them.
+    pub(crate) async fn copy_rows(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        mut read: Read,
+        bytes: Buffer,
+    ) -> Result<Vec<BadRow>> {
+        let addresses: Vec<u64> = read.pieces.iter().map(|piece| piece.address).collect();
+        let checksums = self.checksums(column, &addresses).await?;
+        expect(slice::from_mut(&mut read), checksums);
+        let (fragment, offset, length) = (read.fragment, read.offset, read.length);
+        let is_short = addresses.len() * column.row_bytes <= COPIED_AT_ONCE_MAX;
+        let stats = self.stats().clone();
+        let work = move || {
+            for piece in &mut read.pieces {
+                let start = piece.at as usize;
+                let row = bytes.get(start..start + piece.slot.len());
+                let row = row.ok_or_else(|| Error::Internal { reason: "a row lies outside its range".into() })?;
+                piece.slot.copy_from_slice(row);
+            }
+            drop(bytes);
+            let suspects = read.take_suspects(&stats);
+            read.finish();
+            Ok(suspects)
+        };
+        let suspects = if is_short { work()? } else { self.on_local_thread(work).await? };
+        let num_suspects = suspects.iter().map(|read| read.pieces.len()).sum::<usize>();
+        let bad = self.read_again(name, column, suspects).await?;
+        if bad.len() < num_suspects
+            && let Some(cache) = self.cache().cloned()
+        {
+            // The bytes were damaged on their way, and may have been kept.
+            let key = key(column, fragment, offset, length)?;
+            let work = move || {
+                cache.remove(&key);
+                Ok(())
+            };
+            self.on_local_thread(work).await?;
+        }
+        Ok(bad)
+    }
+}

@@ -1,0 +1,123 @@
+//! Entries: files that hold a chunk each.
+//!
+//! ```text
+//! <folder>/<2 digits of the key>/<62 digits>     magic (8) │ key (32) │ length (8) │ XXH3 of the chunk (8) │ the chunk
+//! ```
+
+use std::fs::{DirBuilder, File, Metadata, Permissions};
+use std::io::{self, IoSliceMut, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use stoker_checksum::hash;
+use stoker_lake::RangeReader;
+use stoker_types::{Digest, DigestBuilder};
+use tempfile::{Builder, NamedTempFile};
+
+use crate::local::read_all;
+use crate::{BufferPool, Pooled};
+
+/// Bytes before the chunk.
+pub(crate) const HEADER_BYTES: usize = 56;
+
+/// Files that begin so become entries, or are left by processes that were killed.
+pub(crate) const PARTIAL: &str = "writing-";
+
+/// The last use of an entry is noted to so much: its file's time need not change with each.
+const USE_NOTED: Duration = Duration::from_secs(60);
+
+const MAGIC: [u8; 8] = *b"stoker\x00\x01";
+
+/// Which chunk: a range of an immutable file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChunkKey(Digest);
+
+impl ChunkKey {
+    /// The key of a range. Data files never change and no two have one name, so the bytes belong to the key for ever.
+    pub fn new(file: &RangeReader, offset: u64, length: u64) -> Self {
+        let key = DigestBuilder::new("stoker chunk 1").part(file.lake().as_bytes()).part(file.path().as_bytes());
+        Self(key.part(&offset.to_le_bytes()).part(&length.to_le_bytes()).finish())
+    }
+
+    /// The key of an entry's file; `None` for other files. `parent` is the name of the folder that it lies in.
+    pub fn of_file(parent: &str, name: &str) -> Option<Self> {
+        format!("{parent}{name}").parse().ok().map(Self)
+    }
+
+    /// Where its entry lies.
+    pub fn path_in(&self, folder: &Path) -> PathBuf {
+        let digits = self.0.to_string();
+        let (parent, name) = digits.split_at(2);
+        folder.join(parent).join(name)
+    }
+
+    fn header(&self, chunk: &[u8]) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..40].copy_from_slice(self.0.as_bytes());
+        header[40..48].copy_from_slice(&(chunk.len() as u64).to_le_bytes());
+        header[48..].copy_from_slice(&hash(chunk).to_le_bytes());
+        header
+    }
+}
+
+/// What a file of an entry holds.
+pub(super) enum Found {
+    /// The chunk.
+    Chunk(Pooled),
+    /// Something else.
+    Damaged,
+}
+
+/// Reads the entry of a chunk of `length` bytes, and notes that it was used.
+pub(super) fn read_entry(path: &Path, key: &ChunkKey, length: usize, pool: &BufferPool) -> io::Result<Found> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.len() != (HEADER_BYTES + length) as u64 {
+        return Ok(Found::Damaged);
+    }
+    let mut header = [0; HEADER_BYTES];
+    let mut memory = pool.take(length);
+    match read_all(&file, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(memory.as_mut())], 0) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Found::Damaged),
+        Err(error) => return Err(error),
+    }
+    if header != key.header(memory.as_ref()) {
+        return Ok(Found::Damaged);
+    }
+    note_use(&file, &metadata);
+    Ok(Found::Chunk(memory))
+}
+
+fn note_use(file: &File, metadata: &Metadata) {
+    let now = SystemTime::now();
+    let since = metadata.modified().map(|noted| now.duration_since(noted).unwrap_or_default());
+    if since.is_ok_and(|since| since >= USE_NOTED) {
+        // Only its owner may; others read it all the same.
+        file.set_modified(now).ok();
+    }
+}
+
+/// Writes the entry of a chunk beside its place, which it takes when it is persisted. It goes if it is not.
+pub(crate) fn write_entry(path: &Path, key: &ChunkKey, chunk: &[u8]) -> io::Result<NamedTempFile> {
+    let folder = path.parent().unwrap_or(path);
+    // As any new file; the folder says who may reach it.
+    let create = || Builder::new().prefix(PARTIAL).permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+    let mut file = match create() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_folder(folder)?;
+            create()?
+        }
+        created => created?,
+    };
+    file.write_all(&key.header(chunk))?;
+    file.write_all(chunk)?;
+    Ok(file)
+}
+
+/// Creates a folder that only its owner may enter, unless it exists.
+pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
