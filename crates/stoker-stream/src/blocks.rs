@@ -48,11 +48,12 @@ pub(crate) fn are_kept(plan: &StreamPlan) -> bool {
     !plan.tables().all(Table::is_local)
 }
 
-/// Rows of a block that is read as a whole: one where the order has no blocks, none where rows are too small for that.
-pub(crate) fn rows_per_block(reads: &BlockReads, order: &OrderOptions, row_bytes: u64) -> Option<u64> {
+/// Rows of a block that is read as a whole: one where the order has no blocks, none where rows are too small for that. What goes to a
+/// cache is the same for one rank and for several.
+pub(crate) fn rows_per_block(reads: &BlockReads, order: &OrderOptions, row_bytes: u64, has_cache: bool) -> Option<u64> {
     let row_bytes = row_bytes.max(1);
     match (order.mode, reads) {
-        (ShuffleMode::Sequential, BlockReads::ForGroup(_)) => {
+        (ShuffleMode::Sequential, BlockReads::ForGroup(_)) if !has_cache => {
             Some(order.rows_per_block.max(SEQUENTIAL_BLOCK_BYTES / row_bytes))
         }
         (ShuffleMode::Block | ShuffleMode::Sequential, _) => Some(order.rows_per_block),

@@ -120,7 +120,8 @@ impl Planner {
             while self.reading.len() >= units_at_once {
                 self.deliver_oldest().await?;
             }
-            let blocks = self.block_reads(is_first);
+            let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
+            let blocks = self.block_reads(is_first && is_one_batch);
             let end = self.start(unit, blocks).await?;
             units.continue_at(end);
             if std::mem::take(&mut is_first) {
@@ -141,13 +142,13 @@ impl Planner {
     }
 
     /// How the blocks of the next unit are read, if they are read as a whole.
-    fn block_reads(&self, is_first: bool) -> Option<BlockReads> {
+    fn block_reads(&self, is_first_batch: bool) -> Option<BlockReads> {
         // The rows of the first batch alone are there sooner than their blocks.
-        let in_haste = is_first && self.slice.first_step == 0 && !self.options.ahead;
+        let in_haste = is_first_batch && self.slice.first_step == 0 && !self.options.ahead;
         match &self.shared {
             Some(group) if !in_haste && group.is_shared() => Some(BlockReads::ForGroup(group.clone())),
             _ if !self.scan.has_cache() => None,
-            _ if is_first => Some(BlockReads::IfCached),
+            _ if is_first_batch => Some(BlockReads::IfCached),
             _ => Some(BlockReads::ForCache),
         }
     }

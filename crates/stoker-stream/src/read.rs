@@ -101,7 +101,7 @@ impl Reader<'_> {
         let order = &plan.spec.sources[source].order;
         let (number, source) = (source, &plan.sources[source]);
         let blocks = self.blocks.and_then(|reads| {
-            let rows_per_block = rows_per_block(reads, order, source.row_bytes)?;
+            let rows_per_block = rows_per_block(reads, order, source.row_bytes, scan.has_cache())?;
             Some((reads, Blocks { source, rows_per_block }))
         });
         let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;

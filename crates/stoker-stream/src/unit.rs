@@ -15,6 +15,9 @@ const UNIT_BYTES: u64 = 64 << 20;
 /// Bytes of a unit of local files for each thread that reads: its rows, and what is kept for them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
+/// Rows of a first batch that are read one by one from object stores, at most: more of them take as many requests as a window.
+const FIRST_ROWS_MAX: u64 = 1_024;
+
 /// Rows of a unit at most, over the rows of one rank: what is kept for a row while it is read may be more than a narrow row.
 const UNIT_ROWS_MAX: u64 = 1 << 18;
 
@@ -27,6 +30,8 @@ pub(crate) struct UnitSize {
     row_bytes: u64,
     /// A unit takes a part at least, whatever the budget.
     part_rows_max: u64,
+    /// Rows of a batch of one rank, beyond which the first unit is as long as any other.
+    first_rows_max: u64,
 }
 
 impl UnitSize {
@@ -39,6 +44,7 @@ impl UnitSize {
             bytes: if is_local { CACHED_BYTES_PER_THREAD.saturating_mul(io_threads as u64) } else { UNIT_BYTES },
             row_bytes,
             part_rows_max: part_size.rows_max(row_bytes),
+            first_rows_max: if is_local { u64::MAX } else { FIRST_ROWS_MAX },
         }
     }
 }
@@ -57,7 +63,7 @@ pub(crate) struct Units {
     world_size: u64,
     global_batch: u64,
     size: UnitSize,
-    /// The first unit is one global batch, so that it is there soon.
+    /// The first unit is one global batch, so that it is there soon, unless its rows are too many.
     is_first: bool,
 }
 
@@ -82,13 +88,15 @@ impl Units {
         if self.next >= self.end {
             return None;
         }
-        let UnitSize { by_window, bytes, row_bytes, .. } = self.size;
+        let UnitSize { by_window, bytes, row_bytes, first_rows_max, .. } = self.size;
         let window_end = match order.window_positions(self.next) {
             Some(window) if by_window => window.end,
             _ => self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size)),
         };
         let mut end = window_end.min(self.end);
-        if std::mem::take(&mut self.is_first) {
+        let is_first = std::mem::take(&mut self.is_first);
+        let is_by_window = by_window && order.window_positions(self.next).is_some();
+        if is_first && (!is_by_window || self.global_batch.div_ceil(self.world_size) <= first_rows_max) {
             end = end.min(self.next.saturating_add(self.global_batch));
         }
         let pieces = (end - self.next).div_ceil(self.positions_max(budget_bytes));

@@ -8,6 +8,7 @@ use arrow_select::concat::concat_batches;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
 use futures::StreamExt as _;
+use futures::future::try_join;
 use stoker_lake::Table;
 use stoker_types::Digest;
 
@@ -127,8 +128,9 @@ async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream,
     let header = Header::new(false, snapshots(selection), &schema, vec![entry.clone()]);
     let digest = header.digest()?;
     let stored = async {
-        store.put(&page_path(entry.digest), &content).await?;
-        store.put(&header_path(digest), &header.to_bytes()?).await
+        // Neither waits for the other: a header without its page is found out when it is read.
+        let (page, top, header) = (page_path(entry.digest), header_path(digest), header.to_bytes()?);
+        try_join(store.put(&page, &content), store.put(&top, &header)).await.map(|_| ())
     };
     warn_if_not_stored(digest, stored.await);
     Ok(Made { digest, num_rows: header.num_rows, rows: Rows::Unranked(bitmaps) })
