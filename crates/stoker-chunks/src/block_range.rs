@@ -46,10 +46,10 @@ impl BlockRange {
 }
 
 /// Adds the ranges of a block in which wanted rows lie to `whole`. Returns the rows that lie in none. `addresses` are those of all
-/// rows of the block, ascending.
+/// rows of the block, ascending; some may be there several times.
 pub(crate) fn wanted_ranges(
     column: BlockColumn<'_>,
-    addresses: &[u64],
+    addresses: Vec<u64>,
     mut wanted: Vec<(u64, SlotMut)>,
     whole: &mut Vec<Wanted>,
 ) -> Result<impl Iterator<Item = (u64, SlotMut)>> {
@@ -102,22 +102,23 @@ pub(crate) fn num_bytes(length: u64) -> Result<usize> {
     usize::try_from(length).map_err(|_| Error::Internal { reason: "a range is too long".into() })
 }
 
-/// The ranges in which the rows at ascending addresses lie.
-pub(crate) fn ranges(name: &str, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<BlockRange>> {
+/// The ranges in which the rows at ascending addresses lie; some may be there several times.
+pub(crate) fn ranges(name: &str, column: &DenseColumn, mut addresses: Vec<u64>) -> Result<Vec<BlockRange>> {
+    addresses.dedup();
     let row_bytes = column.row_bytes as u64;
     let mut ranges: Vec<BlockRange> = Vec::new();
     for address in addresses {
         let fragment = (address >> 32) as u32;
-        let offset = locate(name, column, *address)?;
+        let offset = locate(name, column, address)?;
         if let Some(range) = ranges.last_mut().filter(|range| range.fragment == fragment)
             && let Some(gap) = offset.checked_sub(range.offset + range.length)
             && let Some(length) = REMOTE.joined(range.length, range.num_rows, gap, row_bytes)
         {
-            (range.length, range.last) = (length, *address);
+            (range.length, range.last) = (length, address);
             range.num_rows += 1;
             continue;
         }
-        ranges.push(BlockRange { fragment, offset, length: row_bytes, last: *address, num_rows: 1 });
+        ranges.push(BlockRange { fragment, offset, length: row_bytes, last: address, num_rows: 1 });
     }
     Ok(ranges)
 }

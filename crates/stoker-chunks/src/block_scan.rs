@@ -21,6 +21,8 @@ pub struct BlockColumn<'a> {
     pub source: usize,
     /// Which table of the source.
     pub table: usize,
+    /// Which column of the stream.
+    pub output: usize,
     /// The column's name.
     pub name: &'a str,
     /// Where it lies.
@@ -65,7 +67,7 @@ struct Sorted {
 
 impl ChunkScan {
     /// As [`ChunkScan::gather`], for rows in object stores that lie in blocks. `addresses` gives the ascending addresses of all rows
-    /// of a block that the table supplies.
+    /// of a block that the table supplies, as often as they are in it.
     ///
     /// # Errors
     /// As for [`ChunkScan::gather`], and those of `addresses`.
@@ -83,7 +85,8 @@ impl ChunkScan {
         };
         let (mut whole, mut alone) = (Vec::new(), Vec::new());
         for block in blocks {
-            alone.extend(wanted_ranges(column, &addresses(block.number).await?, block.wanted, &mut whole)?);
+            let addresses = addresses(block.number).await?;
+            alone.extend(wanted_ranges(column, addresses, block.wanted, &mut whole)?);
         }
         let BlockColumn { name, column, .. } = column;
         let gathered = self.gather_cached(name, column, whole, room);
@@ -164,13 +167,14 @@ impl ChunkScan {
         let (fragment, start, end) = (first.fragment, first.offset, last.offset + last.length);
         let _memory = cache.enter(end - start).await?;
         let bytes = self.read_store(column, fragment, start..end).await?;
-        let mut copies = Vec::with_capacity(run.len());
+        let (mut chunks, mut copies) = (Vec::with_capacity(run.len()), Vec::with_capacity(run.len()));
         for (range, rows) in run {
             let bytes = bytes.slice_with_length((range.offset - start) as usize, range.num_bytes()?);
-            cache.put(range.key(column)?, bytes.clone());
+            chunks.push((range.key(column)?, bytes.clone()));
             copies.push(self.copy_rows(name, column, range.read(name, column, rows)?, bytes));
         }
         drop(bytes);
+        cache.put(chunks, end - start);
         Ok(try_join_all(copies).await?.into_iter().flatten().collect())
     }
 
@@ -181,7 +185,7 @@ impl ChunkScan {
         }
         let bytes = self.read_store(column, range.fragment, range.offset..range.offset + range.length).await?;
         if let Some(cache) = self.cache() {
-            cache.put(range.key(column)?, bytes.clone());
+            cache.put(vec![(range.key(column)?, bytes.clone())], range.length);
         }
         Ok(bytes)
     }

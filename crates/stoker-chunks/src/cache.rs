@@ -162,13 +162,14 @@ impl ChunkCache {
         fs::remove_file(key.path_in(&self.inner.folder)).ok();
     }
 
-    /// Keeps a chunk that came from its store, if there is room, and time to write it.
-    pub(crate) fn put(&self, key: ChunkKey, bytes: Buffer) {
-        if self.room() < entry_bytes(bytes.len()) {
+    /// Keeps chunks that came from their store, parts of one memory of `length` bytes, if there is room, and time to write them.
+    pub(crate) fn put(&self, chunks: Vec<(ChunkKey, Buffer)>, length: u64) {
+        let size: u64 = chunks.iter().map(|(_, bytes)| entry_bytes(bytes.len())).sum();
+        if self.room() < size {
             return;
         }
-        if let Some(permit) = self.try_begin(bytes.len() as u64) {
-            self.in_background(permit, move |inner| inner.write(&key, &bytes));
+        if let Some(permit) = self.try_begin(length) {
+            self.in_background(permit, move |inner| chunks.iter().for_each(|(key, bytes)| inner.write(key, bytes)));
         }
     }
 

@@ -1,7 +1,8 @@
 //! Blocks of rows that several streams of a process want: read once for all of them.
 //!
 //! ```text
-//! streams of ranks that share blocks ──► block: read by the first, copied by each ──► dropped when all its rows were taken
+//! streams of ranks that share blocks ──► block: read by the first, copied by each ──► dropped when all its rows were taken,
+//!                                                                                     or given up when others need the room
 //! ```
 //!
 //! Nobody waits for the consumer of another stream: a block that does not fit any more, because others lag behind, is given up
@@ -35,8 +36,9 @@ struct State {
     /// Open streams by what they share, whatever their epochs.
     groups: HashMap<Ranks, Members>,
     blocks: HashMap<BlockKey, HeldBlock>,
-    /// Keys of blocks, the oldest first; some were dropped already.
-    ages: VecDeque<BlockKey>,
+    /// Blocks by their serial numbers, the oldest first; some were dropped already.
+    ages: VecDeque<(BlockKey, u64)>,
+    next_serial: u64,
     bytes: u64,
     bytes_max: u64,
     given_up: HashSet<BlockKey>,
@@ -59,15 +61,30 @@ type Ranks = (Digest, u64);
 
 #[derive(Debug, Default)]
 struct Members {
-    open: usize,
-    /// When there were several last.
+    /// Open streams of each rank that is here.
+    open: HashMap<u32, usize>,
+    /// Ranks that want rows of the same blocks, here or elsewhere.
+    num_ranks: u64,
+    /// When enough of them were here last.
     shared: Option<Instant>,
 }
 
 impl Members {
-    /// Whether there are several, or were a moment ago: ranks go on to the next epoch one after the other.
+    /// Whether so many ranks are here that they want half of the rows of a block: fewer read their rows with fewer bytes alone.
+    fn are_many(&self) -> bool {
+        let here = self.open.len() as u64;
+        here > 1 && 2 * here >= self.num_ranks
+    }
+
+    /// Whether they are, or were a moment ago: ranks go on to the next epoch one after the other.
     fn are_several(&self) -> bool {
-        self.open > 1 || self.shared.is_some_and(|shared| shared.elapsed() < LINGER)
+        self.are_many() || self.shared.is_some_and(|shared| shared.elapsed() < LINGER)
+    }
+
+    fn note(&mut self) {
+        if self.are_many() {
+            self.shared = Some(Instant::now());
+        }
     }
 }
 
@@ -75,40 +92,45 @@ impl Members {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockKey {
     pub group: Group,
-    /// The source of the stream, the table of the source, and the column.
+    /// The source of the stream, the table of the source, and the column of the stream.
     pub source: usize,
     pub table: usize,
-    pub column: Arc<str>,
-    /// The block's number in its source.
+    pub output: usize,
+    /// The block's number in its source, and its rows.
     pub number: u64,
+    pub num_rows: u64,
 }
 
 #[derive(Debug)]
 struct HeldBlock {
-    cell: Arc<OnceCell<BlockBytes>>,
+    cell: Cell,
+    serial: u64,
     bytes: u64,
     rows_taken: u64,
 }
+
+/// The place of a block; `None` in it when the block could not be read. Whoever uses it holds a clone.
+pub(crate) type Cell = Arc<OnceCell<Option<BlockBytes>>>;
 
 /// A stream's place in its group; it leaves when this is dropped.
 #[derive(Debug)]
 pub struct Membership {
     reads: SharedReads,
     group: Group,
+    rank: u32,
 }
 
 impl SharedReads {
-    /// Joins a group.
-    pub fn join(&self, group: Group) -> Membership {
+    /// Joins a group as one of `num_ranks` ranks that want rows of the same blocks, wherever the others are.
+    pub fn join(&self, group: Group, rank: u32, num_ranks: u64) -> Membership {
         let mut state = self.state.lock();
         state.purge();
         let members = state.groups.entry(group.ranks()).or_default();
-        members.open += 1;
-        if members.open > 1 {
-            members.shared = Some(Instant::now());
-        }
+        members.num_ranks = num_ranks;
+        *members.open.entry(rank).or_default() += 1;
+        members.note();
         drop(state);
-        Membership { reads: self.clone(), group }
+        Membership { reads: self.clone(), group, rank }
     }
 
     /// Whether several streams share something.
@@ -123,27 +145,48 @@ impl SharedReads {
         state.make_room(0);
     }
 
+    /// Bytes of blocks that may be kept.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.state.lock().bytes_max
+    }
+
     /// Bytes of blocks that are kept.
     pub fn bytes(&self) -> u64 {
         self.state.lock().bytes
     }
 
     /// The place of a block of about so many bytes, to be filled by the first who comes. `None` for a block that was given up, or
-    /// that does not fit at all.
-    pub(crate) fn enter(&self, key: &BlockKey, bytes: u64) -> Option<Arc<OnceCell<BlockBytes>>> {
+    /// that does not fit now.
+    pub(crate) fn enter(&self, key: &BlockKey, bytes: u64) -> Option<Cell> {
         let mut state = self.state.lock();
         if let Some(block) = state.blocks.get(key) {
             return Some(block.cell.clone());
         }
-        if bytes > state.bytes_max || state.given_up.contains(key) {
+        if state.given_up.contains(key) || !state.make_room(bytes) {
             return None;
         }
-        state.make_room(bytes);
-        let cell = Arc::<OnceCell<BlockBytes>>::default();
+        let (cell, serial) = (Cell::default(), state.next_serial);
+        state.next_serial += 1;
         state.bytes += bytes;
-        state.ages.push_back(key.clone());
-        state.blocks.insert(key.clone(), HeldBlock { cell: cell.clone(), bytes, rows_taken: 0 });
+        state.ages.push_back((key.clone(), serial));
+        state.blocks.insert(key.clone(), HeldBlock { cell: cell.clone(), serial, bytes, rows_taken: 0 });
         Some(cell)
+    }
+
+    /// Notes how many bytes a block takes.
+    pub(crate) fn filled(&self, key: &BlockKey, bytes: u64) {
+        let mut state = self.state.lock();
+        let Some(block) = state.blocks.get_mut(key) else { return };
+        let before = std::mem::replace(&mut block.bytes, bytes);
+        state.bytes = state.bytes - before + bytes;
+        state.make_room(0);
+    }
+
+    /// Notes that a block could not be read.
+    pub(crate) fn failed(&self, key: &BlockKey) {
+        let mut state = self.state.lock();
+        state.remove(key);
+        state.give_up(key.clone());
     }
 
     /// Notes that rows of a block were taken; after the last one it is dropped.
@@ -151,27 +194,37 @@ impl SharedReads {
         let mut state = self.state.lock();
         let Some(block) = state.blocks.get_mut(key) else { return };
         block.rows_taken += num_rows;
-        if block.cell.get().is_some_and(|bytes| block.rows_taken >= bytes.num_rows) {
+        let num_rows = block.cell.get().and_then(Option::as_ref).map(|bytes| bytes.num_rows);
+        if num_rows.is_some_and(|num_rows| block.rows_taken >= num_rows) {
             state.remove(key);
         }
     }
 }
 
 impl State {
-    /// Gives up the oldest blocks until so many bytes fit in.
-    fn make_room(&mut self, bytes: u64) {
-        while self.bytes + bytes > self.bytes_max
-            && let Some(oldest) = self.ages.pop_front()
+    /// Gives up the oldest blocks that nobody uses now, until so many bytes fit in; `false` when they do not.
+    fn make_room(&mut self, bytes: u64) -> bool {
+        let mut used = Vec::new();
+        while self.bytes.saturating_add(bytes) > self.bytes_max
+            && let Some((key, serial)) = self.ages.pop_front()
         {
-            if self.remove(&oldest) {
-                self.give_up(oldest);
+            match self.blocks.get(&key).filter(|block| block.serial == serial) {
+                Some(block) if Arc::strong_count(&block.cell) > 1 => used.push((key, serial)),
+                Some(_) => {
+                    self.remove(&key);
+                    self.give_up(key);
+                }
+                // It was dropped before.
+                None => {}
             }
         }
+        used.into_iter().rev().for_each(|block| self.ages.push_front(block));
         // Of blocks that were dropped in between, only the keys are left.
         if self.ages.len() > 2 * self.blocks.len() + GIVEN_UP_MAX {
             let blocks = &self.blocks;
-            self.ages.retain(|key| blocks.contains_key(key));
+            self.ages.retain(|(key, serial)| blocks.get(key).is_some_and(|block| block.serial == *serial));
         }
+        self.bytes.saturating_add(bytes) <= self.bytes_max
     }
 
     fn give_up(&mut self, key: BlockKey) {
@@ -185,16 +238,15 @@ impl State {
         }
     }
 
-    /// Drops a block; `false` when it was dropped before.
-    fn remove(&mut self, key: &BlockKey) -> bool {
-        let Some(block) = self.blocks.remove(key) else { return false };
-        self.bytes -= block.bytes;
-        true
+    fn remove(&mut self, key: &BlockKey) {
+        if let Some(block) = self.blocks.remove(key) {
+            self.bytes -= block.bytes;
+        }
     }
 
     /// Forgets the ranks that are gone for long, and what only they wanted.
     fn purge(&mut self) {
-        let is_gone = |members: &Members| members.open == 0 && !members.are_several();
+        let is_gone = |members: &Members| members.open.is_empty() && !members.are_several();
         let gone: HashSet<Ranks> =
             self.groups.extract_if(|_, members| is_gone(members)).map(|(ranks, _)| ranks).collect();
         if gone.is_empty() {
@@ -206,7 +258,7 @@ impl State {
             *bytes -= if stays(key) { 0 } else { block.bytes };
             stays(key)
         });
-        self.ages.retain(stays);
+        self.ages.retain(|(key, _)| stays(key));
         self.given_up.retain(stays);
         self.given_up_ages.retain(stays);
     }
@@ -219,7 +271,7 @@ impl Group {
 }
 
 impl Membership {
-    /// Whether others are in the group, or were a moment ago.
+    /// Whether so many ranks of the group are here, or were a moment ago, that blocks are better read as a whole.
     pub fn is_shared(&self) -> bool {
         self.reads.state.lock().groups.get(&self.group.ranks()).is_some_and(Members::are_several)
     }
@@ -237,11 +289,14 @@ impl Drop for Membership {
     fn drop(&mut self) {
         let mut state = self.reads.state.lock();
         let Some(members) = state.groups.get_mut(&self.group.ranks()) else { return };
-        if members.open > 1 {
-            members.shared = Some(Instant::now());
+        members.note();
+        if let Some(open) = members.open.get_mut(&self.rank) {
+            *open -= 1;
+            if *open == 0 {
+                members.open.remove(&self.rank);
+            }
         }
-        members.open -= 1;
-        let is_last = members.open == 0;
+        let is_last = members.open.is_empty();
         state.purge();
         drop(state);
         // Blocks of ranks that come no more are dropped even if nobody else comes.

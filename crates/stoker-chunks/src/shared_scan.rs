@@ -10,15 +10,16 @@ use stoker_lake::DenseColumn;
 use crate::block_range::{BlockRange, ranges, wanted_ranges};
 use crate::block_scan::{Block, BlockColumn};
 use crate::shared_reads::{BlockKey, Membership};
-use crate::{BadRow, ChunkScan, Error, Result};
+use crate::{BadRow, ChunkScan, Error, Result, SlotMut};
 
-/// Bytes of the blocks that a stream reads, or waits for, at the same time; two blocks at least, and not more than so many.
+/// Bytes of the blocks that a stream reads, or waits for, at the same time; one block at least, and not more than so many.
 const BYTES_AT_ONCE: u64 = 64 << 20;
 const BLOCKS_AT_ONCE: usize = 64;
 
 /// The bytes of a block's rows.
 #[derive(Debug)]
 pub(crate) struct BlockBytes {
+    /// Rows of the block, as often as they are in it.
     pub num_rows: u64,
     ranges: Vec<(BlockRange, Buffer)>,
 }
@@ -34,7 +35,9 @@ impl ChunkScan {
         addresses: impl Fn(u64) -> F,
     ) -> Result<Vec<BadRow>, E> {
         let block_bytes = blocks.iter().map(|block| num_bytes(block, column)).max().unwrap_or(0).max(1);
-        let at_once = usize::try_from(BYTES_AT_ONCE / block_bytes).unwrap_or(BLOCKS_AT_ONCE).clamp(2, BLOCKS_AT_ONCE);
+        // No more than half of what fits: others read as well.
+        let bytes_at_once = BYTES_AT_ONCE.min(group.reads().bytes_max() / 2);
+        let at_once = usize::try_from(bytes_at_once / block_bytes).unwrap_or(BLOCKS_AT_ONCE).clamp(1, BLOCKS_AT_ONCE);
         let taken = stream::iter(blocks).map(|block| self.take_shared(group, column, block, &addresses));
         let bad: Vec<Vec<BadRow>> = taken.buffer_unordered(at_once).try_collect().await?;
         Ok(bad.into_iter().flatten().collect())
@@ -48,28 +51,42 @@ impl ChunkScan {
         block: Block,
         addresses: impl Fn(u64) -> F,
     ) -> Result<Vec<BadRow>, E> {
-        let BlockColumn { source, table, name, column: dense } = column;
+        let BlockColumn { source, table, output, name, column: dense } = column;
         let bytes = num_bytes(&block, column);
-        let Block { number, mut wanted, .. } = block;
-        let key = BlockKey { group: group.group().clone(), source, table, column: name.into(), number };
+        let Block { number, num_rows, mut wanted } = block;
+        let key = BlockKey { group: group.group().clone(), source, table, output, number, num_rows };
         let Some(cell) = group.reads().enter(&key, bytes) else {
-            if self.cache().is_none() {
-                return Ok(self.gather(name, dense, wanted).await?);
-            }
-            let mut whole = Vec::new();
-            let alone: Vec<_> = wanted_ranges(column, &addresses(number).await?, wanted, &mut whole)?.collect();
-            let mut bad = self.gather_cached(name, dense, whole, 0).await?;
-            bad.extend(self.gather(name, dense, alone).await?);
-            return Ok(bad);
+            return self.take_alone(column, number, wanted, addresses).await;
         };
+        let mut failed = None;
         let read = async || {
-            let addresses = addresses(number).await?;
-            Ok::<_, E>(self.read_block(name, dense, &addresses).await?)
+            let read = async {
+                let addresses = addresses(number).await?;
+                Ok::<_, E>(self.read_block(name, dense, addresses).await?)
+            };
+            match read.await {
+                Ok(bytes) => {
+                    group.reads().filled(&key, bytes.ranges.iter().map(|(range, _)| range.length).sum());
+                    Some(bytes)
+                }
+                Err(error) => {
+                    group.reads().failed(&key);
+                    failed = Some(error);
+                    None
+                }
+            }
         };
-        let bytes = cell.get_or_try_init(read).await?;
+        let Some(bytes) = cell.get_or_init(read).await else {
+            // Those who waited do not wait for each other's attempts.
+            return match failed {
+                Some(error) => Err(error),
+                None => self.take_alone(column, number, wanted, addresses).await,
+            };
+        };
+        let num_wanted = wanted.len() as u64;
         wanted.sort_unstable_by_key(|(address, _)| *address);
         let mut wanted = wanted.into_iter().peekable();
-        let (mut num_taken, mut bad) = (0, Vec::new());
+        let mut bad = Vec::new();
         for (range, bytes) in &bytes.ranges {
             let mut rows = Vec::new();
             while let Some(row) = wanted.next_if(|(address, _)| *address <= range.last) {
@@ -78,25 +95,43 @@ impl ChunkScan {
             if rows.is_empty() {
                 continue;
             }
-            let read = range.read(name, dense, rows)?;
-            num_taken += read.pieces.len() as u64;
-            bad.extend(self.copy_rows(name, dense, read, bytes.clone()).await?);
+            bad.extend(self.copy_rows(name, dense, range.read(name, dense, rows)?, bytes.clone()).await?);
         }
         if let Some((address, _)) = wanted.next() {
             let reason = format!("row address {address:#x} of column {name} is not in its block {number}");
             return Err(Error::Internal { reason }.into());
         }
-        group.reads().taken(&key, num_taken);
+        group.reads().taken(&key, num_wanted);
+        Ok(bad)
+    }
+
+    /// Takes rows of a block that is not read for all: from the cache, if they are there, or row by row.
+    async fn take_alone<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
+        &self,
+        column: BlockColumn<'_>,
+        number: u64,
+        wanted: Vec<(u64, SlotMut)>,
+        addresses: impl Fn(u64) -> F,
+    ) -> Result<Vec<BadRow>, E> {
+        let BlockColumn { name, column: dense, .. } = column;
+        if self.cache().is_none() {
+            return Ok(self.gather(name, dense, wanted).await?);
+        }
+        let mut whole = Vec::new();
+        let alone: Vec<_> = wanted_ranges(column, addresses(number).await?, wanted, &mut whole)?.collect();
+        let mut bad = self.gather_cached(name, dense, whole, 0).await?;
+        bad.extend(self.gather(name, dense, alone).await?);
         Ok(bad)
     }
 
     /// The bytes of rows at ascending addresses.
-    async fn read_block(&self, name: &str, column: &Arc<DenseColumn>, addresses: &[u64]) -> Result<BlockBytes> {
+    async fn read_block(&self, name: &str, column: &Arc<DenseColumn>, addresses: Vec<u64>) -> Result<BlockBytes> {
+        let num_rows = addresses.len() as u64;
         let reads = ranges(name, column, addresses)?.into_iter().map(|range| async {
             let bytes = self.read_shared(column, &range).await?;
             Ok::<_, Error>((range, bytes))
         });
-        Ok(BlockBytes { num_rows: addresses.len() as u64, ranges: try_join_all(reads).await? })
+        Ok(BlockBytes { num_rows, ranges: try_join_all(reads).await? })
     }
 }
 

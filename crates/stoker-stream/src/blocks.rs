@@ -21,26 +21,27 @@ const ROW_KEPT_BYTES_MIN: u64 = 64 << 10;
 /// Bytes of the blocks that ranks read for each other where rows are not shuffled: as many as one GET reads well.
 const SEQUENTIAL_BLOCK_BYTES: u64 = 8 << 20;
 
-/// The ranks that want rows of the same blocks as a slice does; `None` where that is none, where the order has no blocks, or where
+/// The ranks that want rows of the same blocks as a slice does, and how many they are; `None` where it is alone, where the order has no blocks, or where
 /// the system's memory of local files serves all ranks.
-pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<Group> {
+pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<(Group, u64)> {
     let PlanInner { spec, stream_id, .. } = plan.inner.as_ref();
     let world_size = u64::from(slice.topology.world_size);
     let is_full = spec.sources.iter().any(|source| source.order.mode == ShuffleMode::Full);
     if world_size == 1 || is_full || plan.tables().all(Table::is_local) {
         return None;
     }
-    let residue = match spec.sources.as_slice() {
+    let (residue, num_ranks) = match spec.sources.as_slice() {
         [source] if source.order.mode == ShuffleMode::Block => {
             let num_groups = greatest_common_divisor(world_size, u64::from(source.order.num_lanes));
             if num_groups == world_size {
                 return None;
             }
-            slice.origin.wrapping_add(u64::from(slice.topology.rank)) % num_groups
+            let rank = slice.origin.wrapping_add(u64::from(slice.topology.rank));
+            (rank % num_groups, world_size / num_groups)
         }
-        _ => 0,
+        _ => (0, world_size),
     };
-    Some(Group { stream: *stream_id, epoch: slice.epoch, residue })
+    Some((Group { stream: *stream_id, epoch: slice.epoch, residue }, num_ranks))
 }
 
 /// Whether a cache keeps the blocks of a stream: the system's memory of local files serves better.
@@ -87,7 +88,7 @@ impl Blocks<'_> {
         blocks
     }
 
-    /// The ascending addresses of the rows of a block that the `supplier`th of some tables supplies.
+    /// The ascending addresses of the rows of a block that the `supplier`th of some tables supplies, as often as they are in it.
     pub async fn addresses(self, tables: &[usize], supplier: usize, number: u64) -> Result<Vec<u64>> {
         let ordinals: Vec<u64> = self.ordinals(number).collect();
         let addrs = self.source.row_set.resolve(&ordinals).await?.addrs;
@@ -95,7 +96,6 @@ impl Blocks<'_> {
         let rows = (0..ordinals.len()).filter(is_supplied);
         let mut addresses: Vec<u64> = rows.map(|row| addrs[tables[supplier]][row]).collect();
         addresses.sort_unstable();
-        addresses.dedup();
         Ok(addresses)
     }
 

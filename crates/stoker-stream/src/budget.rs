@@ -115,8 +115,8 @@ impl MemoryBudget {
 
     /// Lets a stream share what it reads with others of its group, before it joins. While there are several, half of the budget
     /// is set aside for what they share.
-    pub fn share(&self, group: Group) -> Membership {
-        self.shared.reads.join(group)
+    pub fn share(&self, group: Group, rank: u32, num_ranks: u64) -> Membership {
+        self.shared.reads.join(group, rank, num_ranks)
     }
 
     /// Bytes of ranges that several streams share, beside those that streams hold.
@@ -124,7 +124,7 @@ impl MemoryBudget {
         self.shared.reads.bytes()
     }
 
-    /// The bytes of the budget.
+    /// Bytes that streams may hold together: the whole budget, or half of it while they share blocks.
     pub fn total_bytes(&self) -> u64 {
         self.shared.ledger.lock().total()
     }

@@ -107,7 +107,7 @@ impl Reader<'_> {
         let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
         let addrs: Vec<Vec<u64>> = resolved.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
         let mut gathers = Vec::new();
-        for (column, slots) in source.columns.iter().zip(claims) {
+        for (output, (column, slots)) in source.columns.iter().zip(claims).enumerate() {
             let ColumnPlan::Dense { sources, .. } = column else { continue };
             let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
             let mut wanted: Vec<Vec<(u64, SlotMut)>> = sources.iter().map(|_| Vec::new()).collect();
@@ -125,7 +125,7 @@ impl Reader<'_> {
                 gathers.push(async move {
                     let bad = match blocks {
                         Some((reads, blocks)) => {
-                            let column = BlockColumn { source: number, table: *table, name, column: dense };
+                            let column = BlockColumn { source: number, table: *table, output, name, column: dense };
                             let addresses = |number| blocks.addresses(&tables, supplier, number);
                             let wanted = blocks.of(&ordinals, wanted);
                             clock.read(scan.gather_blocks(reads, column, wanted, addresses)).await?

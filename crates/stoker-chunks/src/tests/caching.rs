@@ -44,7 +44,7 @@ async fn epoch_of(column: &Arc<DenseColumn>, cache: &ChunkCache, reads: BlockRea
         let first = number * BLOCK_ROWS as u64;
         Ok::<Vec<u64>, Error>((first..(first + BLOCK_ROWS as u64).min(NUM_ROWS as u64)).collect())
     };
-    let column = BlockColumn { source: 0, table: 0, name: "x", column };
+    let column = BlockColumn { source: 0, table: 0, output: 0, name: "x", column };
     let bad = scan.gather_blocks(&reads, column, blocks, addresses).await.expect("rows");
     assert_eq!(bad.len(), 0);
     let bytes = slots.freeze().expect("all slots are filled");

@@ -33,7 +33,7 @@ async fn take(scan: &ChunkScan, group: &Arc<Membership>, column: &Arc<DenseColum
         }
     }
     let reads = BlockReads::ForGroup(group.clone());
-    let column = BlockColumn { source: 0, table: 0, name: "x", column };
+    let column = BlockColumn { source: 0, table: 0, output: 0, name: "x", column };
     let addresses = async |number: u64| {
         found.fetch_add(1, Ordering::Relaxed);
         Ok::<_, Error>((number * BLOCK_ROWS..(number + 1) * BLOCK_ROWS).collect())
@@ -51,7 +51,7 @@ async fn column() -> Arc<DenseColumn> {
 }
 
 fn join_both(reads: &SharedReads) -> (Arc<Membership>, Arc<Membership>) {
-    (reads.join(group()).into(), reads.join(group()).into())
+    (reads.join(group(), 0, 2).into(), reads.join(group(), 1, 2).into())
 }
 
 fn read(scan: &ChunkScan) -> u64 {
@@ -78,7 +78,7 @@ fn blocks_are_read_by_the_first_and_dropped_after_the_last_row() {
         assert_eq!(reads.bytes(), NUM_ROWS * ROW as u64);
         // Ranks that come back at once find them.
         drop((one, two));
-        let (one, scan) = (Arc::new(reads.join(group())), scan());
+        let (one, scan) = (Arc::new(reads.join(group(), 0, 2)), scan());
         assert!(one.is_shared());
         take(&scan, &one, &column, &odd, &found).await;
         assert_eq!((read(&scan), reads.bytes()), (0, 0));
@@ -120,7 +120,7 @@ fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
             let wanted = vec![(7, slots.claim(0).expect("a slot"))];
             let blocks = vec![Block { number: 0, num_rows: BLOCK_ROWS, wanted }];
             let reads = BlockReads::ForGroup(one.clone());
-            let wanted = BlockColumn { source: 0, table: 0, name: "x", column: &column };
+            let wanted = BlockColumn { source: 0, table: 0, output: 0, name: "x", column: &column };
             let never = async |_| pending::<Result<Vec<u64>>>().await;
             let mut gone = pin!(scan.gather_blocks(&reads, wanted, blocks, never));
             assert!(poll!(&mut gone).is_pending());

@@ -114,6 +114,9 @@ impl Ledger {
 
     /// Gives a stream room if there is some.
     pub fn ask(&mut self, id: u64, wanted: Wanted) -> Answer {
+        if self.shared.are_wanted() != (self.aside > 0) {
+            self.divide();
+        }
         let answer = self.members.get(&id).map_or(Answer::Granted, |member| self.answer(member, wanted));
         if let (Answer::Granted, Some(member)) = (answer, self.members.get_mut(&id)) {
             member.held += wanted.bytes;

@@ -6,7 +6,7 @@ use std::path::Path;
 use futures::future::join_all;
 use stoker_chunks::{CacheOptions, ChunkCache};
 
-use super::shared::{NUM_ROWS, ROW_BYTES, TABLE_BYTES, distant, rest, sorted};
+use super::shared::{NUM_ROWS, ROW_BYTES, TABLE_BYTES, assemble, distant, rest, sorted};
 use super::*;
 
 /// A budget as another process has it.
@@ -32,8 +32,10 @@ async fn plan_of(engine: &Engine, shuffle: ShuffleMode) -> StreamPlan {
 /// The streams of all ranks of an epoch. Their batches have one row.
 fn open(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size: u32) -> Vec<BatchStream> {
     let slice = |rank| Slice { epoch, ..slice(rank, world_size, BatchSize::PerRank(1), LastBatch::Uneven) };
-    let open = |rank| plan.open_within(budget, &slice(rank), &ReadOptions::default()).expect("a stream");
-    (0..world_size).map(open).collect()
+    let slices: Vec<Slice> = (0..world_size).map(slice).collect();
+    let _ranks = assemble(plan, budget, &slices);
+    let open = |slice: &Slice| plan.open_within(budget, slice, &ReadOptions::default()).expect("a stream");
+    slices.iter().map(open).collect()
 }
 
 /// What all ranks of an epoch got, and what was counted, once everything is kept.

@@ -1,8 +1,10 @@
 //! Ranks that want rows of the same blocks, as streams of one process.
 
 use futures::future::join_all;
+use stoker_chunks::Membership;
 
 use super::*;
+use crate::blocks::group;
 
 pub(super) const NUM_ROWS: i64 = 2_000;
 pub(super) const ROW_BYTES: usize = 3_000;
@@ -13,11 +15,22 @@ pub(super) async fn distant() -> Engine {
     engine_of("memory://", NUM_ROWS, ROW_BYTES).await
 }
 
+/// All ranks that take part, before the first of them reads: those that come early read their rows alone.
+pub(super) fn assemble(plan: &StreamPlan, budget: &MemoryBudget, slices: &[Slice]) -> Vec<Membership> {
+    let share = |slice: &Slice| {
+        let (group, num_ranks) = group(plan, slice)?;
+        Some(budget.share(group, slice.topology.rank, num_ranks))
+    };
+    slices.iter().filter_map(share).collect()
+}
+
 /// The streams of all ranks of an epoch, within one budget. Their batches have one row.
 fn open(plan: &StreamPlan, budget: &MemoryBudget, world_size: u32) -> Vec<BatchStream> {
     let slice = |rank| slice(rank, world_size, BatchSize::PerRank(1), LastBatch::Uneven);
-    let open = |rank| plan.open_within(budget, &slice(rank), &ReadOptions::default()).expect("a stream");
-    (0..world_size).map(open).collect()
+    let slices: Vec<Slice> = (0..world_size).map(slice).collect();
+    let _ranks = assemble(plan, budget, &slices);
+    let open = |slice: &Slice| plan.open_within(budget, slice, &ReadOptions::default()).expect("a stream");
+    slices.iter().map(open).collect()
 }
 
 /// The rest of a stream: ids, and the bytes that were read. Checks the tensors.
