@@ -162,10 +162,16 @@ impl ChunkCache {
         fs::remove_file(key.path_in(&self.inner.folder)).ok();
     }
 
-    /// Keeps chunks that came from their store, parts of one memory of `length` bytes, if there is room, and time to write them.
-    pub(crate) fn put(&self, chunks: Vec<(ChunkKey, Buffer)>, length: u64) {
-        let size: u64 = chunks.iter().map(|(_, bytes)| entry_bytes(bytes.len())).sum();
-        if self.room() < size {
+    /// Keeps chunks that came from their store, parts of one memory of `length` bytes: those for which there is room, if there is
+    /// time to write them.
+    pub(crate) fn put(&self, mut chunks: Vec<(ChunkKey, Buffer)>, length: u64) {
+        let mut room = self.room();
+        chunks.retain(|(_, bytes)| {
+            let left = room.checked_sub(entry_bytes(bytes.len()));
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
+        if chunks.is_empty() {
             return;
         }
         if let Some(permit) = self.try_begin(length) {
