@@ -21,8 +21,8 @@ const ROW_KEPT_BYTES_MIN: u64 = 64 << 10;
 /// Bytes of the blocks that ranks read for each other where rows are not shuffled: as many as one GET reads well.
 const SEQUENTIAL_BLOCK_BYTES: u64 = 8 << 20;
 
-/// The ranks that want rows of the same blocks as a slice does, and how many they are; `None` where it is alone, where the order has no blocks, or where
-/// the system's memory of local files serves all ranks.
+/// The ranks that want rows of the same blocks as a slice does, and how many they are; `None` where it is alone, where the order has
+/// no blocks, or where the system's memory of local files serves all ranks.
 pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<(Group, u64)> {
     let PlanInner { spec, stream_id, .. } = plan.inner.as_ref();
     let world_size = u64::from(slice.topology.world_size);
