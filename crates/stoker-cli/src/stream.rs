@@ -77,7 +77,7 @@ pub struct StreamArgs {
     /// Do not verify checksums
     #[arg(long)]
     no_verify: bool,
-    /// What compresses batches on their way from a server, for networks slower than the rest: masks, tokens and sparse tensors
+    /// What compresses batches on their way from a server, for networks slower than the rest: masks
     /// become several times smaller, photos hardly do. Nothing by default
     #[arg(long, value_enum)]
     compression: Option<Codec>,
