@@ -38,6 +38,7 @@ mod storage_options;
 mod survey;
 mod table;
 mod take;
+mod uncached_file;
 mod versions;
 mod write;
 
@@ -56,6 +57,7 @@ pub use range_reader::RangeReader;
 pub use scan::{Metric, Nearest, ROW_ADDR, ScanRequest};
 pub use storage_options::StorageOptions;
 pub use table::{FragmentInfo, Table};
+pub use uncached_file::UncachedFile;
 pub use versions::VersionInfo;
 pub use write::{FragmentDraft, TableWriter, WriteOptions};
 

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -12,7 +13,7 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectStoreExt};
 use stoker_types::ErrorKind;
 
 use crate::direct::{DirectStore, SocketBody};
-use crate::{Error, RangeBody, Result};
+use crate::{Error, RangeBody, Result, UncachedFile};
 
 /// Reads byte ranges of one immutable file; cheap to clone.
 #[derive(Clone)]
@@ -29,6 +30,8 @@ struct Inner {
     place: String,
     size: u64,
     local: Option<Arc<File>>,
+    /// The open file a second time, once it was asked for; nothing where it cannot be read so.
+    uncached: OnceLock<Option<UncachedFile>>,
 }
 
 impl std::fmt::Debug for RangeReader {
@@ -47,7 +50,9 @@ impl RangeReader {
         place: String,
         size: u64,
     ) -> Self {
-        Self { inner: Arc::new(Inner { store, direct, lake, path, place, size, local: None }) }
+        Self {
+            inner: Arc::new(Inner { store, direct, lake, path, place, size, local: None, uncached: OnceLock::new() }),
+        }
     }
 
     /// A reader with the file opened anew, when the lake is local.
@@ -58,13 +63,21 @@ impl RangeReader {
         let Inner { store, direct, lake, path, place, size, .. } = self.inner.as_ref();
         let local = if store.is_local() { Some(open_local(path, place, *size)?) } else { None };
         let (store, direct, lake) = (store.clone(), direct.clone(), lake.clone());
-        let (path, place) = (path.clone(), place.clone());
-        Ok(Self { inner: Arc::new(Inner { store, direct, lake, path, place, size: *size, local }) })
+        let (path, place, uncached) = (path.clone(), place.clone(), OnceLock::new());
+        Ok(Self { inner: Arc::new(Inner { store, direct, lake, path, place, size: *size, local, uncached }) })
     }
 
     /// The open file, when the lake is local: for positioned reads into the caller's memory.
     pub fn local(&self) -> Option<&Arc<File>> {
         self.inner.local.as_ref()
+    }
+
+    /// The same file for reads past the system's memory of files, when the lake is local; opened by the first call, and kept.
+    /// `None` where the system or the file system does not read so. Blocks.
+    pub fn uncached(&self) -> Option<&UncachedFile> {
+        self.inner.local.as_ref()?;
+        let open = || UncachedFile::open(&local_path(&self.inner.path), &self.inner.place);
+        self.inner.uncached.get_or_init(open).as_ref().filter(|file| !file.is_refused())
     }
 
     /// URI and endpoint of the lake, without credentials. With the path it names the file on any machine.
@@ -200,14 +213,17 @@ impl RangeReader {
 
 fn open_local(path: &Path, place: &str, size: u64) -> Result<Arc<File>> {
     let attempted = || format!("opening {place}");
-    let local = std::path::PathBuf::from(format!("/{}", path.as_ref()));
-    let file = File::open(&local).map_err(|source| missing(attempted(), source))?;
+    let file = File::open(local_path(path)).map_err(|source| missing(attempted(), source))?;
     let found = file.metadata().map_err(|source| Error::storage(attempted(), source))?.len();
     if found != size {
         let reason = format!("the manifest says {size} bytes, the file has {found}");
         return Err(Error::DataCorrupt { attempted: attempted(), reason });
     }
     Ok(Arc::new(file))
+}
+
+fn local_path(path: &Path) -> PathBuf {
+    PathBuf::from(format!("/{}", path.as_ref()))
 }
 
 /// A data file that the manifest names and that is not there is damage, not a wrong name.
