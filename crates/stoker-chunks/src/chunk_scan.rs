@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use futures::future::{try_join, try_join_all};
-use stoker_lake::{DenseColumn, RangeReader};
+use stoker_lake::DenseColumn;
 use tokio::sync::Semaphore;
 
 use crate::clock::MachineClock;
 use crate::coalesce::{Limits, Read, coalesce};
-use crate::local::{read_local, read_past_cache};
 use crate::remote::Remote;
+use crate::stats::Asked;
 use crate::verify::{addresses, expect};
 use crate::{
-    BadRow, BufferPool, ChunkCache, Error, IoStats, Result, RetryPolicy, SlotMut, Slots, to_array, with_retries,
+    BadRow, BufferPool, ChunkCache, Error, IoStats, LocalReads, Result, RetryPolicy, SlotMut, Slots, to_array,
+    with_retries,
 };
 
 /// Limits of a chunk scan.
@@ -22,6 +23,8 @@ use crate::{
 pub struct ChunkScanOptions {
     /// Threads that read local files, or check what object stores sent, at once; up to half as many more begin or end.
     pub local_threads: usize,
+    /// How local files are read: through the system's memory of files by default.
+    pub local_reads: LocalReads,
     /// GETs under way at once: enough to keep a fast network busy with small ones.
     pub remote_requests_max: usize,
     /// Bytes that the GETs under way ask for together, unless one asks for more: enough for 6 GB/s with a latency of 20 ms.
@@ -41,6 +44,7 @@ impl Default for ChunkScanOptions {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             local_threads: threads.clamp(1, 16),
+            local_reads: LocalReads::Buffered,
             remote_requests_max: 128,
             remote_bytes_max: 128 << 20,
             pool_bytes: 256 << 20,
@@ -51,12 +55,9 @@ impl Default for ChunkScanOptions {
     }
 }
 
-/// A system call costs about as much as copying 8 KiB; a GET costs a round trip, in which a connection moves megabytes.
-const LOCAL: Limits = Limits { gap_bytes_max: 8 << 10, waste_divisor: 10, read_bytes_max: 8 << 20 };
-pub(crate) const REMOTE: Limits = Limits { gap_bytes_max: 128 << 10, waste_divisor: 1, read_bytes_max: 8 << 20 };
-
-/// Bytes that one task reads from local files before it ends; spreads reads over the threads.
-const TASK_BYTES: u64 = 4 << 20;
+/// A GET costs a round trip, in which a connection moves megabytes.
+pub(crate) const REMOTE: Limits =
+    Limits { gap_bytes_max: 128 << 10, free_gap_bytes: 0, waste_divisor: 1, read_bytes_max: 8 << 20 };
 
 /// Reads rows of dense columns. Cheap to clone; clones share limits, memory and counts.
 #[derive(Clone, Debug)]
@@ -64,6 +65,7 @@ pub struct ChunkScan {
     pool: BufferPool,
     stats: Arc<IoStats>,
     local: Arc<Semaphore>,
+    local_reads: LocalReads,
     remote: Arc<Remote>,
     cache: Option<ChunkCache>,
     retry: RetryPolicy,
@@ -87,6 +89,7 @@ impl ChunkScan {
             pool,
             // While one thread hands over what it read, another one reads in its place.
             local: Arc::new(Semaphore::new(options.local_threads.max(1) + options.local_threads.div_ceil(2))),
+            local_reads: options.local_reads,
             remote: Arc::new(Remote::new(options, requests, stats.clone(), Arc::new(MachineClock::new()))),
             stats,
             cache: None,
@@ -113,6 +116,11 @@ impl ChunkScan {
     /// The pool that batches take their memory from.
     pub fn pool(&self) -> &BufferPool {
         &self.pool
+    }
+
+    /// How local files are read.
+    pub fn local_reads(&self) -> LocalReads {
+        self.local_reads
     }
 
     /// How transient faults are retried.
@@ -148,15 +156,11 @@ impl ChunkScan {
         let Some((address, _)) = rows.first() else { return Ok(Vec::new()) };
         let first = column.file((address >> 32) as u32);
         let first = first.ok_or_else(|| Error::UnknownRow { address: *address, column: name.to_string() })?;
-        let bad = if first.reader.local().is_some() {
-            let mut reads = coalesce(name, column, rows, LOCAL)?;
-            let checksums = self.checksums(column, &addresses(&reads)).await?;
-            expect(&mut reads, checksums);
-            try_join_all(split(reads).into_iter().map(|reads| self.gather_local(name, column, reads))).await?
-        } else {
-            let reads = coalesce(name, column, rows, REMOTE)?;
-            try_join_all(reads.into_iter().map(|read| self.gather_remote(name, column, read))).await?
-        };
+        if first.reader.local().is_some() {
+            return self.gather_local(name, column, rows).await;
+        }
+        let reads = coalesce(name, column, rows, REMOTE)?;
+        let bad = try_join_all(reads.into_iter().map(|read| self.gather_remote(name, column, read))).await?;
         Ok(bad.into_iter().flatten().collect())
     }
 
@@ -172,29 +176,6 @@ impl ChunkScan {
             return Err(bad.into_error(name));
         }
         to_array(&column.data_type, addresses.len(), slots.freeze()?)
-    }
-
-    async fn gather_local(&self, name: &str, column: &Arc<DenseColumn>, reads: Vec<Read>) -> Result<Vec<BadRow>> {
-        let (files, stats) = (column.clone(), self.stats.clone());
-        let work = move || {
-            let (mut suspects, mut scratch) = (Vec::new(), Vec::new());
-            for mut read in reads {
-                let reader = files.file(read.fragment).map(|file| &file.reader);
-                let (Some(reader), Some(file)) = (reader, reader.and_then(|reader| reader.local())) else {
-                    return Err(Error::Internal { reason: format!("fragment {} is not local", read.fragment) });
-                };
-                let range = read.offset..read.offset + read.length;
-                let calls = read_local(file, &mut read, &mut scratch);
-                let calls = calls.map_err(|source| reader.read_failed(range, source))?;
-                stats.add_read(read.length, read.used_bytes());
-                (1..calls).for_each(|_| stats.add_read(0, 0));
-                suspects.extend(read.take_suspects(&stats));
-                read.finish();
-            }
-            Ok(suspects)
-        };
-        let suspects = self.on_local_thread(work).await?;
-        self.read_again(name, column, suspects).await
     }
 
     async fn gather_remote(&self, name: &str, column: &Arc<DenseColumn>, mut read: Read) -> Result<Vec<BadRow>> {
@@ -223,7 +204,7 @@ impl ChunkScan {
             return Err(Error::Internal { reason: format!("fragment {} is unknown", read.fragment) });
         };
         self.remote.read(&file.reader, read, hashes).await?;
-        self.stats.add_read(read.length, read.used_bytes());
+        self.stats.add_read(Asked { requests: 1, bytes: read.length }, read.used_bytes());
         Ok(())
     }
 
@@ -270,22 +251,6 @@ impl ChunkScan {
         Ok(bad)
     }
 
-    async fn read_past_cache(&self, reader: &RangeReader, mut read: Read) -> Result<Read> {
-        let (reader, stats) = (reader.clone(), self.stats.clone());
-        let work = move || {
-            let reader = reader.open()?;
-            let Some(file) = reader.local() else {
-                return Err(Error::Internal { reason: format!("fragment {} is not local", read.fragment) });
-            };
-            let range = read.offset..read.offset + read.length;
-            let calls = read_past_cache(file, &mut read).map_err(|source| reader.read_failed(range, source))?;
-            stats.add_read(read.length, 0);
-            (1..calls).for_each(|_| stats.add_read(0, 0));
-            Ok(read)
-        };
-        self.on_local_thread(work).await
-    }
-
     /// Runs what blocks, or takes long, on one of the threads for local reads.
     pub(crate) async fn on_local_thread<T: Send + 'static>(
         &self,
@@ -302,21 +267,4 @@ impl ChunkScan {
             false => Error::Internal { reason: format!("a reading thread failed: {source}") },
         })?
     }
-}
-
-/// Cuts reads into parts of about [`TASK_BYTES`].
-fn split(reads: Vec<Read>) -> Vec<Vec<Read>> {
-    let mut parts: Vec<Vec<Read>> = Vec::new();
-    let mut bytes = TASK_BYTES;
-    for read in reads {
-        if bytes >= TASK_BYTES {
-            parts.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += read.length;
-        if let Some(part) = parts.last_mut() {
-            part.push(read);
-        }
-    }
-    parts
 }

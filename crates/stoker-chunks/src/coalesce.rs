@@ -9,7 +9,9 @@ use crate::{Error, Result, SlotMut};
 pub(crate) struct Limits {
     /// Unwanted bytes between two rows that are read along rather than splitting the read.
     pub gap_bytes_max: u64,
-    /// Unwanted bytes of a read are at most its wanted bytes divided by this.
+    /// Gaps of at most so many bytes are read along however many they are.
+    pub free_gap_bytes: u64,
+    /// With a larger gap, unwanted bytes of a read are at most its wanted bytes divided by this.
     pub waste_divisor: u64,
     /// Bytes of one read at most, unless a single row is larger.
     pub read_bytes_max: u64,
@@ -21,7 +23,7 @@ impl Limits {
     pub fn joined(&self, length: u64, num_rows: u64, gap: u64, row_bytes: u64) -> Option<u64> {
         let used = (num_rows + 1) * row_bytes;
         let length = length.saturating_add(gap).saturating_add(row_bytes);
-        let is_wasteful = gap > 0 && (length - used).saturating_mul(self.waste_divisor) > used;
+        let is_wasteful = gap > self.free_gap_bytes && (length - used).saturating_mul(self.waste_divisor) > used;
         (gap <= self.gap_bytes_max && !is_wasteful && length <= self.read_bytes_max).then_some(length)
     }
 }

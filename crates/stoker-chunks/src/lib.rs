@@ -11,6 +11,7 @@
 //! Rows of object stores may be read in [`Block`]s: once for several streams ([`SharedReads`]), or for later epochs and other
 //! processes ([`ChunkCache`]).
 
+mod aligned_reader;
 mod array;
 mod block_range;
 mod block_scan;
@@ -21,6 +22,7 @@ mod coalesce;
 mod error;
 mod hedge;
 mod local;
+mod local_scan;
 mod memory;
 mod pool;
 mod remote;
@@ -37,6 +39,7 @@ pub use block_scan::{Block, BlockColumn, BlockReads};
 pub use cache::{CacheOptions, ChunkCache};
 pub use chunk_scan::{ChunkScan, ChunkScanOptions};
 pub use error::{Error, Result};
+pub use local_scan::LocalReads;
 pub use pool::{BufferPool, Pooled};
 pub use retry::{RetryPolicy, with_retries};
 pub use shared_reads::{Group, Membership, SharedReads};

@@ -1,4 +1,4 @@
-//! Reads of local files: the kernel scatters a range over the slots of its rows.
+//! Reads of local files through the system's memory of them: the kernel scatters a range over the slots of its rows.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};

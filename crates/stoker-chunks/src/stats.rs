@@ -23,7 +23,7 @@ pub struct IoStats {
 pub struct IoTotals {
     /// Range reads: system calls on local files, GETs on object stores without those that retries and hedges add.
     pub requests: u64,
-    /// Bytes read, those between wanted rows included.
+    /// Bytes read, those between wanted rows included, and those around them that direct reads of local files bring along.
     pub bytes_read: u64,
     /// Bytes of wanted rows.
     pub bytes_used: u64,
@@ -45,10 +45,19 @@ pub struct IoTotals {
     pub cache_damaged: u64,
 }
 
+/// What reading a range took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Range reads, as [`IoTotals::requests`].
+    pub requests: u64,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+}
+
 impl IoStats {
-    pub(crate) fn add_read(&self, bytes_read: u64, bytes_used: u64) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.bytes_read.fetch_add(bytes_read, Ordering::Relaxed);
+    pub(crate) fn add_read(&self, asked: Asked, bytes_used: u64) {
+        self.requests.fetch_add(asked.requests, Ordering::Relaxed);
+        self.bytes_read.fetch_add(asked.bytes, Ordering::Relaxed);
         self.bytes_used.fetch_add(bytes_used, Ordering::Relaxed);
     }
 

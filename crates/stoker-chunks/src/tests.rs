@@ -4,6 +4,7 @@ mod caching;
 mod checksums;
 mod faults;
 mod hedging;
+mod local_reads;
 mod script;
 mod sharing;
 mod virtual_time;
@@ -170,10 +171,12 @@ proptest! {
                     addresses.extend((0..fragment.physical_rows).map(|row| u64::from(fragment.id) << 32 | row));
                 }
                 let wanted: Vec<u64> = picks.iter().map(|pick| addresses[*pick as usize]).collect();
-                let scan = ChunkScan::new(ChunkScanOptions::default());
-                let mine = scan.column("x", &column, &wanted).await.expect("rows");
                 let stock = table.take(&["x".to_string()], &wanted).await.expect("rows");
-                assert_eq!(mine.to_data(), stock.column(0).to_data());
+                for local_reads in [LocalReads::Buffered, LocalReads::Direct] {
+                    let scan = ChunkScan::new(ChunkScanOptions { local_reads, ..ChunkScanOptions::default() });
+                    let mine = scan.column("x", &column, &wanted).await.expect("rows");
+                    assert_eq!(mine.to_data(), stock.column(0).to_data());
+                }
             });
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
@@ -18,31 +18,36 @@ const FRAGMENT_ROWS: usize = 50;
 const LAST_OF_SECOND: u64 = 1 << 32 | 49;
 
 /// A table of 120 rows in fragments of 50.
-async fn some_table(uri: &str) -> Table {
+pub(super) async fn some_table(uri: &str) -> Table {
     table(uri, 120, 20, FRAGMENT_ROWS as u64).await
 }
 
-fn all_addresses() -> Vec<u64> {
+pub(super) fn all_addresses() -> Vec<u64> {
     (0..120).map(|row: u64| ((row / 50) << 32) | (row % 50)).collect()
 }
 
 /// The bytes of the row at an address.
-fn row_at(address: u64) -> Vec<u8> {
+pub(super) fn row_at(address: u64) -> Vec<u8> {
     let row = (address >> 32) as usize * FRAGMENT_ROWS + (address & 0xFFFF_FFFF) as usize;
     (0..ROW).map(|at| (row * 31 + at * 7) as u8).collect()
 }
 
+/// The file that holds a row.
+pub(super) fn data_file(folder: &Path, column: &DenseColumn, address: u64) -> PathBuf {
+    let file = column.file((address >> 32) as u32).expect("a fragment");
+    folder.join("t.lance/data").join(file.reader.place().split(' ').nth(2).expect("a name"))
+}
+
 /// Flips a bit of a row in its file. Returns the file's name.
-fn flip(folder: &Path, column: &DenseColumn, address: u64) -> String {
+pub(super) fn flip(folder: &Path, column: &DenseColumn, address: u64) -> String {
     let file = column.file((address >> 32) as u32).expect("a fragment");
     let (offset, _) = file.locate(address & 0xFFFF_FFFF).expect("a row");
-    let name = file.reader.place().split(' ').nth(2).expect("a name").to_string();
-    let path = folder.join("t.lance/data").join(&name);
-    let file: File = OpenOptions::new().read(true).write(true).open(path).expect("a file");
+    let path = data_file(folder, column, address);
+    let file: File = OpenOptions::new().read(true).write(true).open(&path).expect("a file");
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset + 700).expect("a byte");
     file.write_all_at(&[byte[0] ^ 0x10], offset + 700).expect("written");
-    name
+    path.file_name().and_then(|name| name.to_str()).expect("a name").to_string()
 }
 
 #[test]

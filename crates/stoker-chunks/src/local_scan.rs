@@ -1,0 +1,169 @@
+//! Gathers rows of local files.
+
+use std::io;
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use stoker_lake::{DenseColumn, RangeReader};
+
+use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
+use crate::coalesce::{Limits, Read, coalesce};
+use crate::local::{forget, read_local, read_past_cache};
+use crate::stats::Asked;
+use crate::verify::{addresses, expect};
+use crate::{BadRow, BufferPool, ChunkScan, Error, Pooled, Result, SlotMut};
+
+/// How local files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalReads {
+    /// Through the system's memory of files: what was read lately, by whatever program, comes from there.
+    #[default]
+    Buffered,
+    /// From the disk past that memory (`O_DIRECT`), which keeps what other programs have there: for tables that do not fit into
+    /// it. Each reading thread takes 1 MiB for it. Where the system or the file system does not read so, files are read through
+    /// the memory, which then is told to forget the range.
+    Direct,
+}
+
+/// A system call costs about as much as copying 8 KiB.
+const BUFFERED: Limits =
+    Limits { gap_bytes_max: 8 << 10, free_gap_bytes: 0, waste_divisor: 10, read_bytes_max: 8 << 20 };
+
+/// A disk answers after about 100 µs, in which it sends some 64 KiB to each of several threads: an estimate, not measured. Gaps
+/// of up to 4 KiB hold one block of their own at most.
+const DIRECT: Limits =
+    Limits { gap_bytes_max: 64 << 10, free_gap_bytes: 4 << 10, waste_divisor: 1, read_bytes_max: 8 << 20 };
+
+/// Bytes that one task reads before it ends; spreads reads over the threads.
+const TASK_BYTES: u64 = 4 << 20;
+
+impl LocalReads {
+    fn limits(self) -> Limits {
+        match self {
+            LocalReads::Buffered => BUFFERED,
+            LocalReads::Direct => DIRECT,
+        }
+    }
+
+    /// Bytes that take no longer than beginning to read.
+    fn read_bytes_min(self) -> u64 {
+        match self {
+            LocalReads::Buffered => 0,
+            LocalReads::Direct => DIRECT.gap_bytes_max,
+        }
+    }
+}
+
+impl ChunkScan {
+    /// Gathers rows of local files, as [`ChunkScan::gather`].
+    pub(crate) async fn gather_local(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        rows: Vec<(u64, SlotMut)>,
+    ) -> Result<Vec<BadRow>> {
+        let mut reads = coalesce(name, column, rows, self.local_reads().limits())?;
+        let checksums = self.checksums(column, &addresses(&reads)).await?;
+        expect(&mut reads, checksums);
+        let parts = split(reads, self.local_reads().read_bytes_min());
+        let bad = try_join_all(parts.into_iter().map(|reads| self.gather_part(name, column, reads))).await?;
+        Ok(bad.into_iter().flatten().collect())
+    }
+
+    async fn gather_part(&self, name: &str, column: &Arc<DenseColumn>, reads: Vec<Read>) -> Result<Vec<BadRow>> {
+        let (files, stats) = (column.clone(), self.stats().clone());
+        let (local_reads, pool) = (self.local_reads(), self.pool().clone());
+        let work = move || {
+            let (mut suspects, mut memory) = (Vec::new(), Scratch::new(local_reads, &pool));
+            for mut read in reads {
+                let Some(file) = files.file(read.fragment) else { return Err(not_local(&read)) };
+                let asked = memory.read(&file.reader, &mut read)?;
+                stats.add_read(asked, read.used_bytes());
+                suspects.extend(read.take_suspects(&stats));
+                read.finish();
+            }
+            Ok(suspects)
+        };
+        let suspects = self.on_local_thread(work).await?;
+        self.read_again(name, column, suspects).await
+    }
+
+    /// Reads a range from the disk, in whatever way others are read.
+    pub(crate) async fn read_past_cache(&self, reader: &RangeReader, mut read: Read) -> Result<Read> {
+        let (reader, stats) = (reader.clone(), self.stats().clone());
+        let work = move || {
+            let reader = reader.open()?;
+            let file = reader.local().ok_or_else(|| not_local(&read))?;
+            let range = read.offset..read.offset + read.length;
+            let requests = read_past_cache(file, &mut read).map_err(|source| reader.read_failed(range, source))?;
+            stats.add_read(Asked { requests, bytes: read.length }, 0);
+            Ok(read)
+        };
+        self.on_local_thread(work).await
+    }
+}
+
+/// Memory of a task that reads.
+struct Scratch {
+    /// Where unwanted bytes go.
+    gaps: Vec<u8>,
+    /// What direct reads go through.
+    buffer: Option<Pooled>,
+}
+
+impl Scratch {
+    fn new(local_reads: LocalReads, pool: &BufferPool) -> Self {
+        let buffer = (local_reads == LocalReads::Direct).then(|| pool.take(BUFFER_BYTES));
+        Self { gaps: Vec::new(), buffer }
+    }
+
+    /// Reads a range into the slots of its rows, and compares those that have a checksum with it.
+    fn read(&mut self, reader: &RangeReader, read: &mut Read) -> Result<Asked> {
+        let file = reader.local().ok_or_else(|| not_local(read))?;
+        let range = read.offset..read.offset + read.length;
+        let failed = |source| reader.read_failed(range.clone(), source);
+        let Some(buffer) = &mut self.buffer else {
+            let requests = read_local(file, read, &mut self.gaps).map_err(failed)?;
+            return Ok(Asked { requests, bytes: read.length });
+        };
+        if let Some(asked) = read_direct(reader, read, buffer.as_mut()).map_err(failed)? {
+            return Ok(asked);
+        }
+        let requests = read_local(file, read, &mut self.gaps).map_err(failed)?;
+        forget(file, range);
+        Ok(Asked { requests, bytes: read.length })
+    }
+}
+
+/// Reads a range past the system's memory of files; `None` where its file is not read so.
+fn read_direct(reader: &RangeReader, read: &mut Read, memory: &mut [u8]) -> io::Result<Option<Asked>> {
+    let Some(file) = reader.uncached() else { return Ok(None) };
+    match AlignedReader::new(file.file(), file.alignment(), memory).read(read) {
+        Err(error) if is_refusal(&error) => {
+            file.refuse(&error);
+            Ok(None)
+        }
+        done => done.map(Some),
+    }
+}
+
+fn not_local(read: &Read) -> Error {
+    Error::Internal { reason: format!("fragment {} is not local", read.fragment) }
+}
+
+/// Cuts reads into parts of about [`TASK_BYTES`]; a read counts as `read_bytes_min` bytes at least.
+fn split(reads: Vec<Read>, read_bytes_min: u64) -> Vec<Vec<Read>> {
+    let mut parts: Vec<Vec<Read>> = Vec::new();
+    let mut bytes = TASK_BYTES;
+    for read in reads {
+        if bytes >= TASK_BYTES {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += read.length.max(read_bytes_min);
+        if let Some(part) = parts.last_mut() {
+            part.push(read);
+        }
+    }
+    parts
+}
