@@ -89,7 +89,7 @@ impl Connection {
     #[expect(clippy::too_many_arguments, reason = "the keywords of `stoker.connect`")]
     #[pyo3(signature = (
         target, *, token=None, tls_ca=None, storage_options=None, retry_budget_secs=None, num_endpoints=None,
-        memory_budget_bytes=None, cache_dir=None, cache_bytes=None
+        memory_budget_bytes=None, cache_dir=None, cache_bytes=None, direct_io=false
     ))]
     fn new(
         target: String,
@@ -101,6 +101,7 @@ impl Connection {
         memory_budget_bytes: Option<u64>,
         cache_dir: Option<PathBuf>,
         cache_bytes: Option<u64>,
+        direct_io: bool,
     ) -> Self {
         let defaults = ConnectOptions::default();
         let options = ConnectOptions {
@@ -112,6 +113,7 @@ impl Connection {
             memory_budget_bytes,
             cache_dir,
             cache_bytes,
+            direct_io,
         };
         Self { target, options, live: Mutex::new(None) }
     }

@@ -42,6 +42,7 @@ def connect(
     memory_budget_bytes: int | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_bytes: int | None = None,
+    direct_io: bool = False,
 ) -> Lake:
     """Opens a lake, with the engine in this process or behind a server.
 
@@ -65,10 +66,15 @@ def connect(
             change what streams deliver. Lakes on a local disk do not use it, and a server has a cache of its own.
             Default: nothing is kept.
         cache_bytes: Bytes that the folder holds at most. Default: half of the free space of its file system.
+        direct_io: Whether streams read the tensors of a lake on a local disk past the system's page cache (on Linux, by
+            ``O_DIRECT``): for tables larger than memory, which would only push other files out of it. Each epoch then
+            reads from the disk. Where the file system does not read so, files are read as usual and dropped from the
+            page cache at once. Columns that Lance decodes (text, encoded images, scalars) are read as usual, lakes in
+            object stores do not use it, and a server has an option of its own. Default: no.
 
     Raises:
-        InvalidRequestError: The target has an unsupported scheme, an option is malformed, ``cache_dir`` cannot be used
-            or is given for a server.
+        InvalidRequestError: The target has an unsupported scheme, an option is malformed, ``cache_dir`` cannot be used,
+            or ``cache_dir`` or ``direct_io`` is given for a server.
         UnavailableError: The server cannot be reached.
 
     Example:
@@ -85,6 +91,7 @@ def connect(
         "memory_budget_bytes": whole_or_none("memory_budget_bytes", memory_budget_bytes, 1),
         "cache_dir": None if cache_dir is None else os.fspath(cache_dir),
         "cache_bytes": whole_or_none("cache_bytes", cache_bytes, 1),
+        "direct_io": bool(direct_io),
     }
     lake = Lake(target, options)
     lake._native.open()

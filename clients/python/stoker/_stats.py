@@ -40,7 +40,8 @@ class StreamStats:
         rows: Rows delivered, padding included.
         batches: Batches delivered.
         bytes: Bytes of the delivered columns.
-        bytes_read: Bytes that range reads brought; what comes from the cache is not read.
+        bytes_read: Bytes that range reads brought; what comes from the cache is not read. With ``direct_io``, whole
+            blocks of the disk.
         requests: Range reads.
         retries: Reads repeated after transient faults.
         hedges: Second requests for reads that were slow beyond their peers.

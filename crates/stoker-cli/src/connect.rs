@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use stoker_flight::{ConnectOptions, Connection, connect};
 use stoker_lake::StorageOptions;
 use stoker_types::{ParamValue, SnapshotRef};
@@ -50,11 +51,11 @@ impl LakeArgs {
 
     /// Connects to the server or opens the lake.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
-        self.connect_with(CacheArgs::default()).await
+        self.connect_with(ReadArgs::default()).await
     }
 
-    /// The same, with a cache for the lake.
-    pub async fn connect_with(&self, cache: CacheArgs) -> anyhow::Result<Connection> {
+    /// The same, with choices of how streams read the lake.
+    pub async fn connect_with(&self, reads: ReadArgs) -> anyhow::Result<Connection> {
         let Some(target) = self.server.as_ref().or(self.lake.as_ref()) else {
             bail!("no lake is given: use --lake URI or --server URL, or set STOKER_LAKE or STOKER_SERVER");
         };
@@ -62,17 +63,18 @@ impl LakeArgs {
             token: self.server_token.clone(),
             tls_ca: self.tls_ca.clone(),
             storage_options: self.storage()?,
-            cache_dir: cache.cache_dir,
-            cache_bytes: cache.cache_bytes,
+            cache_dir: reads.cache_dir,
+            cache_bytes: reads.cache_bytes,
+            direct_io: reads.direct_io.unwrap_or_default(),
             ..ConnectOptions::default()
         };
         Ok(connect(target, &options).await?)
     }
 }
 
-/// Where chunks of object stores are kept.
+/// How streams read a lake.
 #[derive(Clone, Debug, Default, Args)]
-pub struct CacheArgs {
+pub struct ReadArgs {
     /// A folder of this machine that keeps what streams read from object stores, for later epochs and other processes; lakes on
     /// a local disk do not use it
     #[arg(long, env = "STOKER_CACHE_DIR", value_name = "DIR")]
@@ -80,6 +82,18 @@ pub struct CacheArgs {
     /// Bytes that the folder holds at most [default: half of the free space of its file system]
     #[arg(long, env = "STOKER_CACHE_BYTES", value_name = "BYTES")]
     pub cache_bytes: Option<u64>,
+    /// Read tensors of lakes on a local disk past the system's page cache, for tables larger than memory; where the file system
+    /// refuses it, they are read as usual and dropped from there. Lakes in object stores do not use it
+    #[arg(
+        long,
+        env = "STOKER_DIRECT_IO",
+        value_name = "BOOL",
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub direct_io: Option<bool>,
 }
 
 /// Which snapshot of a table.

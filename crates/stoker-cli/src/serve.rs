@@ -9,7 +9,7 @@ use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve};
 use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
 
-use crate::connect::CacheArgs;
+use crate::connect::ReadArgs;
 
 /// Serve a lake over Arrow Flight. Flags win over `STOKER_*` variables, which win over the configuration file.
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ pub struct ServeArgs {
     #[arg(long, env = "STOKER_MEMORY_BUDGET_BYTES")]
     memory_budget_bytes: Option<u64>,
     #[command(flatten)]
-    cache: CacheArgs,
+    reads: ReadArgs,
     /// A URI under which clients reach this service, such as grpc://host:8815; may be repeated
     #[arg(long, env = "STOKER_ADVERTISE", value_name = "URI", value_delimiter = ',')]
     advertise: Vec<String>,
@@ -85,8 +85,9 @@ impl ServeArgs {
         config.streams_max = self.streams_max.unwrap_or(config.streams_max);
         config.message_bytes = self.message_bytes.unwrap_or(config.message_bytes);
         config.memory_budget_bytes = self.memory_budget_bytes.unwrap_or(config.memory_budget_bytes);
-        config.cache_dir = self.cache.cache_dir.or(config.cache_dir);
-        config.cache_bytes = self.cache.cache_bytes.or(config.cache_bytes);
+        config.cache_dir = self.reads.cache_dir.or(config.cache_dir);
+        config.cache_bytes = self.reads.cache_bytes.or(config.cache_bytes);
+        config.direct_io = self.reads.direct_io.unwrap_or(config.direct_io);
         if !self.advertise.is_empty() {
             config.advertise = self.advertise;
         }

@@ -15,7 +15,7 @@ use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, Shuffle
 
 use crate::batch_log::BatchLog;
 use crate::codec::Codec;
-use crate::connect::{CacheArgs, LakeArgs, parse_params};
+use crate::connect::{LakeArgs, ReadArgs, parse_params};
 pub use crate::stream::drain::Drain;
 
 /// Drain a rank's share of a stream as a training job would, and report the rates.
@@ -58,7 +58,7 @@ pub struct StreamArgs {
     #[arg(long, default_value_t = 1024)]
     memory_budget_mib: u64,
     #[command(flatten)]
-    cache: CacheArgs,
+    reads: ReadArgs,
     /// Stop after so many batches
     #[arg(long)]
     max_batches: Option<u64>,
@@ -130,7 +130,7 @@ enum Bad {
 
 /// Drains the stream and prints the report.
 pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
-    let connection = lake.connect_with(args.cache.clone()).await?;
+    let connection = lake.connect_with(args.reads.clone()).await?;
     let options = StreamOptions { seed: args.seed, shuffle: args.shuffle.into(), ..StreamOptions::default() };
     let planning = Instant::now();
     let query = Query::new(&args.query, &parse_params(&args.params));

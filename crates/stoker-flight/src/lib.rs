@@ -20,6 +20,7 @@ mod convert;
 mod decode;
 mod encode;
 mod error;
+mod local_reads;
 mod server;
 mod status;
 mod ticket;

@@ -21,7 +21,7 @@ mod ledger;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stoker_chunks::{BufferPool, ChunkCache, Group, Membership, SharedReads};
+use stoker_chunks::{BufferPool, ChunkCache, Group, LocalReads, Membership, SharedReads};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::ReadOptions;
@@ -40,6 +40,7 @@ const TOTAL_BYTES: u64 = 2 << 30;
 pub struct MemoryBudget {
     shared: Arc<Shared>,
     cache: Option<ChunkCache>,
+    local_reads: LocalReads,
 }
 
 #[derive(Debug)]
@@ -67,7 +68,8 @@ impl MemoryBudget {
         let reads = SharedReads::default();
         let ledger = Mutex::new(Ledger::new(total, reads.clone()));
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Self { shared: Arc::new(Shared { ledger, pool: BufferPool::new(0), requests, reads }), cache: None }
+        let shared = Arc::new(Shared { ledger, pool: BufferPool::new(0), requests, reads });
+        Self { shared, cache: None, local_reads: LocalReads::default() }
     }
 
     /// The same budget for streams that keep chunks of object stores in a cache. Beside the budget, they hold up to 160 MiB of chunks
@@ -80,6 +82,18 @@ impl MemoryBudget {
     /// Where streams keep chunks of object stores, if they do.
     pub fn cache(&self) -> Option<&ChunkCache> {
         self.cache.as_ref()
+    }
+
+    /// The same budget for streams that read local files in some way. Beside the budget, direct reads hold 1 MiB for each thread
+    /// that reads.
+    #[must_use]
+    pub fn with_local_reads(self, local_reads: LocalReads) -> Self {
+        Self { local_reads, ..self }
+    }
+
+    /// How streams read local files.
+    pub fn local_reads(&self) -> LocalReads {
+        self.local_reads
     }
 
     /// The quota of one more stream, which never holds more than `cap_bytes`, a batch that is larger excepted.

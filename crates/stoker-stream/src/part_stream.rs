@@ -47,6 +47,7 @@ impl PartStream {
     ) -> Self {
         let scan_options = ChunkScanOptions {
             local_threads: options.io_threads,
+            local_reads: budget.local_reads(),
             verify: options.verify,
             retry: options.retry(),
             ..ChunkScanOptions::default()

@@ -16,6 +16,7 @@ use crate::*;
 mod bad_rows;
 mod budget;
 mod caching;
+mod local_reads;
 mod mixtures;
 mod parts;
 mod shared;

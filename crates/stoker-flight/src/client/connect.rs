@@ -10,6 +10,7 @@ use stoker_stream::MemoryBudget;
 use crate::cache::open_cache;
 use crate::client::address::Address;
 use crate::client::{Connection, LocalLake, RemoteLake};
+use crate::local_reads::local_reads;
 use crate::{Error, Result};
 
 /// Options of a connection.
@@ -33,12 +34,16 @@ pub struct ConnectOptions {
     pub cache_dir: Option<PathBuf>,
     /// Bytes that the folder holds at most; half of the free space of its file system by default.
     pub cache_bytes: Option<u64>,
+    /// Whether streams read the tensors of a lake on a local disk past the system's memory of files; not by default. A lake in
+    /// an object store does not use it.
+    pub direct_io: bool,
 }
 
 impl ConnectOptions {
     /// The budget of a connection.
     pub(crate) fn budget(&self) -> MemoryBudget {
-        self.memory_budget_bytes.map_or_else(MemoryBudget::default, MemoryBudget::new)
+        let budget = self.memory_budget_bytes.map_or_else(MemoryBudget::default, MemoryBudget::new);
+        budget.with_local_reads(local_reads(self.direct_io))
     }
 }
 
@@ -53,6 +58,7 @@ impl Default for ConnectOptions {
             memory_budget_bytes: None,
             cache_dir: None,
             cache_bytes: None,
+            direct_io: false,
         }
     }
 }
@@ -62,11 +68,15 @@ impl Default for ConnectOptions {
 /// it as well.
 ///
 /// # Errors
-/// A target that is neither; servers that cannot be reached within five seconds; a cache for a server, or one that cannot be used.
+/// A target that is neither; servers that cannot be reached within five seconds; a cache or direct reads for a server; a cache
+/// that cannot be used.
 pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connection> {
     match Address::parse_all(target)? {
         Some(_) if options.cache_dir.is_some() => Err(Error::invalid(format!(
             "cache_dir is for lakes, and {target} is a server, which has the cache: start it with `stoker serve --cache-dir`"
+        ))),
+        Some(_) if options.direct_io => Err(Error::invalid(format!(
+            "direct_io is for lakes, and {target} is a server, which reads the files: start it with `stoker serve --direct-io`"
         ))),
         Some(addresses) => Ok(Connection::Remote(RemoteLake::connect(&addresses, options).await?)),
         None => {

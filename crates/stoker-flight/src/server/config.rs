@@ -37,6 +37,9 @@ pub struct ServerConfig {
     pub cache_dir: Option<PathBuf>,
     /// Bytes that the folder holds at most; half of the free space of its file system by default.
     pub cache_bytes: Option<u64>,
+    /// Whether streams read the tensors of a lake on a local disk past the system's memory of files; not by default. A lake in
+    /// an object store does not use it.
+    pub direct_io: bool,
     /// Streams at once; 256 by default.
     pub streams_max: usize,
     /// Bytes of a request at most; 16 MiB by default.
@@ -78,6 +81,7 @@ impl Default for ServerConfig {
             memory_budget_bytes: 2 << 30,
             cache_dir: None,
             cache_bytes: None,
+            direct_io: false,
             streams_max: 256,
             request_bytes_max: 16 << 20,
             grace_secs: 10,

@@ -10,6 +10,7 @@ use stoker_types::{Digest, StreamSpec};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::local_reads::local_reads;
 use crate::proto::reweigh;
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
@@ -38,11 +39,13 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub fn new(engine: Engine, config: ServerConfig, signer: TicketSigner, cache: Option<ChunkCache>) -> Self {
+        let budget = MemoryBudget::new(config.memory_budget_bytes).with_cache(cache);
+        let budget = budget.with_local_reads(local_reads(config.direct_io));
         Self {
             engine,
             signer,
             streams: Arc::new(Semaphore::new(config.streams_max)),
-            budget: MemoryBudget::new(config.memory_budget_bytes).with_cache(cache),
+            budget,
             totals: Arc::default(),
             config,
             stopping: CancellationToken::new(),
