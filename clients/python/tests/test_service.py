@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
+import selectors
+import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
+from threading import Thread
+from typing import cast
 
 import pyarrow as pa
 import pytest
+from certificates import Certificates
 from conftest import NUM_ROWS, make_columns
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from pyarrow import flight
 
 import stoker
@@ -77,63 +79,9 @@ def refused(*args: str, **own: str) -> str:
     return error
 
 
-class Issuer:
-    """A certificate authority of a test."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
-        self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        own = self._sign(self.name, self.key, x509.BasicConstraints(ca=True, path_length=None))
-        self.ca = folder / f"{name}.pem"
-        self.ca.write_bytes(own.public_bytes(serialization.Encoding.PEM))
-
-    def issue(self, host: x509.GeneralName) -> tuple[Path, Path]:
-        """Writes a certificate for a host, and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a server")])
-        issued = self._sign(subject, key, x509.SubjectAlternativeName([host]))
-        cert_path, key_path = (self.folder / f"{issued.serial_number}.{kind}" for kind in ("crt", "key"))
-        cert_path.write_bytes(issued.public_bytes(serialization.Encoding.PEM))
-        key_path.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return cert_path, key_path
-
-    def _sign(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
-    ) -> x509.Certificate:
-        now = datetime.now(timezone.utc)
-        builder = x509.CertificateBuilder(
-            issuer_name=self.name,
-            subject_name=subject,
-            public_key=key.public_key(),
-            serial_number=x509.random_serial_number(),
-            not_valid_before=now - timedelta(hours=1),
-            not_valid_after=now + timedelta(hours=12),
-        )
-        critical = isinstance(extension, x509.BasicConstraints)
-        return builder.add_extension(extension, critical).sign(self.key, hashes.SHA256())
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """Files for TLS: two authorities, and certificates with their keys, both of the first one."""
-
-    ca: Path
-    other_ca: Path
-    good: tuple[Path, Path]
-    of_another_host: tuple[Path, Path]
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    folder = tmp_path_factory.mktemp("certificates")
-    issuer, other = Issuer(folder, "issuer"), Issuer(folder, "other")
-    good = issuer.issue(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-    return Certificates(issuer.ca, other.ca, good, issuer.issue(x509.DNSName("stoker.example")))
+    return Certificates.issue(tmp_path_factory.mktemp("certificates"))
 
 
 def secured(lake_path: str, files: tuple[Path, Path]) -> list[str]:
@@ -156,6 +104,94 @@ def test_everything_goes_through_tls(lake_path: str, lake: stoker.Lake, certific
         options = ["--server", url, "--tls-ca", str(certificates.ca), "--server-token", TOKEN]
         report = json.loads(cli("stream", SQL, "--batch-size", "9", "--seed", "5", "--json", *options).stdout)
         assert (report["stream_id"], report["steps"]) == (there.stream_id, 8)
+
+
+@contextmanager
+def terminating_tls(listener: socket.socket, url: str, certificate: tuple[Path, Path]) -> Iterator[list[bool]]:
+    """Takes TLS off connections to a listener, and passes their bytes on to a server.
+
+    Gives, for each connection so far, whether it resumed the session of an earlier one.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    context.set_alpn_protocols(["h2"])
+    host, port = url.removeprefix("grpc://").split(":")
+    resumed: list[bool] = []
+
+    def connect(plain: socket.socket) -> None:
+        with plain, context.wrap_socket(plain, server_side=True) as client:
+            resumed.append(bool(client.session_reused))
+            with socket.create_connection((host, int(port))) as server:
+                pass_on(client, server)
+
+    def accept() -> None:
+        # Closing the listener ends it.
+        with suppress(OSError):
+            while True:
+                plain, _ = listener.accept()
+                Thread(target=connect, args=(plain,), daemon=True).start()
+
+    Thread(target=accept, daemon=True).start()
+    try:
+        yield resumed
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def pass_on(client: ssl.SSLSocket, server: socket.socket) -> None:
+    """Passes bytes on both ways until one side ends. One thread: a TLS connection takes only one at a time."""
+    with suppress(OSError), selectors.DefaultSelector() as ready:
+        ready.register(client, selectors.EVENT_READ, server)
+        ready.register(server, selectors.EVENT_READ, client)
+        while True:
+            for key, _ in ready.select():
+                source, target = cast(socket.socket, key.fileobj), cast(socket.socket, key.data)
+                chunk = source.recv(1 << 16)
+                # What TLS has deciphered already, the selector does not see.
+                while source is client and client.pending():
+                    chunk += client.recv(client.pending())
+                if not chunk:
+                    return
+                target.sendall(chunk)
+
+
+def test_later_connections_resume_the_session_of_the_first(lake_path: str, certificates: Certificates) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        advertised = f"grpc+tls://127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            serving("--lake", lake_path, "--listen", "127.0.0.1:0", "--advertise", advertised) as url,
+            terminating_tls(listener, url, certificates.good) as resumed,
+        ):
+            remote = stoker.connect(advertised, tls_ca=str(certificates.ca))
+            for seed in range(3):
+                assert sum(batch.num_valid for batch in remote.sql(SQL).stream(batch_size=9, seed=seed)) > 0
+    assert len(resumed) > 1
+    assert not resumed[0]
+    assert any(resumed[1:])
+
+
+def test_a_server_resumes_sessions(lake_path: str, certificates: Certificates) -> None:
+    context = ssl.create_default_context(cafile=str(certificates.ca))
+    context.set_alpn_protocols(["h2"])
+
+    def connect(address: tuple[str, int], session: ssl.SSLSession | None) -> tuple[bool, ssl.SSLSession]:
+        with (
+            socket.create_connection(address) as plain,
+            context.wrap_socket(plain, server_hostname=address[0], session=session) as server,
+        ):
+            # The session comes before the first bytes of HTTP/2.
+            server.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
+            assert server.recv(1)
+            assert server.session is not None
+            assert server.session_reused is not None
+            return server.session_reused, server.session
+
+    with serving(*secured(lake_path, certificates.good)) as url:
+        host, port = url.removeprefix("grpc+tls://").split(":")
+        was_resumed, session = connect((host, int(port)), None)
+        assert not was_resumed
+        was_resumed, _ = connect((host, int(port)), session)
+        assert was_resumed
 
 
 def test_a_stock_client_through_tls(lake_path: str, certificates: Certificates) -> None:
