@@ -89,13 +89,14 @@ impl Units {
             return None;
         }
         let UnitSize { by_window, bytes, row_bytes, first_rows_max, .. } = self.size;
-        let window_end = match order.window_positions(self.next) {
-            Some(window) if by_window => window.end,
-            _ => self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size)),
+        let window = order.window_positions(self.next).filter(|_| by_window);
+        let is_by_window = window.is_some();
+        let window_end = match window {
+            Some(window) => window.end,
+            None => self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size)),
         };
         let mut end = window_end.min(self.end);
         let is_first = std::mem::take(&mut self.is_first);
-        let is_by_window = by_window && order.window_positions(self.next).is_some();
         if is_first && (!is_by_window || self.global_batch.div_ceil(self.world_size) <= first_rows_max) {
             end = end.min(self.next.saturating_add(self.global_batch));
         }
