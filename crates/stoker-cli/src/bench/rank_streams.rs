@@ -37,7 +37,7 @@ pub async fn run(args: &RankStreamsArgs, lake: &LakeArgs) -> anyhow::Result<()> 
     let drain = |rank| {
         let topology = Topology { rank, world_size: args.world_size };
         let batching = Batching { size: BatchSize::Global(args.global_batch_size), last: LastBatch::Uneven };
-        let slice = Slice { epoch: 0, origin: 0, first_step: 0, topology, batching };
+        let slice = Slice::new(topology, batching, 0);
         let steps = slice.num_steps(handle.num_rows());
         Drain {
             handle: &handle,
