@@ -83,6 +83,17 @@ impl ChunkScan {
             BlockReads::ForCache => self.cache().map_or(0, ChunkCache::room),
             BlockReads::IfCached => 0,
         };
+        self.gather_for_cache(column, blocks, addresses, room).await
+    }
+
+    /// Gathers rows of blocks: from the cache what is there, and for it as many bytes as it has room for; the others row by row.
+    pub(crate) async fn gather_for_cache<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
+        &self,
+        column: BlockColumn<'_>,
+        blocks: Vec<Block>,
+        addresses: impl Fn(u64) -> F,
+        room: u64,
+    ) -> Result<Vec<BadRow>, E> {
         let (mut whole, mut alone) = (Vec::new(), Vec::new());
         for block in blocks {
             let addresses = addresses(block.number).await?;
@@ -95,8 +106,8 @@ impl ChunkScan {
         Ok(bad)
     }
 
-    /// Gathers rows of ranges: from the cache what is there, and for it as many bytes as it has room for; the others alone.
-    pub(crate) async fn gather_cached(
+    /// As [`ChunkScan::gather_for_cache`], for rows of ranges.
+    async fn gather_cached(
         &self,
         name: &str,
         column: &Arc<DenseColumn>,

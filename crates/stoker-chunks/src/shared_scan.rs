@@ -7,10 +7,10 @@ use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use stoker_lake::DenseColumn;
 
-use crate::block_range::{BlockRange, ranges, wanted_ranges};
+use crate::block_range::{BlockRange, ranges};
 use crate::block_scan::{Block, BlockColumn};
 use crate::shared_reads::{BlockKey, Membership};
-use crate::{BadRow, ChunkScan, Error, Result, SlotMut};
+use crate::{BadRow, ChunkScan, Error, Result};
 
 /// Bytes of the blocks that a stream reads, or waits for, at the same time; one block at least, and not more than so many.
 const BYTES_AT_ONCE: u64 = 64 << 20;
@@ -53,10 +53,10 @@ impl ChunkScan {
     ) -> Result<Vec<BadRow>, E> {
         let BlockColumn { source, table, output, name, column: dense } = column;
         let bytes = num_bytes(&block, column);
-        let Block { number, num_rows, mut wanted } = block;
+        let Block { number, num_rows, .. } = block;
         let key = BlockKey { group: group.group().clone(), source, table, output, number, num_rows };
         let Some(cell) = group.reads().enter(&key, bytes) else {
-            return self.take_alone(column, number, wanted, addresses).await;
+            return self.take_alone(column, block, addresses).await;
         };
         let mut failed = None;
         let read = async || {
@@ -80,9 +80,10 @@ impl ChunkScan {
             // Those who waited do not wait for each other's attempts.
             return match failed {
                 Some(error) => Err(error),
-                None => self.take_alone(column, number, wanted, addresses).await,
+                None => self.take_alone(column, block, addresses).await,
             };
         };
+        let mut wanted = block.wanted;
         let num_wanted = wanted.len() as u64;
         wanted.sort_unstable_by_key(|(address, _)| *address);
         let mut wanted = wanted.into_iter().peekable();
@@ -109,19 +110,13 @@ impl ChunkScan {
     async fn take_alone<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
         &self,
         column: BlockColumn<'_>,
-        number: u64,
-        wanted: Vec<(u64, SlotMut)>,
+        block: Block,
         addresses: impl Fn(u64) -> F,
     ) -> Result<Vec<BadRow>, E> {
-        let BlockColumn { name, column: dense, .. } = column;
         if self.cache().is_none() {
-            return Ok(self.gather(name, dense, wanted).await?);
+            return Ok(self.gather(column.name, column.column, block.wanted).await?);
         }
-        let mut whole = Vec::new();
-        let alone: Vec<_> = wanted_ranges(column, addresses(number).await?, wanted, &mut whole)?.collect();
-        let mut bad = self.gather_cached(name, dense, whole, 0).await?;
-        bad.extend(self.gather(name, dense, alone).await?);
-        Ok(bad)
+        self.gather_for_cache(column, vec![block], addresses, 0).await
     }
 
     /// The bytes of rows at ascending addresses.
