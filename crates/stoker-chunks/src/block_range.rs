@@ -6,6 +6,7 @@ use crate::block_scan::BlockColumn;
 use crate::cache::entry::ChunkKey;
 use crate::chunk_scan::REMOTE;
 use crate::coalesce::{Piece, Read};
+use crate::locator::Locator;
 use crate::{Error, Result, SlotMut};
 
 /// A range of one file that holds rows of a block.
@@ -34,11 +35,12 @@ impl BlockRange {
 
     /// A read of some of its rows, at ascending addresses.
     pub fn read(&self, name: &str, column: &DenseColumn, rows: Vec<(u64, SlotMut)>) -> Result<Read> {
+        let mut locator = Locator::new(name, column);
         let mut pieces: Vec<Piece> = Vec::with_capacity(rows.len());
         for (address, slot) in rows {
             match pieces.last_mut().filter(|last| last.address == address) {
                 Some(last) => last.copies.push(slot),
-                None => pieces.push(Piece::new(address, locate(name, column, address)? - self.offset, slot)),
+                None => pieces.push(Piece::new(address, locator.locate(address)? - self.offset, slot)),
             }
         }
         Ok(Read { fragment: self.fragment, offset: self.offset, length: self.length, pieces })
@@ -106,10 +108,11 @@ pub(crate) fn num_bytes(length: u64) -> Result<usize> {
 pub(crate) fn ranges(name: &str, column: &DenseColumn, mut addresses: Vec<u64>) -> Result<Vec<BlockRange>> {
     addresses.dedup();
     let row_bytes = column.row_bytes as u64;
+    let mut locator = Locator::new(name, column);
     let mut ranges: Vec<BlockRange> = Vec::new();
     for address in addresses {
         let fragment = (address >> 32) as u32;
-        let offset = locate(name, column, address)?;
+        let offset = locator.locate(address)?;
         if let Some(range) = ranges.last_mut().filter(|range| range.fragment == fragment)
             && let Some(gap) = offset.checked_sub(range.offset + range.length)
             && let Some(length) = REMOTE.joined(range.length, range.num_rows, gap, row_bytes)
@@ -121,11 +124,4 @@ pub(crate) fn ranges(name: &str, column: &DenseColumn, mut addresses: Vec<u64>) 
         ranges.push(BlockRange { fragment, offset, length: row_bytes, last: address, num_rows: 1 });
     }
     Ok(ranges)
-}
-
-/// Where the row at an address begins in its file.
-fn locate(name: &str, column: &DenseColumn, address: u64) -> Result<u64> {
-    let located = column.file((address >> 32) as u32).and_then(|file| file.locate(address & 0xFFFF_FFFF));
-    let unknown = || Error::UnknownRow { address, column: name.to_string() };
-    located.map(|(offset, _)| offset).ok_or_else(unknown)
 }

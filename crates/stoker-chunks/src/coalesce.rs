@@ -2,7 +2,8 @@
 
 use stoker_lake::DenseColumn;
 
-use crate::{Error, Result, SlotMut};
+use crate::locator::Locator;
+use crate::{Result, SlotMut};
 
 /// How rows become reads.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +92,7 @@ pub(crate) fn coalesce(
     let row_bytes = column.row_bytes as u64;
     let mut reads: Vec<Read> = Vec::new();
     let mut last = None;
-    // The rows from one address on, where they lie, and how many they are.
-    let mut run = (0, 0, 0);
+    let mut locator = Locator::new(name, column);
     for (address, slot) in rows {
         if last == Some(address)
             && let Some(piece) = reads.last_mut().and_then(|read| read.pieces.last_mut())
@@ -102,14 +102,7 @@ pub(crate) fn coalesce(
         }
         last = Some(address);
         let fragment = (address >> 32) as u32;
-        let (mut first, mut begin, mut num_rows) = run;
-        if address - first >= num_rows {
-            let located = column.file(fragment).and_then(|file| file.locate(address & 0xFFFF_FFFF));
-            first = address;
-            (begin, num_rows) = located.ok_or_else(|| Error::UnknownRow { address, column: name.to_string() })?;
-            run = (first, begin, num_rows);
-        }
-        let offset = begin.saturating_add((address - first).saturating_mul(row_bytes));
+        let offset = locator.locate(address)?;
         if let Some(read) = reads
             .last_mut()
             .filter(|read| read.fragment == fragment && offset >= read.offset.saturating_add(read.length))

@@ -23,6 +23,7 @@ mod error;
 mod hedge;
 mod local;
 mod local_scan;
+mod locator;
 mod memory;
 mod pool;
 mod remote;

@@ -1,0 +1,38 @@
+//! Where rows lie in their files.
+
+use stoker_lake::DenseColumn;
+
+use crate::{Error, Result};
+
+/// Finds rows of a column. It looks into a page table only where rows do not lie in one piece with the one before.
+#[derive(Debug)]
+pub(crate) struct Locator<'a> {
+    name: &'a str,
+    column: &'a DenseColumn,
+    /// The piece that was found last: the address of a row in it, where that row begins, and how many rows lie there from it on.
+    first: u64,
+    begin: u64,
+    num_rows: u64,
+}
+
+impl<'a> Locator<'a> {
+    /// A locator that has found nothing yet.
+    pub fn new(name: &'a str, column: &'a DenseColumn) -> Self {
+        Self { name, column, first: 0, begin: 0, num_rows: 0 }
+    }
+
+    /// The byte in its file at which the row at an address begins.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRow`].
+    pub fn locate(&mut self, address: u64) -> Result<u64> {
+        if address.checked_sub(self.first).is_none_or(|row| row >= self.num_rows) {
+            let file = self.column.file((address >> 32) as u32);
+            let located = file.and_then(|file| file.locate(address & 0xFFFF_FFFF));
+            let unknown = || Error::UnknownRow { address, column: self.name.to_string() };
+            (self.begin, self.num_rows) = located.ok_or_else(unknown)?;
+            self.first = address;
+        }
+        Ok(self.begin.saturating_add((address - self.first).saturating_mul(self.column.row_bytes as u64)))
+    }
+}
