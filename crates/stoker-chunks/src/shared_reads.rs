@@ -10,25 +10,25 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stoker_types::Digest;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
+use crate::deadline::{Deadline, Until};
+use crate::members::{LINGER, Members};
 use crate::shared_scan::BlockBytes;
 
 /// Blocks that were given up are remembered, so many at most: each is read again by its latecomers only as far as they want it.
 const GIVEN_UP_MAX: usize = 16 << 10;
 
-/// So long after the last stream, the next one of the same ranks finds their blocks.
-const LINGER: Duration = Duration::from_secs(10);
-
 /// Memory for blocks that several streams want. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SharedReads {
     state: Arc<Mutex<State>>,
+    /// Until when streams share something: asked for with each part of a batch.
+    wanted: Arc<Deadline>,
 }
 
 #[derive(Debug, Default)]
@@ -58,35 +58,6 @@ pub struct Group {
 
 /// Ranks of a stream that share blocks in every epoch.
 type Ranks = (Digest, u64);
-
-#[derive(Debug, Default)]
-struct Members {
-    /// Open streams of each rank that is here.
-    open: HashMap<u32, usize>,
-    /// Ranks that want rows of the same blocks, here or elsewhere.
-    num_ranks: u64,
-    /// When enough of them were here last.
-    shared: Option<Instant>,
-}
-
-impl Members {
-    /// Whether so many ranks are here that they want half of the rows of a block: fewer read their rows with fewer bytes alone.
-    fn are_many(&self) -> bool {
-        let here = self.open.len() as u64;
-        here > 1 && 2 * here >= self.num_ranks
-    }
-
-    /// Whether they are, or were a moment ago: ranks go on to the next epoch one after the other.
-    fn are_several(&self) -> bool {
-        self.are_many() || self.shared.is_some_and(|shared| shared.elapsed() < LINGER)
-    }
-
-    fn note(&mut self) {
-        if self.are_many() {
-            self.shared = Some(Instant::now());
-        }
-    }
-}
 
 /// A column of a block that a group reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -125,17 +96,15 @@ impl SharedReads {
     pub fn join(&self, group: Group, rank: u32, num_ranks: u64) -> Membership {
         let mut state = self.state.lock();
         state.purge();
-        let members = state.groups.entry(group.ranks()).or_default();
-        members.num_ranks = num_ranks;
-        *members.open.entry(rank).or_default() += 1;
-        members.note();
+        state.groups.entry(group.ranks()).or_default().enter(rank, num_ranks);
+        self.wanted.set(state.wanted_until());
         drop(state);
         Membership { reads: self.clone(), group, rank }
     }
 
-    /// Whether several streams share something.
+    /// Whether several streams share something. Takes no lock.
     pub fn are_wanted(&self) -> bool {
-        self.state.lock().groups.values().any(Members::are_several)
+        self.wanted.is_ahead()
     }
 
     /// Sets how many bytes of blocks are kept. Blocks beyond it are given up.
@@ -202,6 +171,11 @@ impl SharedReads {
 }
 
 impl State {
+    /// Until when the ranks of a group are several, if none comes or goes.
+    fn wanted_until(&self) -> Option<Until> {
+        self.groups.values().filter_map(Members::several_until).max()
+    }
+
     /// Gives up the oldest blocks that nobody uses now, until so many bytes fit in; `false` when they do not.
     fn make_room(&mut self, bytes: u64) -> bool {
         let mut used = Vec::new();
@@ -246,7 +220,7 @@ impl State {
 
     /// Forgets the ranks that are gone for long, and what only they wanted.
     fn purge(&mut self) {
-        let is_gone = |members: &Members| members.open.is_empty() && !members.are_several();
+        let is_gone = |members: &Members| members.are_none() && !members.are_several();
         let gone: HashSet<Ranks> =
             self.groups.extract_if(|_, members| is_gone(members)).map(|(ranks, _)| ranks).collect();
         if gone.is_empty() {
@@ -289,14 +263,9 @@ impl Drop for Membership {
     fn drop(&mut self) {
         let mut state = self.reads.state.lock();
         let Some(members) = state.groups.get_mut(&self.group.ranks()) else { return };
-        members.note();
-        if let Some(open) = members.open.get_mut(&self.rank) {
-            *open -= 1;
-            if *open == 0 {
-                members.open.remove(&self.rank);
-            }
-        }
-        let is_last = members.open.is_empty();
+        members.leave(self.rank);
+        let is_last = members.are_none();
+        self.reads.wanted.set(state.wanted_until());
         state.purge();
         drop(state);
         // Blocks of ranks that come no more are dropped even if nobody else comes.

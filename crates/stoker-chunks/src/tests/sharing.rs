@@ -2,12 +2,14 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::future::{join, pending};
 use futures::poll;
 use stoker_types::Digest;
 
 use super::*;
+use crate::deadline::{Deadline, Until};
 
 const NUM_ROWS: u64 = 400;
 const BLOCK_ROWS: u64 = 25;
@@ -129,6 +131,39 @@ fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
         take(&scan, &two, &column, &rows, &found).await;
         assert_eq!(read(&scan), NUM_ROWS * ROW as u64);
     });
+}
+
+#[test]
+fn sharing_is_wanted_while_half_of_the_ranks_are_here_and_a_moment_longer() {
+    let reads = SharedReads::default();
+    let first = reads.join(group(), 0, 4);
+    let again = reads.join(group(), 0, 4);
+    assert!(!reads.are_wanted() && !first.is_shared(), "one rank in two epochs");
+    let second = reads.join(group(), 1, 4);
+    assert!(reads.are_wanted() && second.is_shared());
+    let other = Group { residue: 1, ..group() };
+    let alone = reads.join(other, 1, 4);
+    assert!(reads.are_wanted() && !alone.is_shared());
+    drop((first, again, second));
+    assert!(reads.are_wanted(), "the next epoch may come");
+}
+
+#[test]
+fn a_deadline_holds_until_its_time() {
+    let (deadline, now) = (Deadline::default(), Instant::now());
+    assert!(!deadline.is_ahead(), "nobody has set it");
+    let cases = [
+        (Some(Until::Told), true),
+        (Some(Until::Time(now)), false),
+        (Some(Until::Time(now + Duration::from_secs(3_600))), true),
+        (None, false),
+    ];
+    for (until, is_ahead) in cases {
+        deadline.set(until);
+        assert_eq!(deadline.is_ahead(), is_ahead, "{until:?}");
+        assert_eq!(until.is_some_and(Until::is_ahead), is_ahead, "{until:?}");
+    }
+    assert!(Until::Time(now) < Until::Told);
 }
 
 #[test]
