@@ -131,7 +131,8 @@ impl SharedReads {
         if let Some(block) = state.blocks.get(key) {
             return Some(block.cell.clone());
         }
-        if state.given_up.contains(key) || !state.make_room(bytes) {
+        // Nothing is given up for a block that is larger than all memory.
+        if state.given_up.contains(key) || bytes > state.bytes_max || !state.make_room(bytes) {
             return None;
         }
         let (cell, serial) = (Cell::default(), state.next_serial);

@@ -10,6 +10,7 @@ use stoker_types::Digest;
 
 use super::*;
 use crate::deadline::{Deadline, Until};
+use crate::shared_reads::BlockKey;
 
 const NUM_ROWS: u64 = 400;
 const BLOCK_ROWS: u64 = 25;
@@ -131,6 +132,20 @@ fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
         take(&scan, &two, &column, &rows, &found).await;
         assert_eq!(read(&scan), NUM_ROWS * ROW as u64);
     });
+}
+
+#[test]
+fn a_block_that_can_never_fit_drives_out_no_others() {
+    let reads = SharedReads::default();
+    reads.resize(4 * BLOCK_BYTES);
+    let key = |number| BlockKey { group: group(), source: 0, table: 0, output: 0, number, num_rows: BLOCK_ROWS };
+    for number in 0..4 {
+        assert!(reads.enter(&key(number), BLOCK_BYTES).is_some());
+    }
+    assert!(reads.enter(&key(4), 4 * BLOCK_BYTES + 1).is_none());
+    assert_eq!(reads.bytes(), 4 * BLOCK_BYTES);
+    assert!(reads.enter(&key(5), 2 * BLOCK_BYTES).is_some(), "two old ones go");
+    assert_eq!(reads.bytes(), 4 * BLOCK_BYTES);
 }
 
 #[test]
