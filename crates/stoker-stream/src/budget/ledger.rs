@@ -152,8 +152,9 @@ impl Ledger {
         self.total
     }
 
+    /// Bytes for what open streams share.
     pub fn aside(&self) -> u64 {
-        self.aside
+        if self.members.is_empty() { 0 } else { self.aside }
     }
 
     pub fn held(&self) -> u64 {

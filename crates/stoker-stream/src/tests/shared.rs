@@ -1,7 +1,8 @@
 //! Ranks that want rows of the same blocks, as streams of one process.
 
 use futures::future::join_all;
-use stoker_chunks::Membership;
+use stoker_chunks::{Group, Membership};
+use stoker_types::Digest;
 
 use super::*;
 use crate::blocks::group;
@@ -100,6 +101,19 @@ fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
         drop((streams, slow));
         assert_eq!(budget.held_bytes(), 0);
     });
+}
+
+#[test]
+fn the_last_of_several_ranks_gives_back_what_was_kept() {
+    let budget = MemoryBudget::new(1 << 20);
+    let group = Group { stream: Digest::of(b"stream"), epoch: 0, residue: 0 };
+    let ranks = [0, 1].map(|rank| (budget.share(group.clone(), rank, 2), budget.join(u64::MAX)));
+    assert_eq!(budget.total_bytes(), 1 << 19, "half is for what they share");
+    budget.pool().take(100_000).as_mut().fill(1);
+    let is_kept = || budget.pool().take(100_000).as_ref()[0] == 1;
+    assert!(is_kept());
+    drop(ranks);
+    assert!(!is_kept(), "the next epoch may share blocks, but nobody is here");
 }
 
 #[test]
