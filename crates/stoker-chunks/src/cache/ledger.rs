@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::cache::entry::{ChunkKey, PARTIAL};
+use crate::cache::entry::{ChunkKey, PARTIAL, create_folder};
 
 /// Entries that nobody used for so long may go, although this process is older.
 const IDLE: Duration = Duration::from_secs(86_400);
@@ -118,6 +118,8 @@ impl Ledger {
             return;
         }
         (self.measured, self.asked) = (Some(now), size);
+        // One that was removed is made again, so that its file system can be asked; without it, nothing is there to measure.
+        create_folder(folder).ok();
         let now = SystemTime::now();
         let Listing { bytes, oldest } = Listing::of(folder, now);
         self.bytes = bytes.saturating_add(self.unwritten);

@@ -322,3 +322,13 @@ fn a_full_folder_is_measured_again_after_a_while() {
     ledger.measure_if_due(folder.path(), 0, begun + Duration::from_secs(600));
     assert!(ledger.admit(folder.path(), 900));
 }
+
+#[test]
+fn a_folder_that_was_removed_has_the_room_of_its_file_system() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let removed = folder.path().join("removed").join("chunks-v1");
+    let mut ledger = Ledger::new(None, SystemTime::now());
+    ledger.measure_if_due(&removed, 1, Instant::now());
+    assert!(ledger.room() > 0);
+    assert!(ledger.admit(&removed, 1));
+}
