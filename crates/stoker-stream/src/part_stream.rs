@@ -12,7 +12,7 @@ use crate::blocks::{are_kept, group};
 use crate::budget::Quota;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
-use crate::planner::{AbortOnDrop, Planner};
+use crate::planner::{AbortOnDrop, Planner, Share};
 use crate::{Error, MemoryBudget, Part, ReadOptions, Result, StallMeter, StreamPlan, StreamStats};
 
 /// Finished parts that wait to be taken; the memory budget bounds their bytes.
@@ -54,7 +54,7 @@ impl PartStream {
         };
         let cache = budget.cache().filter(|_| are_kept(&plan)).cloned();
         let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests().clone()).with_cache(cache);
-        let shared = group(&plan, &slice).map(|(group, ranks)| budget.share(group, slice.topology.rank, ranks));
+        let blocks = group(&plan, &slice).map(|(group, ranks)| budget.share(group, slice.topology.rank, ranks));
         let quota = budget.join_with(options);
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
         let (output, input) = mpsc::channel(queue);
@@ -62,8 +62,8 @@ impl PartStream {
         let num_steps = slice.num_steps(plan.num_rows());
         let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
-        let place = (quota.clone(), shared);
-        let planner = Planner::new(plan, slice, *options, part_size, scan, place, output);
+        let share = Share { quota: quota.clone(), blocks };
+        let planner = Planner::new(plan, slice, *options, part_size, scan, share, output);
         let planner = AbortOnDrop(tokio::spawn(planner.run()));
         Self {
             input,

@@ -64,6 +64,14 @@ struct Entry {
     position: u64,
 }
 
+/// A stream's part of what the streams of a process share.
+pub(crate) struct Share {
+    /// Memory for its batches.
+    pub quota: Quota,
+    /// Its place among the ranks that want rows of the same blocks, if there may be some.
+    pub blocks: Option<Membership>,
+}
+
 impl Planner {
     pub fn new(
         plan: StreamPlan,
@@ -71,7 +79,7 @@ impl Planner {
         options: ReadOptions,
         part_size: PartSize,
         scan: ChunkScan,
-        (quota, shared): (Quota, Option<Membership>),
+        share: Share,
         output: mpsc::Sender<Result<Delivered>>,
     ) -> Self {
         let order = plan.inner.orders.epoch(slice.epoch);
@@ -80,8 +88,8 @@ impl Planner {
             order,
             options,
             scan,
-            quota,
-            shared: shared.map(Arc::new),
+            quota: share.quota,
+            shared: share.blocks.map(Arc::new),
             output,
             part_size,
             parts: parts.peekable(),
