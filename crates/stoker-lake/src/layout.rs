@@ -18,6 +18,15 @@ use lance_file::reader::CachedFileMetadata;
 /// Page buffers begin at multiples of so many bytes.
 const ALIGNMENT: u64 = 64;
 
+/// What may lie between the parts of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gaps {
+    /// Padding only.
+    Padding,
+    /// Anything: blobs, or what only other versions of Lance write.
+    Any,
+}
+
 /// A part of a file: where it begins, and its bytes.
 type Part = (u64, u64);
 
@@ -31,12 +40,14 @@ pub(crate) fn misplaced(metadata: &CachedFileMetadata) -> Option<String> {
     // Column-level buffers are of older versions, except for empty ones.
     let mut columns = metadata.column_infos.iter().flat_map(|column| column.buffer_offsets_and_sizes.iter());
     let has_others = columns.any(|(_, size)| *size > 0) || pages().any(is_blob_page);
-    let is_packed = !has_others && !metadata.file_schema.fields.iter().any(has_blobs);
-    flaw(parts.collect(), globals.collect(), end, is_packed)
+    let has_others = has_others || metadata.file_schema.fields.iter().any(has_blobs);
+    let gaps = if has_others { Gaps::Any } else { Gaps::Padding };
+    flaw(parts.collect(), globals.collect(), end, gaps)
 }
 
-/// The same for parts that end before column metadata at `end`. With `is_packed` nothing else lies between them.
-fn flaw(pages: Vec<Part>, globals: Vec<Part>, end: u64, is_packed: bool) -> Option<String> {
+/// The same for parts that end before column metadata at `end`.
+fn flaw(pages: Vec<Part>, globals: Vec<Part>, end: u64, gaps: Gaps) -> Option<String> {
+    let is_packed = gaps == Gaps::Padding;
     if let Some((offset, _)) =
         pages.iter().find(|(offset, size)| is_packed && *size > 0 && !offset.is_multiple_of(ALIGNMENT))
     {
@@ -85,27 +96,27 @@ fn has_blobs(field: &Field) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::flaw;
+    use super::{Gaps, flaw};
 
     #[test]
     fn a_buffer_that_moved_is_found() {
         let pages = vec![(0, 3_001), (3_008, 0), (3_008, 500), (3_520, 64)];
         let globals = vec![(3_584, 100), (3_712, 24)];
-        let check = |pages: &[(u64, u64)], is_packed| flaw(pages.to_vec(), globals.clone(), 3_776, is_packed);
-        assert_eq!(check(&pages, true), None);
+        let check = |pages: &[(u64, u64)], gaps| flaw(pages.to_vec(), globals.clone(), 3_776, gaps);
+        assert_eq!(check(&pages, Gaps::Padding), None);
         for bit in 0..64 {
             for page in [0, 2, 3] {
                 let mut moved = pages.clone();
                 moved[page].0 ^= 1 << bit;
-                assert!(check(&moved, true).is_some(), "bit {bit} of page {page}");
+                assert!(check(&moved, Gaps::Padding).is_some(), "bit {bit} of page {page}");
             }
         }
         let without = [pages[0], pages[3]];
-        assert_eq!(check(&without, false), None, "a blob lies in between");
-        assert!(check(&without, true).is_some_and(|reason| reason.contains("3001..3520")));
-        assert!(check(&[(0, 3_001), (2_944, 64)], false).is_some_and(|reason| reason.contains("overlap")));
-        assert!(check(&[(u64::MAX - 63, 64)], false).is_some_and(|reason| reason.contains("metadata")));
-        assert!(flaw(Vec::new(), Vec::new(), 64, true).is_some());
-        assert_eq!(flaw(Vec::new(), Vec::new(), 0, true), None);
+        assert_eq!(check(&without, Gaps::Any), None, "a blob lies in between");
+        assert!(check(&without, Gaps::Padding).is_some_and(|reason| reason.contains("3001..3520")));
+        assert!(check(&[(0, 3_001), (2_944, 64)], Gaps::Any).is_some_and(|reason| reason.contains("overlap")));
+        assert!(check(&[(u64::MAX - 63, 64)], Gaps::Any).is_some_and(|reason| reason.contains("metadata")));
+        assert!(flaw(Vec::new(), Vec::new(), 64, Gaps::Padding).is_some());
+        assert_eq!(flaw(Vec::new(), Vec::new(), 0, Gaps::Padding), None);
     }
 }

@@ -12,6 +12,16 @@ use crate::{Error, Result, ScanRequest, Table};
 /// How the types of fixed-size lists begin in Lance's schemas.
 const LISTS: &str = "fixed_size_list:";
 
+/// How much of the files is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checked {
+    /// Footers on local disks.
+    Footers,
+    /// These, and the types of fixed-size lists, of which a damaged manifest could change the length. That reads metadata which
+    /// Lance keeps for the read itself.
+    FootersAndTypes,
+}
+
 impl Table {
     /// Checks what a scan will read, see [`Table::check_read`].
     ///
@@ -40,13 +50,14 @@ impl Table {
             rows_left = rows_left.saturating_sub(info.num_rows);
             fragments.push(fragment);
         }
-        let with_types = !request.nearest.as_ref().is_some_and(|nearest| nearest.use_index);
-        self.check_read(&columns, fragments, with_types).await
+        let checked = match &request.nearest {
+            Some(nearest) if nearest.use_index => Checked::Footers,
+            _ => Checked::FootersAndTypes,
+        };
+        self.check_read(&columns, fragments, checked).await
     }
 
-    /// Checks the files of some columns and fragments, each once: footers on local disks, and with `with_types` the types of
-    /// fixed-size lists, of which a damaged manifest could change the length. The latter reads metadata that Lance keeps for the
-    /// read itself.
+    /// Checks the files of some columns and fragments, each once.
     ///
     /// # Errors
     /// `DataCorrupt` naming the file; storage errors.
@@ -54,7 +65,7 @@ impl Table {
         &self,
         columns: &HashSet<&str>,
         fragments: Vec<&Fragment>,
-        with_types: bool,
+        checked: Checked,
     ) -> Result<()> {
         let fields = self.dataset().schema().fields.iter();
         let fields: Vec<&Field> = fields.filter(|field| columns.contains(field.name.as_str())).collect();
@@ -63,7 +74,7 @@ impl Table {
         let files = fragments.iter().flat_map(|fragment| &fragment.files);
         let files: Vec<_> = files.filter(|file| file.fields.iter().any(|id| ids.contains(id))).collect();
         self.check_footers(files).await?;
-        if !with_types {
+        if checked == Checked::Footers {
             return Ok(());
         }
         let lists: Vec<i32> = fields.iter().filter(|field| is_list(field)).map(|field| field.id).collect();

@@ -13,6 +13,7 @@ use lance_datafusion::projection::ProjectionPlan;
 
 use crate::caught::caught;
 use crate::damage::decode_error;
+use crate::precheck::Checked;
 use crate::{Error, Result, Table};
 
 impl Table {
@@ -75,7 +76,7 @@ impl Table {
         let ids: HashSet<u64> = sorted.iter().map(|addr| addr >> 32).collect();
         let fragments = self.dataset().fragments().iter().filter(|fragment| ids.contains(&fragment.id));
         let fragments: Vec<_> = fragments.collect();
-        self.check_read(&columns, fragments.clone(), true).await?;
+        self.check_read(&columns, fragments.clone(), Checked::FootersAndTypes).await?;
         self.check_row_offsets(&columns, &fragments).await
     }
 
