@@ -144,18 +144,16 @@ impl StreamHandle {
         Ok((slice.num_steps(self.spec.num_rows), slice.global_batch()))
     }
 
-    /// Opens a slice; reading begins at once. With `decode`, images are decoded ahead, too. With `ahead`, only a part of the memory
-    /// budget is used until the stream begins.
-    #[pyo3(signature = (slice, read, decode=None, ahead=false))]
+    /// Opens a slice; reading begins at once. With `decode`, images are decoded ahead, too.
+    #[pyo3(signature = (slice, read, decode=None))]
     fn open(
         &self,
         py: Python<'_>,
         slice: SliceRequest,
         read: ReadRequest,
         decode: Option<DecodeRequest>,
-        ahead: bool,
     ) -> PyResult<SampleStream> {
-        let (slice, options) = (slice.to_slice(py)?, ReadOptions { ahead, ..read.to_options(py)? });
+        let (slice, options) = (slice.to_slice(py)?, read.to_options(py)?);
         let handle = self.live(py)?;
         let stream = match decode {
             None => wait(py, handle.open(&slice, &options))?,
@@ -177,6 +175,8 @@ pub(crate) struct ReadRequest {
     verify: bool,
     retry_budget_secs: Option<u64>,
     compression: Option<String>,
+    /// Whether the stream uses only a part of its memory budget until it begins.
+    ahead: bool,
 }
 
 impl ReadRequest {
@@ -192,6 +192,7 @@ impl ReadRequest {
             retry_budget: self.retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
             memory_budget_bytes: self.memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes),
             compression: to_compression(py, self.compression.as_deref())?,
+            ahead: self.ahead,
             ..defaults
         })
     }

@@ -22,6 +22,7 @@ class ReadRequest(TypedDict):
     verify: bool
     retry_budget_secs: int | None
     compression: str | None
+    ahead: bool
 
 class TransformRequest(TypedDict):
     height: int
@@ -138,9 +139,7 @@ class StreamHandle:
     def check(self, state: str) -> tuple[tuple[int, int, int, list[tuple[int, int, int]]], StreamHandle | None]: ...
     def reweigh(self, epoch: int, position: int, weights: Sequence[float]) -> StreamHandle: ...
     def num_steps(self, slice: SliceRequest) -> tuple[int, int]: ...
-    def open(
-        self, slice: SliceRequest, read: ReadRequest, decode: DecodeRequest | None = None, ahead: bool = False
-    ) -> SampleStream: ...
+    def open(self, slice: SliceRequest, read: ReadRequest, decode: DecodeRequest | None = None) -> SampleStream: ...
 
 class Connection:
     def __init__(

@@ -102,6 +102,7 @@ class Run:
             "verify": True,
             "retry_budget_secs": None,
             "compression": None,
+            "ahead": False,
         }
         stream = handle.open(request, read)
         try:

@@ -397,8 +397,9 @@ class Stream:
         if self._ahead is not None or not self._opens_ahead:
             return
         request: _native.SliceRequest = {**self._slice(), "epoch": self._epoch + 1, "origin": 0, "first_step": 0}
+        read: _native.ReadRequest = {**self._read(), "ahead": True}
         try:
-            stream = self._stream().open(request, self._read(), self._config.decode, ahead=True)
+            stream = self._stream().open(request, read, self._config.decode)
         except StokerError:
             return  # the loop that needs it opens it again, and says then what is wrong
         self._ahead = (os.getpid(), request, stream)
@@ -416,6 +417,7 @@ class Stream:
             "verify": config.verify,
             "retry_budget_secs": config.retry_budget_secs,
             "compression": config.compression,
+            "ahead": False,
         }
 
     def _schema(self) -> _native.ArrowSchema:
