@@ -88,6 +88,13 @@ def test_a_run_reports_what_it_measured_and_what_is_missing(tmp_path: Path) -> N
     assert (compared["path"], compared["among"], compared["peer"]) == ("local-shuffled", "all peers", "pylance-take")
 
 
+def test_help_needs_nothing_but_python() -> None:
+    command = [sys.executable, "-S", str(BENCH / "bench_peers.py"), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--epoch-secs" in done.stdout
+
+
 def epoch_of(dataset: Dataset, rows: list[int]) -> Epoch:
     """An epoch in which these rows came."""
     return Epoch(ids=[np.array(rows)], labels=[dataset.labels[rows]], touched=[dataset.touched[rows]])

@@ -7,11 +7,14 @@ use anyhow::Result;
 use crate::build;
 use crate::command;
 use crate::narrate::Narrator;
-use crate::python::Python;
+use crate::python::{self, Python};
 use crate::workspace::Workspace;
 
 /// The part that is not one of `stoker bench`.
 const PEERS: &str = "peers";
+
+/// Arguments that ask for the others.
+const HELP: [&str; 2] = ["--help", "-h"];
 
 /// Parts of `stoker bench`, named by its first argument, that need no Python.
 const WITHOUT_PYTHON: [&str; 9] = ["local", "s3", "select", "ranks", "order", "scale", "help", "--help", "-h"];
@@ -46,12 +49,15 @@ fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> 
     })
 }
 
-/// Stoker beside other libraries, in an environment of their own.
+/// Stoker beside other libraries, in an environment of their own. The list of arguments needs only a Python.
 fn peers(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    let script = workspace.python_dir().join("bench").join("bench_peers.py");
+    if args.iter().any(|arg| HELP.contains(&arg.as_str())) {
+        return command::run(python::base()?.arg(script).args(args), "see its message above");
+    }
     let python = Python::locate_peers(workspace)?;
     let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator))?;
     build::install_native_module(workspace, narrator)?;
-    let script = workspace.python_dir().join("bench").join("bench_peers.py");
     let mut bench = python.command();
     bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);
     narrator.step("Measure other libraries", |_| {

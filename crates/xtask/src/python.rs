@@ -134,6 +134,11 @@ impl Python {
     }
 }
 
+/// A command that runs the interpreter which environments are made from. It has no packages of theirs.
+pub fn base() -> Result<Command> {
+    Ok(Command::new(find_base()?))
+}
+
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| bail!("the thread that made the virtual environment panicked"))
 }

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from harness.dataset import IMAGE_BYTES, IMAGE_SHAPE, Dataset
+from harness.dataset import Dataset
+from harness.rows import IMAGE_BYTES, IMAGE_SHAPE
 
 __all__ = ["SCHEMA", "reader"]
 

@@ -16,27 +16,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "IMAGE_BYTES",
-    "IMAGE_SHAPE",
-    "SUBSET_PREDICATE",
-    "SUBSET_SCORES",
-    "Block",
-    "Dataset",
-    "row_ids",
-    "touched_bytes",
-]
+from harness.rows import IMAGE_BYTES, IMAGE_SHAPE, SUBSET_SCORES
+
+__all__ = ["Array", "Block", "Dataset", "row_ids", "touched_bytes"]
 
 Array = np.ndarray[Any, Any]
 
-IMAGE_SHAPE = (3, 224, 224)
-IMAGE_BYTES = 3 * 224 * 224
 NUM_CLASSES = 100
 NUM_SCORES = 100
-#: Rows of the subset have a score below this.
-SUBSET_SCORES = 5
-#: The same in SQL, as all query languages here read it.
-SUBSET_PREDICATE = f"score < {SUBSET_SCORES}"
 #: The distance of the bytes of an image that a reader looks at: a page, so that each has to be in memory.
 TOUCH_STRIDE = 4096
 #: Rows that are made, and handed to writers, at a time.

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from harness.cpu import tree_cpu_secs
-from harness.dataset import IMAGE_BYTES, IMAGE_SHAPE, Array, row_ids, touched_bytes
+from harness.dataset import Array, row_ids, touched_bytes
 from harness.mixing import expected_distinct
+from harness.rows import IMAGE_BYTES, IMAGE_SHAPE
 from harness.task import Epochs, Order, Place, Task
 from peers import SYSTEMS
 

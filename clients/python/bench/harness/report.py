@@ -12,8 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from harness.dataset import IMAGE_BYTES, IMAGE_SHAPE, SUBSET_PREDICATE
 from harness.plan import Line, Options
+from harness.rows import IMAGE_BYTES, IMAGE_SHAPE, SUBSET_PREDICATE
 from harness.task import System
 
 __all__ = ["comparisons", "tables", "to_json"]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.dataset import Dataset
+if TYPE_CHECKING:
+    from harness.dataset import Dataset
 
 __all__ = ["DataPath", "Epochs", "Order", "Place", "Setting", "System", "Task"]
 
@@ -110,6 +111,8 @@ class Task:
     @property
     def dataset(self) -> Dataset:
         """The rows as flat files, always local."""
+        from harness.dataset import Dataset
+
         return Dataset(Path(self.root) / "flat", self.num_rows)
 
     def folder(self, data_format: str) -> Path:

@@ -14,13 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import numpy as np
-
-from harness.dataset import IMAGE_BYTES, IMAGE_SHAPE, Array, Dataset
+from harness.rows import IMAGE_BYTES, IMAGE_SHAPE
 from harness.task import Epochs, Order, Place, System, Task
+
+if TYPE_CHECKING:
+    from harness.dataset import Array, Dataset
 
 _RANGE_BYTES = 8_000_000
 _BATCHES_AHEAD = 4
@@ -32,6 +33,8 @@ def _write(dataset: Dataset, target: Path) -> None:
 
 def _ids(task: Task, epoch: int) -> Array:
     """The rows of the path in order, or shuffled."""
+    import numpy as np
+
     dataset = task.dataset
     ids: Array = dataset.subset if task.order is Order.SUBSET else np.arange(task.num_rows)
     if task.order is Order.SEQUENTIAL or (task.place is Place.S3 and task.order is Order.SHUFFLED):
@@ -44,6 +47,7 @@ def _open(task: Task) -> Epochs:
 
 
 def _from_memmap(task: Task) -> Epochs:
+    import numpy as np
     import torch
 
     images, labels = task.dataset.images, task.dataset.labels
@@ -62,6 +66,7 @@ def _from_memmap(task: Task) -> Epochs:
 
 
 def _from_s3(task: Task) -> Epochs:
+    import numpy as np
     import torch
 
     labels = task.dataset.labels

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from harness.dataset import SUBSET_SCORES
+from harness.rows import SUBSET_SCORES
 
 __all__ = ["Matching"]
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.dataset import Dataset
 from harness.task import Epochs, Order, Place, System, Task
+
+if TYPE_CHECKING:
+    from harness.dataset import Dataset
 
 
 def _write(dataset: Dataset, target: Path) -> None:

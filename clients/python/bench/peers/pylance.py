@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from harness.arrow_rows import reader
-from harness.dataset import IMAGE_SHAPE, SUBSET_PREDICATE, SUBSET_SCORES, Dataset
+from harness.rows import IMAGE_SHAPE, SUBSET_PREDICATE, SUBSET_SCORES
 from harness.task import DataPath, Epochs, Order, Place, System, Task
+
+if TYPE_CHECKING:
+    from harness.dataset import Dataset
 
 _COLUMNS = ["image", "label"]
 _ROWS_PER_FRAGMENT = 1024
@@ -28,6 +28,8 @@ _ROWS_PER_FRAGMENT = 1024
 
 def _write(dataset: Dataset, target: Path) -> None:
     import lance
+
+    from harness.arrow_rows import reader
 
     lance.write_dataset(reader(dataset), str(target / "images.lance"), max_rows_per_file=_ROWS_PER_FRAGMENT)
 
@@ -117,6 +119,7 @@ def _as_is(batch: Any) -> Any:
 
 def _open_take(task: Task) -> Epochs:
     import lance
+    import numpy as np
     from lance.torch.data import get_safe_loader
     from torch.utils.data import DataLoader, Subset
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.arrow_rows import reader
-from harness.dataset import SUBSET_PREDICATE, Dataset
+from harness.rows import SUBSET_PREDICATE
 from harness.task import Epochs, Order, Place, System, Task
+
+if TYPE_CHECKING:
+    from harness.dataset import Dataset
 
 
 def _write(dataset: Dataset, target: Path) -> None:
     import stoker
+
+    from harness.arrow_rows import reader
 
     stoker.connect(str(target)).create_table("images", reader(dataset))
 

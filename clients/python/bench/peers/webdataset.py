@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from harness.dataset import IMAGE_SHAPE, SUBSET_SCORES, Dataset
+from harness.rows import IMAGE_SHAPE, SUBSET_SCORES
 from harness.task import Epochs, Order, Place, System, Task
+
+if TYPE_CHECKING:
+    from harness.dataset import Dataset
 
 _SHARD_BYTES = 64e6
 
@@ -36,6 +37,8 @@ def _matches(sample: dict[str, Any]) -> bool:
 
 
 def _decode(sample: dict[str, Any]) -> tuple[Any, int]:
+    import numpy as np
+
     return np.frombuffer(sample["image.bin"], np.uint8).reshape(IMAGE_SHAPE), int(sample["label.cls"])
 
 
