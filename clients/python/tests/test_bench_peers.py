@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 BENCH = Path(__file__).parents[1] / "bench"
 sys.path.insert(0, str(BENCH))
 
 from harness.child import ChildError, environment, run_module  # noqa: E402
 from harness.dataset import Dataset  # noqa: E402
-from harness.measure import Epoch, fault_of, measure  # noqa: E402
+from harness.measure import Epoch, fault_of, first_epoch, further_epochs, measure  # noqa: E402
 from harness.mixing import expected_distinct  # noqa: E402
+from harness.rows import IMAGE_BYTES, IMAGE_SHAPE  # noqa: E402
 from harness.store import StoreError, check_loopback  # noqa: E402
 from harness.task import DataPath, Order, Place, Setting, Task  # noqa: E402
 from peers import SYSTEMS  # noqa: E402
@@ -93,6 +97,23 @@ def test_help_needs_nothing_but_python() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--epoch-secs" in done.stdout
+
+
+def test_what_lies_between_epochs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("harness.measure.perf_counter", lambda: now[0])
+
+    def epochs(number: int) -> Iterator[tuple[Any, Any]]:
+        now[0] += 1
+        yield torch.zeros((2, *IMAGE_SHAPE), dtype=torch.uint8), torch.zeros(2)
+
+    one = replace(task(tmp_path, "stoker", "local-shuffled"), measured_secs_min=7.5)
+    first = first_epoch(one, epochs, 0.0)
+    assert first.mb_per_sec == pytest.approx(2 * IMAGE_BYTES / 1e6)
+    now[0] += 5  # in which a system may read what comes next
+    further = further_epochs(one, epochs, first)
+    assert len(further.epochs) == 3
+    assert further.mb_per_sec == pytest.approx(3 * 2 * IMAGE_BYTES / (5 + 3) / 1e6)
 
 
 def epoch_of(dataset: Dataset, rows: list[int]) -> Epoch:

@@ -1,9 +1,12 @@
 """One measurement, in a process of its own: ``python -m harness.measure TASK RESULT``.
 
 The clock of the first batch starts when the system opens the data and ends when it has handed over a batch; libraries
-are imported before. Rates are those of whole epochs, from asking for an iterator to the last batch, after a first epoch
-for warming up, in which worker processes start and stay. A system that keeps what it reads from S3, on disk or in
-memory, would then read that: of such a system the first epoch counts, with nothing kept.
+are imported before. Rates are those of whole epochs after a first one for warming up, in which worker processes start
+and stay: the bytes of these epochs, over the time from the end of the first to the end of the last. What lies between
+epochs counts, because a system may use it for the next one. Stoker reads the first batches of an epoch while the last
+ones of the epoch before are taken: the time begins with such batches in memory, and ends with as many that nobody
+takes. A system that keeps what it reads from S3, on disk or in memory, would read that after the first epoch: of such
+a system the first one counts, from asking for an iterator to the last batch, with nothing kept.
 
 The consumer looks at one byte per page of each image, so that all of it has to be in memory, and notes ids and labels.
 After an epoch these must be the rows of the path, each exactly once, with their labels and bytes.
@@ -14,11 +17,10 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +40,6 @@ class Epoch:
     """What came in an epoch."""
 
     first_batch_secs: float = 0.0
-    secs: float = 0.0
-    cpu_secs: float = 0.0
     is_cut: bool = False
     ids: list[Array] = field(default_factory=list)
     labels: list[Array] = field(default_factory=list)
@@ -60,6 +60,36 @@ class Epoch:
         self.labels.append(labels.numpy().astype(np.int64).reshape(-1))
 
 
+class Moment(NamedTuple):
+    """A time, and the processor time that was used until then."""
+
+    secs: float
+    cpu_secs: float
+
+
+@dataclass(frozen=True)
+class Span:
+    """Epochs that came one after the other, with the time of what lies between them."""
+
+    epochs: list[Epoch]
+    begin: Moment
+    end: Moment
+
+    @property
+    def mb_per_sec(self) -> float:
+        """Bytes of images per microsecond."""
+        return self._num_bytes / (self.end.secs - self.begin.secs) / 1e6
+
+    @property
+    def cpu_secs_per_gb(self) -> float:
+        """Processor time of this process and all its descendants, per 10^9 bytes of images."""
+        return (self.end.cpu_secs - self.begin.cpu_secs) / self._num_bytes * 1e9
+
+    @property
+    def _num_bytes(self) -> int:
+        return sum(epoch.num_rows for epoch in self.epochs) * IMAGE_BYTES
+
+
 def run_epoch(epochs: Epochs, number: int, secs_max: float, opened_at: float | None = None) -> Epoch:
     """Iterates an epoch, or as much of it as fits into so many seconds.
 
@@ -70,7 +100,7 @@ def run_epoch(epochs: Epochs, number: int, secs_max: float, opened_at: float | N
         opened_at: When the first batch began to be waited for. Default: now.
     """
     epoch = Epoch()
-    cpu_before, begin = tree_cpu_secs(), perf_counter()
+    begin = perf_counter()
     for images, labels in epochs(number):
         if not epoch.ids:
             epoch.first_batch_secs = perf_counter() - (opened_at or begin)
@@ -78,9 +108,25 @@ def run_epoch(epochs: Epochs, number: int, secs_max: float, opened_at: float | N
         if perf_counter() - begin > secs_max:
             epoch.is_cut = True
             break
-    epoch.secs = perf_counter() - begin
-    epoch.cpu_secs = tree_cpu_secs() - cpu_before
     return epoch
+
+
+def first_epoch(task: Task, epochs: Epochs, opened_at: float) -> Span:
+    """Iterates the first epoch of a system that began to open the data at this time."""
+    cpu_secs = tree_cpu_secs()
+    begin = Moment(perf_counter(), cpu_secs)
+    epoch = run_epoch(epochs, 0, task.epoch_secs_max, opened_at)
+    return Span([epoch], begin, _now())
+
+
+def further_epochs(task: Task, epochs: Epochs, before: Span) -> Span:
+    """Iterates the epochs that are measured; their time begins with the end of the one before."""
+    begin, further = before.end, []
+    for number in range(1, _EPOCHS_MAX + 1):
+        further.append(run_epoch(epochs, number, task.epoch_secs_max))
+        if perf_counter() - begin.secs >= task.measured_secs_min or further[-1].is_cut:
+            break
+    return Span(further, begin, _now())
 
 
 def measure(task: Task) -> dict[str, Any]:
@@ -90,20 +136,20 @@ def measure(task: Task) -> dict[str, Any]:
         importlib.import_module(module)
     opened_at = perf_counter()
     epochs = system.open(task)
-    first = run_epoch(epochs, 0, task.epoch_secs_max, opened_at)
+    first = first_epoch(task, epochs, opened_at)
     reads_copy_next = system.keeps_copy and task.place is Place.S3
-    measured = [first] if first.is_cut or reads_copy_next else list(_further_epochs(task, epochs))
+    measured = first if first.epochs[0].is_cut or reads_copy_next else further_epochs(task, epochs, first)
     return {
-        "first_batch_secs": first.first_batch_secs,
-        "mb_per_sec": _rate(measured),
-        "cpu_secs_per_gb": sum(epoch.cpu_secs for epoch in measured) / _num_bytes(measured) * 1e9,
-        "mixing": _mixing(task, measured),
-        "num_epochs": len(measured),
-        "num_rows_per_epoch": measured[0].num_rows,
-        "label_sum": int(sum(labels.sum() for labels in measured[0].labels)),
-        "is_cut": any(epoch.is_cut for epoch in measured),
-        "first_epoch_mb_per_sec": _rate([first]),
-        "fault": next(filter(None, (fault_of(task, epoch) for epoch in [first, *measured])), None),
+        "first_batch_secs": first.epochs[0].first_batch_secs,
+        "mb_per_sec": measured.mb_per_sec,
+        "cpu_secs_per_gb": measured.cpu_secs_per_gb,
+        "mixing": _mixing(task, measured.epochs),
+        "num_epochs": len(measured.epochs),
+        "num_rows_per_epoch": measured.epochs[0].num_rows,
+        "label_sum": int(sum(labels.sum() for labels in measured.epochs[0].labels)),
+        "is_cut": any(epoch.is_cut for epoch in measured.epochs),
+        "first_epoch_mb_per_sec": first.mb_per_sec,
+        "fault": next(filter(None, (fault_of(task, epoch) for epoch in [*first.epochs, *measured.epochs])), None),
     }
 
 
@@ -127,22 +173,9 @@ def fault_of(task: Task, epoch: Epoch) -> str | None:
     return ", ".join(faults) or None
 
 
-def _further_epochs(task: Task, epochs: Epochs) -> Iterator[Epoch]:
-    secs = 0.0
-    for number in range(1, _EPOCHS_MAX + 1):
-        epoch = run_epoch(epochs, number, task.epoch_secs_max)
-        yield epoch
-        secs += epoch.secs
-        if secs >= task.measured_secs_min or epoch.is_cut:
-            return
-
-
-def _num_bytes(epochs: list[Epoch]) -> int:
-    return sum(epoch.num_rows for epoch in epochs) * IMAGE_BYTES
-
-
-def _rate(epochs: list[Epoch]) -> float:
-    return _num_bytes(epochs) / sum(epoch.secs for epoch in epochs) / 1e6
+def _now() -> Moment:
+    """This moment; the look at the processes, which takes milliseconds, comes after it."""
+    return Moment(perf_counter(), tree_cpu_secs())
 
 
 def _selected(task: Task) -> Array:

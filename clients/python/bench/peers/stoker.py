@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 def _write(dataset: Dataset, target: Path) -> None:
     import stoker
-
     from harness.arrow_rows import reader
 
     stoker.connect(str(target)).create_table("images", reader(dataset))
