@@ -25,9 +25,11 @@ what they deliver, both are measured:
 - the ceiling: a mapped file, and parallel GETs (``peers/ceiling.py``).
 
 Each measurement is a process of its own with a time limit, so that a library that hangs or crashes costs its own line
-only. All settings (0, 1 and 2 workers) are measured once, and the fastest ``--repeat`` times in all, in turn with the
-other systems. What is measured, and how it is checked that each row came exactly once: ``harness/measure.py``.
-``mixing`` is the number of distinct labels per batch over its expectation under a uniform permutation.
+only. All settings (by default 0 and 2 workers) are measured once, and the fastest ``--repeat`` times in all, in turn
+with the other systems. What is measured, and how it is checked that each row came exactly once:
+``harness/measure.py``. By default an epoch has 32 batches and the subset two, one for each of two workers; ``--rows``
+and ``--batch-size`` give longer ones. What takes more than ``--epoch-secs`` is cut, and the table says so. ``mixing``
+is the number of distinct labels per batch over its expectation under a uniform permutation.
 """
 
 from __future__ import annotations
@@ -93,17 +95,17 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--peers", type=_list_of(names), default=names, help=f"comma-separated; default all: {', '.join(names)}")
     add("--paths", type=_list_of(_PATHS), default=_PATHS, help=f"comma-separated; default all: {', '.join(_PATHS)}")
-    add("--rows", type=int, default=8192, help="rows (default %(default)s)")
-    add("--batch-size", type=int, default=256, help="rows per batch (default %(default)s)")
-    add("--repeat", type=int, default=5, help="measurements of the best setting (default %(default)s)")
-    add("--workers", type=_numbers, default=(0, 1, 2), help="numbers of worker processes to try (default 0,1,2)")
+    add("--rows", type=int, default=4096, help="rows (default %(default)s)")
+    add("--batch-size", type=int, default=128, help="rows per batch (default %(default)s)")
+    add("--repeat", type=int, default=3, help="measurements of the best setting (default %(default)s)")
+    add("--workers", type=_numbers, default=(0, 2), help="numbers of worker processes to try (default 0,2)")
     add("--seed", type=int, default=7, help="seed of the shuffled orders (default %(default)s)")
     add("--dir", type=Path, help="where the data is written, and kept for the next run; default: a temporary folder")
     add("--json", type=Path, help="write everything that was measured to this file")
     add("--latency-ms", type=int, default=20, help="what S3 waits before it answers (default %(default)s)")
     add("--stoker", default=os.environ.get("STOKER_BIN"), help="the stoker binary; default: STOKER_BIN")
     add("--s3-endpoint", help="a server on the loopback interface that serves the folders in --dir as buckets, instead")
-    add("--epoch-secs", type=float, default=30, help="seconds after which an epoch is cut (default %(default)s)")
+    add("--epoch-secs", type=float, default=10, help="seconds after which an epoch is cut (default %(default)s)")
     add("--measured-secs", type=float, default=1, help="short epochs are repeated for so long (default %(default)s)")
     add("--timeout-secs", type=float, default=300, help="the limit of a measurement (default %(default)s)")
     return parser

@@ -21,6 +21,7 @@ from harness.child import ChildError, environment, run_module  # noqa: E402
 from harness.dataset import Dataset  # noqa: E402
 from harness.measure import Epoch, fault_of, first_epoch, further_epochs, measure  # noqa: E402
 from harness.mixing import expected_distinct  # noqa: E402
+from harness.progress import Progress  # noqa: E402
 from harness.rows import IMAGE_BYTES, IMAGE_SHAPE  # noqa: E402
 from harness.store import StoreError, check_loopback  # noqa: E402
 from harness.task import DataPath, Order, Place, Setting, Task  # noqa: E402
@@ -74,6 +75,8 @@ def test_a_run_reports_what_it_measured_and_what_is_missing(tmp_path: Path) -> N
     sizes = ["--rows", str(NUM_ROWS), "--batch-size", str(BATCH_SIZE), "--measured-secs", "0"]
     done = subprocess.run([*command, *what, *sizes], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "2 measurements: 2 of all settings, then 0 of the best" in done.stderr
+    assert "[2 of 2, less than a minute left] local-shuffled pylance-take" in done.stderr
     report = json.loads(report_file.read_text())
     assert set(report) == {"machine", "versions", "options", "data", "results", "not_installed", "comparisons"}
     assert report["not_installed"] == {"webdataset": "not installed: pip install webdataset"}
@@ -90,6 +93,20 @@ def test_a_run_reports_what_it_measured_and_what_is_missing(tmp_path: Path) -> N
         assert f"| {result['title']} | 0 |" in done.stdout
     compared = report["comparisons"][0]
     assert (compared["path"], compared["among"], compared["peer"]) == ("local-shuffled", "all peers", "pylance-take")
+
+
+def test_progress_counts_measurements_and_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("harness.progress.perf_counter", lambda: now[0])
+    progress = Progress(11)
+    now[0] += 30
+    assert progress.done() == "1 of 11, about 5 min left"
+    progress.leave_out()
+    now[0] += 90
+    assert progress.done() == "2 of 10, about 8 min left"
+    for _ in range(7):
+        progress.done()
+    assert progress.done() == "10 of 10, less than a minute left"
 
 
 def test_help_needs_nothing_but_python() -> None:

@@ -26,7 +26,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
         Some(_) => ceilings(workspace, narrator, args),
         None => {
-            narrator.say("Measures for hours; `cargo xtask bench --help` lists shorter parts");
+            narrator.say("Measures for an hour or more; `cargo xtask bench --help` lists shorter parts");
             ceilings(workspace, narrator, args)?;
             peers(workspace, narrator, args)
         }

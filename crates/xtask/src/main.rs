@@ -32,7 +32,7 @@ Stoker's tasks. Each makes its own set-up and says what it does.
   cargo xtask demo [local|s3]    the whole path on real images: ingest, query, serve, train, kill, resume, evaluate
   cargo xtask test [FILTER…]     all Rust and Python tests; with filters, only the Rust tests whose name contains one
   cargo xtask lint               formatting, clippy, licences, Python, shell scripts, images
-  cargo xtask bench              rates beside their ceilings, and beside other libraries: takes hours
+  cargo xtask bench              rates beside their ceilings, and beside other libraries: takes an hour or more
   cargo xtask bench ARGS…        `stoker bench` with these arguments
   cargo xtask bench peers ARGS…  only the other libraries; --help lists the arguments
   cargo xtask help               this text

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from harness.child import ChildError, environment, run_module
+from harness.progress import Progress
 from harness.task import DataPath, Place, Setting, System, Task
 from peers import SYSTEMS
 
@@ -95,6 +96,7 @@ class Bench:
         self.root = folder / f"stoker-peers-{options.num_rows}"
         self._scratch = folder / "scratch"
         self._options = options
+        self._progress = Progress(0)
 
     def prepare(self, systems: Sequence[System]) -> dict[str, str]:
         """Writes the formats that are not there yet; returns for each format that could not be written why."""
@@ -132,12 +134,21 @@ class Bench:
             if is_installed(system)
         ]
         measured = [line for line in self.lines if line.lacking is None]
-        for line in measured:
-            for setting in line.system.settings(line.path, self._options.workers):
-                self._measure(line, setting, endpoint, 1)
-        for repetition in range(2, self._options.repeat + 1):
+        trials = [
+            (line, setting) for line in measured for setting in line.system.settings(line.path, self._options.workers)
+        ]
+        repetitions = range(2, self._options.repeat + 1)
+        num_repeated = len(repetitions) * len(measured)
+        num_all = len(trials) + num_repeated
+        say(f"{num_all} measurements: {len(trials)} of all settings, then {num_repeated} of the best")
+        self._progress = Progress(num_all)
+        for line, setting in trials:
+            self._measure(line, setting, endpoint, 1)
+        for repetition in repetitions:
             for line in measured:
-                if line.best is not None:
+                if line.best is None:
+                    self._progress.leave_out()
+                else:
                     self._measure(line, line.best, endpoint, repetition)
 
     def _measure(self, line: Line, setting: Setting, endpoint: str | None, repetition: int) -> None:
@@ -147,11 +158,12 @@ class Bench:
             sample = self._sample(line, setting, endpoint)
         except ChildError as failed:
             line.failed[setting] = str(failed)
-            say(f"{what}: {failed}")
+            say(f"[{self._progress.done()}] {what}: {failed}")
             return
         line.measured.setdefault(setting, []).append(sample)
         fault = f", {sample['fault']}" if sample["fault"] else ""
-        say(f"{what}: {sample['mb_per_sec']:.0f} MB/s{fault} ({perf_counter() - begin:.1f} s)")
+        took = f"{perf_counter() - begin:.1f} s"
+        say(f"[{self._progress.done()}] {what}: {sample['mb_per_sec']:.0f} MB/s{fault} ({took})")
 
     def _sample(self, line: Line, setting: Setting, endpoint: str | None) -> dict[str, Any]:
         shutil.rmtree(self._scratch, ignore_errors=True)
