@@ -67,6 +67,8 @@ pub struct ChunkCache {
 #[derive(Debug)]
 struct Inner {
     folder: PathBuf,
+    /// When it was opened, by the clock of its file system.
+    opened: SystemTime,
     /// Held while the folder is measured, and never on the way of a read.
     ledger: Mutex<Ledger>,
     /// Bytes that may be written now, as far as the ledger knows.
@@ -94,6 +96,7 @@ impl ChunkCache {
         let (opened, folder) = made.map_err(failed)?;
         let inner = Arc::new(Inner {
             folder,
+            opened,
             ledger: Mutex::new(Ledger::new(bytes_max, opened)),
             room: AtomicU64::new(bytes_max.unwrap_or(u64::MAX)),
             is_stopped: AtomicBool::new(false),
@@ -140,7 +143,7 @@ impl ChunkCache {
     /// A chunk of `length` bytes, in memory of a pool. Blocks.
     pub(crate) fn read(&self, key: &ChunkKey, length: usize, pool: &BufferPool, stats: &IoStats) -> Option<Buffer> {
         let path = key.path_in(&self.inner.folder);
-        match read_entry(&path, key, length, pool) {
+        match read_entry(&path, key, length, pool, self.inner.opened) {
             Ok(Found::Chunk(memory)) => {
                 stats.add_cache_hit(length as u64);
                 return Some(memory.freeze());

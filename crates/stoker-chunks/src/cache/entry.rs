@@ -24,7 +24,7 @@ pub(crate) const HEADER_BYTES: usize = 56;
 /// Files that begin so become entries, or are left by processes that were killed.
 pub(crate) const PARTIAL: &str = "writing-";
 
-/// The last use of an entry is noted to so much: its file's time need not change with each.
+/// After the first use by a process, that of an entry is noted to so much: its file's time need not change with each.
 const USE_NOTED: Duration = Duration::from_secs(60);
 
 const MAGIC: [u8; 8] = *b"stoker\x00\x01";
@@ -70,8 +70,14 @@ pub(super) enum Found {
     Damaged,
 }
 
-/// Reads the entry of a chunk of `length` bytes, and notes that it was used.
-pub(super) fn read_entry(path: &Path, key: &ChunkKey, length: usize, pool: &BufferPool) -> io::Result<Found> {
+/// Reads the entry of a chunk of `length` bytes, and notes that it was used by a process that opened the folder at this time.
+pub(super) fn read_entry(
+    path: &Path,
+    key: &ChunkKey,
+    length: usize,
+    pool: &BufferPool,
+    opened: SystemTime,
+) -> io::Result<Found> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     if metadata.len() != (HEADER_BYTES + length) as u64 {
@@ -87,14 +93,14 @@ pub(super) fn read_entry(path: &Path, key: &ChunkKey, length: usize, pool: &Buff
     if header != key.header(memory.as_ref()) {
         return Ok(Found::Damaged);
     }
-    note_use(&file, &metadata);
+    note_use(&file, &metadata, opened);
     Ok(Found::Chunk(memory))
 }
 
-fn note_use(file: &File, metadata: &Metadata) {
+fn note_use(file: &File, metadata: &Metadata, opened: SystemTime) {
     let now = SystemTime::now();
-    let since = metadata.modified().map(|noted| now.duration_since(noted).unwrap_or_default());
-    if since.is_ok_and(|since| since >= USE_NOTED) {
+    let is_old = |noted: SystemTime| noted < opened || now.duration_since(noted).is_ok_and(|since| since >= USE_NOTED);
+    if metadata.modified().is_ok_and(is_old) {
         // Only its owner may; others read it all the same.
         file.set_modified(now).ok();
     }
