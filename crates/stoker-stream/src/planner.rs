@@ -113,7 +113,10 @@ impl Planner {
     }
 
     async fn read_all(&mut self) -> Result<()> {
-        let size = UnitSize::new(&self.plan, self.part_size, self.options.io_threads);
+        let is_shared = self.shared.as_ref().is_some_and(|group| group.is_shared());
+        let ranks_here = if is_shared { u64::from(self.slice.topology.world_size) } else { 1 };
+        let size = UnitSize::new(&self.plan, &self.slice, self.part_size, self.options.io_threads, ranks_here);
+        let is_first_small = size.is_first_small();
         let by_window = size.is_by_window(&self.order);
         let units_at_once = match by_window || self.plan.inner.reads_rows_alone() {
             true => UNITS_AT_ONCE,
@@ -129,7 +132,7 @@ impl Planner {
                 self.deliver_oldest().await?;
             }
             let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
-            let blocks = self.block_reads(is_first && is_one_batch);
+            let blocks = self.block_reads(is_first && is_first_small && is_one_batch);
             let end = self.start(unit, blocks).await?;
             units.continue_at(end);
             if std::mem::take(&mut is_first) {
@@ -150,13 +153,13 @@ impl Planner {
     }
 
     /// How the blocks of the next unit are read, if they are read as a whole.
-    fn block_reads(&self, is_first_batch: bool) -> Option<BlockReads> {
-        // The rows of the first batch alone are there sooner than their blocks.
-        let in_haste = is_first_batch && self.slice.first_step == 0 && !self.options.ahead;
+    fn block_reads(&self, is_small: bool) -> Option<BlockReads> {
+        // The rows of a small first batch alone are there sooner than their blocks.
+        let in_haste = is_small && self.slice.first_step == 0 && !self.options.ahead;
         match &self.shared {
             Some(group) if !in_haste && group.is_shared() => Some(BlockReads::ForGroup(group.clone())),
             _ if !self.scan.has_cache() => None,
-            _ if is_first_batch => Some(BlockReads::IfCached),
+            _ if is_small => Some(BlockReads::IfCached),
             _ => Some(BlockReads::ForCache),
         }
     }

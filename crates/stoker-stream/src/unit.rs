@@ -15,7 +15,7 @@ const UNIT_BYTES: u64 = 64 << 20;
 /// Bytes of a unit of local files for each thread that reads: its rows, and what is kept for them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
-/// Rows of a first batch that are read one by one from object stores, at most: more of them take as many requests as a window.
+/// Rows of first batches that are read one by one from object stores, at most: more of them take as many requests as windows.
 const FIRST_ROWS_MAX: u64 = 1_024;
 
 /// Rows of a unit at most, over the rows of one rank: what is kept for a row while it is read may be more than a narrow row.
@@ -30,26 +30,31 @@ pub(crate) struct UnitSize {
     row_bytes: u64,
     /// A unit takes a part at least, whatever the budget.
     part_rows_max: u64,
-    /// Rows of a batch of one rank, beyond which the first unit is as long as any other.
-    first_rows_max: u64,
+    /// Whether the rows of the first batch are so few that they are best read one by one.
+    first_is_small: bool,
 }
 
 impl UnitSize {
-    /// Units of a stream whose batches come in parts. Local files are read by so many threads.
-    pub fn new(plan: &StreamPlan, part_size: PartSize, io_threads: usize) -> Self {
+    /// Units of a slice whose batches come in parts. Local files are read by so many threads. So many ranks, this one included, read
+    /// their first batches here at the same time.
+    pub fn new(plan: &StreamPlan, slice: &Slice, part_size: PartSize, io_threads: usize, ranks_here: u64) -> Self {
         let row_bytes = plan.row_bytes().max(1);
         let is_local = plan.tables().all(Table::is_local);
+        let first_rows = slice.global_batch().div_ceil(u64::from(slice.topology.world_size));
         Self {
             by_window: !plan.inner.reads_rows_alone(),
             bytes: if is_local { CACHED_BYTES_PER_THREAD.saturating_mul(io_threads as u64) } else { UNIT_BYTES },
             row_bytes,
             part_rows_max: part_size.rows_max(row_bytes),
-            first_rows_max: if is_local { u64::MAX } else { FIRST_ROWS_MAX },
+            first_is_small: is_local || first_rows.saturating_mul(ranks_here) <= FIRST_ROWS_MAX,
         }
     }
-}
 
-impl UnitSize {
+    /// Whether the rows of the first batch are there sooner one by one than with what lies around them.
+    pub fn is_first_small(&self) -> bool {
+        self.first_is_small
+    }
+
     /// Whether units are whole windows of an order.
     pub fn is_by_window(&self, order: &StreamOrder) -> bool {
         self.by_window && order.window_positions(0).is_some()
@@ -88,16 +93,11 @@ impl Units {
         if self.next >= self.end {
             return None;
         }
-        let UnitSize { by_window, bytes, row_bytes, first_rows_max, .. } = self.size;
+        let UnitSize { by_window, bytes, row_bytes, first_is_small, .. } = self.size;
         let window = order.window_positions(self.next).filter(|_| by_window);
-        let is_by_window = window.is_some();
-        let window_end = match window {
-            Some(window) => window.end,
-            None => self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size)),
-        };
-        let mut end = window_end.min(self.end);
-        let is_first = std::mem::take(&mut self.is_first);
-        if is_first && (!is_by_window || self.global_batch.div_ceil(self.world_size) <= first_rows_max) {
+        let bytes_end = || self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size));
+        let mut end = window.as_ref().map_or_else(bytes_end, |window| window.end).min(self.end);
+        if std::mem::take(&mut self.is_first) && (window.is_none() || first_is_small) {
             end = end.min(self.next.saturating_add(self.global_batch));
         }
         let pieces = (end - self.next).div_ceil(self.positions_max(budget_bytes));
