@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use object_store::client::{HttpError, HttpErrorKind};
 use stoker_types::ErrorKind;
 
 use crate::caught::Panicked;
@@ -14,6 +15,9 @@ const UNDECODABLE: [&str; 4] = [
     "file size is too small",
     "does not have sufficient data",
 ];
+
+/// What object_store says of answers by which stores ask for fewer requests; the types of its errors are private.
+const OVERLOADED: [&str; 3] = ["status code: 429", "status code: 503", "SlowDown"];
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -104,6 +108,13 @@ impl Error {
             Error::DataCorrupt { .. } => ErrorKind::DataCorrupt,
             Error::Storage { kind, .. } => *kind,
         }
+    }
+
+    /// Whether a store says, or shows by not answering in time, that it gets more requests than it takes.
+    pub fn is_overload(&self) -> bool {
+        let Error::Storage { kind: ErrorKind::Unavailable, source, .. } = self else { return false };
+        let text = source.to_string();
+        OVERLOADED.iter().any(|part| text.contains(part)) || is_timeout(source.as_ref())
     }
 
     /// An error of the storage layer, classified by its cause.
@@ -204,6 +215,18 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
         current = error.source();
     }
     kind
+}
+
+/// Whether an answer, or the rest of it, stayed away.
+fn is_timeout(source: &(dyn StdError + 'static)) -> bool {
+    let mut current = Some(source);
+    while let Some(error) = current {
+        if error.downcast_ref::<HttpError>().is_some_and(|error| error.kind() == HttpErrorKind::Timeout) {
+            return true;
+        }
+        current = error.source();
+    }
+    false
 }
 
 /// Whether the system refused an offset as none that a file can have.

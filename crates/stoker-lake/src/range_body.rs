@@ -33,6 +33,11 @@ impl RangeBody {
         Self { inner: Inner::Socket { body, attempted } }
     }
 
+    /// Whether the store had asked for fewer requests before it answered, as far as is known.
+    pub fn was_refused(&self) -> bool {
+        matches!(&self.inner, Inner::Socket { body, .. } if body.was_refused())
+    }
+
     /// Puts the next bytes into slices, in order; returns how many: 0 at the end of the body. Cancelling the future loses nothing.
     ///
     /// # Errors

@@ -19,15 +19,26 @@ pub(crate) struct SocketBody {
     left: u64,
     /// Where the connection goes after the body, unless the server closes it.
     home: Option<(Connections, Authority)>,
+    was_refused: bool,
 }
 
 impl SocketBody {
     /// The body of `length` bytes that follows what came with the head.
     pub(super) fn new(stream: TcpStream, before: Bytes, length: u64, home: Option<(Connections, Authority)>) -> Self {
-        let mut body = Self { stream: Some(stream), before, left: length, home };
+        let mut body = Self { stream: Some(stream), before, left: length, home, was_refused: false };
         body.before.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         body.end_if_empty();
         body
+    }
+
+    /// Notes that the store refused the request before.
+    pub(super) fn after_refusal(self) -> Self {
+        Self { was_refused: true, ..self }
+    }
+
+    /// Whether the store refused the request before, as one too many.
+    pub fn was_refused(&self) -> bool {
+        self.was_refused
     }
 
     /// Puts the next bytes into slices, in order; returns how many, 0 at the end of the body.

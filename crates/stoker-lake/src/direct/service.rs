@@ -38,18 +38,30 @@ pub(super) struct Timeouts {
     pub answer: Duration,
 }
 
-/// Where the service leaves the body of a request that asks for it.
+/// Where the service leaves the body of a request that asks for it, which object_store may send more than once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Handover(Arc<Mutex<Option<SocketBody>>>);
+pub(super) struct Handover(Arc<Mutex<Left>>);
+
+#[derive(Debug, Default)]
+struct Left {
+    body: Option<SocketBody>,
+    was_refused: bool,
+}
 
 impl Handover {
     /// Takes what was left last.
     pub fn take(&self) -> Option<SocketBody> {
-        self.0.lock().take()
+        let mut left = self.0.lock();
+        let body = left.body.take()?;
+        Some(if left.was_refused { body.after_refusal() } else { body })
     }
 
     fn put(&self, body: Option<SocketBody>) {
-        *self.0.lock() = body;
+        self.0.lock().body = body;
+    }
+
+    fn refused(&self) {
+        self.0.lock().was_refused = true;
     }
 }
 
@@ -130,6 +142,9 @@ impl DirectService {
                 Err(error) => return Err(error),
             }
         };
+        if matches!(head.parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            handover.refused();
+        }
         // Redirections are followed by the usual client.
         let length = head.body_length.filter(|_| !head.parts.status.is_redirection());
         let Some(length) = length else { return Ok(None) };

@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use http::{Request, StatusCode};
-use object_store::ClientOptions;
+use object_store::aws::AmazonS3Builder;
 use object_store::client::{HttpClient, HttpConnector, HttpErrorKind, HttpRequestBody, HttpResponse};
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, GetOptions, RetryConfig};
+use stoker_types::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::SocketBody;
 use super::service::{DirectConnector, Handover, Timeouts};
+use super::{DirectStore, SocketBody};
+use crate::Error;
 
 /// What a server sends for one request, and whether it closes the connection after that.
 type Answer = (&'static str, bool);
@@ -131,6 +135,48 @@ async fn errors_are_read_whole() -> Result<()> {
     let (_, body) = get(&client, &url).await?;
     assert_eq!(rest(body.context("no body")?).await?, "0123456789");
     assert_eq!(server.await??.len(), 2);
+    Ok(())
+}
+
+/// A store whose requests are tried so often again.
+fn store(url: &str, max_retries: usize) -> Result<DirectStore> {
+    let endpoint = url.split("/bucket").next().unwrap_or(url);
+    let backoff = BackoffConfig { init_backoff: Duration::from_millis(1), ..BackoffConfig::default() };
+    let builder = AmazonS3Builder::new().with_endpoint(endpoint).with_bucket_name("bucket").with_region("us-east-1");
+    let builder = builder.with_access_key_id("a").with_secret_access_key("b").with_allow_http(true);
+    let builder = builder.with_retry(RetryConfig { backoff, max_retries, ..RetryConfig::default() });
+    let connector = DirectConnector::new(Timeouts { connect: PATIENT, answer: Duration::from_millis(500) });
+    Ok(DirectStore { store: builder.with_http_connector(connector).build()? })
+}
+
+const OBJECT: &str = "HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\nContent-Range: bytes 0-2/3\r\n\
+                      ETag: \"e\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nabc";
+
+/// What becomes of a GET that is answered so and tried again so often: whether its body comes after a refusal.
+async fn check_refusal(answers: Vec<Answer>, max_retries: usize) -> Result<std::result::Result<bool, Error>> {
+    let (url, _server) = server(vec![answers]).await?;
+    let options = GetOptions { range: Some((0..3u64).into()), ..GetOptions::default() };
+    let got = store(&url, max_retries)?.get(&Path::from("key"), options).await;
+    Ok(match got {
+        Ok((_, body)) => Ok(body.context("no body")?.was_refused()),
+        Err(source) => Err(Error::storage("reading", source)),
+    })
+}
+
+#[tokio::test]
+async fn refusals_are_told_from_other_faults() -> Result<()> {
+    let busy = "HTTP/1.1 503 Slow Down\r\nContent-Length: 4\r\n\r\nbusy";
+    let many = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n";
+    let broken = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+    for (answer, is_overload) in [(busy, true), (many, true), (broken, false)] {
+        let error = check_refusal(vec![(answer, false)], 0).await?.expect_err("a refusal");
+        assert_eq!((error.kind(), error.is_overload()), (ErrorKind::Unavailable, is_overload), "{error}");
+        assert_eq!(check_refusal(vec![(answer, false), (OBJECT, false)], 1).await??, is_overload, "{answer}");
+    }
+    assert!(!check_refusal(vec![(OBJECT, false)], 0).await??);
+    let begun = ("HTTP/1.1 206 Partial Content\r\n", false);
+    let silence = check_refusal(vec![begun, begun], 0).await?;
+    assert!(silence.expect_err("no answer").is_overload());
     Ok(())
 }
 
