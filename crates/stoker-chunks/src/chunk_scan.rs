@@ -8,14 +8,13 @@ use futures::future::{try_join, try_join_all};
 use stoker_lake::DenseColumn;
 use tokio::sync::Semaphore;
 
-use crate::clock::MachineClock;
 use crate::coalesce::{Limits, Read, coalesce};
 use crate::remote::Remote;
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
 use crate::{
-    BadRow, BufferPool, ChunkCache, Error, IoStats, LocalReads, Result, RetryPolicy, SlotMut, Slots, to_array,
-    with_retries,
+    BadRow, BufferPool, ChunkCache, Error, IoStats, LocalReads, RequestLimit, Result, RetryPolicy, SlotMut, Slots,
+    to_array, with_retries,
 };
 
 /// Limits of a chunk scan.
@@ -25,10 +24,8 @@ pub struct ChunkScanOptions {
     pub local_threads: usize,
     /// How local files are read: through the system's memory of files by default.
     pub local_reads: LocalReads,
-    /// GETs under way at once: enough to keep a fast network busy with small ones.
+    /// GETs under way at once, where the [`RequestLimit`] allows so many; 512 by default, which is all that it ever allows.
     pub remote_requests_max: usize,
-    /// Bytes that the GETs under way ask for together, unless one asks for more: enough for 6 GB/s with a latency of 20 ms.
-    pub remote_bytes_max: u64,
     /// Memory of batches is kept for the next ones while used and kept memory take at most so many bytes together.
     pub pool_bytes: usize,
     /// How transient faults of object stores are retried.
@@ -45,8 +42,7 @@ impl Default for ChunkScanOptions {
         Self {
             local_threads: threads.clamp(1, 16),
             local_reads: LocalReads::Buffered,
-            remote_requests_max: 128,
-            remote_bytes_max: 128 << 20,
+            remote_requests_max: 512,
             pool_bytes: 256 << 20,
             retry: RetryPolicy::default(),
             hedge: true,
@@ -75,22 +71,18 @@ pub struct ChunkScan {
 impl ChunkScan {
     /// A chunk scan with limits and counts of its own.
     pub fn new(options: ChunkScanOptions) -> Self {
-        Self::make(&options, BufferPool::new(options.pool_bytes), None)
+        Self::sharing(options, BufferPool::new(options.pool_bytes), &RequestLimit::default())
     }
 
     /// A chunk scan with counts of its own, memory from a pool, and within a limit of GETs under way that others use too.
-    pub fn sharing(options: ChunkScanOptions, pool: BufferPool, requests: Arc<Semaphore>) -> Self {
-        Self::make(&options, pool, Some(requests))
-    }
-
-    fn make(options: &ChunkScanOptions, pool: BufferPool, requests: Option<Arc<Semaphore>>) -> Self {
+    pub fn sharing(options: ChunkScanOptions, pool: BufferPool, requests: &RequestLimit) -> Self {
         let stats = Arc::<IoStats>::default();
         Self {
             pool,
             // While one thread hands over what it read, another one reads in its place.
             local: Arc::new(Semaphore::new(options.local_threads.max(1) + options.local_threads.div_ceil(2))),
             local_reads: options.local_reads,
-            remote: Arc::new(Remote::new(options, requests, stats.clone(), Arc::new(MachineClock::new()))),
+            remote: Arc::new(Remote::new(options, requests, stats.clone())),
             stats,
             cache: None,
             retry: options.retry,

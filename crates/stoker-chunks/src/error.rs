@@ -86,6 +86,15 @@ impl Error {
         }
     }
 
+    /// Whether a store says, or shows by staying away, that it gets more requests than it takes.
+    pub(crate) fn is_overload(&self) -> bool {
+        match self {
+            Error::Lake(error) => error.is_overload(),
+            Error::Stalled { .. } => true,
+            _ => false,
+        }
+    }
+
     /// What was attempted, as far as the error knows.
     pub(crate) fn attempted(&self) -> &str {
         match self {

@@ -25,7 +25,7 @@ pub(crate) const PATIENCE_MIN: Duration = Duration::from_millis(200);
 const PATIENCE_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Bodies of fewer bytes do not tell how fast bytes come.
-const BODY_BYTES_MIN: u64 = 64 << 10;
+pub(crate) const BODY_BYTES_MIN: u64 = 64 << 10;
 
 const MIB: f64 = (1 << 20) as f64;
 

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 use stoker_lake::{RangeBody, RangeReader};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::clock::Clock;
 use crate::coalesce::Read;
 use crate::hedge::{Hedges, PATIENCE_MIN};
+use crate::request_limit::{Get, Requests, Turn};
 use crate::retry::Retries;
-use crate::{ChunkScanOptions, Error, IoStats, Result, RetryPolicy};
+use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy};
 
 /// Slices that one read from a body fills at most.
 const SLICES_MAX: usize = 64;
@@ -57,13 +57,7 @@ impl Source for RangeReader {
 /// What the remote reads of a scan share.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// One permit for each GET.
-    permits: Semaphore,
-    /// One permit for each KiB that a GET asks for.
-    kibibytes: Semaphore,
-    kibibytes_max: u64,
-    /// As `permits`, for all scans that share it.
-    shared: Option<Arc<Semaphore>>,
+    requests: Requests,
     policy: RetryPolicy,
     hedges: Option<Hedges>,
     stats: Arc<IoStats>,
@@ -71,23 +65,14 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Limits from options, and one that others share; counts and time from outside.
-    pub fn new(
-        options: &ChunkScanOptions,
-        shared: Option<Arc<Semaphore>>,
-        stats: Arc<IoStats>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        let kibibytes_max = (options.remote_bytes_max >> 10).clamp(1, u64::from(u32::MAX >> 4));
+    /// A part of a limit that others may share, with its clock; counts from outside.
+    pub fn new(options: &ChunkScanOptions, limit: &RequestLimit, stats: Arc<IoStats>) -> Self {
         Self {
-            permits: Semaphore::new(options.remote_requests_max.max(1)),
-            kibibytes: Semaphore::new(kibibytes_max as usize),
-            kibibytes_max,
-            shared,
+            requests: limit.join(options.remote_requests_max),
             policy: options.retry,
             hedges: options.hedge.then(Hedges::new),
             stats,
-            clock,
+            clock: limit.clock().clone(),
         }
     }
 
@@ -97,14 +82,7 @@ impl Remote {
     /// # Errors
     /// Permanent errors of storage; [`Error::GaveUp`] when the retries of transient ones are used up.
     pub async fn read<S: Source>(&self, source: &S, read: &mut Read, hashes: bool) -> Result<()> {
-        let closed = |_| Error::Internal { reason: "the semaphore for remote reads is closed".into() };
-        let _permit = self.permits.acquire().await.map_err(closed)?;
-        let kibibytes = (read.length >> 10).clamp(1, self.kibibytes_max) as u32;
-        let _bytes = self.kibibytes.acquire_many(kibibytes).await.map_err(closed)?;
-        let _shared = match &self.shared {
-            Some(shared) => Some(shared.acquire().await.map_err(closed)?),
-            None => None,
-        };
+        let _turn = self.requests.turn(read.length).await;
         let whole = read.offset..read.offset + read.length;
         let mut hedges = self.hedges.as_ref().inspect(|hedges| hedges.add_read());
         let mut retries = Retries::new(self.policy, self.clock.as_ref());
@@ -140,9 +118,9 @@ impl Remote {
             let watched = Watched { target: &mut *target, start, at: &at };
             let mut first = pin!(self.pour(source, begun..end, watched));
             let Some(share) = *hedges else { return first.await };
-            let _permit = match self.until_slow(&mut first, share, end - begun).await {
+            let _turn = match self.until_slow(&mut first, share, end - begun).await {
                 Either::Left(done) => return done,
-                Either::Right(permit) => permit,
+                Either::Right(turn) => turn,
             };
             *hedges = None;
             self.stats.add_hedge();
@@ -161,8 +139,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Waits for a GET until it is done, or so slow that a second one may begin, which needs a permit that is free at once.
-    async fn until_slow<F>(&self, first: &mut F, hedges: &Hedges, bytes: u64) -> Either<Result<()>, SemaphorePermit<'_>>
+    /// Waits for a GET until it is done, or so slow that a second one may begin, which needs a turn at once.
+    async fn until_slow<F>(&self, first: &mut F, hedges: &Hedges, bytes: u64) -> Either<Result<()>, Turn<'_>>
     where
         F: Future<Output = Result<()>> + Unpin,
     {
@@ -171,10 +149,10 @@ impl Remote {
             if let Either::Left((done, _)) = select(&mut *first, self.clock.sleep(patience)).await {
                 return Either::Left(done);
             }
-            if let Ok(permit) = self.permits.try_acquire()
+            if let Some(turn) = self.requests.try_turn()
                 && hedges.try_take()
             {
-                return Either::Right(permit);
+                return Either::Right(turn);
             }
             patience = PATIENCE_MIN;
         }
@@ -187,17 +165,39 @@ impl Remote {
         Ok(bytes)
     }
 
-    /// Puts the bytes of a range where there is room for them, as they arrive: all of them, or an error.
-    ///
+    /// Puts the bytes of a range where there is room for them, as they arrive: all of them, or an error. What comes of it tells
+    /// how many requests the store takes.
+    async fn pour<S: Source>(&self, source: &S, range: Range<u64>, room: impl Room) -> Result<()> {
+        let poured = self.pour_body(source, range, room).await;
+        match &poured {
+            Ok(get) => self.learn(*get),
+            Err(error) if error.is_overload() => self.requests.overloaded(),
+            Err(_) => {}
+        }
+        poured.map(|_| ())
+    }
+
+    fn learn(&self, get: Get) {
+        self.requests.came(get);
+        if let Some(hedges) = &self.hedges {
+            let (to_first, body) =
+                (get.first_byte.saturating_sub(get.begun), get.last_byte.saturating_sub(get.first_byte));
+            hedges.add_peer(to_first, body, get.bytes);
+        }
+    }
+
     /// How long the answer may stay away is left to the store's own timeouts, up to the whole budget: a request that was
     /// given up while it waits for its turn there would go to the end of the queue again.
-    async fn pour<S: Source>(&self, source: &S, range: Range<u64>, mut room: impl Room) -> Result<()> {
+    async fn pour_body<S: Source>(&self, source: &S, range: Range<u64>, mut room: impl Room) -> Result<Get> {
         let begun = self.clock.now();
         let waited = self.policy.budget.max(self.policy.stall_timeout);
         let mut body = match select(source.open(range.clone()), self.clock.sleep(waited)).await {
             Either::Left((body, _)) => body?,
             Either::Right(_) => return Err(Error::Stalled { attempted: reading(source, &range), waited }),
         };
+        if body.was_refused() {
+            self.requests.overloaded();
+        }
         let mut at = range.start;
         let mut first_byte = None;
         let mut heard = self.clock.now();
@@ -225,11 +225,8 @@ impl Remote {
             at += count as u64;
             room.filled(count);
         }
-        if let (Some(hedges), Some(first_byte)) = (&self.hedges, first_byte) {
-            let (to_first, body) = (first_byte.saturating_sub(begun), heard.saturating_sub(first_byte));
-            hedges.add_peer(to_first, body, range.end - range.start);
-        }
-        Ok(())
+        let first_byte = first_byte.unwrap_or(heard);
+        Ok(Get { begun, first_byte, last_byte: heard, bytes: range.end - range.start })
     }
 
     /// The next look at a body whose last byte came at `heard`, or the error that it stalled.

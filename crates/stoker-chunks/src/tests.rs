@@ -5,6 +5,7 @@ mod checksums;
 mod faults;
 mod hedging;
 mod local_reads;
+mod pacing;
 mod script;
 mod sharing;
 mod virtual_time;

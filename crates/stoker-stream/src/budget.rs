@@ -21,15 +21,11 @@ mod ledger;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stoker_chunks::{BufferPool, ChunkCache, Group, LocalReads, Membership, SharedReads};
-use tokio::sync::{Notify, Semaphore, watch};
+use stoker_chunks::{BufferPool, ChunkCache, Group, LocalReads, Membership, RequestLimit, SharedReads};
+use tokio::sync::{Notify, watch};
 
 use crate::ReadOptions;
 use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
-
-/// Requests to object stores that all streams have under way at most: each has a connection, and processes may often open
-/// 1,024 files only.
-const REQUESTS_MAX: usize = 512;
 
 /// Bytes of all streams by default: two streams with the default cap.
 const TOTAL_BYTES: u64 = 2 << 30;
@@ -47,7 +43,7 @@ pub struct MemoryBudget {
 struct Shared {
     ledger: Mutex<Ledger>,
     pool: BufferPool,
-    requests: Arc<Semaphore>,
+    requests: RequestLimit,
     reads: SharedReads,
 }
 
@@ -67,7 +63,7 @@ impl MemoryBudget {
     fn with_total(total: Total) -> Self {
         let reads = SharedReads::default();
         let ledger = Mutex::new(Ledger::new(total, reads.clone()));
-        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        let requests = RequestLimit::default();
         let shared = Arc::new(Shared { ledger, pool: BufferPool::new(0), requests, reads });
         Self { shared, cache: None, local_reads: LocalReads::default() }
     }
@@ -122,8 +118,8 @@ impl MemoryBudget {
         &self.shared.pool
     }
 
-    /// The requests to object stores that all streams may have under way.
-    pub fn requests(&self) -> &Arc<Semaphore> {
+    /// The limit of requests to object stores that all streams have under way.
+    pub fn requests(&self) -> &RequestLimit {
         &self.shared.requests
     }
 

@@ -53,7 +53,7 @@ impl PartStream {
             ..ChunkScanOptions::default()
         };
         let cache = budget.cache().filter(|_| are_kept(&plan)).cloned();
-        let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests().clone()).with_cache(cache);
+        let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests()).with_cache(cache);
         let blocks = group(&plan, &slice).map(|(group, ranks)| budget.share(group, slice.topology.rank, ranks));
         let quota = budget.join_with(options);
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use stoker_types::ErrorKind;
 
 use super::runtime;
-use super::script::{Answer, RANGE, REST, Step, Trial};
+use super::script::{Answer, RANGE, REFUSAL, REST, Step, Trial};
 use crate::clock::Clock;
 use crate::{ChunkScanOptions, Error, RetryPolicy, with_retries};
 
@@ -82,7 +82,7 @@ fn faults_that_go_on_end_with_the_budget() {
     let attempts = trial.ranges().len();
     assert!((20..50).contains(&attempts), "{attempts}");
     let what = "reading bytes 1000..4900 of data file x of table t@1";
-    assert_eq!(error.to_string(), format!("{what} failed {attempts} times in 120 s, last: 503 Slow Down"));
+    assert_eq!(error.to_string(), format!("{what} failed {attempts} times in 120 s, last: {REFUSAL}"));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn attempts_are_bounded() {
     let once = RetryPolicy { budget: Duration::ZERO, ..RetryPolicy::default() };
     let (trial, error) = check_failure(once, vec![BUSY; 5]);
     assert_eq!(trial.ranges().len(), 1);
-    assert!(error.to_string().ends_with("table t@1: 503 Slow Down"), "{error}");
+    assert!(error.to_string().ends_with(&format!("table t@1: {REFUSAL}")), "{error}");
 }
 
 #[test]

@@ -18,7 +18,10 @@ use super::virtual_time::VirtualTime;
 use crate::clock::Clock;
 use crate::coalesce::{Piece, Read};
 use crate::remote::{Remote, Source};
-use crate::{BufferPool, ChunkScanOptions, IoStats, IoTotals, Result, Slots};
+use crate::{BufferPool, ChunkScanOptions, IoStats, IoTotals, RequestLimit, Result, Slots};
+
+/// What object_store says of a store that gets too many requests.
+pub(super) const REFUSAL: &str = "Server returned non-2xx status code: 503 Service Unavailable: SlowDown";
 
 const PLACE: &str = "data file x of table t@1";
 
@@ -73,7 +76,7 @@ impl Source for Script {
         self.ranges.lock().push(range.clone());
         let answer = self.answers.lock().pop_front().unwrap_or_else(|| Answer::Body(vec![REST]));
         let answered = match answer {
-            Answer::Refused(kind) => Err(fault(&range, kind, "503 Slow Down")),
+            Answer::Refused(kind) => Err(fault(&range, kind, REFUSAL)),
             Answer::Body(steps) => Ok(self.body(range, steps)),
         };
         Box::pin(async move { answered })
@@ -147,20 +150,22 @@ pub(super) struct Trial {
     stats: Arc<IoStats>,
     script: Script,
     remote: Remote,
+    limit: RequestLimit,
 }
 
 impl Trial {
     /// A file that answers the first GETs so.
     pub fn new(options: ChunkScanOptions, answers: Vec<Answer>) -> Self {
         let (time, stats) = (VirtualTime::default(), Arc::<IoStats>::default());
-        let remote = Remote::new(&options, None, stats.clone(), Arc::new(time.clone()));
+        let limit = RequestLimit::with_clock(Arc::new(time.clone()));
+        let remote = Remote::new(&options, &limit, stats.clone());
         let script = Script {
             time: time.clone(),
             answers: Mutex::new(answers.into()),
             ranges: Mutex::default(),
             bytes_sent: Arc::default(),
         };
-        Self { time, stats, script, remote }
+        Self { time, stats, script, remote, limit }
     }
 
     /// Reads the range, checks all bytes a minute after that, and tells when the read was done.
@@ -191,6 +196,11 @@ impl Trial {
     /// Bytes that all bodies brought so far.
     pub fn bytes_sent(&self) -> u64 {
         self.script.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    /// GETs that may be under way now.
+    pub fn num_requests(&self) -> usize {
+        self.limit.num_requests()
     }
 
     /// The counts so far.

@@ -1,0 +1,146 @@
+//! Who has GETs under way, and who waits for a turn.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::oneshot;
+
+/// Bytes that the GETs of a scan may ask for together, for each GET of the limit. They are no memory beside that of the budget:
+/// the rows that a GET brings have their room in batches, blocks or the cache before it waits for its turn. 128 MiB at first,
+/// which is enough for 6 GB/s with a latency of 20 ms.
+const BYTES_PER_REQUEST: u64 = 1 << 20;
+
+/// The scans of a limit.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    members: BTreeMap<u64, Member>,
+    next_id: u64,
+    next_ticket: u64,
+    /// The scan that had the last turn for which others waited.
+    last: u64,
+    num_under_way: usize,
+    num_waiting: usize,
+}
+
+/// What a scan has.
+#[derive(Debug)]
+struct Member {
+    requests_max: usize,
+    num_under_way: usize,
+    /// Bytes that the GETs under way ask for.
+    bytes: u64,
+    /// GETs without a turn by ticket, oldest first.
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: u64,
+    granted: oneshot::Sender<()>,
+}
+
+/// What was asked for, and when it is granted.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub ticket: u64,
+    pub granted: oneshot::Receiver<()>,
+}
+
+impl Member {
+    fn has_turn(&self, limit: usize) -> bool {
+        self.num_under_way < self.requests_max.min(limit)
+    }
+
+    /// Whether its oldest waiting GET may begin.
+    fn is_ready(&self, limit: usize) -> bool {
+        let bytes_max = BYTES_PER_REQUEST * self.requests_max.min(limit) as u64;
+        let fits = |bytes: u64| self.bytes == 0 || self.bytes.saturating_add(bytes) <= bytes_max;
+        self.has_turn(limit) && self.waiting.first_key_value().is_some_and(|(_, oldest)| fits(oldest.bytes))
+    }
+}
+
+impl Line {
+    /// GETs under way.
+    pub fn num_under_way(&self) -> usize {
+        self.num_under_way
+    }
+
+    /// GETs without a turn.
+    pub fn num_waiting(&self) -> usize {
+        self.num_waiting
+    }
+
+    /// Takes a scan in; its id.
+    pub fn join(&mut self, requests_max: usize) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.members.insert(id, Member { requests_max, num_under_way: 0, bytes: 0, waiting: BTreeMap::new() });
+        id
+    }
+
+    /// Forgets a scan, all of whose GETs have ended.
+    pub fn leave(&mut self, id: u64) {
+        self.members.remove(&id);
+    }
+
+    /// Puts a GET at the end of its scan's line.
+    pub fn ask(&mut self, id: u64, bytes: u64) -> Asked {
+        let ticket = self.take_ticket();
+        let (sender, granted) = oneshot::channel();
+        if let Some(member) = self.members.get_mut(&id) {
+            member.waiting.insert(ticket, Waiting { bytes, granted: sender });
+            self.num_waiting += 1;
+        }
+        Asked { ticket, granted }
+    }
+
+    /// A turn for a GET of no bytes that does not wait; its ticket.
+    pub fn try_ask(&mut self, id: u64, limit: usize) -> Option<u64> {
+        let member = self.members.get_mut(&id).filter(|member| member.has_turn(limit))?;
+        if self.num_under_way >= limit {
+            return None;
+        }
+        member.num_under_way += 1;
+        self.num_under_way += 1;
+        Some(self.take_ticket())
+    }
+
+    /// Ends a GET that is under way, or waits.
+    pub fn end(&mut self, id: u64, ticket: u64, bytes: u64) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        if member.waiting.remove(&ticket).is_some() {
+            self.num_waiting -= 1;
+            return;
+        }
+        member.num_under_way -= 1;
+        member.bytes -= bytes;
+        self.num_under_way -= 1;
+    }
+
+    /// Gives turns within a limit, to one scan after the other. What is under way beyond a limit that shrank goes on.
+    pub fn admit(&mut self, limit: usize) {
+        while self.num_waiting > 0 && self.num_under_way < limit {
+            let later = self.members.range(self.last.saturating_add(1)..);
+            let mut in_rotation = later.chain(self.members.range(..=self.last));
+            let ready = in_rotation.find(|(_, member)| member.is_ready(limit)).map(|(id, _)| *id);
+            let Some(id) = ready else { return };
+            self.last = id;
+            self.begin_oldest(id);
+        }
+    }
+
+    fn begin_oldest(&mut self, id: u64) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let Some((_, Waiting { bytes, granted })) = member.waiting.pop_first() else { return };
+        member.num_under_way += 1;
+        member.bytes += bytes;
+        self.num_under_way += 1;
+        self.num_waiting -= 1;
+        // Who does not wait any more ends its turn as one who got it.
+        granted.send(()).ok();
+    }
+
+    fn take_ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+}
