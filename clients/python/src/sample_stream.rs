@@ -76,6 +76,7 @@ impl SampleStream {
         let stats = *self.stats.lock();
         let counters = PyDict::new(py);
         counters.set_item("hedges", stats.hedges)?;
+        counters.set_item("request_limit", stats.request_limit)?;
         counters.set_item("verified_bytes", stats.verified_bytes)?;
         counters.set_item("rows", stats.rows)?;
         counters.set_item("batches", stats.batches)?;

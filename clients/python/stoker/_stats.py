@@ -45,6 +45,9 @@ class StreamStats:
         requests: Range reads.
         retries: Reads repeated after transient faults.
         hedges: Second requests for reads that were slow beyond their peers.
+        request_limit: Requests to object stores that all streams of the process may have under way now. It follows the
+            latency and the bandwidth that they have. 0 for a stream from a server, which tells its own in the action
+            ``status``.
         verified_bytes: Bytes that were compared with their checksums.
         cache_hit_bytes: Bytes of chunks that came from ``cache_dir`` in place of the object store. A server counts its
             own.
@@ -66,6 +69,7 @@ class StreamStats:
     requests: int = 0
     retries: int = 0
     hedges: int = 0
+    request_limit: int = 0
     verified_bytes: int = 0
     cache_hit_bytes: int = 0
     cache_miss_bytes: int = 0

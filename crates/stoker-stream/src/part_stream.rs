@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_schema::SchemaRef;
-use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats};
+use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats, RequestLimit};
 use stoker_types::Slice;
 use tokio::sync::mpsc;
 
@@ -25,6 +25,7 @@ const QUEUE_PARTS_CACHED: usize = 2;
 pub struct PartStream {
     input: mpsc::Receiver<Result<Delivered>>,
     io: Arc<IoStats>,
+    requests: RequestLimit,
     /// What is counted on this end.
     counted: StreamStats,
     stalls: StallMeter,
@@ -68,6 +69,7 @@ impl PartStream {
         Self {
             input,
             io,
+            requests: budget.requests().clone(),
             counted: StreamStats::default(),
             stalls: StallMeter::default(),
             opened: Instant::now(),
@@ -141,6 +143,7 @@ impl PartStream {
             bytes_read: io.bytes_read,
             retries: io.retries,
             hedges: io.hedges,
+            request_limit: self.requests.num_requests() as u64,
             verified_bytes: io.verified_bytes,
             cache_hit_bytes: io.cache_hit_bytes,
             cache_miss_bytes: io.cache_miss_bytes,

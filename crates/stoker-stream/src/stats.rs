@@ -20,6 +20,9 @@ pub struct StreamStats {
     pub retries: u64,
     /// Second GETs for reads that were slow beyond their peers.
     pub hedges: u64,
+    /// GETs that all streams of the process may have under way now; follows what object stores can do. Zero for a stream from a
+    /// server.
+    pub request_limit: u64,
     /// Bytes that were compared with their checksums.
     pub verified_bytes: u64,
     /// Bytes of chunks that came from the cache in place of an object store.

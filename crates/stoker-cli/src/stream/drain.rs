@@ -125,6 +125,7 @@ fn add(total: &mut StreamStats, epoch: &StreamStats) {
     total.bytes_read += epoch.bytes_read;
     total.retries += epoch.retries;
     total.hedges += epoch.hedges;
+    total.request_limit = epoch.request_limit;
     total.verified_bytes += epoch.verified_bytes;
     total.cache_hit_bytes += epoch.cache_hit_bytes;
     total.cache_miss_bytes += epoch.cache_miss_bytes;
@@ -179,6 +180,7 @@ impl Drained {
             "cache_miss_bytes": stats.cache_miss_bytes,
             "cache_damaged": stats.cache_damaged,
             "retries": stats.retries,
+            "request_limit": stats.request_limit,
             "cpu_secs": rounded(usage.cpu_secs),
             "peak_memory_bytes": usage.peak_bytes,
             "substituted_rows": self.substituted_rows,

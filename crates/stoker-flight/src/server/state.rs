@@ -81,7 +81,8 @@ impl ServerState {
     /// What the server did since it started, and the memory that it uses now.
     pub fn status(&self) -> ServerStatus {
         let (memory_budget_bytes, memory_held_bytes) = (self.budget.total_bytes(), self.budget.held_bytes());
-        ServerStatus { memory_budget_bytes, memory_held_bytes, ..self.totals.status() }
+        let request_limit = self.budget.requests().num_requests() as u64;
+        ServerStatus { memory_budget_bytes, memory_held_bytes, request_limit, ..self.totals.status() }
     }
 
     pub async fn plan_by_id(&self, id: Digest) -> Result<StreamPlan> {

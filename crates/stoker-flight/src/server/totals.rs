@@ -32,6 +32,8 @@ pub(crate) struct ServerStatus {
     /// Bytes of batches that all streams may hold, and that they hold now.
     pub memory_budget_bytes: u64,
     pub memory_held_bytes: u64,
+    /// Requests to object stores that all streams may have under way now.
+    pub request_limit: u64,
 }
 
 /// Counts the streams of a server.

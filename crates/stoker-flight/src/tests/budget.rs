@@ -63,6 +63,7 @@ fn many_ranks_finish_within_a_small_budget_and_read_each_byte_once() {
         assert!(held_max <= TOTAL_BYTES as f64 + f64::from(RANKS) * batch, "{held_max} bytes");
         assert_eq!(status(&remote, "memory_budget_bytes").await, TOTAL_BYTES as f64);
         assert_eq!(status(&remote, "memory_held_bytes").await, 0.0);
+        assert_eq!(status(&remote, "request_limit").await, 128.0, "no object store was asked");
         assert!(status(&remote, "storage_secs").await > 0.0);
     });
 }
