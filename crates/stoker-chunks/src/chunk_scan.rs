@@ -82,7 +82,7 @@ impl ChunkScan {
             // While one thread hands over what it read, another one reads in its place.
             local: Arc::new(Semaphore::new(options.local_threads.max(1) + options.local_threads.div_ceil(2))),
             local_reads: options.local_reads,
-            remote: Arc::new(Remote::new(options, requests, stats.clone())),
+            remote: Arc::new(Remote::new(&options, requests, stats.clone())),
             stats,
             cache: None,
             retry: options.retry,

@@ -38,7 +38,7 @@ pub struct Settings {
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
     pub batch_size: u64,
     /// Repetitions; the median is reported, with the spread
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub repeat: u64,
     /// Passes over the data in each process; the rate is that of all but the first
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
