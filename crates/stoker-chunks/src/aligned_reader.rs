@@ -56,9 +56,10 @@ impl<'a> AlignedReader<'a> {
                 }
                 let found =
                     &self.buffer[(offset - self.window.start) as usize..][..(self.window.end - offset) as usize];
-                let (head, tail) = mem::take(&mut rest).split_at_mut(found.len().min(rest.len()));
-                head.copy_from_slice(&found[..head.len()]);
-                offset += head.len() as u64;
+                let count = found.len().min(rest.len());
+                let (head, tail) = mem::take(&mut rest).split_at_mut(count);
+                head.copy_from_slice(&found[..count]);
+                offset += count as u64;
                 rest = tail;
             }
             piece.check();
