@@ -26,7 +26,8 @@ pub struct ChunkScanOptions {
     pub local_reads: LocalReads,
     /// GETs under way at once, where the [`RequestLimit`] allows so many; 512 by default, which is all that it ever allows.
     pub remote_requests_max: usize,
-    /// Memory of batches is kept for the next ones while used and kept memory take at most so many bytes together.
+    /// Memory of batches is kept for the next ones while used and kept memory take at most so many bytes together, or a sixteenth
+    /// of them beside any memory in use.
     pub pool_bytes: usize,
     /// How transient faults of object stores are retried.
     pub retry: RetryPolicy,

@@ -9,6 +9,10 @@ use parking_lot::Mutex;
 
 use crate::memory::Memory;
 
+/// The part of a pool's bytes that it keeps beside any memory in use. Consumers hold batches beside those that fill the budget: what
+/// they drop is wanted for the next ones, not given back to be cleared and faulted in once more.
+const SPARE_DIVISOR: usize = 16;
+
 /// Keeps the memory of dropped batches for the next ones: fresh memory costs a page fault for every 4 KiB.
 #[derive(Clone, Debug)]
 pub struct BufferPool {
@@ -38,7 +42,8 @@ pub struct Pooled {
 }
 
 impl BufferPool {
-    /// A pool that keeps memory as long as that and what is in use take at most `bytes_max` bytes together.
+    /// A pool that keeps memory as long as that and what is in use take at most `bytes_max` bytes together, and a sixteenth of them
+    /// whatever is in use.
     pub fn new(bytes_max: usize) -> Self {
         Self { shared: Arc::new(Shared { state: Mutex::new(State { bytes_max, ..State::default() }) }) }
     }
@@ -80,9 +85,10 @@ impl BufferPool {
 }
 
 impl State {
-    /// Drops the oldest free memory until everything fits.
+    /// Drops the oldest free memory until everything fits, or little is left.
     fn shrink(&mut self) {
         while self.used_bytes + self.free_bytes > self.bytes_max
+            && self.free_bytes > self.bytes_max / SPARE_DIVISOR
             && let Some(oldest) = self.free.pop_front()
         {
             self.free_bytes -= oldest.len();

@@ -120,6 +120,18 @@ fn a_pool_keeps_what_fits_beside_the_memory_in_use() {
 }
 
 #[test]
+fn a_pool_keeps_a_little_whatever_is_in_use() {
+    let pool = BufferPool::new(32_000);
+    let fill = |length| Slots::new(&pool, 1, length).claim(0).expect("free").copy_from_slice(&vec![1; length]);
+    let is_kept = |length| Slots::new(&pool, 1, length).claim(0).expect("free")[0] == 1;
+    let _others = Slots::new(&pool, 1, 100_000);
+    fill(2_000);
+    assert!(is_kept(2_000));
+    fill(2_001);
+    assert!(!is_kept(2_001), "more than a sixteenth");
+}
+
+#[test]
 fn memory_that_shares_huge_pages_does_not_overlap() {
     for length in [1, 64 << 10, 100_000, 150_528, 524_288, 2 << 20, (2 << 20) + 1, 20 << 20] {
         let pool = BufferPool::new(256 << 20);
