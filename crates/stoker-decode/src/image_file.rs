@@ -133,6 +133,14 @@ impl<'a> ImageFile<'a> {
     }
 }
 
+/// Decodes a JPEG file into `pixels` with zune-jpeg and nothing around it: what the other ways are measured against.
+///
+/// # Errors
+/// [`BadImage`] for what the decoder refuses.
+pub fn decode_jpeg_alone(file: &[u8], pixels: &mut [u8]) -> Result<(), BadImage> {
+    JpegDecoder::new(ZCursor::new(file)).decode_into(pixels).map_err(BadImage::new)
+}
+
 fn open_jpeg(file: &[u8]) -> Result<ImageFile<'_>, BadImage> {
     let options = DecoderOptions::default().set_strict_mode(false).set_max_width(usize::MAX).set_max_height(usize::MAX);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);

@@ -29,7 +29,7 @@ pub use batch_decoder::{BatchDecoder, decode_images};
 pub use catch_panic::catch_panic;
 pub use error::{BadImage, Error, Result};
 pub use geometry::Region;
-pub use image_file::{Header, ImageFile};
+pub use image_file::{Header, ImageFile, decode_jpeg_alone};
 pub use random::sample_seed;
 pub use resize::{Pixels, resize};
 pub use transform::{

@@ -17,7 +17,8 @@ const PEERS: &str = "peers";
 const HELP: [&str; 2] = ["--help", "-h"];
 
 /// Parts of `stoker bench`, named by its first argument, that need no Python.
-const WITHOUT_PYTHON: [&str; 9] = ["local", "s3", "select", "ranks", "order", "scale", "help", "--help", "-h"];
+const WITHOUT_PYTHON: [&str; 10] =
+    ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
 /// Builds and measures: `peers` with the arguments after it, or `stoker bench` with the arguments as they are. Without arguments,
 /// one after the other.

@@ -1,4 +1,4 @@
-//! `stoker bench local`, `flight`, `s3`, `select` and `ranks`, and what they are made of.
+//! `stoker bench local`, `flight`, `s3`, `select`, `ranks` and `decode`, and what they are made of.
 
 use std::path::Path;
 
@@ -13,6 +13,9 @@ const IMAGES: (u64, u64) = (48, 150_528);
 const TOKENS: (u64, u64) = (3_001, 2_048);
 const EPOCHS: u64 = 3;
 
+/// JPEG files, and bytes of a tensor of each.
+const JPEGS: (u64, u64) = (270, 3 * 256 * 256);
+
 /// Bytes of a label.
 const LABEL_BYTES: u64 = 8;
 
@@ -20,8 +23,9 @@ const LABEL_BYTES: u64 = 8;
 fn rates(dir: &Path, args: &[&str]) -> Result<Vec<Value>> {
     let path = |name: &str| dir.join(name).to_str().map(str::to_string).context("UTF-8");
     let (json, svg, data) = (path("report.json")?, path("report.svg")?, path("data")?);
-    let (images, tokens, epochs) = (IMAGES.0.to_string(), TOKENS.0.to_string(), EPOCHS.to_string());
-    let sizes = ["--rows", &images, "--token-rows", &tokens, "--narrow-rows", "5000", "--batch-size", "16"];
+    let [images, tokens, jpegs, epochs] = [IMAGES.0, TOKENS.0, JPEGS.0, EPOCHS].map(|count| count.to_string());
+    let rows = ["--rows", &images, "--token-rows", &tokens, "--jpeg-rows", &jpegs, "--narrow-rows", "5000"];
+    let sizes = [rows.as_slice(), &["--batch-size", "16"]].concat();
     let times = ["--repeat", "2", "--epochs", &epochs, "--latency-ms", "1"];
     let files = ["--dir", &data, "--json", &json, "--svg", &svg];
     let printed = run(&[["bench"].as_slice(), args, &sizes, &times, &files].concat())?;
@@ -123,6 +127,22 @@ fn s3_and_select_read_what_they_deliver() -> Result<()> {
         for line in paths {
             ensure!(whole(line, "requests")? > 0 && number(line, "bytes_read_per_byte")? > 0.99, "{line}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn decode_turns_all_files_into_tensors() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let sections = rates(folder.path(), &["decode"])?;
+    let [section] = sections.as_slice() else { bail!("{} sections", sections.len()) };
+    let lines = list(section, "lines")?;
+    ensure!(lines.len() == 3 && section["ceiling"] == "JPEG decoder alone", "{section}");
+    for line in lines {
+        // The first epoch warms up.
+        let rows = JPEGS.0 * (EPOCHS - 1);
+        ensure!(whole(line, "rows")? == rows && whole(line, "bytes")? == rows * JPEGS.1, "{line}");
+        ensure!(number(line, "cpu_secs_per_gb")? > 0.0, "{line}");
     }
     Ok(())
 }

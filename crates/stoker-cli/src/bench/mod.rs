@@ -6,13 +6,15 @@
 //! s3       raw GETs                ◄──► `stoker stream` on an object store with a latency
 //! select   raw GETs of the rows    ◄──► the same, of a scattered part of a table
 //! ranks    one stream of a server  ◄──► all ranks of a job at that server, from the same store
+//! decode   the JPEG decoder alone  ◄──► images as tensors, from memory and in a stream
 //! ```
 //!
-//! Each measurement of Stoker is a process of its own, so that processor time and peak memory are its own. Repetitions
+//! Each measurement of a stream of tensors is a process of its own, so that processor time and peak memory are its own. Repetitions
 //! interleave the measurements, and the ceiling comes first in each.
 
 mod cold;
 mod data;
+mod decode;
 mod flight;
 mod get_ranges;
 mod local;
@@ -39,11 +41,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::bench::data::{DataSet, Kind};
+use crate::bench::report::Section;
 use crate::bench::runs::WAYS;
 use crate::bench::settings::{Settings, lake_in};
 use crate::connect::LakeArgs;
 
-/// Measure rates beside the ceilings of the same run; without a command: local, flight, s3, select and ranks.
+/// Measure rates beside the ceilings of the same run; without a command: local, flight, s3, select, ranks and decode.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
@@ -65,6 +68,8 @@ enum What {
     Select(Settings),
     /// All ranks of a job at one server that reads from such a store, beside one stream of the same server
     Ranks(ranks::RanksArgs),
+    /// JPEG files to tensors, beside the decoder alone on ready bytes in memory
+    Decode(Settings),
     /// How well orders mix rows, and what reading them costs; reads no data
     Order(order::OrderArgs),
     /// What a table of 10^9 rows costs: row sets in memory and on disk, planning an epoch, opening a stream deep inside one
@@ -92,6 +97,7 @@ enum Part {
     Select,
     /// So many ranks.
     Ranks(u32),
+    Decode,
 }
 
 /// Runs the measurements and prints their tables.
@@ -102,6 +108,7 @@ pub async fn run(args: BenchArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         Some(What::S3(settings)) => measure(&settings, &[Part::S3]).await,
         Some(What::Select(settings)) => measure(&settings, &[Part::Select]).await,
         Some(What::Ranks(args)) => measure(&args.settings, &[Part::Ranks(args.world_size)]).await,
+        Some(What::Decode(settings)) => measure(&settings, &[Part::Decode]).await,
         Some(What::RankStreams(args)) => rank_streams::run(&args, lake).await,
         Some(What::Order(args)) => order::run(&args),
         Some(What::Scale(args)) => scale::run(&args).await,
@@ -109,7 +116,8 @@ pub async fn run(args: BenchArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         Some(What::ObjectServer(args)) => object_server::run(&args),
         Some(What::GetRanges(args)) => get_ranges::run(&args),
         None => {
-            let parts = [Part::Local, Part::Flight, Part::S3, Part::Select, Part::Ranks(ranks::WORLD_SIZE)];
+            let ranks = Part::Ranks(ranks::WORLD_SIZE);
+            let parts = [Part::Local, Part::Flight, Part::S3, Part::Select, ranks, Part::Decode];
             measure(&args.settings, &parts).await
         }
     }
@@ -140,35 +148,40 @@ async fn measure_in(settings: &Settings, parts: &[Part], dir: &Path) -> anyhow::
     for part in parts {
         let kinds: &[Kind] = match part {
             Part::Select => &[Kind::Images],
+            Part::Decode => &[],
             _ => settings.kinds(),
         };
         for kind in kinds {
-            let data = table(*kind).await?;
-            let section = match part {
-                Part::Ranks(world_size) => {
-                    for way in WAYS {
-                        sections.push(ranks::measure(settings, dir, &data, *world_size, way)?.to_json());
-                    }
-                    continue;
-                }
-                Part::Local => local::measure(settings, dir, &data)?,
-                Part::Flight => flight::measure(settings, dir, &data)?,
-                Part::S3 => s3::measure(settings, dir, &data)?,
-                Part::Select => select::measure(settings, dir, &data)?,
-            };
-            sections.push(section.to_json());
+            sections.extend(of_table(settings, dir, *part, &table(*kind).await?)?);
         }
-        if *part == Part::S3 {
-            first_batch = cold::measure(settings, dir, &table(Kind::Narrow).await?)?;
+        match part {
+            Part::S3 => first_batch = cold::measure(settings, dir, &table(Kind::Narrow).await?)?,
+            Part::Decode => sections.push(decode::measure(settings, &lake).await?),
+            _ => {}
         }
     }
     Ok(json!({
         "machine": report::header(),
         "epochs": settings.epochs,
         "latency_ms": settings.latency_ms,
-        "sections": sections,
+        "sections": sections.iter().map(Section::to_json).collect::<Vec<_>>(),
         "first_batch": first_batch,
     }))
+}
+
+/// The sections of a part about one table of tensors.
+fn of_table(settings: &Settings, dir: &Path, part: Part, data: &DataSet) -> anyhow::Result<Vec<Section>> {
+    Ok(match part {
+        Part::Local => vec![local::measure(settings, dir, data)?],
+        Part::Flight => vec![flight::measure(settings, dir, data)?],
+        Part::S3 => vec![s3::measure(settings, dir, data)?],
+        Part::Select => vec![select::measure(settings, dir, data)?],
+        Part::Ranks(world_size) => {
+            let measure = |way| ranks::measure(settings, dir, data, world_size, way);
+            WAYS.into_iter().map(measure).collect::<anyhow::Result<_>>()?
+        }
+        Part::Decode => Vec::new(),
+    })
 }
 
 /// Prints the tables of a report, and what their columns mean.
@@ -203,7 +216,10 @@ fn print(out: &mut impl Write, report: &Value) -> anyhow::Result<()> {
 
 /// Counts repetitions, and tells about them on standard error.
 fn repetitions(what: &str, settings: &Settings, data: &DataSet) -> impl Iterator<Item = u64> {
-    let (what, repeat) = (format!("{what}, {}", data.kind.table()), settings.repeat);
+    turns(format!("{what}, {}", data.kind.table()), settings.repeat)
+}
+
+fn turns(what: String, repeat: u64) -> impl Iterator<Item = u64> {
     (1..=repeat).inspect(move |repetition| eprintln!("{what}: repetition {repetition} of {repeat}"))
 }
 

@@ -93,7 +93,7 @@ impl Passes {
 }
 
 /// Does the work of some pieces, with a thread for each set of buffers. Returns the bytes.
-fn pass(
+pub fn pass(
     buffers: &mut [Vec<Vec<u8>>],
     pieces: Range<usize>,
     work: &(impl Fn(usize, &mut [u8]) -> Result<u64> + Sync),

@@ -55,12 +55,17 @@ struct Line {
 impl Section {
     /// A section about a table.
     pub fn new(title: &str, settings: &Settings, data: &DataSet) -> Self {
-        let described = json!({
-            "table": data.kind.table(), "row": data.kind.describe(), "rows": data.num_rows,
+        Self::of_rows(title, settings, (data.kind.table(), &data.kind.describe(), data.num_rows))
+    }
+
+    /// A section about a table by this name, with rows of this kind, so many of them.
+    pub fn of_rows(title: &str, settings: &Settings, (table, row, num_rows): (&str, &str, u64)) -> Self {
+        let data = json!({
+            "table": table, "row": row, "rows": num_rows,
             "batch_size": settings.batch_size, "epochs": settings.epochs, "repeat": settings.repeat,
         });
-        let title = format!("{title}, {}", data.kind.table());
-        Self { title, data: described, lines: Vec::new(), notes: Vec::new() }
+        let title = format!("{title}, {table}");
+        Self { title, data, lines: Vec::new(), notes: Vec::new() }
     }
 
     /// Adds a repetition of a line.

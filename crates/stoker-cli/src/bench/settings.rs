@@ -31,6 +31,9 @@ pub struct Settings {
     /// Rows of int32[64], from which `s3` takes a first batch
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub narrow_rows: u64,
+    /// JPEG files of 256×256 pixels, which `decode` decodes
+    #[arg(long, default_value_t = 2_048, value_parser = clap::value_parser!(u64).range(1..))]
+    pub jpeg_rows: u64,
     /// Classes
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub classes: u64,
