@@ -77,8 +77,7 @@ pub struct StreamArgs {
     /// Do not verify checksums
     #[arg(long)]
     no_verify: bool,
-    /// What compresses batches on their way from a server, for networks slower than the rest: masks
-    /// become several times smaller, photos hardly do. Nothing by default
+    /// What compresses batches on their way from a server, where the network is slow [default: nothing]
     #[arg(long, value_enum)]
     compression: Option<Codec>,
     /// Write a line of JSON for each batch to this file: step, position, addresses of the rows, SHA-256 of the batch
