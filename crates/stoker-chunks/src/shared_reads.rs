@@ -35,6 +35,8 @@ pub struct SharedReads {
 struct State {
     /// Open streams by what they share, whatever their epochs.
     groups: HashMap<Ranks, Members>,
+    /// How many of them are in each epoch.
+    epochs: HashMap<Group, usize>,
     blocks: HashMap<BlockKey, HeldBlock>,
     /// Blocks by their serial numbers, the oldest first; some were dropped already.
     ages: VecDeque<(BlockKey, u64)>,
@@ -97,6 +99,7 @@ impl SharedReads {
         let mut state = self.state.lock();
         state.purge();
         state.groups.entry(group.ranks()).or_default().enter(rank, num_ranks);
+        state.enter_epoch(&group);
         self.wanted.set(state.wanted_until());
         drop(state);
         Membership { reads: self.clone(), group, rank }
@@ -172,6 +175,26 @@ impl SharedReads {
 }
 
 impl State {
+    /// Takes in a stream of an epoch. The first one there may be that of another pass over the epoch, such as a job that was started
+    /// again: it is no latecomer for blocks that were given up before.
+    fn enter_epoch(&mut self, group: &Group) {
+        let open = self.epochs.entry(group.clone()).or_default();
+        *open += 1;
+        if *open == 1 {
+            self.given_up.retain(|key| key.group != *group);
+            self.given_up_ages.retain(|key| key.group != *group);
+        }
+    }
+
+    fn leave_epoch(&mut self, group: &Group) {
+        if let Some(open) = self.epochs.get_mut(group) {
+            *open -= 1;
+            if *open == 0 {
+                self.epochs.remove(group);
+            }
+        }
+    }
+
     /// Until when the ranks of a group are several, if none comes or goes.
     fn wanted_until(&self) -> Option<Until> {
         self.groups.values().filter_map(Members::several_until).max()
@@ -263,6 +286,7 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         let mut state = self.reads.state.lock();
+        state.leave_epoch(&self.group);
         let Some(members) = state.groups.get_mut(&self.group.ranks()) else { return };
         members.leave(self.rank);
         let is_last = members.are_none();

@@ -108,8 +108,11 @@ impl MemoryBudget {
         let id = ledger.join(cap_bytes, woken.clone());
         self.shared.fit_pool(&ledger);
         drop(ledger);
-        let (has_begun, has_retired) = (watch::Sender::new(has_begun), watch::Sender::new(false));
-        Quota { place: Arc::new(Place { shared: self.shared.clone(), id, woken, has_begun, has_retired }) }
+        let (has_begun, is_held_back) = (watch::Sender::new(has_begun), watch::Sender::new(false));
+        let has_retired = watch::Sender::new(false);
+        Quota {
+            place: Arc::new(Place { shared: self.shared.clone(), id, woken, has_begun, is_held_back, has_retired }),
+        }
     }
 
     /// The memory of the batches of all streams. It is kept for the next batches within the total, and given back when the
@@ -123,8 +126,8 @@ impl MemoryBudget {
         &self.shared.requests
     }
 
-    /// Lets a stream share what it reads with others of its group, before it joins. While there are several, half of the budget
-    /// is set aside for what they share.
+    /// Lets a stream share what it reads with others of its group, before it joins. While there are several, two thirds of the
+    /// budget are set aside for what they share.
     pub fn share(&self, group: Group, rank: u32, num_ranks: u64) -> Membership {
         self.shared.reads.join(group, rank, num_ranks)
     }
@@ -134,7 +137,7 @@ impl MemoryBudget {
         self.shared.reads.bytes()
     }
 
-    /// Bytes that streams may hold together: the whole budget, or half of it while they share blocks.
+    /// Bytes that streams may hold together: the whole budget, or a third of it while they share blocks.
     pub fn total_bytes(&self) -> u64 {
         self.shared.ledger.lock().total()
     }
@@ -168,6 +171,8 @@ struct Place {
     woken: Arc<Notify>,
     /// Whether the stream's time has come.
     has_begun: watch::Sender<bool>,
+    /// Whether it reads nothing before that.
+    is_held_back: watch::Sender<bool>,
     has_retired: watch::Sender<bool>,
 }
 
@@ -244,6 +249,23 @@ impl Quota {
     pub async fn until_begun(&self) {
         // The sender lives as long as this quota.
         self.place.has_begun.subscribe().wait_for(|has_begun| *has_begun).await.ok();
+    }
+
+    /// Says that the stream reads nothing before its time has come, and waits for that.
+    pub async fn hold_back(&self) {
+        self.place.is_held_back.send_replace(true);
+        self.until_begun().await;
+    }
+
+    /// Waits until the stream says that it reads nothing before its time. The future does not keep the quota.
+    pub fn until_held_back(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut is_held_back = self.place.is_held_back.subscribe();
+        async move {
+            if is_held_back.wait_for(|is_held_back| *is_held_back).await.is_err() {
+                // A quota that is gone says nothing any more.
+                std::future::pending().await
+            }
+        }
     }
 
     fn hold(&self, bytes: u64) -> Held {

@@ -213,8 +213,8 @@ pub struct ReadOptions {
     pub memory_budget_bytes: u64,
     /// Threads that read local files; the number of cores by default, at most 16.
     pub io_threads: usize,
-    /// Whether the stream is opened before its time: it reads its first batch, and more only within a sixteenth of the budget, until
-    /// it is told to begin.
+    /// Whether the stream is opened before its time: until it is told to begin, it reads its first batch, and more only within a
+    /// sixteenth of the budget. It reads nothing where that would take a request for each row of a large batch.
     pub ahead: bool,
     /// What compresses the messages of a server; nothing by default. A stream in this process has no messages and ignores it.
     pub compression: Option<Compression>,

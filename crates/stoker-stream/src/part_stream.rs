@@ -129,6 +129,11 @@ impl PartStream {
         self.quota.is_retired()
     }
 
+    /// Waits until a stream that was opened ahead of its time reads nothing, not even its first batch, before it begins.
+    pub fn until_held_back(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.quota.until_held_back()
+    }
+
     /// Gives a stream that was opened ahead of its time another memory budget. The time to the first batch counts from now on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         self.quota.begin(memory_budget_bytes);

@@ -122,7 +122,18 @@ impl Planner {
             true => UNITS_AT_ONCE,
             false => DISTANT_UNITS_AT_ONCE,
         };
-        let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
+        let mut first_alone = is_first_small;
+        if !self.quota.has_begun() {
+            if by_window && !is_first_small && self.block_reads(false).is_none() {
+                // There is too little room yet for the window that the rows of a large batch are best read with: a request for each
+                // of them would be needed.
+                self.quota.hold_back().await;
+            } else {
+                // What is read ahead may be let go, and asked for by another stream.
+                first_alone = true;
+            }
+        }
+        let mut units = Units::new(&self.slice, self.plan.num_rows(), size, first_alone);
         let mut is_first = true;
         loop {
             // Parts of nothing but padding may be left when all positions are read, where there was no room for them.
@@ -137,9 +148,10 @@ impl Planner {
             units.continue_at(end);
             if std::mem::take(&mut is_first) {
                 // Nothing competes with the first batch. After it, a window in slivers would cost many more requests: a stream
-                // that is ahead of its time waits until it has room for a whole one.
+                // that is ahead of its time waits until it has room for a whole one. Rows of blocks that others keep for it are asked
+                // for once.
                 self.deliver_oldest().await?;
-                if by_window {
+                if by_window || self.shared.is_some() {
                     self.quota.until_begun().await;
                 }
             }

@@ -68,13 +68,14 @@ pub(crate) struct Units {
     world_size: u64,
     global_batch: u64,
     size: UnitSize,
-    /// The first unit is one global batch, so that it is there soon, unless its rows are too many.
     is_first: bool,
+    /// Whether the first unit is one global batch, so that it is there soon. It always is where units are no windows.
+    first_alone: bool,
 }
 
 impl Units {
-    /// Units of a slice of a stream of `num_rows` rows.
-    pub fn new(slice: &Slice, num_rows: u64, size: UnitSize) -> Self {
+    /// Units of a slice of a stream of `num_rows` rows; `first_alone`: the first one is no more than a batch.
+    pub fn new(slice: &Slice, num_rows: u64, size: UnitSize, first_alone: bool) -> Self {
         let steps = slice.num_steps(num_rows);
         let start = slice.positions(slice.first_step, num_rows).start;
         let end = steps.checked_sub(1).map_or(start, |last| slice.position_after(last, num_rows));
@@ -85,6 +86,7 @@ impl Units {
             global_batch: slice.global_batch(),
             size,
             is_first: true,
+            first_alone,
         }
     }
 
@@ -93,11 +95,11 @@ impl Units {
         if self.next >= self.end {
             return None;
         }
-        let UnitSize { by_window, bytes, row_bytes, first_is_small, .. } = self.size;
+        let UnitSize { by_window, bytes, row_bytes, .. } = self.size;
         let window = order.window_positions(self.next).filter(|_| by_window);
         let bytes_end = || self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size));
         let mut end = window.as_ref().map_or_else(bytes_end, |window| window.end).min(self.end);
-        if std::mem::take(&mut self.is_first) && (window.is_none() || first_is_small) {
+        if std::mem::take(&mut self.is_first) && (window.is_none() || self.first_alone) {
             end = end.min(self.next.saturating_add(self.global_batch));
         }
         let pieces = (end - self.next).div_ceil(self.positions_max(budget_bytes));

@@ -112,6 +112,27 @@ fn blocks_that_do_not_fit_are_given_up_and_read_as_far_as_they_are_wanted() {
 }
 
 #[test]
+fn another_pass_over_an_epoch_reads_blocks_again_that_were_given_up() {
+    runtime().block_on(async {
+        let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));
+        reads.resize(4 * BLOCK_BYTES);
+        let (num_blocks, given_up) = (NUM_ROWS / BLOCK_ROWS, NUM_ROWS / BLOCK_ROWS - 4);
+        let few: Vec<u64> = (0..NUM_ROWS).filter(|row| row % BLOCK_ROWS == 3).collect();
+        for pass in 0..2 {
+            let (one, two) = join_both(&reads);
+            let (scan_one, scan_two) = (scan(), scan());
+            for row in &few {
+                take(&scan_one, &one, &column, &[*row], &found).await;
+            }
+            // The last four of the pass before are given up for the first ones.
+            assert_eq!(found.load(Ordering::Relaxed), num_blocks + pass * given_up);
+            take(&scan_two, &two, &column, &few, &found).await;
+            assert_eq!(read(&scan_two), given_up * ROW as u64);
+        }
+    });
+}
+
+#[test]
 fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
     runtime().block_on(async {
         let (column, reads, found) = (column().await, SharedReads::default(), AtomicU64::new(0));

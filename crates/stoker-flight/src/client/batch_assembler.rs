@@ -37,12 +37,12 @@ impl BatchAssembler {
         Self { messages, schema: None, stream_id, slice, num_rows, next_step: slice.first_step, pool }
     }
 
-    /// The next batch, and what the time up to its end went to.
+    /// The next batch, and what the time up to its end went to; `None` where the server sends no more of them.
     ///
     /// # Errors
     /// `Internal` for rows of another stream, step or share, and for messages that cannot be read; `Unavailable` when the
     /// server goes away.
-    pub async fn next(&mut self) -> Result<(Batch, Stalls)> {
+    pub async fn next(&mut self) -> Result<Option<(Batch, Stalls)>> {
         let (begun, mut waited) = (Instant::now(), Duration::ZERO);
         let share = self.slice.share(self.next_step, self.num_rows);
         let mut rows: Option<RowAssembler> = None;
@@ -50,7 +50,9 @@ impl BatchAssembler {
         let mut substituted: Vec<proto::Substitution> = Vec::new();
         let stall = loop {
             let asked = Instant::now();
-            let (head, schema) = self.message().await?;
+            let Some((head, schema)) = self.message().await? else {
+                return if rows.is_none() { Ok(None) } else { Err(ended_early()) };
+            };
             waited += asked.elapsed();
             let metadata = BatchMetadata::decode(head.metadata.clone())
                 .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
@@ -95,19 +97,18 @@ impl BatchAssembler {
         let mut spans = stall_from_proto(stall.as_ref());
         spans.network = waited.saturating_sub(spans.storage.saturating_add(spans.decode));
         spans.decode = spans.decode.saturating_add(begun.elapsed().saturating_sub(waited));
-        Ok((Batch { step, cursor, data, num_valid, row_addrs: addrs, substituted }, spans))
+        Ok(Some((Batch { step, cursor, data, num_valid, row_addrs: addrs, substituted }, spans)))
     }
 
-    /// The next message with rows, without its body, and the schema of all.
-    async fn message(&mut self) -> Result<(MessageHead, SchemaRef)> {
+    /// The next message with rows, without its body, and the schema of all; `None` after the last one.
+    async fn message(&mut self) -> Result<Option<(MessageHead, SchemaRef)>> {
         loop {
-            let head = self.messages.next().await?;
-            let head = head.ok_or_else(|| Error::broken("the server ended the stream early"))?;
+            let Some(head) = self.messages.next().await? else { return Ok(None) };
             match &self.schema {
                 None => self.schema = decode::schema(&head.header)?,
                 // A message without metadata shows that the server lives.
                 Some(_) if head.metadata.is_empty() => {}
-                Some(schema) => return Ok((head, schema.clone())),
+                Some(schema) => return Ok(Some((head, schema.clone()))),
             }
         }
     }
@@ -144,4 +145,9 @@ impl BatchAssembler {
             }
         }
     }
+}
+
+/// A server said that a stream ends before all of its batches came.
+pub(crate) fn ended_early() -> Error {
+    Error::broken("the server ended the stream early")
 }

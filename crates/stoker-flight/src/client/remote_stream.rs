@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::RemoteLake;
-use crate::client::batch_assembler::BatchAssembler;
+use crate::client::batch_assembler::{BatchAssembler, ended_early};
 use crate::client::counters::Counters;
 use crate::client::interleave::interleave_batches;
 use crate::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
@@ -177,7 +177,7 @@ impl Receiver {
     }
 
     /// Receives batches from `next_step` on over one connection per endpoint, until the end of the epoch. Before the stream's time
-    /// comes, only one: nothing is held on servers meanwhile. A batch that did not arrive whole is dropped.
+    /// comes, only one, or none: nothing is held on servers meanwhile. A batch that did not arrive whole is dropped.
     async fn receive(&mut self, attempt: usize) -> Result<()> {
         if self.next_step >= self.num_steps {
             return Ok(());
@@ -189,6 +189,9 @@ impl Receiver {
         let mut way = begun.elapsed();
         while self.next_step < self.num_steps {
             let received = try_join_all(endpoints.iter_mut().map(|endpoint| endpoint.next())).await?;
+            let Some(received) = received.into_iter().collect::<Option<Vec<_>>>() else {
+                return if first_batch_only { Ok(()) } else { Err(ended_early()) };
+            };
             let (parts, spans): (Vec<Batch>, Vec<Stalls>) = received.into_iter().unzip();
             // The slowest endpoint is the one that was waited for.
             let mut spans = spans.into_iter().max_by_key(Stalls::total).unwrap_or_default();

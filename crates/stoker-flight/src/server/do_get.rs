@@ -1,5 +1,6 @@
 //! `DoGet`: batches for a ticket.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,8 +148,15 @@ async fn send_stream(
     output: &Output,
 ) -> Result<()> {
     send(output, schema_message(&plan.schema())).await?;
+    let mut held_back = pin!(stream.parts.until_held_back());
     loop {
-        match tokio::time::timeout(KEEPALIVE, stream.parts.next()).await {
+        let next = tokio::time::timeout(KEEPALIVE, stream.parts.next());
+        let next = tokio::select! {
+            next = next => next,
+            // The first batch comes when the client asks again.
+            () = &mut held_back => return Ok(()),
+        };
+        match next {
             Err(_) => send_empty(output, &plan.schema()).await?,
             Ok(part) => {
                 let Some(part) = part? else { return Ok(()) };

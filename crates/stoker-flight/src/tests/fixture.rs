@@ -1,5 +1,6 @@
 //! Lakes and servers for tests.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt8Array};
@@ -54,36 +55,46 @@ impl TestLake {
         connect(&self.uri(), &ConnectOptions::default()).await.expect("a lake")
     }
 
-    /// Writes rows whose columns are functions of their ids.
-    pub async fn write(&self, ids: std::ops::Range<i64>, mode: CommitMode) {
+    pub async fn write(&self, ids: Range<i64>, mode: CommitMode) {
         let lake = Lake::open(&self.uri(), &StorageOptions::default()).await.expect("a lake");
-        let name = TableName::try_new("t").expect("a name");
-        let tensor = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
-        let DataType::FixedSizeList(item, length) = tensor.data_type().clone() else { unreachable!("a tensor") };
-        let values = UInt8Array::from_iter_values(
-            ids.clone().flat_map(|id| (0..WIDTH).map(move |at| (id * 13) as u8 ^ at as u8)),
-        );
-        let scores = Float32Array::from_iter(ids.clone().map(|id| (id % 3 != 0).then_some(id as f32)));
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(FixedSizeListArray::new(item, length, Arc::new(values), None)),
-            Arc::new(Int64Array::from_iter_values(ids.clone())),
-            Arc::new(StringArray::from_iter_values(ids.clone().map(|id| format!("row {id}")))),
-            Arc::new(scores),
-        ];
-        let schema = Arc::new(Schema::new(vec![
-            tensor,
-            Field::new("id", DataType::Int64, false),
-            Field::new("name", DataType::Utf8, false),
-            Field::new("score", DataType::Float32, true),
-        ]));
-        let options = WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: 300, ..WriteOptions::default() };
-        let append = matches!(mode, CommitMode::Append);
-        let mut writer = lake.writer(&name, &schema, append, options).await.expect("a writer");
-        writer.write(&RecordBatch::try_new(schema, columns).expect("a batch")).await.expect("written");
-        let schema = writer.schema();
-        let drafts = writer.finish().await.expect("finished");
-        lake.commit(&name, &schema, mode, drafts, None).await.expect("committed");
+        write(&lake, ids, mode).await;
     }
+}
+
+/// An engine over table `t` of `num_rows` rows in a lake that is no local folder.
+pub async fn distant_engine(num_rows: i64) -> Engine {
+    let lake = Lake::open("memory://", &StorageOptions::default()).await.expect("a lake");
+    write(&lake, 0..num_rows, CommitMode::Create).await;
+    Engine::new(lake, EngineOptions::default())
+}
+
+/// Writes rows of table `t` whose columns are functions of their ids.
+async fn write(lake: &Lake, ids: Range<i64>, mode: CommitMode) {
+    let name = TableName::try_new("t").expect("a name");
+    let tensor = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
+    let DataType::FixedSizeList(item, length) = tensor.data_type().clone() else { unreachable!("a tensor") };
+    let values =
+        UInt8Array::from_iter_values(ids.clone().flat_map(|id| (0..WIDTH).map(move |at| (id * 13) as u8 ^ at as u8)));
+    let scores = Float32Array::from_iter(ids.clone().map(|id| (id % 3 != 0).then_some(id as f32)));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(FixedSizeListArray::new(item, length, Arc::new(values), None)),
+        Arc::new(Int64Array::from_iter_values(ids.clone())),
+        Arc::new(StringArray::from_iter_values(ids.clone().map(|id| format!("row {id}")))),
+        Arc::new(scores),
+    ];
+    let schema = Arc::new(Schema::new(vec![
+        tensor,
+        Field::new("id", DataType::Int64, false),
+        Field::new("name", DataType::Utf8, false),
+        Field::new("score", DataType::Float32, true),
+    ]));
+    let options = WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: 300, ..WriteOptions::default() };
+    let append = matches!(mode, CommitMode::Append);
+    let mut writer = lake.writer(&name, &schema, append, options).await.expect("a writer");
+    writer.write(&RecordBatch::try_new(schema, columns).expect("a batch")).await.expect("written");
+    let schema = writer.schema();
+    let drafts = writer.finish().await.expect("finished");
+    lake.commit(&name, &schema, mode, drafts, None).await.expect("committed");
 }
 
 /// Settings of a server for tests: any port, messages so small that batches need several.
@@ -110,8 +121,11 @@ pub struct TestServer {
 
 impl TestServer {
     pub async fn start(lake: &TestLake, config: ServerConfig) -> Self {
+        Self::start_with(lake.engine().await, config).await
+    }
+
+    pub async fn start_with(engine: Engine, config: ServerConfig) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let engine = lake.engine().await;
         let (ready, urls) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move {
@@ -174,7 +188,11 @@ pub fn slice(rank: u32, world_size: u32, size: BatchSize, last: LastBatch) -> Sl
 
 /// All batches of a slice.
 pub async fn drain(handle: &StreamHandle, slice: &Slice) -> Vec<Batch> {
-    let mut stream = handle.open(slice, &Default::default()).await.expect("a stream");
+    rest(handle.open(slice, &Default::default()).await.expect("a stream")).await
+}
+
+/// The batches that are left.
+pub async fn rest(mut stream: SampleStream) -> Vec<Batch> {
     let mut batches = Vec::new();
     while let Some(batch) = stream.next().await.expect("a batch") {
         batches.push(batch);

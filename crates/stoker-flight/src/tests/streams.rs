@@ -1,7 +1,10 @@
 //! Streams through a server are those of the engine.
 
+use std::time::Duration;
+
 use stoker_stream::ReadOptions;
 use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, Place, Slice};
+use tokio::time::timeout;
 
 use crate::tests::fixture::*;
 use crate::{ConnectOptions, connect};
@@ -103,6 +106,36 @@ fn statistics_count_rows_and_a_small_budget_delivers_all() {
         assert_eq!((stats.rows, stats.batches, stats.retries), (200, 20, 0));
         assert!(stats.bytes >= 200 * 1_100 && stats.first_batch_nanos.is_some(), "{stats:?}");
         assert!(stream.next().await.expect("the end").is_none());
+    });
+}
+
+#[test]
+fn a_stream_opened_ahead_delivers_all_also_where_the_server_reads_nothing_before_its_time() {
+    run(async {
+        let server = TestServer::start_with(distant_engine(2_500).await, config()).await;
+        let ahead = ReadOptions { ahead: true, ..ReadOptions::default() };
+        for num_endpoints in [1, 2] {
+            let options_of = ConnectOptions { num_endpoints, ..impatient() };
+            let remote = connect(&server.url(), &options_of).await.expect("a server");
+            let remote = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
+            for (batch_rows, reads_ahead) in [(64, true), (2_100, false)] {
+                let slice = slice(0, 1, BatchSize::PerRank(batch_rows), LastBatch::Uneven);
+                let expected = drain(&remote, &slice).await;
+                for begins_at_once in [true, false] {
+                    let mut early = remote.open(&slice, &ahead).await.expect("a stream");
+                    let mut found = Vec::new();
+                    if reads_ahead && !begins_at_once {
+                        found.extend(early.next().await.expect("a batch"));
+                    } else if !begins_at_once {
+                        let early = timeout(Duration::from_millis(100), early.next()).await;
+                        assert!(early.is_err(), "a batch of {batch_rows} rows before its time");
+                    }
+                    early.begin(1 << 30);
+                    found.extend(rest(early).await);
+                    assert_same(&found, &expected);
+                }
+            }
+        }
     });
 }
 

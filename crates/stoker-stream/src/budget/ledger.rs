@@ -6,8 +6,9 @@ use std::sync::Arc;
 use stoker_chunks::SharedReads;
 use tokio::sync::Notify;
 
-/// While streams share what they read, this part of the bytes is for that.
-const SHARED_DIVISOR: u64 = 2;
+/// While streams share what they read, so many thirds of the bytes are for that: of a server's budget, as much as two windows have,
+/// since some ranks begin one while others are not done with the one before, and some more.
+const SHARED_THIRDS: u64 = 2;
 
 /// The bytes of a budget.
 #[derive(Clone, Copy, Debug)]
@@ -184,7 +185,7 @@ impl Ledger {
             Total::Fixed(bytes) => bytes,
             Total::AtLeast(bytes) => self.members.values().fold(bytes, |most, member| most.max(member.cap)),
         };
-        self.aside = if self.shared.are_wanted() { self.total / SHARED_DIVISOR } else { 0 };
+        self.aside = if self.shared.are_wanted() { self.total / 3 * SHARED_THIRDS } else { 0 };
         self.total -= self.aside;
         self.shared.resize(self.aside);
         let reading = self.members.values().filter(|member| member.reads);

@@ -11,6 +11,9 @@ pub(super) const NUM_ROWS: i64 = 2_000;
 pub(super) const ROW_BYTES: usize = 3_000;
 pub(super) const TABLE_BYTES: u64 = NUM_ROWS as u64 * ROW_BYTES as u64;
 
+/// Of a budget of 1 MiB, what is for blocks that are shared.
+const SHARED_BYTES: u64 = (1 << 20) / 3 * 2;
+
 /// A lake that is no local folder.
 pub(super) async fn distant() -> Engine {
     engine_of("memory://", NUM_ROWS, ROW_BYTES).await
@@ -82,6 +85,35 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
 }
 
 #[test]
+fn first_batches_that_were_read_ahead_leave_the_blocks_to_the_streams_after_them() {
+    run(async {
+        let engine = distant().await;
+        for shuffle in [ShuffleMode::Block, ShuffleMode::Sequential] {
+            let plan = plan(&engine, ALL, shuffle).await;
+            let budget = MemoryBudget::new(16 << 20);
+            let slices: Vec<Slice> =
+                (0..16).map(|rank| slice(rank, 16, BatchSize::PerRank(5), LastBatch::Uneven)).collect();
+            let _ranks = assemble(&plan, &budget, &slices);
+            let ahead = ReadOptions { ahead: true, ..ReadOptions::default() };
+            let early = slices.iter().map(|slice| plan.open_within(&budget, slice, &ahead).expect("a stream"));
+            let first = early.map(|mut stream| async move {
+                let first = stream.next().await.expect("a batch").expect("not the end");
+                (first.data["id"].as_primitive::<Int64Type>().values().to_vec(), stream.stats().bytes_read)
+            });
+            let first: Vec<(Vec<i64>, u64)> = join_all(first).await;
+            let late = slices.iter().map(|slice| Slice { first_step: 1, ..*slice });
+            let late = late.map(|slice| plan.open_within(&budget, &slice, &ReadOptions::default()).expect("a stream"));
+            let mut late: Vec<BatchStream> = late.collect();
+            let rest = join_all(late.iter_mut().map(rest)).await;
+            let (ids, bytes): (Vec<_>, Vec<u64>) = first.into_iter().chain(rest).unzip();
+            assert_eq!(sorted(ids.into_iter().flatten()), (0..NUM_ROWS).collect::<Vec<_>>());
+            let read: u64 = bytes.iter().sum();
+            assert!(read <= TABLE_BYTES * 11 / 10, "{shuffle:?}: {read} of {TABLE_BYTES}");
+        }
+    });
+}
+
+#[test]
 fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
     run(async {
         let engine = distant().await;
@@ -91,7 +123,7 @@ fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
         let mut slow = streams.pop().expect("a stream");
         let first = slow.next().await.expect("a batch").expect("not the end");
         let fast = join_all(streams.iter_mut().map(rest)).await;
-        assert!(budget.shared_bytes() <= 512 << 10, "{} bytes are kept for the slow one", budget.shared_bytes());
+        assert!(budget.shared_bytes() <= SHARED_BYTES, "{} bytes are kept for the slow one", budget.shared_bytes());
         let (late, late_bytes) = rest(&mut slow).await;
         let first = first.data["id"].as_primitive::<Int64Type>().values().to_vec();
         let fast_ids = fast.iter().flat_map(|(ids, _)| ids.iter().copied());
@@ -104,11 +136,34 @@ fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
 }
 
 #[test]
+fn a_stream_opened_ahead_does_not_ask_for_the_rows_of_a_large_batch_one_by_one() {
+    run(async {
+        let engine = distant().await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let ahead = ReadOptions { ahead: true, ..ReadOptions::default() };
+        for (batch_rows, reads_ahead) in [(1_024, true), (1_025, false)] {
+            let slice = slice(0, 1, BatchSize::PerRank(batch_rows), LastBatch::Uneven);
+            let mut stream = plan.open_within(&MemoryBudget::default(), &slice, &ahead).expect("a stream");
+            while reads_ahead && stream.stats().requests == 0 {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(stream.stats().requests > 0, reads_ahead, "batches of {batch_rows} rows");
+            stream.begin(1 << 30);
+            let (ids, _) = rest(&mut stream).await;
+            assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>());
+        }
+    });
+}
+
+#[test]
 fn the_last_of_several_ranks_gives_back_what_was_kept() {
     let budget = MemoryBudget::new(1 << 20);
     let group = Group { stream: Digest::of(b"stream"), epoch: 0, residue: 0 };
     let ranks = [0, 1].map(|rank| (budget.share(group.clone(), rank, 2), budget.join(u64::MAX)));
-    assert_eq!(budget.total_bytes(), 1 << 19, "half is for what they share");
+    assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "the rest is for what they share");
     budget.pool().take(100_000).as_mut().fill(1);
     let is_kept = || budget.pool().take(100_000).as_ref()[0] == 1;
     assert!(is_kept());
@@ -127,7 +182,7 @@ fn ranks_that_share_nothing_leave_the_whole_budget_to_streams() {
         assert_eq!(budget.total_bytes(), 1 << 20);
         drop(four);
         let five = open(&plan, &budget, 5);
-        assert_eq!(budget.total_bytes(), 1 << 19, "half is for what they share");
+        assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "the rest is for what they share");
         drop(five);
     });
 }
