@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use stoker_types::Digest;
@@ -29,6 +30,8 @@ pub struct SharedReads {
     state: Arc<Mutex<State>>,
     /// Until when streams share something: asked for with each part of a batch.
     wanted: Arc<Deadline>,
+    /// Streams that may share something, now.
+    num_here: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -101,13 +104,19 @@ impl SharedReads {
         state.groups.entry(group.ranks()).or_default().enter(rank, num_ranks);
         state.enter_epoch(&group);
         self.wanted.set(state.wanted_until());
+        self.num_here.fetch_add(1, Ordering::Release);
         drop(state);
         Membership { reads: self.clone(), group, rank }
     }
 
-    /// Whether several streams share something. Takes no lock.
+    /// Whether several streams share something, or did a moment ago. Takes no lock.
     pub fn are_wanted(&self) -> bool {
         self.wanted.is_ahead()
+    }
+
+    /// Whether a stream is here that may share something. Takes no lock.
+    pub fn are_here(&self) -> bool {
+        self.num_here.load(Ordering::Acquire) > 0
     }
 
     /// Sets how many bytes of blocks are kept. Blocks beyond it are given up.
@@ -286,6 +295,7 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         let mut state = self.reads.state.lock();
+        self.reads.num_here.fetch_sub(1, Ordering::Release);
         state.leave_epoch(&self.group);
         let Some(members) = state.groups.get_mut(&self.group.ranks()) else { return };
         members.leave(self.rank);

@@ -115,7 +115,7 @@ impl Ledger {
 
     /// Gives a stream room if there is some.
     pub fn ask(&mut self, id: u64, wanted: Wanted) -> Answer {
-        if self.shared.are_wanted() != (self.aside > 0) {
+        if self.sets_aside() != (self.aside > 0) {
             self.divide();
         }
         let answer = self.members.get(&id).map_or(Answer::Granted, |member| self.answer(member, wanted));
@@ -179,13 +179,18 @@ impl Ledger {
         }
     }
 
+    /// Whether bytes are set aside for what streams share. What is kept for the next epoch of streams that are gone gives way to others.
+    fn sets_aside(&self) -> bool {
+        self.shared.are_wanted() && (self.shared.are_here() || self.members.is_empty())
+    }
+
     /// Finds the shares anew.
     fn divide(&mut self) {
         self.total = match self.rule {
             Total::Fixed(bytes) => bytes,
             Total::AtLeast(bytes) => self.members.values().fold(bytes, |most, member| most.max(member.cap)),
         };
-        self.aside = if self.shared.are_wanted() { self.total / 3 * SHARED_THIRDS } else { 0 };
+        self.aside = if self.sets_aside() { self.total / 3 * SHARED_THIRDS } else { 0 };
         self.total -= self.aside;
         self.shared.resize(self.aside);
         let reading = self.members.values().filter(|member| member.reads);

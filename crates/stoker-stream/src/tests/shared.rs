@@ -172,6 +172,23 @@ fn the_last_of_several_ranks_gives_back_what_was_kept() {
 }
 
 #[test]
+fn blocks_of_ranks_that_are_gone_give_way_to_another_stream() {
+    let budget = MemoryBudget::new(1 << 20);
+    let group = Group { stream: Digest::of(b"stream"), epoch: 0, residue: 0 };
+    let join = |rank| (budget.share(group.clone(), rank, 2), budget.join(u64::MAX));
+    drop([0, 1].map(join));
+    assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "they may come back");
+    let other = budget.join(u64::MAX);
+    assert_eq!((other.bytes(), budget.total_bytes()), (1 << 20, 1 << 20));
+    let ranks = [0, 1].map(join);
+    assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "they came back");
+    drop(ranks);
+    // With the last of them, or when the other one asks for memory.
+    drop(other.try_reserve(1));
+    assert_eq!(budget.total_bytes(), 1 << 20);
+}
+
+#[test]
 fn ranks_that_share_nothing_leave_the_whole_budget_to_streams() {
     run(async {
         let engine = distant().await;
