@@ -134,7 +134,7 @@ impl Planner {
             }
         }
         let mut units = Units::new(&self.slice, self.plan.num_rows(), size, first_alone);
-        let mut is_first = true;
+        let first_end = units.first_end();
         loop {
             // Parts of nothing but padding may be left when all positions are read, where there was no room for them.
             let rest = || self.parts.peek().map(|part| part.positions.clone());
@@ -143,15 +143,16 @@ impl Planner {
                 self.deliver_oldest().await?;
             }
             let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
+            let is_first = unit.start < first_end;
             let blocks = self.block_reads(is_first && is_first_small && is_one_batch);
             let end = self.start(unit, blocks).await?;
             units.continue_at(end);
-            if std::mem::take(&mut is_first) {
+            if is_first {
                 // Nothing competes with the first batch. After it, a window in slivers would cost many more requests: a stream
                 // that is ahead of its time waits until it has room for a whole one. Rows of blocks that others keep for it are asked
                 // for once.
                 self.deliver_oldest().await?;
-                if by_window || self.shared.is_some() {
+                if end >= first_end && (by_window || self.shared.is_some()) {
                     self.quota.until_begun().await;
                 }
             }

@@ -68,13 +68,14 @@ pub(crate) struct Units {
     world_size: u64,
     global_batch: u64,
     size: UnitSize,
-    is_first: bool,
-    /// Whether the first unit is one global batch, so that it is there soon. It always is where units are no windows.
+    /// Where the first global batch ends.
+    first_end: u64,
+    /// Whether units end with the first batch, so that it is there soon. They always do where units are no windows.
     first_alone: bool,
 }
 
 impl Units {
-    /// Units of a slice of a stream of `num_rows` rows; `first_alone`: the first one is no more than a batch.
+    /// Units of a slice of a stream of `num_rows` rows; `first_alone`: the first batch is read before others.
     pub fn new(slice: &Slice, num_rows: u64, size: UnitSize, first_alone: bool) -> Self {
         let steps = slice.num_steps(num_rows);
         let start = slice.positions(slice.first_step, num_rows).start;
@@ -85,7 +86,7 @@ impl Units {
             world_size: u64::from(slice.topology.world_size),
             global_batch: slice.global_batch(),
             size,
-            is_first: true,
+            first_end: start.saturating_add(slice.global_batch()).min(end),
             first_alone,
         }
     }
@@ -99,14 +100,19 @@ impl Units {
         let window = order.window_positions(self.next).filter(|_| by_window);
         let bytes_end = || self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size));
         let mut end = window.as_ref().map_or_else(bytes_end, |window| window.end).min(self.end);
-        if std::mem::take(&mut self.is_first) && (window.is_none() || self.first_alone) {
-            end = end.min(self.next.saturating_add(self.global_batch));
+        if self.next < self.first_end && (window.is_none() || self.first_alone) {
+            end = end.min(self.first_end);
         }
         let pieces = (end - self.next).div_ceil(self.positions_max(budget_bytes));
         end = self.next + (end - self.next).div_ceil(pieces);
         let unit = self.next..end;
         self.next = end;
         Some(unit)
+    }
+
+    /// Where the first global batch ends. The budget may cut it into several units.
+    pub fn first_end(&self) -> u64 {
+        self.first_end
     }
 
     /// Begins the next unit at this position: the end of the last one, or before it where that was cut.

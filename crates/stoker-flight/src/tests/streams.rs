@@ -7,7 +7,7 @@ use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, Place, Slice}
 use tokio::time::timeout;
 
 use crate::tests::fixture::*;
-use crate::{ConnectOptions, connect};
+use crate::{ConnectOptions, ServerConfig, connect};
 
 #[test]
 fn a_remote_stream_equals_the_local_one_for_any_number_of_endpoints() {
@@ -112,13 +112,15 @@ fn statistics_count_rows_and_a_small_budget_delivers_all() {
 #[test]
 fn a_stream_opened_ahead_delivers_all_also_where_the_server_reads_nothing_before_its_time() {
     run(async {
-        let server = TestServer::start_with(distant_engine(2_500).await, config()).await;
+        // Ahead of its time, a stream has room for a part of a batch of 900 rows.
+        let config = ServerConfig { memory_budget_bytes: 4 << 20, ..config() };
+        let server = TestServer::start_with(distant_engine(2_500).await, config).await;
         let ahead = ReadOptions { ahead: true, ..ReadOptions::default() };
         for num_endpoints in [1, 2] {
             let options_of = ConnectOptions { num_endpoints, ..impatient() };
             let remote = connect(&server.url(), &options_of).await.expect("a server");
             let remote = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
-            for (batch_rows, reads_ahead) in [(64, true), (2_100, false)] {
+            for (batch_rows, reads_ahead) in [(64, true), (900, true), (2_100, false)] {
                 let slice = slice(0, 1, BatchSize::PerRank(batch_rows), LastBatch::Uneven);
                 let expected = drain(&remote, &slice).await;
                 for begins_at_once in [true, false] {
