@@ -55,6 +55,12 @@ impl BufferPool {
         state.shrink();
     }
 
+    /// Keeps at least so much from now on.
+    pub fn grow(&self, bytes: usize) {
+        let mut state = self.shared.state.lock();
+        state.bytes_max = state.bytes_max.max(bytes);
+    }
+
     /// Memory of exactly `length` initialised bytes with any content.
     pub fn take(&self, length: usize) -> Pooled {
         let (found, room) = {

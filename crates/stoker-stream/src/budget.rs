@@ -18,10 +18,13 @@
 
 mod ledger;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use stoker_chunks::{BufferPool, ChunkCache, Group, LocalReads, Membership, RequestLimit, SharedReads};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::ReadOptions;
@@ -29,6 +32,10 @@ use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
 
 /// Bytes of all streams by default: two streams with the default cap.
 const TOTAL_BYTES: u64 = 2 << 30;
+
+/// How long after the end of a stream its memory is kept for another one, such as that of the next epoch: to have the system clear as
+/// much of it anew takes longer than to read it.
+const MEMORY_KEPT_FOR: Duration = Duration::from_secs(5);
 
 /// Bytes that streams hold together in batches that are being filled or wait to be taken. Cheap to clone; clones are the same
 /// budget.
@@ -45,26 +52,36 @@ struct Shared {
     pool: BufferPool,
     requests: RequestLimit,
     reads: SharedReads,
+    memory_kept_for: Duration,
+    /// Streams that have ended.
+    num_ended: AtomicU64,
 }
 
 impl Default for MemoryBudget {
     /// 2 GiB, or as much as the cap of an open stream, if that is more.
     fn default() -> Self {
-        Self::with_total(Total::AtLeast(TOTAL_BYTES))
+        Self::with_total(Total::AtLeast(TOTAL_BYTES), MEMORY_KEPT_FOR)
     }
 }
 
 impl MemoryBudget {
     /// A budget of so many bytes, whatever the caps of the streams.
     pub fn new(total_bytes: u64) -> Self {
-        Self::with_total(Total::Fixed(total_bytes))
+        Self::with_total(Total::Fixed(total_bytes), MEMORY_KEPT_FOR)
     }
 
-    fn with_total(total: Total) -> Self {
+    /// As [`MemoryBudget::new`]; memory of streams that ended is kept for so long.
+    #[cfg(test)]
+    pub(crate) fn keeping_memory_for(total_bytes: u64, memory_kept_for: Duration) -> Self {
+        Self::with_total(Total::Fixed(total_bytes), memory_kept_for)
+    }
+
+    fn with_total(total: Total, memory_kept_for: Duration) -> Self {
         let reads = SharedReads::default();
         let ledger = Mutex::new(Ledger::new(total, reads.clone()));
         let requests = RequestLimit::default();
-        let shared = Arc::new(Shared { ledger, pool: BufferPool::new(0), requests, reads });
+        let (pool, num_ended) = (BufferPool::new(0), AtomicU64::new(0));
+        let shared = Arc::new(Shared { ledger, pool, requests, reads, memory_kept_for, num_ended });
         Self { shared, cache: None, local_reads: LocalReads::default() }
     }
 
@@ -106,17 +123,23 @@ impl MemoryBudget {
         let woken = Arc::new(Notify::new());
         let mut ledger = self.shared.ledger.lock();
         let id = ledger.join(cap_bytes, woken.clone());
-        self.shared.fit_pool(&ledger);
+        self.shared.grow_pool(&ledger);
         drop(ledger);
-        let (has_begun, is_held_back) = (watch::Sender::new(has_begun), watch::Sender::new(false));
-        let has_retired = watch::Sender::new(false);
         Quota {
-            place: Arc::new(Place { shared: self.shared.clone(), id, woken, has_begun, is_held_back, has_retired }),
+            place: Arc::new(Place {
+                shared: self.shared.clone(),
+                id,
+                woken,
+                runtime: Handle::try_current().ok(),
+                has_begun: watch::Sender::new(has_begun),
+                is_held_back: watch::Sender::new(false),
+                has_retired: watch::Sender::new(false),
+            }),
         }
     }
 
-    /// The memory of the batches of all streams. It is kept for the next batches within the total, and given back when the
-    /// last stream ends.
+    /// The memory of the batches of all streams. It is kept for the next batches within the total. What open streams may not hold is
+    /// given back five seconds after a stream ended, if no other one ended meanwhile.
     pub fn pool(&self) -> &BufferPool {
         &self.shared.pool
     }
@@ -149,11 +172,19 @@ impl MemoryBudget {
 }
 
 impl Shared {
-    /// Lets the pool keep what the open streams may hold together.
-    fn fit_pool(&self, ledger: &Ledger) {
-        self.pool.resize(
-            usize::try_from(ledger.caps().min(ledger.total()).saturating_add(ledger.aside())).unwrap_or(usize::MAX),
-        );
+    /// Lets the pool keep what the open streams may hold together, and what it may keep already.
+    fn grow_pool(&self, ledger: &Ledger) {
+        self.pool.grow(ledger.open_bytes());
+    }
+
+    /// Lets the pool keep what the open streams may hold together, once no stream has ended for a while.
+    async fn fit_pool_later(shared: Weak<Self>, num_ended: u64, after: Duration) {
+        tokio::time::sleep(after).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let ledger = shared.ledger.lock();
+        if shared.num_ended.load(Ordering::Relaxed) == num_ended {
+            shared.pool.resize(ledger.open_bytes());
+        }
     }
 }
 
@@ -169,6 +200,8 @@ struct Place {
     shared: Arc<Shared>,
     id: u64,
     woken: Arc<Notify>,
+    /// Where the stream was opened; without a runtime, its memory is given back at once.
+    runtime: Option<Handle>,
     /// Whether the stream's time has come.
     has_begun: watch::Sender<bool>,
     /// Whether it reads nothing before that.
@@ -235,7 +268,7 @@ impl Quota {
     pub fn begin(&self, cap_bytes: u64) {
         let mut ledger = self.place.shared.ledger.lock();
         ledger.set_cap(self.place.id, cap_bytes);
-        self.place.shared.fit_pool(&ledger);
+        self.place.shared.grow_pool(&ledger);
         drop(ledger);
         self.place.has_begun.send_replace(true);
     }
@@ -275,9 +308,17 @@ impl Quota {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut ledger = self.shared.ledger.lock();
+        let shared = &self.shared;
+        let mut ledger = shared.ledger.lock();
         ledger.leave(self.id);
-        self.shared.fit_pool(&ledger);
+        let num_ended = shared.num_ended.fetch_add(1, Ordering::Relaxed) + 1;
+        match &self.runtime {
+            Some(runtime) => {
+                let later = Shared::fit_pool_later(Arc::downgrade(shared), num_ended, shared.memory_kept_for);
+                drop(runtime.spawn(later));
+            }
+            None => shared.pool.resize(ledger.open_bytes()),
+        }
     }
 }
 

@@ -57,7 +57,10 @@ impl Drain<'_> {
                 self.begin_next_epoch(self.first_step + stats.batches);
             }
             let mut stream = match ahead.take() {
-                Some(stream) => stream,
+                Some(mut stream) => {
+                    stream.begin(self.read.memory_budget_bytes);
+                    stream
+                }
                 None => self.handle.open(&self.slice, &self.read).await?,
             };
             let mut nearly_read = stream.until_read().fuse();
@@ -85,9 +88,6 @@ impl Drain<'_> {
             }
             add(&mut stats, &stream.stats());
             receipt = Some(stream.receipt().clone());
-            // Before this one ends, so that memory of its batches is used again.
-            ahead.iter_mut().for_each(|next| next.begin(self.read.memory_budget_bytes));
-            drop(stream);
             first_epoch = first_epoch.or(Some((stats.bytes, started.elapsed())));
         }
         let elapsed = started.elapsed();

@@ -153,18 +153,15 @@ impl Ledger {
         self.total
     }
 
-    /// Bytes for what open streams share.
-    pub fn aside(&self) -> u64 {
-        if self.members.is_empty() { 0 } else { self.aside }
-    }
-
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// The sum of all caps.
-    pub fn caps(&self) -> u64 {
-        self.members.values().fold(0, |sum: u64, member| sum.saturating_add(member.cap))
+    /// Bytes that the open streams may hold together, with what they share.
+    pub fn open_bytes(&self) -> usize {
+        let caps = self.members.values().fold(0, |sum: u64, member| sum.saturating_add(member.cap));
+        let aside = if self.members.is_empty() { 0 } else { self.aside };
+        usize::try_from(caps.min(self.total).saturating_add(aside)).unwrap_or(usize::MAX)
     }
 
     fn answer(&self, member: &Member, wanted: Wanted) -> Answer {

@@ -1,6 +1,7 @@
 //! Streams that share one budget.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::poll;
 use proptest::collection::vec;
@@ -235,5 +236,27 @@ fn streams_that_nobody_takes_from_do_not_block_the_others() {
         }
         found.sort_unstable();
         assert_eq!(found, (0..1_000).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn memory_of_a_stream_that_ended_is_kept_for_the_next_one_and_then_given_back() {
+    let fill = |budget: &MemoryBudget| budget.pool().take(100_000).as_mut().fill(1);
+    let is_kept = |budget: &MemoryBudget| budget.pool().take(100_000).as_ref()[0] == 1;
+    run(async {
+        let patient = MemoryBudget::keeping_memory_for(1 << 20, Duration::from_secs(3_600));
+        let (stream, _ahead) = (patient.join(u64::MAX), patient.join(10_000));
+        fill(&patient);
+        drop(stream);
+        tokio::task::yield_now().await;
+        assert!(is_kept(&patient), "the next epoch's stream may take it");
+        let impatient = MemoryBudget::keeping_memory_for(1 << 20, Duration::from_millis(1));
+        let (stream, _ahead) = (impatient.join(u64::MAX), impatient.join(10_000));
+        fill(&impatient);
+        assert!(is_kept(&impatient));
+        drop(stream);
+        while is_kept(&impatient) {
+            tokio::task::yield_now().await;
+        }
     });
 }
