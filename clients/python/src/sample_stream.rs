@@ -39,14 +39,28 @@ impl SampleStream {
 
 #[pymethods]
 impl SampleStream {
-    /// The next batch, or `None` at the end of the epoch.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+    /// The next batch, or `None` at the end of the epoch. Calls `on_read` when the last rows of the epoch come to be read meanwhile.
+    fn next(&self, py: Python<'_>, on_read: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
         let taken = self.stream.lock().take();
         let Some(mut stream) = taken else {
             let message = "the stream is closed, in use by another thread, or was opened before a fork";
             return Err(error(py, ErrorKind::InvalidRequest, &message));
         };
-        let outcome = wait(py, stream.next())?;
+        let until_read = stream.until_read();
+        let either = async {
+            tokio::select! {
+                biased;
+                outcome = stream.next() => Some(outcome),
+                () = until_read => None,
+            }
+        };
+        let outcome = match wait(py, either)? {
+            Some(outcome) => outcome,
+            None => {
+                on_read.call0()?;
+                wait(py, stream.next())?
+            }
+        };
         self.note(&stream);
         let Some(batch) = outcome.raise(py)? else { return Ok(None) };
         *self.stream.lock() = PerProcess::new(stream);

@@ -356,7 +356,7 @@ class Stream:
                     pid = os.getpid()
                     running, early = self._opened(step)
                 try:
-                    native = running.next()
+                    native = running.next(self._open_ahead)
                 except StokerError:
                     if not early:
                         raise

@@ -94,6 +94,16 @@ def drain(lake: stoker.Lake, query: str = QUERY) -> list[dict[str, np.ndarray]]:
     return [{name: np.array(batch[name]) for name in ("id", "image")} for batch in stream]
 
 
+def test_a_stream_tells_that_its_last_rows_are_read_while_they_are_waited_for(s3: stoker.Lake) -> None:
+    stream = s3.sql("SELECT id, image FROM samples").stream(batch_size=NUM_ROWS // 2, rank=0, world_size=1)
+    running = stream._stream().open(stream._slice(), stream._read(), None)
+    told: list[str] = []
+    assert running.next(lambda: told.append("the first batch")) is not None
+    assert running.next(lambda: told.append("the last batch")) is not None
+    assert told == ["the last batch"]
+    assert running.next(lambda: told.append("the end")) is None
+
+
 def test_sql_versions_and_tags(s3: stoker.Lake) -> None:
     assert s3.tables() == ["samples"]
     assert [version.version for version in s3.table("samples").versions()] == [1, 2]

@@ -141,7 +141,14 @@ pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: Rea
             .ok_or_else(|| Error::invalid(format!("bad_rows is {name:?}; use error or substitute")))?,
     };
     let compression = compression_from_proto(&policy.compression)?;
-    Ok(ReadOptions { bad_rows, verify: !policy.unverified, ahead: policy.first_batch_only, compression, ..options })
+    Ok(ReadOptions {
+        bad_rows,
+        verify: !policy.unverified,
+        ahead: policy.first_batch_only,
+        first_batch_only: policy.first_batch_only,
+        compression,
+        ..options
+    })
 }
 
 pub(crate) fn compression_to_proto(compression: Option<Compression>) -> String {

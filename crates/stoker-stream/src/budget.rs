@@ -215,6 +215,11 @@ impl Quota {
         self.place.shared.ledger.lock().limit(self.place.id)
     }
 
+    /// Bytes that the stream may hold beside what it holds.
+    pub fn free_bytes(&self) -> u64 {
+        self.place.shared.ledger.lock().free(self.place.id)
+    }
+
     /// Room for a batch, if there is some now.
     pub fn try_reserve(&self, bytes: u64) -> Option<Held> {
         let answer = self.place.shared.ledger.lock().ask(self.place.id, Wanted { bytes, kept: 0 });
@@ -338,6 +343,6 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.place.shared.ledger.lock().free(self.place.id, self.bytes);
+        self.place.shared.ledger.lock().give_back(self.place.id, self.bytes);
     }
 }

@@ -214,8 +214,12 @@ pub struct ReadOptions {
     /// Threads that read local files; the number of cores by default, at most 16.
     pub io_threads: usize,
     /// Whether the stream is opened before its time: until it is told to begin, it reads its first batch, and more only within a
-    /// sixteenth of the budget. It reads nothing where that would take a request for each row of a large batch.
+    /// sixteenth of the budget; of windows that are read as a whole, only those that fit there. It reads nothing where that would take
+    /// a request for each row of a large batch.
     pub ahead: bool,
+    /// Whether a stream that is opened before its time reads its first batch only, whatever fits: a client of a server asks for the
+    /// rest in another call.
+    pub first_batch_only: bool,
     /// What compresses the messages of a server; nothing by default. A stream in this process has no messages and ignores it.
     pub compression: Option<Compression>,
 }
@@ -233,6 +237,7 @@ impl Default for ReadOptions {
             memory_budget_bytes: 1 << 30,
             io_threads: threads.clamp(1, 16),
             ahead: false,
+            first_batch_only: false,
             compression: None,
         }
     }

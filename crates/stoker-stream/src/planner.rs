@@ -118,51 +118,53 @@ impl Planner {
         let size = UnitSize::new(&self.plan, &self.slice, self.part_size, self.options.io_threads, ranks_here);
         let is_first_small = size.is_first_small();
         let by_window = size.is_by_window(&self.order);
+        // A window in slivers would cost many more requests, and rows of blocks that others keep for this stream are asked for once.
+        let in_whole_units = by_window || self.shared.is_some();
         let units_at_once = match by_window || self.plan.inner.reads_rows_alone() {
             true => UNITS_AT_ONCE,
             false => DISTANT_UNITS_AT_ONCE,
         };
-        let mut first_alone = is_first_small;
+        let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
         if !self.quota.has_begun() {
-            if by_window && !is_first_small && self.block_reads(false).is_none() {
+            if !by_window || is_first_small || self.block_reads(false).is_some() {
+                // What is read ahead may be let go, and asked for by another stream.
+                units.read_first_alone();
+            } else if !self.reads_ahead(&units) {
                 // There is too little room yet for the window that the rows of a large batch are best read with: a request for each
                 // of them would be needed.
                 self.quota.hold_back().await;
-            } else {
-                // What is read ahead may be let go, and asked for by another stream.
-                first_alone = true;
             }
         }
-        let mut units = Units::new(&self.slice, self.plan.num_rows(), size, first_alone);
-        let first_end = units.first_end();
         loop {
+            if in_whole_units && units.is_after_first() && !self.quota.has_begun() && !self.reads_ahead(&units) {
+                self.deliver_all().await?;
+                self.quota.until_begun().await;
+            }
             // Parts of nothing but padding may be left when all positions are read, where there was no room for them.
             let rest = || self.parts.peek().map(|part| part.positions.clone());
+            let is_first = !units.is_after_first();
             let Some(unit) = units.next(&self.order, self.quota.bytes()).or_else(rest) else { break };
             while self.reading.len() >= units_at_once {
                 self.deliver_oldest().await?;
             }
             let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
-            let is_first = unit.start < first_end;
             let blocks = self.block_reads(is_first && is_first_small && is_one_batch);
             let end = self.start(unit, blocks).await?;
             units.continue_at(end);
-            if is_first {
-                // Nothing competes with the first batch. After it, a window in slivers would cost many more requests: a stream
-                // that is ahead of its time waits until it has room for a whole one. Rows of blocks that others keep for it are asked
-                // for once.
+            if is_first && self.quota.has_begun() {
+                // Nothing competes with the first batch that somebody waits for.
                 self.deliver_oldest().await?;
-                if end >= first_end && (by_window || self.shared.is_some()) {
-                    self.quota.until_begun().await;
-                }
             }
         }
         // What is being read has its room.
         self.quota.retire();
-        while !self.reading.is_empty() {
-            self.deliver_oldest().await?;
-        }
-        Ok(())
+        self.deliver_all().await
+    }
+
+    /// Whether a stream that is ahead of its time reads the next unit, which has room as a whole.
+    fn reads_ahead(&self, units: &Units) -> bool {
+        let fits = || units.next_fits(&self.order, self.quota.bytes(), self.quota.free_bytes());
+        !self.options.first_batch_only && self.shared.is_none() && fits()
     }
 
     /// How the blocks of the next unit are read, if they are read as a whole.
@@ -269,6 +271,14 @@ impl Planner {
             claims.push(slots);
         }
         Ok(claims)
+    }
+
+    /// Waits for all units that are being read.
+    async fn deliver_all(&mut self) -> Result<()> {
+        while !self.reading.is_empty() {
+            self.deliver_oldest().await?;
+        }
+        Ok(())
     }
 
     /// Waits for the oldest unit and delivers the parts that it completes.

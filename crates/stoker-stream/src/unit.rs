@@ -75,8 +75,8 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Units of a slice of a stream of `num_rows` rows; `first_alone`: the first batch is read before others.
-    pub fn new(slice: &Slice, num_rows: u64, size: UnitSize, first_alone: bool) -> Self {
+    /// Units of a slice of a stream of `num_rows` rows.
+    pub fn new(slice: &Slice, num_rows: u64, size: UnitSize) -> Self {
         let steps = slice.num_steps(num_rows);
         let start = slice.positions(slice.first_step, num_rows).start;
         let end = steps.checked_sub(1).map_or(start, |last| slice.position_after(last, num_rows));
@@ -85,10 +85,15 @@ impl Units {
             end,
             world_size: u64::from(slice.topology.world_size),
             global_batch: slice.global_batch(),
-            size,
             first_end: start.saturating_add(slice.global_batch()).min(end),
-            first_alone,
+            first_alone: size.first_is_small,
+            size,
         }
+    }
+
+    /// Lets the first unit end with the first batch.
+    pub fn read_first_alone(&mut self) {
+        self.first_alone = true;
     }
 
     /// The next unit. It takes at most half of the bytes that the stream may hold now, or a part of a batch.
@@ -96,23 +101,41 @@ impl Units {
         if self.next >= self.end {
             return None;
         }
-        let UnitSize { by_window, bytes, row_bytes, .. } = self.size;
-        let window = order.window_positions(self.next).filter(|_| by_window);
-        let bytes_end = || self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size));
-        let mut end = window.as_ref().map_or_else(bytes_end, |window| window.end).min(self.end);
-        if self.next < self.first_end && (window.is_none() || self.first_alone) {
-            end = end.min(self.first_end);
-        }
-        let pieces = (end - self.next).div_ceil(self.positions_max(budget_bytes));
-        end = self.next + (end - self.next).div_ceil(pieces);
-        let unit = self.next..end;
-        self.next = end;
+        let whole = self.end_of_next(order) - self.next;
+        let pieces = whole.div_ceil(self.positions_max(budget_bytes));
+        let unit = self.next..self.next + whole.div_ceil(pieces);
+        self.next = unit.end;
         Some(unit)
     }
 
-    /// Where the first global batch ends. The budget may cut it into several units.
-    pub fn first_end(&self) -> u64 {
-        self.first_end
+    /// Whether a stream that may hold so many bytes, and so many beside what it holds, reads the next unit as a whole; so it does where
+    /// there is none.
+    pub fn next_fits(&self, order: &StreamOrder, budget_bytes: u64, free_bytes: u64) -> bool {
+        if self.next >= self.end {
+            return true;
+        }
+        let positions = self.end_of_next(order) - self.next;
+        // The last batch that begins in the unit may end behind it.
+        let held = positions.saturating_add(self.global_batch).min(self.end - self.next);
+        let bytes = held.div_ceil(self.world_size).saturating_mul(self.size.row_bytes);
+        positions <= self.positions_max(budget_bytes) && bytes <= free_bytes
+    }
+
+    /// Whether the first global batch was cut off, as a whole.
+    pub fn is_after_first(&self) -> bool {
+        self.next >= self.first_end
+    }
+
+    /// Where the next unit ends, if the budget does not cut it.
+    fn end_of_next(&self, order: &StreamOrder) -> u64 {
+        let UnitSize { by_window, bytes, row_bytes, .. } = self.size;
+        let window = order.window_positions(self.next).filter(|_| by_window);
+        let bytes_end = || self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size));
+        let end = window.as_ref().map_or_else(bytes_end, |window| window.end).min(self.end);
+        match self.next < self.first_end && (window.is_none() || self.first_alone) {
+            true => end.min(self.first_end),
+            false => end,
+        }
     }
 
     /// Begins the next unit at this position: the end of the last one, or before it where that was cut.

@@ -49,7 +49,8 @@ def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        env=dict(os.environ),
+        # Huge pages for each of its threads, one for a connection, would be cleared while it is measured.
+        env={**os.environ, "MIMALLOC_ALLOW_THP": "0"},
     )
     assert process.stdout is not None
     try:

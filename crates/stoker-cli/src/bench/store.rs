@@ -37,7 +37,10 @@ impl Store {
     pub fn start(dir: &Path, latency_ms: u64) -> anyhow::Result<Self> {
         let latency = latency_ms.to_string();
         let args = ["bench", "object-server", "--dir", path_text(dir)?, "--latency-ms", &latency];
-        Ok(Self { service: Service::start(&mut own_command(&args)?)? })
+        let mut command = own_command(&args)?;
+        // Huge pages for each of its threads, one for a connection, would be cleared while it is measured.
+        command.env("MIMALLOC_ALLOW_THP", "0");
+        Ok(Self { service: Service::start(&mut command)? })
     }
 
     /// The arguments that lead `stoker` to the lake in the store.

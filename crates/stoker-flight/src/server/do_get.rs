@@ -65,7 +65,7 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
             let memory_budget_bytes = state.config.stream_budget_bytes();
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
-            let batches = if options.ahead { Batches::First } else { Batches::All };
+            let batches = if options.first_batch_only { Batches::First } else { Batches::All };
             let (plan, slice) = open_stream(&state, ticket).await?;
             let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(message_bytes))?;
             let stream = Box::new(CountedStream::new(stream, state.totals.clone()));

@@ -136,7 +136,7 @@ impl Ledger {
     }
 
     /// Takes room back.
-    pub fn free(&mut self, id: u64, bytes: u64) {
+    pub fn give_back(&mut self, id: u64, bytes: u64) {
         if let Some(member) = self.members.get_mut(&id) {
             member.held -= bytes;
             self.held -= bytes;
@@ -147,6 +147,11 @@ impl Ledger {
     /// Bytes that a stream may hold.
     pub fn limit(&self, id: u64) -> u64 {
         self.members.get(&id).map_or(self.fair, |member| member.cap).min(self.fair)
+    }
+
+    /// Bytes that a stream may hold beside what it holds.
+    pub fn free(&self, id: u64) -> u64 {
+        self.limit(id).saturating_sub(self.members.get(&id).map_or(0, |member| member.held))
     }
 
     pub fn total(&self) -> u64 {

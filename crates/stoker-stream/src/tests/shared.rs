@@ -140,8 +140,11 @@ fn a_stream_opened_ahead_does_not_ask_for_the_rows_of_a_large_batch_one_by_one()
     run(async {
         let engine = distant().await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        let ahead = ReadOptions { ahead: true, ..ReadOptions::default() };
-        for (batch_rows, reads_ahead) in [(1_024, true), (1_025, false)] {
+        // A sixteenth of the larger budget has room for the window, that of the smaller one has not.
+        for (memory_budget_bytes, batch_rows, reads_ahead) in
+            [(16 << 20, 1_024, true), (16 << 20, 1_025, false), (1 << 30, 1_025, true)]
+        {
+            let ahead = ReadOptions { ahead: true, memory_budget_bytes, ..ReadOptions::default() };
             let slice = slice(0, 1, BatchSize::PerRank(batch_rows), LastBatch::Uneven);
             let mut stream = plan.open_within(&MemoryBudget::default(), &slice, &ahead).expect("a stream");
             while reads_ahead && stream.stats().requests == 0 {
@@ -153,6 +156,37 @@ fn a_stream_opened_ahead_does_not_ask_for_the_rows_of_a_large_batch_one_by_one()
             assert_eq!(stream.stats().requests > 0, reads_ahead, "batches of {batch_rows} rows");
             stream.begin(1 << 30);
             let (ids, _) = rest(&mut stream).await;
+            assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>());
+        }
+    });
+}
+
+#[test]
+fn a_stream_opened_ahead_reads_the_windows_that_fit_unless_only_its_first_batch_is_wanted() {
+    run(async {
+        let engine = distant().await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let slice = slice(0, 1, BatchSize::PerRank(100), LastBatch::Uneven);
+        for (memory_budget_bytes, first_batch_only, reads_all) in
+            [(1 << 30, false, true), (1 << 30, true, false), (16 << 20, false, false)]
+        {
+            let ahead = ReadOptions { ahead: true, first_batch_only, memory_budget_bytes, ..ReadOptions::default() };
+            let mut stream = plan.open_within(&MemoryBudget::default(), &slice, &ahead).expect("a stream");
+            let first = stream.next().await.expect("a batch").expect("not the end");
+            while reads_all && stream.stats().bytes_read < TABLE_BYTES {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(
+                stream.stats().bytes_read >= TABLE_BYTES,
+                reads_all,
+                "{memory_budget_bytes}, {first_batch_only}"
+            );
+            stream.begin(1 << 30);
+            let (mut ids, _) = rest(&mut stream).await;
+            ids.extend_from_slice(first.data["id"].as_primitive::<Int64Type>().values());
             assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>());
         }
     });
