@@ -118,8 +118,9 @@ impl Planner {
         let size = UnitSize::new(&self.plan, &self.slice, self.part_size, self.options.io_threads, ranks_here);
         let is_first_small = size.is_first_small();
         let by_window = size.is_by_window(&self.order);
-        // A window in slivers would cost many more requests, and rows of blocks that others keep for this stream are asked for once.
-        let in_whole_units = by_window || self.shared.is_some();
+        // A window in slivers would cost many more requests, rows of blocks that others keep for this stream are asked for once, and
+        // nobody takes what is read behind a batch that is wanted alone.
+        let pauses = by_window || self.shared.is_some() || self.options.first_batch_only;
         let units_at_once = match by_window || self.plan.inner.reads_rows_alone() {
             true => UNITS_AT_ONCE,
             false => DISTANT_UNITS_AT_ONCE,
@@ -136,7 +137,7 @@ impl Planner {
             }
         }
         loop {
-            if in_whole_units && units.is_after_first() && !self.quota.has_begun() && !self.reads_ahead(&units) {
+            if pauses && units.is_after_first() && !self.quota.has_begun() && !self.reads_ahead(&units) {
                 self.deliver_all().await?;
                 self.quota.until_begun().await;
             }
