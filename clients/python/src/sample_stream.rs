@@ -40,7 +40,8 @@ impl SampleStream {
 #[pymethods]
 impl SampleStream {
     /// The next batch, or `None` at the end of the epoch. Calls `on_read` when the last rows of the epoch come to be read meanwhile.
-    fn next(&self, py: Python<'_>, on_read: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
+    #[pyo3(signature = (on_read=None))]
+    fn next(&self, py: Python<'_>, on_read: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Batch>> {
         let taken = self.stream.lock().take();
         let Some(mut stream) = taken else {
             let message = "the stream is closed, in use by another thread, or was opened before a fork";
@@ -57,7 +58,7 @@ impl SampleStream {
         let outcome = match wait(py, either)? {
             Some(outcome) => outcome,
             None => {
-                on_read.call0()?;
+                on_read.map(|on_read| on_read.call0()).transpose()?;
                 wait(py, stream.next())?
             }
         };
