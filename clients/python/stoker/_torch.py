@@ -156,7 +156,7 @@ class TorchLoader(IterableDataset[TorchBatch]):
         return self._stream.stats()
 
     def close(self) -> None:
-        """Stops the running pass, if there is one, and frees what was read ahead."""
+        """Stops the running pass, if there is one, and drops what was read ahead."""
         self._stream.close()
 
     def __repr__(self) -> str:
