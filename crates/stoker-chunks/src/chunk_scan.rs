@@ -4,11 +4,12 @@ use std::slice;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use futures::future::{try_join, try_join_all};
+use futures::future::try_join;
 use stoker_lake::DenseColumn;
-use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::coalesce::{Limits, Read, coalesce};
+use crate::local_threads::LocalThreads;
 use crate::remote::Remote;
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
@@ -61,7 +62,7 @@ pub(crate) const REMOTE: Limits =
 pub struct ChunkScan {
     pool: BufferPool,
     stats: Arc<IoStats>,
-    local: Arc<Semaphore>,
+    local: LocalThreads,
     local_reads: LocalReads,
     remote: Arc<Remote>,
     cache: Option<ChunkCache>,
@@ -81,7 +82,7 @@ impl ChunkScan {
         Self {
             pool,
             // While one thread hands over what it read, another one reads in its place.
-            local: Arc::new(Semaphore::new(options.local_threads.max(1) + options.local_threads.div_ceil(2))),
+            local: LocalThreads::new(options.local_threads + options.local_threads.div_ceil(2)),
             local_reads: options.local_reads,
             remote: Arc::new(Remote::new(&options, requests, stats.clone())),
             stats,
@@ -152,9 +153,19 @@ impl ChunkScan {
         if first.reader.local().is_some() {
             return self.gather_local(name, column, rows).await;
         }
-        let reads = coalesce(name, column, rows, REMOTE)?;
-        let bad = try_join_all(reads.into_iter().map(|read| self.gather_remote(name, column, read))).await?;
-        Ok(bad.into_iter().flatten().collect())
+        let mut reads = coalesce(name, column, rows, REMOTE)?;
+        if reads.len() == 1
+            && let Some(read) = reads.pop()
+        {
+            return self.gather_remote(name, column, read).await;
+        }
+        // Each is a task of its own, so that bodies come on several threads.
+        let mut tasks = JoinSet::new();
+        for read in reads {
+            let (scan, name, column) = (self.clone(), name.to_string(), column.clone());
+            tasks.spawn(async move { scan.gather_remote(&name, &column, read).await });
+        }
+        all_bad(tasks).await
     }
 
     /// The rows at these addresses, in this order, as an array of the column's type.
@@ -181,13 +192,9 @@ impl ChunkScan {
             read.finish();
             return Ok(Vec::new());
         }
-        let stats = self.stats.clone();
-        let work = move || {
-            let suspects = read.take_suspects(&stats);
-            read.finish();
-            Ok(suspects)
-        };
-        let suspects = self.on_local_thread(work).await?;
+        // Their checksums were found when they came.
+        let suspects = read.take_suspects(&self.stats);
+        read.finish();
         self.read_again(name, column, suspects).await
     }
 
@@ -249,15 +256,26 @@ impl ChunkScan {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let closed = |_| Error::Internal { reason: "the semaphore for local reads is closed".into() };
-        let permit = self.local.clone().acquire_owned().await.map_err(closed)?;
-        let task = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
-        });
-        task.await.map_err(|source| match source.is_cancelled() {
-            true => Error::ShuttingDown,
-            false => Error::Internal { reason: format!("a reading thread failed: {source}") },
-        })?
+        self.local.run(work).await
+    }
+}
+
+/// Waits for tasks that gather rows. The rows that are bad, in the order of their addresses; dropping the future stops all tasks.
+///
+/// # Errors
+/// Of the first task that fails.
+pub(crate) async fn all_bad(mut tasks: JoinSet<Result<Vec<BadRow>>>) -> Result<Vec<BadRow>> {
+    let mut bad = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        bad.extend(done.map_err(task_failed)??);
+    }
+    bad.sort_by_key(|row: &BadRow| row.address);
+    Ok(bad)
+}
+
+fn task_failed(source: JoinError) -> Error {
+    match source.is_cancelled() {
+        true => Error::ShuttingDown,
+        false => Error::Internal { reason: format!("a reading task failed: {source}") },
     }
 }

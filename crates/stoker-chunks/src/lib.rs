@@ -24,6 +24,7 @@ mod error;
 mod hedge;
 mod local;
 mod local_scan;
+mod local_threads;
 mod locator;
 mod members;
 mod memory;

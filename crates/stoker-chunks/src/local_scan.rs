@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use stoker_lake::{DenseColumn, RangeReader};
+use tokio::task::JoinSet;
 
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
+use crate::chunk_scan::all_bad;
 use crate::coalesce::{Limits, Read, coalesce};
 use crate::local::{forget, read_local, read_past_cache};
 use crate::stats::Asked;
@@ -57,6 +59,32 @@ impl LocalReads {
 impl ChunkScan {
     /// Gathers rows of local files, as [`ChunkScan::gather`].
     pub(crate) async fn gather_local(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        mut rows: Vec<(u64, SlotMut)>,
+    ) -> Result<Vec<BadRow>> {
+        let group_rows = (TASK_BYTES / (column.row_bytes as u64).max(1)).max(1) as usize;
+        if rows.len() <= group_rows {
+            return self.gather_group(name, column, rows).await;
+        }
+        rows.sort_unstable_by_key(|(address, _)| *address);
+        // Groups are worked on by several threads, each while all that is kept for its rows is in a processor's cache.
+        let mut tasks = JoinSet::new();
+        let mut rows = rows.into_iter().peekable();
+        while rows.peek().is_some() {
+            let mut group: Vec<(u64, SlotMut)> = rows.by_ref().take(group_rows).collect();
+            let last = group.last().map(|(address, _)| *address);
+            while let Some(row) = rows.next_if(|(address, _)| Some(*address) == last) {
+                group.push(row);
+            }
+            let (scan, name, column) = (self.clone(), name.to_string(), column.clone());
+            tasks.spawn(async move { scan.gather_group(&name, &column, group).await });
+        }
+        all_bad(tasks).await
+    }
+
+    async fn gather_group(
         &self,
         name: &str,
         column: &Arc<DenseColumn>,

@@ -3,7 +3,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use arrow_buffer::Buffer;
 
@@ -19,7 +19,6 @@ pub struct Slots {
     row_bytes: usize,
     /// For each slot, [`FREE`], [`CLAIMED`] or [`FILLED`].
     states: Box<[AtomicU8]>,
-    filled: AtomicUsize,
 }
 
 const FREE: u8 = 0;
@@ -38,7 +37,7 @@ impl Slots {
         let mut memory = pool.take(num_rows * row_bytes);
         let base = memory.as_mut_ptr();
         let states = (0..num_rows).map(|_| AtomicU8::new(FREE)).collect();
-        Arc::new(Self { base, memory, row_bytes, states, filled: AtomicUsize::new(0) })
+        Arc::new(Self { base, memory, row_bytes, states })
     }
 
     /// Bytes of all slots.
@@ -59,9 +58,7 @@ impl Slots {
     /// # Errors
     /// [`Error::Internal`] when it is not filled or does not exist.
     pub fn reopen(self: &Arc<Self>, row: usize) -> Result<SlotMut> {
-        let slot = self.take(row, FILLED)?;
-        self.filled.fetch_sub(1, Ordering::Relaxed);
-        Ok(slot)
+        self.take(row, FILLED)
     }
 
     /// Claims a slot that is in this state.
@@ -87,7 +84,7 @@ impl Slots {
         let slots = Arc::try_unwrap(self).map_err(|slots| Error::Internal {
             reason: format!("slots of {} rows are still being filled", slots.states.len()),
         })?;
-        let filled = slots.filled.load(Ordering::Acquire);
+        let filled = slots.states.iter().filter(|state| state.load(Ordering::Acquire) == FILLED).count();
         if filled != slots.states.len() {
             return Err(Error::Internal { reason: format!("{filled} of {} slots are filled", slots.states.len()) });
         }
@@ -106,7 +103,6 @@ impl SlotMut {
     /// Declares the slot filled.
     pub fn fill(self) {
         self.slots.states[self.row].store(FILLED, Ordering::Release);
-        self.slots.filled.fetch_add(1, Ordering::Release);
     }
 }
 
