@@ -31,6 +31,7 @@ mod receipt;
 mod run;
 mod run_log;
 mod source;
+mod spans;
 mod stall_meter;
 mod stats;
 mod substitute;

@@ -63,6 +63,12 @@ impl PartPlan {
         self.rows.end - self.rows.start
     }
 
+    /// The positions of its rows from one of them on, without padding; ascending.
+    pub fn positions_from(&self, row: u64) -> impl Iterator<Item = u64> + Clone + '_ {
+        let end = self.rows.end.min(self.share.num_valid);
+        (self.rows.start + row..end).map(|row| self.share.position(row))
+    }
+
     /// Whether some of its rows can be read with these positions, and those of all parts before it.
     pub fn begins_in(&self, unit: &Range<u64>) -> bool {
         let start = self.positions.start;
@@ -71,7 +77,7 @@ impl PartPlan {
 }
 
 /// The parts of a slice, in order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Parts {
     slice: Slice,
     /// Rows of the stream.

@@ -16,7 +16,8 @@ use crate::budget::{Held, Quota};
 use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};
 use crate::plan::StreamPlan;
-use crate::read::{Reader, Rows, read_rows};
+use crate::read::{Reader, Rows, read_dense, read_rows};
+use crate::spans::Spans;
 use crate::substitute::substitutes;
 use crate::unit::{UnitSize, Units};
 use crate::unit_clock::UnitClock;
@@ -24,6 +25,9 @@ use crate::{BadRows, Error, ReadOptions, Result, Stalls};
 
 /// Units that are being read at once: one is read while another one comes to its end.
 const UNITS_AT_ONCE: usize = 2;
+
+/// The same where units are small: there is always one whose reads nobody has begun.
+const SMALL_UNITS_AT_ONCE: usize = 3;
 
 /// The same where reads may take long and units need not be whole windows: few reads are waited for at the end of each unit.
 const DISTANT_UNITS_AT_ONCE: usize = 4;
@@ -44,6 +48,7 @@ pub(crate) struct Planner {
     parts: Peekable<Parts>,
     num_opened: u64,
     builders: Builders,
+    spans: Spans,
     /// The room of parts that are not delivered yet, oldest first, by their numbers.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
@@ -85,9 +90,7 @@ impl Planner {
         let order = plan.inner.orders.epoch(slice.epoch);
         let parts = Parts::new(slice, plan.num_rows(), part_size.rows_max(plan.row_bytes()));
         Self {
-            order,
             options,
-            scan,
             quota: share.quota,
             shared: share.blocks.map(Arc::new),
             output,
@@ -95,6 +98,9 @@ impl Planner {
             parts: parts.peekable(),
             num_opened: 0,
             builders: Builders::new(),
+            spans: Spans::new(plan.clone(), scan.clone(), order.clone()),
+            order,
+            scan,
             held: VecDeque::new(),
             reading: VecDeque::new(),
             plan,
@@ -121,9 +127,10 @@ impl Planner {
         // A window in slivers would cost many more requests, rows of blocks that others keep for this stream are asked for once, and
         // nobody takes what is read behind a batch that is wanted alone.
         let pauses = by_window || self.shared.is_some() || self.options.first_batch_only;
-        let units_at_once = match by_window || self.plan.inner.reads_rows_alone() {
-            true => UNITS_AT_ONCE,
-            false => DISTANT_UNITS_AT_ONCE,
+        let units_at_once = match () {
+            () if by_window => UNITS_AT_ONCE,
+            () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
+            () => DISTANT_UNITS_AT_ONCE,
         };
         let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
         if !self.quota.has_begun() {
@@ -150,7 +157,8 @@ impl Planner {
             }
             let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
             let blocks = self.block_reads(is_first && is_first_small && is_one_batch);
-            let end = self.start(unit, blocks).await?;
+            // The first batch does not wait for what lies behind it.
+            let end = self.start(unit, blocks, !is_first && self.spans.are_used()).await?;
             units.continue_at(end);
             if is_first && self.quota.has_begun() {
                 // Nothing competes with the first batch that somebody waits for.
@@ -180,9 +188,9 @@ impl Planner {
         }
     }
 
-    /// Opens the parts that begin in a unit and starts to read its rows. Returns where the unit ends: earlier, where there is no
-    /// room for its last parts.
-    async fn start(&mut self, mut unit: Range<u64>, blocks: Option<BlockReads>) -> Result<u64> {
+    /// Opens the parts that begin in a unit and starts to read its rows; what is not dense comes from `spans` if it may. Returns where
+    /// the unit ends: earlier, where there is no room for its last parts.
+    async fn start(&mut self, mut unit: Range<u64>, blocks: Option<BlockReads>, uses_spans: bool) -> Result<u64> {
         let opened_before = self.num_opened;
         while let Some(part) = self.parts.peek().filter(|part| part.begins_in(&unit)).cloned() {
             if !self.reserve(&part).await? {
@@ -204,8 +212,9 @@ impl Planner {
         self.order.visits(entries.iter().map(|entry| entry.position), &mut visits);
         let visits: Arc<[Visit]> = visits.into();
         let claims = self.claim(&entries)?;
+        let known = if uses_spans && blocks.is_none() { self.known(&entries).await } else { None };
         let parts = entries.iter().map(|entry| entry.part).collect();
-        let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, visits.clone(), parts, claims);
+        let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, visits.clone(), known, parts, claims);
         let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
         let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
         let task = AbortOnDrop(tokio::spawn(task));
@@ -254,6 +263,14 @@ impl Planner {
             }
         }
         entries
+    }
+
+    /// What there is to know of entries beside their dense columns, if it was read before.
+    async fn known(&mut self, entries: &[Entry]) -> Option<Rows> {
+        let positions: Vec<u64> = entries.iter().map(|entry| entry.position).collect();
+        let open = self.builders.iter().flat_map(|builder| builder.part.positions_from(builder.num_taken_up));
+        let more = self.parts.clone().flat_map(|part| part.positions_from(0).collect::<Vec<_>>());
+        self.spans.rows(&positions, positions.iter().copied().chain(open).chain(more)).await
     }
 
     /// For each column, the slots of the entries, in order; none for columns that are not dense.
@@ -319,20 +336,24 @@ impl Planner {
     }
 }
 
-/// Reads the rows of a unit: dense columns into `claims`, the others as pieces. `parts` gives the part of each row. Tells what the
-/// time went to as well.
+/// Reads the rows of a unit: dense columns into `claims`, the others as pieces, unless all of that is known. `parts` gives the part of
+/// each row. Tells what the time went to as well.
 async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
     blocks: Option<BlockReads>,
     visits: Arc<[Visit]>,
+    known: Option<Rows>,
     parts: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<(Vec<Piece>, Stalls)> {
     let clock = UnitClock::start();
     let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref() };
-    let pieces = split(read_rows(reader, &visits, claims).await?, &parts);
-    Ok((pieces, clock.spans()))
+    let rows = match known {
+        Some(rows) => read_dense(reader, rows, claims).await?,
+        None => read_rows(reader, &visits, claims).await?,
+    };
+    Ok((split(rows, &parts), clock.spans()))
 }
 
 /// Cuts the rows of a unit at the borders of parts.
@@ -341,13 +362,8 @@ fn split(rows: Rows, parts: &[u64]) -> Vec<Piece> {
     let mut start = 0;
     for run in parts.chunk_by(|one, next| one == next) {
         let range = start..start + run.len();
-        pieces.push(Piece {
-            part: run[0],
-            light: rows.light.iter().map(|array| Some(array.as_ref()?.slice(start, run.len()))).collect(),
-            addrs: rows.addrs.iter().map(|addrs| addrs[range.clone()].to_vec()).collect(),
-            bad: rows.bad.range(range.clone()).map(|(place, damage)| (place - start, damage.clone())).collect(),
-            range,
-        });
+        let Rows { light, addrs, bad } = rows.slice(range.clone());
+        pieces.push(Piece { part: run[0], light, addrs, bad, range });
         start += run.len();
     }
     pieces

@@ -1,11 +1,14 @@
 //! Reads the rows of some visits.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
 use futures::future::try_join_all;
 use stoker_chunks::{BadRow, BlockColumn, BlockReads, ChunkScan, SlotMut};
+use stoker_lake::DenseColumn;
 use stoker_order::Visit;
 use stoker_sql::{NO_ROW, ResolvedRows};
 
@@ -24,6 +27,17 @@ pub(crate) struct Rows {
     pub addrs: Vec<Vec<u64>>,
     /// The rows that are bad, by their place among the visits; their slots are filled with anything.
     pub bad: BTreeMap<usize, Damage>,
+}
+
+impl Rows {
+    /// Some of the rows.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        Self {
+            light: self.light.iter().map(|array| Some(array.as_ref()?.slice(range.start, range.len()))).collect(),
+            addrs: self.addrs.iter().map(|addrs| addrs[range.clone()].to_vec()).collect(),
+            bad: self.bad.range(range.clone()).map(|(place, bad)| (place - range.start, bad.clone())).collect(),
+        }
+    }
 }
 
 /// What is wrong with a row.
@@ -94,6 +108,35 @@ pub(crate) async fn read_rows(reader: Reader<'_>, visits: &[Visit], claims: Vec<
     Ok(rows)
 }
 
+/// Reads the dense columns of rows of the only source into `claims`; `rows` is what else there is to know of them.
+pub(crate) async fn read_dense(reader: Reader<'_>, mut rows: Rows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
+    let Reader { plan, scan, clock, .. } = reader;
+    let places = 0..rows.addrs.first().map_or(0, Vec::len);
+    let mut gathers = Vec::new();
+    for (column, slots) in plan.sources[0].columns.iter().zip(claims) {
+        let ColumnPlan::Dense { sources, .. } = column else { continue };
+        let wanted = wanted(sources, &rows.addrs, places.clone().zip(places.clone()), slots)?;
+        gathers.extend(sources.iter().zip(wanted).map(async |((table, name, dense), (_, wanted))| {
+            Ok::<_, Error>((*table, clock.read(scan.gather(name, dense, wanted)).await?))
+        }));
+    }
+    let mut damaged = Damaged::new();
+    note(&mut damaged, try_join_all(gathers).await?);
+    rows.bad.extend(bad_places(&rows.addrs, &damaged));
+    Ok(rows)
+}
+
+/// Reads the light columns of rows of the only source, and finds their addresses.
+pub(crate) async fn read_light_rows(reader: Reader<'_>, visits: &[Visit]) -> Result<Rows> {
+    let source = &reader.plan.sources[0];
+    let ordinals: Vec<u64> = visits.iter().map(|visit| visit.ordinal).collect();
+    let Resolved { rows, places, .. } = resolve(source, &ordinals).await?;
+    let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
+    let (light, damaged) = read_light(source, reader.scan, reader.clock, &rows.columns, &places, &addrs).await?;
+    let bad = bad_places(&addrs, &damaged);
+    Ok(Rows { light, addrs, bad })
+}
+
 impl Reader<'_> {
     /// Reads rows of one source by their ordinals.
     async fn read_source(self, source: usize, ordinals: &[u64], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
@@ -104,30 +147,21 @@ impl Reader<'_> {
             let rows_per_block = rows_per_block(reads, order, source.row_bytes, scan.has_cache())?;
             Some((reads, Blocks { source, rows_per_block }))
         });
-        let (resolved, rows) = clock.read(resolve(source, ordinals)).await?;
-        let addrs: Vec<Vec<u64>> = resolved.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
+        let Resolved { rows, places, ascending } = clock.read(resolve(source, ordinals)).await?;
         let mut gathers = Vec::new();
         for (output, (column, slots)) in source.columns.iter().zip(claims).enumerate() {
             let ColumnPlan::Dense { sources, .. } = column else { continue };
             let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
-            let mut wanted: Vec<Vec<(u64, SlotMut)>> = sources.iter().map(|_| Vec::new()).collect();
-            let mut wanted_ordinals: Vec<Vec<u64>> = sources.iter().map(|_| Vec::new()).collect();
-            for (place, slot) in slots.into_iter().enumerate() {
-                let supplier = supplier(tables.iter().copied(), &addrs, place)?;
-                wanted[supplier].push((addrs[tables[supplier]][place], slot));
-                if blocks.is_some() {
-                    wanted_ordinals[supplier].push(ordinals[place]);
-                }
-            }
-            let wanted = wanted.into_iter().zip(wanted_ordinals).enumerate();
-            for ((table, name, dense), (supplier, (wanted, ordinals))) in sources.iter().zip(wanted) {
+            let found = ascending.iter().map(|place| (*place, places[*place] as usize));
+            let wanted = wanted(sources, &rows.addrs, found, slots)?;
+            for ((supplier, (table, name, dense)), (places, wanted)) in sources.iter().enumerate().zip(wanted) {
                 let tables = tables.clone();
                 gathers.push(async move {
                     let bad = match blocks {
                         Some((reads, blocks)) => {
                             let column = BlockColumn { source: number, table: *table, output, name, column: dense };
                             let addresses = |number| blocks.addresses(&tables, supplier, number);
-                            let wanted = blocks.of(&ordinals, wanted);
+                            let wanted = blocks.of(&pick(ordinals, &places), wanted);
                             clock.read(scan.gather_blocks(reads, column, wanted, addresses)).await?
                         }
                         None => clock.read(scan.gather(name, dense, wanted)).await?,
@@ -136,45 +170,99 @@ impl Reader<'_> {
                 });
             }
         }
-        let light = read_light(source, scan, clock, &resolved.columns, &rows, &addrs);
-        let ((light, bad_light), gathered) = futures::try_join!(light, try_join_all(gathers))?;
-        let mut damaged: HashMap<(usize, u64), String> = bad_light;
-        for (table, bad_rows) in gathered {
-            for BadRow { address, reason, slots } in bad_rows {
-                slots.into_iter().for_each(SlotMut::fill);
-                damaged.entry((table, address)).or_insert(reason);
-            }
-        }
-        let mut bad = BTreeMap::new();
-        if !damaged.is_empty() {
-            for (table, addrs) in addrs.iter().enumerate() {
-                for (place, address) in addrs.iter().enumerate() {
-                    if let Some(reason) = damaged.get(&(table, *address)) {
-                        bad.insert(place, Damage { table, address: *address, reason: reason.clone() });
-                    }
-                }
-            }
-        }
+        let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
+        let light = read_light(source, scan, clock, &rows.columns, &places, &addrs);
+        let ((light, mut damaged), gathered) = futures::try_join!(light, try_join_all(gathers))?;
+        note(&mut damaged, gathered);
+        let bad = bad_places(&addrs, &damaged);
         Ok(Rows { light, addrs, bad })
     }
 }
 
-/// The rows with these ordinals, each once, and for each ordinal its place among them.
-pub(crate) async fn resolve(source: &SourcePlan, ordinals: &[u64]) -> Result<(ResolvedRows, Vec<u64>)> {
+/// What is wrong with rows, by table and address.
+type Damaged = HashMap<(usize, u64), String>;
+
+/// Adds the rows of tables that a chunk scan found to be bad. Their slots count as filled.
+fn note(damaged: &mut Damaged, gathered: impl IntoIterator<Item = (usize, Vec<BadRow>)>) {
+    for (table, bad_rows) in gathered {
+        for BadRow { address, reason, slots } in bad_rows {
+            slots.into_iter().for_each(SlotMut::fill);
+            damaged.entry((table, address)).or_insert(reason);
+        }
+    }
+}
+
+/// The places of rows that are bad in one of their tables.
+fn bad_places(addrs: &[Vec<u64>], damaged: &Damaged) -> BTreeMap<usize, Damage> {
+    let mut bad = BTreeMap::new();
+    if damaged.is_empty() {
+        return bad;
+    }
+    for (table, addrs) in addrs.iter().enumerate() {
+        for (place, address) in addrs.iter().enumerate() {
+            if let Some(reason) = damaged.get(&(table, *address)) {
+                bad.insert(place, Damage { table, address: *address, reason: reason.clone() });
+            }
+        }
+    }
+    bad
+}
+
+/// Places of rows, and their addresses and slots.
+type Wanted = (Vec<u64>, Vec<(u64, SlotMut)>);
+
+/// For each source of a dense column, the places of the rows that it supplies, and their addresses and slots. `places` are those of
+/// rows among `slots` and among `addrs`, in the order in which rows are to be read.
+fn wanted(
+    sources: &[(usize, String, Arc<DenseColumn>)],
+    addrs: &[Vec<u64>],
+    places: impl Iterator<Item = (usize, usize)>,
+    slots: Vec<SlotMut>,
+) -> Result<Vec<Wanted>> {
+    let mut slots: Vec<Option<SlotMut>> = slots.into_iter().map(Some).collect();
+    let mut wanted: Vec<Wanted> = sources.iter().map(|_| Wanted::default()).collect();
+    for (place, found) in places {
+        let supplier = supplier(sources.iter().map(|(table, ..)| *table), addrs, found)?;
+        let missing = || Error::Internal { reason: format!("place {place} of a unit has no slot, or two rows") };
+        let slot = slots.get_mut(place).and_then(Option::take).ok_or_else(missing)?;
+        wanted[supplier].0.push(place as u64);
+        wanted[supplier].1.push((addrs[sources[supplier].0][found], slot));
+    }
+    Ok(wanted)
+}
+
+/// Rows with some ordinals.
+pub(crate) struct Resolved {
+    /// Each row once, in the order of ordinals.
+    pub rows: ResolvedRows,
+    /// For each ordinal, its place among these rows.
+    pub places: Vec<u64>,
+    /// The places of the ordinals themselves, in their order.
+    pub ascending: Vec<usize>,
+}
+
+/// Finds the rows with these ordinals.
+pub(crate) async fn resolve(source: &SourcePlan, ordinals: &[u64]) -> Result<Resolved> {
     if ordinals.is_sorted_by(|one, next| one < next) {
-        return Ok((source.row_set.resolve(ordinals).await?, (0..ordinals.len() as u64).collect()));
+        let rows = source.row_set.resolve(ordinals).await?;
+        return Ok(Resolved {
+            rows,
+            places: (0..ordinals.len() as u64).collect(),
+            ascending: (0..ordinals.len()).collect(),
+        });
     }
     let mut sorted: Vec<(u64, usize)> = ordinals.iter().copied().zip(0..).collect();
     sorted.sort_unstable();
     let mut unique: Vec<u64> = Vec::with_capacity(sorted.len());
     let mut places = vec![0; sorted.len()];
-    for (ordinal, index) in sorted {
-        if unique.last() != Some(&ordinal) {
-            unique.push(ordinal);
+    for (ordinal, index) in &sorted {
+        if unique.last() != Some(ordinal) {
+            unique.push(*ordinal);
         }
-        places[index] = unique.len() as u64 - 1;
+        places[*index] = unique.len() as u64 - 1;
     }
-    Ok((source.row_set.resolve(&unique).await?, places))
+    let ascending = sorted.into_iter().map(|(_, index)| index).collect();
+    Ok(Resolved { rows: source.row_set.resolve(&unique).await?, places, ascending })
 }
 
 /// The values at these places.
@@ -194,10 +282,10 @@ pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<
     for (index, source) in plan.sources.iter().enumerate() {
         let mine: Vec<usize> = (0..visits.len()).filter(|place| visits[*place].source == index).collect();
         let ordinals: Vec<u64> = mine.iter().map(|place| visits[*place].ordinal).collect();
-        let (resolved, rows) = resolve(source, &ordinals).await?;
-        for found in resolved.addrs {
+        let Resolved { rows, places, .. } = resolve(source, &ordinals).await?;
+        for found in rows.addrs {
             let mut addrs = vec![NO_ROW; visits.len()];
-            mine.iter().zip(&rows).for_each(|(place, row)| addrs[*place] = found[*row as usize]);
+            mine.iter().zip(&places).for_each(|(place, row)| addrs[*place] = found[*row as usize]);
             all.push(addrs);
         }
     }
