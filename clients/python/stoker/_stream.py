@@ -70,8 +70,9 @@ class Stream:
     - :meth:`set_epoch`, :meth:`load_state_dict`, :meth:`skip` and :meth:`set_weights` may be called inside the loop,
       which then goes on at the new place.
     - Leaving the loop before the end of the epoch stops the native threads and drops their batches. At the end of an
-      epoch, the first batches of the next one wait already, in a sixteenth of the memory budget; :meth:`close` drops
-      them. The memory of dropped batches is used again, or given back after five seconds.
+      epoch, the first batches of the next one wait already, in a sixteenth of the memory budget or in the place of
+      those before them; :meth:`close` drops them. The memory of dropped batches is used again, or given back after
+      five seconds.
 
     A stream may be pickled, which takes its place and the options of the connection (its token too) along, and may be
     used after ``fork``: the child opens a connection of its own.

@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::memory::Memory;
 
@@ -22,6 +24,8 @@ pub struct BufferPool {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// Told when memory comes back.
+    returned: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +49,8 @@ impl BufferPool {
     /// A pool that keeps memory as long as that and what is in use take at most `bytes_max` bytes together, and a sixteenth of them
     /// whatever is in use.
     pub fn new(bytes_max: usize) -> Self {
-        Self { shared: Arc::new(Shared { state: Mutex::new(State { bytes_max, ..State::default() }) }) }
+        let state = Mutex::new(State { bytes_max, ..State::default() });
+        Self { shared: Arc::new(Shared { state, returned: Notify::new() }) }
     }
 
     /// Changes how much is kept; memory beyond it is given back at once.
@@ -59,6 +64,16 @@ impl BufferPool {
     pub fn grow(&self, bytes: usize) {
         let mut state = self.shared.state.lock();
         state.bytes_max = state.bytes_max.max(bytes);
+    }
+
+    /// Bytes that are kept and that nobody uses.
+    pub fn free_bytes(&self) -> usize {
+        self.shared.state.lock().free_bytes
+    }
+
+    /// Waits until more memory comes back than had come when the future was enabled.
+    pub fn until_returned(&self) -> Notified<'_> {
+        self.shared.returned.notified()
     }
 
     /// Memory of exactly `length` initialised bytes with any content.
@@ -137,5 +152,7 @@ impl Drop for Pooled {
         state.free_bytes += memory.len();
         state.free.push_back(memory);
         state.shrink();
+        drop(state);
+        pool.returned.notify_waiters();
     }
 }

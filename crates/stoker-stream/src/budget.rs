@@ -11,6 +11,9 @@
 //! the others get. Shares shrink when a stream joins, and grow when one ends or has read everything. A stream that holds nothing
 //! gets room for a batch of any size, so that all streams together hold at most the total and one batch each.
 //!
+//! A stream that is ahead of its time, as that of a next epoch is, gets a small part beside them. Once all streams before it have read
+//! everything, it takes their place: it may hold what it may later, less what they still hold.
+//!
 //! Nothing waits for ever. A stream that holds nothing does not wait, so that none depends on what the others do with their
 //! memory. A stream that holds something waits only while batches of its own lie there for its consumer, who ends the wait by
 //! taking them or by dropping the stream. Where it holds nothing but batches that cannot be delivered before the next one,
@@ -18,6 +21,7 @@
 
 mod ledger;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -111,18 +115,18 @@ impl MemoryBudget {
 
     /// The quota of one more stream, which never holds more than `cap_bytes`, a batch that is larger excepted.
     pub fn join(&self, cap_bytes: u64) -> Quota {
-        self.enter(cap_bytes, true)
+        self.enter(cap_bytes, None)
     }
 
     /// As [`MemoryBudget::join`], for a stream that is read with these options, maybe opened ahead of its time.
     pub fn join_with(&self, options: &ReadOptions) -> Quota {
-        self.enter(options.first_budget_bytes(), !options.ahead)
+        self.enter(options.memory_budget_bytes, options.ahead.then(|| options.early_budget_bytes()))
     }
 
-    fn enter(&self, cap_bytes: u64, has_begun: bool) -> Quota {
+    fn enter(&self, cap_bytes: u64, early_bytes: Option<u64>) -> Quota {
         let woken = Arc::new(Notify::new());
         let mut ledger = self.shared.ledger.lock();
-        let id = ledger.join(cap_bytes, woken.clone());
+        let id = ledger.join(cap_bytes, early_bytes, woken.clone());
         self.shared.grow_pool(&ledger);
         drop(ledger);
         Quota {
@@ -131,7 +135,7 @@ impl MemoryBudget {
                 id,
                 woken,
                 runtime: Handle::try_current().ok(),
-                has_begun: watch::Sender::new(has_begun),
+                has_begun: watch::Sender::new(early_bytes.is_none()),
                 is_held_back: watch::Sender::new(false),
                 has_retired: watch::Sender::new(false),
             }),
@@ -210,14 +214,10 @@ struct Place {
 }
 
 impl Quota {
-    /// Bytes that the stream may hold now. A batch that is larger comes alone.
+    /// Bytes that the stream may hold now, with what the streams before one that is ahead of its time still hold. A batch that is larger
+    /// comes alone.
     pub fn bytes(&self) -> u64 {
         self.place.shared.ledger.lock().limit(self.place.id)
-    }
-
-    /// Bytes that the stream may hold beside what it holds.
-    pub fn free_bytes(&self) -> u64 {
-        self.place.shared.ledger.lock().free(self.place.id)
     }
 
     /// Room for a batch, if there is some now.
@@ -249,6 +249,31 @@ impl Quota {
         }
     }
 
+    /// Whether a stream that is ahead of its time may hold so many bytes more: in its small part of the budget, or in place of streams
+    /// before it. Those must have given back as much memory: to clear new memory takes longer than to read ahead saves.
+    pub fn has_room_ahead(&self, bytes: u64) -> bool {
+        let shared = &self.place.shared;
+        let room = shared.ledger.lock().room_ahead(self.place.id);
+        bytes <= room.early || bytes <= room.free.min(shared.pool.free_bytes() as u64)
+    }
+
+    /// Waits until [`Quota::has_room_ahead`]. One task of a stream may wait at a time. Cancelling the future loses nothing.
+    pub async fn until_room_ahead(&self, bytes: u64) {
+        let shared = &self.place.shared;
+        loop {
+            let mut returned = pin!(shared.pool.until_returned());
+            returned.as_mut().enable();
+            shared.ledger.lock().wait(self.place.id, Wanted { bytes, kept: 0 });
+            if self.has_room_ahead(bytes) {
+                return;
+            }
+            tokio::select! {
+                () = returned => {}
+                () = self.place.woken.notified() => {}
+            }
+        }
+    }
+
     /// Says that the stream asks for nothing more: the others share what it does not hold.
     pub fn retire(&self) {
         self.place.shared.ledger.lock().retire(self.place.id);
@@ -272,7 +297,7 @@ impl Quota {
     /// Says that the time of a stream has come that was opened ahead of it, and what it may hold at most from now on.
     pub fn begin(&self, cap_bytes: u64) {
         let mut ledger = self.place.shared.ledger.lock();
-        ledger.set_cap(self.place.id, cap_bytes);
+        ledger.begin(self.place.id, cap_bytes);
         self.place.shared.grow_pool(&ledger);
         drop(ledger);
         self.place.has_begun.send_replace(true);

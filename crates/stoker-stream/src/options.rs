@@ -214,8 +214,8 @@ pub struct ReadOptions {
     /// Threads that read local files; the number of cores by default, at most 16.
     pub io_threads: usize,
     /// Whether the stream is opened before its time: until it is told to begin, it reads its first batch, and more only within a
-    /// sixteenth of the budget; of windows that are read as a whole, only those that fit there. It reads nothing where that would take
-    /// a request for each row of a large batch.
+    /// sixteenth of the budget, or within what other streams leave of it once all of them have read everything; of windows that are
+    /// read as a whole, only those that fit there. It reads nothing where that would take a request for each row of a large batch.
     pub ahead: bool,
     /// Whether a stream that is opened before its time reads its first batch only, whatever fits: a client of a server asks for the
     /// rest in another call.
@@ -244,9 +244,9 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// The bytes that the stream may hold at first.
-    pub(crate) fn first_budget_bytes(&self) -> u64 {
-        if self.ahead { (self.memory_budget_bytes / AHEAD_DIVISOR).max(1) } else { self.memory_budget_bytes }
+    /// The bytes that the stream may hold ahead of its time, beside others.
+    pub(crate) fn early_budget_bytes(&self) -> u64 {
+        (self.memory_budget_bytes / AHEAD_DIVISOR).max(1)
     }
 
     /// How transient faults are retried.

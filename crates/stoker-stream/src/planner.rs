@@ -19,7 +19,7 @@ use crate::plan::StreamPlan;
 use crate::read::{Reader, Rows, read_dense, read_rows};
 use crate::spans::Spans;
 use crate::substitute::substitutes;
-use crate::unit::{UnitSize, Units};
+use crate::unit::{UnitSize, Units, rows_of_local_unit};
 use crate::unit_clock::UnitClock;
 use crate::{BadRows, Error, ReadOptions, Result, Stalls};
 
@@ -98,7 +98,7 @@ impl Planner {
             parts: parts.peekable(),
             num_opened: 0,
             builders: Builders::new(),
-            spans: Spans::new(plan.clone(), scan.clone(), order.clone()),
+            spans: Spans::new(plan.clone(), scan.clone(), order.clone(), rows_of_local_unit(&plan, options.io_threads)),
             order,
             scan,
             held: VecDeque::new(),
@@ -146,7 +146,7 @@ impl Planner {
         loop {
             if pauses && units.is_after_first() && !self.quota.has_begun() && !self.reads_ahead(&units) {
                 self.deliver_all().await?;
-                self.quota.until_begun().await;
+                self.wait_ahead(&units).await;
             }
             // Parts of nothing but padding may be left when all positions are read, where there was no room for them.
             let rest = || self.parts.peek().map(|part| part.positions.clone());
@@ -172,8 +172,26 @@ impl Planner {
 
     /// Whether a stream that is ahead of its time reads the next unit, which has room as a whole.
     fn reads_ahead(&self, units: &Units) -> bool {
-        let fits = || units.next_fits(&self.order, self.quota.bytes(), self.quota.free_bytes());
-        !self.options.first_batch_only && self.shared.is_none() && fits()
+        self.ahead_bytes(units).is_some_and(|bytes| self.quota.has_room_ahead(bytes))
+    }
+
+    /// Bytes of the next unit, if a stream that is ahead of its time reads it as soon as there is room.
+    fn ahead_bytes(&self, units: &Units) -> Option<u64> {
+        let may_read = !self.options.first_batch_only && self.shared.is_none();
+        units.next_bytes(&self.order, self.quota.bytes()).filter(|_| may_read)
+    }
+
+    /// Waits until the stream's time has come, or until the streams before it leave room for its next unit.
+    async fn wait_ahead(&self, units: &Units) {
+        while !self.quota.has_begun() && !self.reads_ahead(units) {
+            match self.ahead_bytes(units) {
+                Some(bytes) => tokio::select! {
+                    () = self.quota.until_begun() => {}
+                    () = self.quota.until_room_ahead(bytes) => {}
+                },
+                None => self.quota.until_begun().await,
+            }
+        }
     }
 
     /// How the blocks of the next unit are read, if they are read as a whole.

@@ -20,6 +20,9 @@ const ROWS_MAX: u64 = 4_096;
 /// Bytes of the light columns of a span, about, at most.
 const BYTES_MAX: u64 = 1 << 20;
 
+/// Units of a span at least: one that lies in two spans reads its light columns itself.
+const UNITS_MIN: u64 = 4;
+
 /// Spans that are kept: one that units are cut from, and the next one.
 const SPANS_MAX: usize = 2;
 
@@ -45,9 +48,14 @@ enum State {
 }
 
 impl Spans {
-    /// No spans yet.
-    pub fn new(plan: StreamPlan, scan: ChunkScan, order: StreamOrder) -> Self {
-        let rows_max = rows_max(&plan) as usize;
+    /// No spans yet. Units have so many rows of a rank.
+    pub fn new(plan: StreamPlan, scan: ChunkScan, order: StreamOrder, unit_rows: u64) -> Self {
+        let rows_max = Some(rows_max(&plan)).filter(|rows| *rows >= UNITS_MIN.saturating_mul(unit_rows));
+        Self::of_rows(plan, scan, order, rows_max.unwrap_or(0) as usize)
+    }
+
+    /// Spans of so many rows.
+    pub fn of_rows(plan: StreamPlan, scan: ChunkScan, order: StreamOrder, rows_max: usize) -> Self {
         Self { plan, scan, order, rows_max, spans: VecDeque::new() }
     }
 
@@ -113,7 +121,7 @@ impl Span {
     }
 }
 
-/// Rows of a span of a stream; zero where units are no smaller than spans, or have nothing to read beside their dense columns.
+/// Rows of a span of a stream; zero where rows are not read one by one, or have nothing beside their dense columns.
 fn rows_max(plan: &StreamPlan) -> u64 {
     let [source] = &plan.inner.sources[..] else { return 0 };
     let is_read = source.columns.iter().any(|column| matches!(column, ColumnPlan::Table { .. }));

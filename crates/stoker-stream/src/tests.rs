@@ -20,6 +20,7 @@ mod local_reads;
 mod mixtures;
 mod parts;
 mod shared;
+mod spans;
 mod stalls;
 
 /// Bytes of a tensor; more than a kibibyte, so that the column is heavy.

@@ -21,6 +21,15 @@ const FIRST_ROWS_MAX: u64 = 1_024;
 /// Rows of a unit at most, over the rows of one rank: what is kept for a row while it is read may be more than a narrow row.
 const UNIT_ROWS_MAX: u64 = 1 << 18;
 
+/// Rows of a unit of local files that is no window.
+pub(crate) fn rows_of_local_unit(plan: &StreamPlan, io_threads: usize) -> u64 {
+    (local_unit_bytes(io_threads) / plan.row_bytes().max(1)).max(1)
+}
+
+fn local_unit_bytes(io_threads: usize) -> u64 {
+    CACHED_BYTES_PER_THREAD.saturating_mul(io_threads as u64)
+}
+
 /// How large units are.
 pub(crate) struct UnitSize {
     /// No unit is smaller than a window for another reason than the budget, so that the rows of a block are read together.
@@ -43,7 +52,7 @@ impl UnitSize {
         let first_rows = slice.global_batch().div_ceil(u64::from(slice.topology.world_size));
         Self {
             by_window: !plan.inner.reads_rows_alone(),
-            bytes: if is_local { CACHED_BYTES_PER_THREAD.saturating_mul(io_threads as u64) } else { UNIT_BYTES },
+            bytes: if is_local { local_unit_bytes(io_threads) } else { UNIT_BYTES },
             row_bytes,
             part_rows_max: part_size.rows_max(row_bytes),
             first_is_small: is_local || first_rows.saturating_mul(ranks_here) <= FIRST_ROWS_MAX,
@@ -108,17 +117,17 @@ impl Units {
         Some(unit)
     }
 
-    /// Whether a stream that may hold so many bytes, and so many beside what it holds, reads the next unit as a whole; so it does where
-    /// there is none.
-    pub fn next_fits(&self, order: &StreamOrder, budget_bytes: u64, free_bytes: u64) -> bool {
+    /// Bytes that the next unit takes, with the last batch that begins in it, for a stream that may hold so many; `None` where it would be
+    /// cut. Zero where there is no unit left.
+    pub fn next_bytes(&self, order: &StreamOrder, budget_bytes: u64) -> Option<u64> {
         if self.next >= self.end {
-            return true;
+            return Some(0);
         }
         let positions = self.end_of_next(order) - self.next;
         // The last batch that begins in the unit may end behind it.
         let held = positions.saturating_add(self.global_batch).min(self.end - self.next);
         let bytes = held.div_ceil(self.world_size).saturating_mul(self.size.row_bytes);
-        positions <= self.positions_max(budget_bytes) && bytes <= free_bytes
+        (positions <= self.positions_max(budget_bytes)).then_some(bytes)
     }
 
     /// Whether the first global batch was cut off, as a whole.

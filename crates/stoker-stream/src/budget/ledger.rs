@@ -28,6 +28,22 @@ pub(super) struct Wanted {
     pub kept: u64,
 }
 
+/// What a stream may hold before its time.
+pub(super) struct RoomAhead {
+    /// Whatever others do.
+    pub early: u64,
+    /// With what streams before it have left.
+    pub free: u64,
+}
+
+/// What streams leave to one that comes after them.
+enum Left {
+    /// Nothing but what it may hold beside them.
+    Nothing(u64),
+    /// All that it may hold at all, but so many bytes.
+    Room(u64),
+}
+
 /// What it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -59,6 +75,8 @@ pub(super) struct Ledger {
 #[derive(Debug)]
 struct Member {
     cap: u64,
+    /// What it may hold while it is ahead of its time, unless streams before it leave more; `None` once its time has come.
+    early: Option<u64>,
     held: u64,
     /// Whether it may ask for more.
     reads: bool,
@@ -75,11 +93,11 @@ impl Ledger {
         ledger
     }
 
-    /// Takes a stream in; its id.
-    pub fn join(&mut self, cap: u64, woken: Arc<Notify>) -> u64 {
+    /// Takes a stream in; its id. One that is ahead of its time has an `early` cap as well.
+    pub fn join(&mut self, cap: u64, early: Option<u64>, woken: Arc<Notify>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.members.insert(id, Member { cap, held: 0, reads: true, waits: None, woken });
+        self.members.insert(id, Member { cap, early, held: 0, reads: true, waits: None, woken });
         self.divide();
         id
     }
@@ -97,10 +115,10 @@ impl Ledger {
         self.members.get(&id).is_none_or(|member| !member.reads)
     }
 
-    /// Changes what a stream may hold at most.
-    pub fn set_cap(&mut self, id: u64, cap: u64) {
+    /// Says that the time of a stream has come, and what it may hold at most from now on.
+    pub fn begin(&mut self, id: u64, cap: u64) {
         if let Some(member) = self.members.get_mut(&id) {
-            member.cap = cap;
+            (member.cap, member.early) = (cap, None);
         }
         self.divide();
     }
@@ -118,7 +136,7 @@ impl Ledger {
         if self.sets_aside() != (self.aside > 0) {
             self.divide();
         }
-        let answer = self.members.get(&id).map_or(Answer::Granted, |member| self.answer(member, wanted));
+        let answer = self.members.get(&id).map_or(Answer::Granted, |member| self.answer(id, member, wanted));
         if let (Answer::Granted, Some(member)) = (answer, self.members.get_mut(&id)) {
             member.held += wanted.bytes;
             self.held += wanted.bytes;
@@ -135,6 +153,13 @@ impl Ledger {
         answer
     }
 
+    /// Wakes a stream when there may be room.
+    pub fn wait(&mut self, id: u64, wanted: Wanted) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.waits = Some(wanted);
+        }
+    }
+
     /// Takes room back.
     pub fn give_back(&mut self, id: u64, bytes: u64) {
         if let Some(member) = self.members.get_mut(&id) {
@@ -144,14 +169,16 @@ impl Ledger {
         self.wake();
     }
 
-    /// Bytes that a stream may hold.
+    /// Bytes that a stream may hold, with what those whose place it takes still hold.
     pub fn limit(&self, id: u64) -> u64 {
-        self.members.get(&id).map_or(self.fair, |member| member.cap).min(self.fair)
+        self.members.get(&id).map_or(self.fair, |member| self.cap(id, member)).min(self.fair)
     }
 
-    /// Bytes that a stream may hold beside what it holds.
-    pub fn free(&self, id: u64) -> u64 {
-        self.limit(id).saturating_sub(self.members.get(&id).map_or(0, |member| member.held))
+    /// Bytes that a stream may hold beside what it holds, before its time.
+    pub fn room_ahead(&self, id: u64) -> RoomAhead {
+        let Some(member) = self.members.get(&id) else { return RoomAhead { early: self.fair, free: self.fair } };
+        let early = member.early.unwrap_or(member.cap).min(self.fair).saturating_sub(member.held);
+        RoomAhead { early, free: self.room(id, member).saturating_sub(member.held) }
     }
 
     pub fn total(&self) -> u64 {
@@ -164,13 +191,15 @@ impl Ledger {
 
     /// Bytes that the open streams may hold together, with what they share.
     pub fn open_bytes(&self) -> usize {
-        let caps = self.members.values().fold(0, |sum: u64, member| sum.saturating_add(member.cap));
+        // One that is ahead of its time may hold more, but only in place of others.
+        let cap = |member: &Member| member.early.unwrap_or(member.cap);
+        let caps = self.members.values().fold(0, |sum: u64, member| sum.saturating_add(cap(member)));
         let aside = if self.members.is_empty() { 0 } else { self.aside };
         usize::try_from(caps.min(self.total).saturating_add(aside)).unwrap_or(usize::MAX)
     }
 
-    fn answer(&self, member: &Member, wanted: Wanted) -> Answer {
-        let fits = member.held.saturating_add(wanted.bytes) <= member.cap.min(self.fair)
+    fn answer(&self, id: u64, member: &Member, wanted: Wanted) -> Answer {
+        let fits = member.held.saturating_add(wanted.bytes) <= self.room(id, member)
             && self.held.saturating_add(wanted.bytes) <= self.total;
         if member.held == 0 || fits {
             Answer::Granted
@@ -179,6 +208,37 @@ impl Ledger {
         } else {
             Answer::Wait
         }
+    }
+
+    /// Bytes that a member may hold at most, with what those whose place it takes still hold.
+    fn cap(&self, id: u64, member: &Member) -> u64 {
+        match self.left_before(id, member) {
+            Left::Nothing(early) => early,
+            Left::Room(_) => member.cap,
+        }
+    }
+
+    /// Bytes that a member may hold now.
+    fn room(&self, id: u64, member: &Member) -> u64 {
+        match self.left_before(id, member) {
+            Left::Nothing(early) => early.min(self.fair),
+            Left::Room(taken) => {
+                member.cap.min(self.fair).saturating_sub(taken).max(member.early.unwrap_or(0).min(self.fair))
+            }
+        }
+    }
+
+    /// What the streams before a member leave it, if it is ahead of its time: once all of them have read everything, it takes their place.
+    fn left_before(&self, id: u64, member: &Member) -> Left {
+        let Some(early) = member.early else { return Left::Room(0) };
+        let mut before =
+            self.members.iter().filter(|(other, member)| **other != id && member.early.is_none()).peekable();
+        if before.peek().is_none() {
+            return Left::Nothing(early);
+        }
+        let taken =
+            before.try_fold(0, |sum: u64, (_, member)| (!member.reads).then(|| sum.saturating_add(member.held)));
+        taken.map_or(Left::Nothing(early), Left::Room)
     }
 
     /// Whether bytes are set aside for what streams share. What is kept for the next epoch of streams that are gone gives way to others.
@@ -195,15 +255,17 @@ impl Ledger {
         self.aside = if self.sets_aside() { self.total / 3 * SHARED_THIRDS } else { 0 };
         self.total -= self.aside;
         self.shared.resize(self.aside);
-        let reading = self.members.values().filter(|member| member.reads);
-        self.fair = fair_share(self.total, reading.map(|member| member.cap).collect());
+        let reading = self.members.iter().filter(|(_, member)| member.reads);
+        self.fair = fair_share(self.total, reading.map(|(id, member)| self.cap(*id, member)).collect());
         self.wake();
     }
 
     /// Wakes those who wait for what they may have now.
     fn wake(&mut self) {
-        let is_ready = |member: &Member| member.waits.is_some_and(|wanted| self.answer(member, wanted) != Answer::Wait);
-        let ready: Vec<u64> = self.members.iter().filter(|(_, member)| is_ready(member)).map(|(id, _)| *id).collect();
+        let is_ready = |(id, member): &(&u64, &Member)| {
+            member.waits.is_some_and(|wanted| self.answer(**id, member, wanted) != Answer::Wait)
+        };
+        let ready: Vec<u64> = self.members.iter().filter(is_ready).map(|(id, _)| *id).collect();
         for id in ready {
             if let Some(member) = self.members.get_mut(&id) {
                 member.waits = None;

@@ -162,6 +162,44 @@ fn a_stream_opened_ahead_does_not_ask_for_the_rows_of_a_large_batch_one_by_one()
 }
 
 #[test]
+fn a_stream_opened_ahead_takes_the_place_of_those_before_it_when_they_have_read_everything() {
+    run(async {
+        let engine = distant().await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let slice = slice(0, 1, BatchSize::PerRank(100), LastBatch::Uneven);
+        let budget = MemoryBudget::default();
+        let memory_budget_bytes = 16 << 20;
+        let before = budget.join(memory_budget_bytes);
+        let held = before.reserve(memory_budget_bytes).await;
+        let ahead = ReadOptions { ahead: true, memory_budget_bytes, ..ReadOptions::default() };
+        let mut stream = plan.open_within(&budget, &slice, &ahead).expect("a stream");
+        let first = stream.next().await.expect("a batch").expect("not the end");
+        for let_go in [|_: &Quota| {}, Quota::retire] {
+            let_go(&before);
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            assert!(stream.stats().bytes_read < TABLE_BYTES, "the other one holds all of its memory");
+        }
+        // Room alone is new memory; with memory that was given back, it is read into that.
+        drop(held);
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(stream.stats().bytes_read < TABLE_BYTES, "there is no memory yet");
+        drop(budget.pool().take(7 << 20));
+        while stream.stats().bytes_read < TABLE_BYTES {
+            tokio::task::yield_now().await;
+        }
+        assert!(budget.held_bytes() <= memory_budget_bytes, "{} bytes", budget.held_bytes());
+        stream.begin(memory_budget_bytes);
+        let (mut ids, _) = rest(&mut stream).await;
+        ids.extend_from_slice(first.data["id"].as_primitive::<Int64Type>().values());
+        assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn a_stream_opened_ahead_reads_the_windows_that_fit_unless_only_its_first_batch_is_wanted() {
     run(async {
         let engine = distant().await;

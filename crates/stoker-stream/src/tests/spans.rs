@@ -1,0 +1,83 @@
+//! Light columns that are read for several units at once.
+
+use stoker_chunks::{ChunkScan, ChunkScanOptions};
+use stoker_order::{StreamOrder, Visit};
+
+use super::*;
+use crate::read::{Reader, Rows, read_light_rows};
+use crate::spans::Spans;
+use crate::unit_clock::UnitClock;
+
+async fn read(plan: &StreamPlan, scan: &ChunkScan, order: &StreamOrder, positions: &[u64]) -> Rows {
+    let mut visits: Vec<Visit> = Vec::new();
+    order.visits(positions.iter().copied(), &mut visits);
+    let clock = UnitClock::start();
+    let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None };
+    read_light_rows(reader, &visits).await.expect("rows")
+}
+
+#[test]
+fn units_get_from_spans_what_they_would_read_themselves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let scan = ChunkScan::new(ChunkScanOptions::default());
+        for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
+            let plan = plan(&engine, ALL, shuffle).await;
+            let order = plan.inner.orders.epoch(3);
+            // Every third position, as one of three ranks has them, in units of 1 to 7 rows.
+            let positions: Vec<u64> = (1..1_000).step_by(3).collect();
+            let mut spans = Spans::of_rows(plan.clone(), scan.clone(), order.clone(), 20);
+            let (mut start, mut num_known) = (0, 0);
+            for length in (1..=7).cycle() {
+                let unit = &positions[start..(start + length).min(positions.len())];
+                if unit.is_empty() {
+                    break;
+                }
+                if let Some(known) = spans.rows(unit, positions[start..].iter().copied()).await {
+                    let expected = read(&plan, &scan, &order, unit).await;
+                    assert_eq!(
+                        (&known.light, &known.addrs),
+                        (&expected.light, &expected.addrs),
+                        "{shuffle:?}, {start}"
+                    );
+                    num_known += 1;
+                }
+                start += unit.len();
+            }
+            // 83 units; one that two spans share is read for itself, at each of 16 borders at most.
+            assert!(num_known >= 83 - 16, "{num_known} units");
+        }
+    });
+}
+
+#[test]
+fn large_local_rows_come_with_their_light_columns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine_of(folder.path().to_str().expect("UTF-8"), 400, 65_536).await;
+        for (shuffle, world_size) in [(ShuffleMode::Block, 1), (ShuffleMode::Full, 3), (ShuffleMode::Sequential, 2)] {
+            let plan = plan(&engine, ALL, shuffle).await;
+            let mut found = Vec::new();
+            for rank in 0..world_size {
+                let slice = slice(rank, world_size, BatchSize::PerRank(33), LastBatch::Pad);
+                // Units of 64 rows, whose labels are read 4,096 at a time.
+                let options = ReadOptions { io_threads: 1, ..ReadOptions::default() };
+                let mut stream = plan.open(&slice, &options).expect("a stream");
+                while let Some(batch) = stream.next().await.expect("a batch") {
+                    let ids = batch.data["id"].as_primitive::<Int64Type>().values();
+                    let (names, tensors) =
+                        (batch.data["name"].as_string::<i32>(), batch.data["x"].as_fixed_size_list());
+                    for (row, id) in ids.iter().enumerate() {
+                        assert_eq!(names.value(row), format!("row {id}"));
+                        let tensor = tensors.value(row);
+                        assert!(tensor.as_primitive::<UInt8Type>().values().iter().copied().eq(values(*id, 65_536)));
+                    }
+                    found.extend_from_slice(&ids[..batch.num_valid]);
+                }
+            }
+            found.sort_unstable();
+            assert_eq!(found, (0..400).collect::<Vec<_>>(), "{shuffle:?}");
+        }
+    });
+}
