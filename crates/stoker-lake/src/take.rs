@@ -25,9 +25,7 @@ impl Table {
     /// [`Error::NotFound`] for an address without a row; `DataCorrupt` naming table and columns when a file cannot be decoded.
     pub async fn take(&self, columns: &[String], row_addrs: &[u64]) -> Result<RecordBatch> {
         self.check_columns(columns)?;
-        let mut sorted = row_addrs.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
+        let (sorted, places) = sorted(row_addrs);
         self.check_addresses(&sorted)?;
         let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));
         let arrow = |source| Error::storage(attempted(), source);
@@ -42,18 +40,14 @@ impl Table {
             return Err(self.deleted(&sorted).await?);
         }
         // Lance returns the columns in the order of the schema.
-        let places: Vec<usize> =
+        let wanted: Vec<usize> =
             columns.iter().map(|column| taken.schema().index_of(column)).collect::<Result<_, _>>().map_err(arrow)?;
-        let taken = taken.project(&places).map_err(arrow)?;
-        if sorted == row_addrs {
-            return Ok(taken);
-        }
-        let places = row_addrs.iter().map(|addr| sorted.partition_point(|found| found < addr) as u64);
-        let places = UInt64Array::from_iter_values(places);
+        let taken = taken.project(&wanted).map_err(arrow)?;
+        let Some(places) = places else { return Ok(taken) };
         if columns.is_empty() {
             return without_columns(row_addrs.len()).map_err(arrow);
         }
-        take_record_batch(&taken, &places).map_err(arrow)
+        take_record_batch(&taken, &UInt64Array::from(places)).map_err(arrow)
     }
 
     async fn take_sorted(&self, columns: &[String], sorted: Vec<u64>) -> lance_core::Result<RecordBatch> {
@@ -73,7 +67,8 @@ impl Table {
     /// Checks the files of these rows before they are read.
     async fn check_take(&self, columns: &[String], sorted: &[u64]) -> Result<()> {
         let columns: HashSet<&str> = columns.iter().map(String::as_str).collect();
-        let ids: HashSet<u64> = sorted.iter().map(|addr| addr >> 32).collect();
+        let ids = sorted.chunk_by(|one, next| one >> 32 == next >> 32).filter_map(<[u64]>::first);
+        let ids: HashSet<u64> = ids.map(|addr| addr >> 32).collect();
         let fragments = self.dataset().fragments().iter().filter(|fragment| ids.contains(&fragment.id));
         let fragments: Vec<_> = fragments.collect();
         self.check_read(&columns, fragments.clone(), Checked::FootersAndTypes).await?;
@@ -117,6 +112,23 @@ impl Table {
         let (fragment, offset) = (addr >> 32, addr & 0xffff_ffff);
         format!("row {addr} (fragment {fragment}, offset {offset}) of {}", self.snapshot())
     }
+}
+
+/// Addresses in ascending order, each once, and for each one its place among them; no places where they were so already.
+fn sorted(row_addrs: &[u64]) -> (Vec<u64>, Option<Vec<u64>>) {
+    if row_addrs.is_sorted_by(|one, next| one < next) {
+        return (row_addrs.to_vec(), None);
+    }
+    let mut pairs: Vec<(u64, usize)> = row_addrs.iter().copied().zip(0..).collect();
+    pairs.sort_unstable();
+    let (mut sorted, mut places) = (Vec::with_capacity(pairs.len()), vec![0; pairs.len()]);
+    for (addr, index) in pairs {
+        if sorted.last() != Some(&addr) {
+            sorted.push(addr);
+        }
+        places[index] = sorted.len() as u64 - 1;
+    }
+    (sorted, Some(places))
 }
 
 fn without_columns(num_rows: usize) -> Result<RecordBatch, arrow_schema::ArrowError> {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use arrow_array::{Array, ArrayRef, UInt64Array};
+use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
-use arrow_select::take::take;
 use stoker_chunks::{ChunkScan, RetryPolicy, verify_values, with_retries};
+use stoker_sql::ResolvedRows;
 
 use crate::read::supplier;
 use crate::source::{ColumnPlan, SourcePlan};
@@ -16,14 +16,12 @@ use crate::{Error, Result};
 type Bad = HashMap<(usize, u64), String>;
 
 /// Reads the light columns of some rows: for each column that is not dense, one array with a value for each row; and the rows that
-/// are bad. `stored` are the columns of the row set, `rows` the places of the rows there, `addrs` their addresses, `[table][row]`.
+/// are bad.
 pub(crate) async fn read_light(
     source: &SourcePlan,
     scan: &ChunkScan,
     clock: &UnitClock,
-    stored: &[ArrayRef],
-    rows: &[u64],
-    addrs: &[Vec<u64>],
+    rows: &ResolvedRows,
 ) -> Result<(Vec<Option<ArrayRef>>, Bad)> {
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; source.columns.len()];
     let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
@@ -31,8 +29,7 @@ pub(crate) async fn read_light(
         match column {
             ColumnPlan::Dense { .. } => {}
             ColumnPlan::RowSet { index: place } => {
-                let indices = UInt64Array::from(rows.to_vec());
-                arrays[index] = Some(take(&stored[*place], &indices, None).map_err(Error::arrow)?);
+                arrays[index] = Some(rows.columns[*place].clone());
             }
             ColumnPlan::Table { sources } => {
                 groups.entry(sources.iter().map(|(table, _)| *table).collect()).or_default().push(index);
@@ -43,7 +40,7 @@ pub(crate) async fn read_light(
     for (tables, columns) in groups {
         let (verify, retry) = (scan.verifies(), scan.retry());
         let group = Group { source, tables: &tables, columns: &columns, clock, verify, retry };
-        for (column, array) in columns.iter().zip(group.read(addrs, rows.len(), &mut bad).await?) {
+        for (column, array) in columns.iter().zip(group.read(&rows.addrs, &mut bad).await?) {
             arrays[*column] = Some(array);
         }
     }
@@ -61,7 +58,8 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    async fn read(&self, addrs: &[Vec<u64>], num_rows: usize, bad: &mut Bad) -> Result<Vec<ArrayRef>> {
+    async fn read(&self, addrs: &[Vec<u64>], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
+        let num_rows = addrs.first().map_or(0, Vec::len);
         // For each row, which table supplies it, and its place among that table's rows.
         let mut supplied: Vec<Vec<u64>> = vec![Vec::new(); self.tables.len()];
         let mut places = Vec::with_capacity(num_rows);

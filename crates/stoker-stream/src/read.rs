@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, UInt64Array};
 use arrow_select::interleave::interleave;
+use arrow_select::take::take;
 use futures::future::try_join_all;
 use stoker_chunks::{BadRow, BlockColumn, BlockReads, ChunkScan, SlotMut};
 use stoker_lake::DenseColumn;
@@ -131,10 +132,10 @@ pub(crate) async fn read_light_rows(reader: Reader<'_>, visits: &[Visit]) -> Res
     let source = &reader.plan.sources[0];
     let ordinals: Vec<u64> = visits.iter().map(|visit| visit.ordinal).collect();
     let Resolved { rows, places, .. } = resolve(source, &ordinals).await?;
+    let (light, damaged) = read_light(source, reader.scan, reader.clock, &rows).await?;
     let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
-    let (light, damaged) = read_light(source, reader.scan, reader.clock, &rows.columns, &places, &addrs).await?;
     let bad = bad_places(&addrs, &damaged);
-    Ok(Rows { light, addrs, bad })
+    Ok(Rows { light: at_places(light, places)?, addrs, bad })
 }
 
 impl Reader<'_> {
@@ -170,13 +171,23 @@ impl Reader<'_> {
                 });
             }
         }
-        let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
-        let light = read_light(source, scan, clock, &rows.columns, &places, &addrs);
+        let light = read_light(source, scan, clock, &rows);
         let ((light, mut damaged), gathered) = futures::try_join!(light, try_join_all(gathers))?;
         note(&mut damaged, gathered);
+        let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
         let bad = bad_places(&addrs, &damaged);
-        Ok(Rows { light, addrs, bad })
+        Ok(Rows { light: at_places(light, places)?, addrs, bad })
     }
+}
+
+/// The values at these places.
+fn at_places(arrays: Vec<Option<ArrayRef>>, places: Vec<u64>) -> Result<Vec<Option<ArrayRef>>> {
+    if places.iter().copied().eq(0..places.len() as u64) {
+        return Ok(arrays);
+    }
+    let places = UInt64Array::from(places);
+    let at = |array: ArrayRef| take(&array, &places, None).map_err(Error::arrow);
+    arrays.into_iter().map(|array| array.map(at).transpose()).collect()
 }
 
 /// What is wrong with rows, by table and address.
