@@ -21,7 +21,7 @@ use crate::{
 /// Limits of a chunk scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkScanOptions {
-    /// Threads that read local files, or check what object stores sent, at once; up to half as many more begin or end.
+    /// Threads that read local files, or copy and check rows of blocks, at once; half as many more take what the system lets wait.
     pub local_threads: usize,
     /// How local files are read: through the system's memory of files by default.
     pub local_reads: LocalReads,
@@ -81,7 +81,7 @@ impl ChunkScan {
         let stats = Arc::<IoStats>::default();
         Self {
             pool,
-            // While one thread hands over what it read, another one reads in its place.
+            // While one thread waits for a page or hands over what it read, another one reads in its place.
             local: LocalThreads::new(options.local_threads + options.local_threads.div_ceil(2)),
             local_reads: options.local_reads,
             remote: Arc::new(Remote::new(&options, requests, stats.clone())),

@@ -3,6 +3,7 @@
 //! A thread takes one piece of work after the other for as long as some waits: to end with each and to be woken for the next one
 //! leaves processors idle, as the system puts several threads that it wakes on one of them.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -55,7 +56,12 @@ impl LocalThreads {
             if output.is_closed() {
                 return;
             }
-            let panicked = |_| Err(Error::Internal { reason: "a reading thread panicked".into() });
+            let panicked = |panic: Box<dyn Any + Send>| {
+                let message =
+                    panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+                let reason = format!("a reading thread panicked: {}", message.unwrap_or("it did not say why"));
+                Err(Error::Internal { reason })
+            };
             // What a panic leaves half done is dropped with the work.
             output.send(catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)).ok();
         };
@@ -121,6 +127,7 @@ impl Drop for Thread {
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -148,7 +155,7 @@ mod tests {
         let threads = LocalThreads::new(1);
         let failed = threads.run::<()>(|| panic!("on purpose"));
         let (failed, done) = futures::future::join(failed, threads.run(|| Ok(7))).await;
-        assert!(failed.unwrap_err().to_string().contains("panicked"));
+        assert!(failed.unwrap_err().to_string().contains("panicked: on purpose"));
         assert_eq!(done.unwrap(), 7);
     }
 
@@ -156,13 +163,18 @@ mod tests {
     async fn work_that_nobody_waits_for_any_more_is_left_undone() {
         let (threads, (begin, begun)) = (LocalThreads::new(1), std::sync::mpsc::channel::<()>());
         let mut first = Box::pin(threads.run(move || Ok(begun.recv().is_ok())));
-        let mut unwanted = Box::pin(threads.run::<()>(|| panic!("nobody waits for it")));
+        let was_done = Arc::new(AtomicBool::new(false));
+        let mut unwanted = Box::pin(threads.run({
+            let was_done = was_done.clone();
+            move || Ok(was_done.store(true, Ordering::Relaxed))
+        }));
         assert!(futures::poll!(first.as_mut()).is_pending());
         assert!(futures::poll!(unwanted.as_mut()).is_pending());
         drop(unwanted);
         begin.send(()).unwrap();
         assert!(first.await.unwrap());
         assert_eq!(threads.run(|| Ok(7)).await.unwrap(), 7);
+        assert!(!was_done.load(Ordering::Relaxed));
     }
 
     #[test]

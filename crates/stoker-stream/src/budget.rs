@@ -12,7 +12,8 @@
 //! gets room for a batch of any size, so that all streams together hold at most the total and one batch each.
 //!
 //! A stream that is ahead of its time, as that of a next epoch is, gets a small part beside them. Once all streams before it have read
-//! everything, it takes their place: it may hold what it may later, less what they still hold.
+//! everything, and while they are there, it takes their place: it may hold what it may later, less what they still hold, within half of
+//! the total for all such streams.
 //!
 //! Nothing waits for ever. A stream that holds nothing does not wait, so that none depends on what the others do with their
 //! memory. A stream that holds something waits only while batches of its own lie there for its consumer, who ends the wait by
@@ -214,8 +215,7 @@ struct Place {
 }
 
 impl Quota {
-    /// Bytes that the stream may hold now, with what the streams before one that is ahead of its time still hold. A batch that is larger
-    /// comes alone.
+    /// Bytes that the stream may hold now, or will once its time has come. A batch that is larger comes alone.
     pub fn bytes(&self) -> u64 {
         self.place.shared.ledger.lock().limit(self.place.id)
     }
@@ -250,7 +250,7 @@ impl Quota {
     }
 
     /// Whether a stream that is ahead of its time may hold so many bytes more: in its small part of the budget, or in place of streams
-    /// before it. Those must have given back as much memory: to clear new memory takes longer than to read ahead saves.
+    /// before it. Then the pool must keep as much memory, of whatever sizes: to clear new memory takes longer than reading ahead saves.
     pub fn has_room_ahead(&self, bytes: u64) -> bool {
         let shared = &self.place.shared;
         let room = shared.ledger.lock().room_ahead(self.place.id);

@@ -214,7 +214,7 @@ pub struct ReadOptions {
     /// Threads that read local files; the number of cores by default, at most 16.
     pub io_threads: usize,
     /// Whether the stream is opened before its time: until it is told to begin, it reads its first batch, and more only within a
-    /// sixteenth of the budget, or within what other streams leave of it once all of them have read everything; of windows that are
+    /// sixteenth of the budget, or within what other open streams leave of it once all of them have read everything; of windows that are
     /// read as a whole, only those that fit there. It reads nothing where that would take a request for each row of a large batch.
     pub ahead: bool,
     /// Whether a stream that is opened before its time reads its first batch only, whatever fits: a client of a server asks for the

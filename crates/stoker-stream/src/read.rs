@@ -123,7 +123,9 @@ pub(crate) async fn read_dense(reader: Reader<'_>, mut rows: Rows, claims: Vec<V
     }
     let mut damaged = Damaged::new();
     note(&mut damaged, try_join_all(gathers).await?);
-    rows.bad.extend(bad_places(&rows.addrs, &damaged));
+    for (place, damage) in bad_places(&rows.addrs, &damaged) {
+        rows.bad.entry(place).or_insert(damage);
+    }
     Ok(rows)
 }
 

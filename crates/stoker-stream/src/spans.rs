@@ -37,7 +37,7 @@ pub(crate) struct Spans {
 }
 
 struct Span {
-    /// Ascending.
+    /// Ascending, unless it begins with padding.
     positions: Vec<u64>,
     state: State,
 }
@@ -65,8 +65,8 @@ impl Spans {
     }
 
     /// What there is to know of rows beside their dense columns; `None` where a unit reads it itself: because its rows do not follow
-    /// each other in one span, or because the span could not be read. `upcoming` are the positions that units will ask for, these
-    /// ones first.
+    /// each other in one span, or because that is not there yet, or could not be read. `upcoming` are the positions that units will ask
+    /// for, these ones first.
     pub async fn rows(&mut self, positions: &[u64], upcoming: impl Iterator<Item = u64> + Clone) -> Option<Rows> {
         let (first, last) = (*positions.first()?, *positions.last()?);
         while self.spans.front().is_some_and(|span| span.last() < last) {
@@ -86,12 +86,15 @@ impl Spans {
             return None;
         }
         if let State::Reading(task) = &mut span.state {
-            // Units that find the fault themselves find it in its place.
+            // Rows that are there do not wait for labels of rows far behind them.
+            if !task.0.is_finished() {
+                return None;
+            }
             match (&mut task.0).await {
                 Ok(Ok(rows)) => span.state = State::There(rows),
+                // The unit whose rows are at fault finds that itself, in its place.
                 _ => {
-                    self.rows_max = 0;
-                    self.spans.clear();
+                    self.spans.pop_front();
                     return None;
                 }
             }
@@ -100,6 +103,15 @@ impl Spans {
             State::There(rows) => Some(rows.slice(start..start + positions.len())),
             State::Reading(_) => None,
         }
+    }
+
+    /// Whether nothing is being read.
+    #[cfg(test)]
+    pub fn are_read(&self) -> bool {
+        self.spans.iter().all(|span| match &span.state {
+            State::Reading(task) => task.0.is_finished(),
+            State::There(_) => true,
+        })
     }
 
     fn begin(&self, positions: Vec<u64>) -> Span {

@@ -38,10 +38,10 @@ pub(super) struct RoomAhead {
 
 /// What streams leave to one that comes after them.
 enum Left {
-    /// Nothing but what it may hold beside them.
-    Nothing(u64),
-    /// All that it may hold at all, but so many bytes.
-    Room(u64),
+    /// So many bytes beside them.
+    Beside(u64),
+    /// Their place, but for so many bytes.
+    Place(u64),
 }
 
 /// What it gets.
@@ -169,9 +169,9 @@ impl Ledger {
         self.wake();
     }
 
-    /// Bytes that a stream may hold, with what those whose place it takes still hold.
+    /// Bytes that a stream may hold, once its time has come.
     pub fn limit(&self, id: u64) -> u64 {
-        self.members.get(&id).map_or(self.fair, |member| self.cap(id, member)).min(self.fair)
+        self.members.get(&id).map_or(self.fair, |member| member.cap).min(self.fair)
     }
 
     /// Bytes that a stream may hold beside what it holds, before its time.
@@ -213,32 +213,40 @@ impl Ledger {
     /// Bytes that a member may hold at most, with what those whose place it takes still hold.
     fn cap(&self, id: u64, member: &Member) -> u64 {
         match self.left_before(id, member) {
-            Left::Nothing(early) => early,
-            Left::Room(_) => member.cap,
+            Left::Beside(early) => early,
+            Left::Place(_) => member.cap,
         }
+    }
+
+    /// Bytes that a member may hold at most in place of others, before its time: all such members together leave half of the total to
+    /// streams that come after them, but whose time is now.
+    fn place_max(&self, id: u64) -> u64 {
+        let others = self.members.iter().filter(|(other, member)| **other != id && member.early.is_some());
+        (self.total / 2).saturating_sub(others.map(|(_, member)| member.held).sum())
     }
 
     /// Bytes that a member may hold now.
     fn room(&self, id: u64, member: &Member) -> u64 {
+        let Some(early) = member.early else { return member.cap.min(self.fair) };
         match self.left_before(id, member) {
-            Left::Nothing(early) => early.min(self.fair),
-            Left::Room(taken) => {
-                member.cap.min(self.fair).saturating_sub(taken).max(member.early.unwrap_or(0).min(self.fair))
-            }
+            Left::Beside(early) => early,
+            Left::Place(taken) => member.cap.min(self.place_max(id)).saturating_sub(taken).max(early),
         }
+        .min(self.fair)
     }
 
-    /// What the streams before a member leave it, if it is ahead of its time: once all of them have read everything, it takes their place.
+    /// What other streams leave a member, if it is ahead of its time: once all of those whose time has come have read everything, and as
+    /// long as one of them is there, it takes their place.
     fn left_before(&self, id: u64, member: &Member) -> Left {
-        let Some(early) = member.early else { return Left::Room(0) };
+        let Some(early) = member.early else { return Left::Place(0) };
         let mut before =
             self.members.iter().filter(|(other, member)| **other != id && member.early.is_none()).peekable();
         if before.peek().is_none() {
-            return Left::Nothing(early);
+            return Left::Beside(early);
         }
         let taken =
             before.try_fold(0, |sum: u64, (_, member)| (!member.reads).then(|| sum.saturating_add(member.held)));
-        taken.map_or(Left::Nothing(early), Left::Room)
+        taken.map_or(Left::Beside(early), Left::Place)
     }
 
     /// Whether bytes are set aside for what streams share. What is kept for the next epoch of streams that are gone gives way to others.

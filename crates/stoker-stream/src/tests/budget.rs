@@ -13,6 +13,7 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Event {
     Join { cap: u64 },
+    JoinAhead { cap: u64 },
     Reserve { stream: usize, bytes: u64 },
     Free { stream: usize },
     SetCap { stream: usize, cap: u64 },
@@ -24,6 +25,7 @@ fn event() -> impl Strategy<Value = Event> {
     let stream = 0..1_000usize;
     prop_oneof![
         2 => prop_oneof![Just(u64::MAX), 0..500u64].prop_map(|cap| Event::Join { cap }),
+        1 => (0..500u64).prop_map(|cap| Event::JoinAhead { cap }),
         6 => (stream.clone(), 0..300u64).prop_map(|(stream, bytes)| Event::Reserve { stream, bytes }),
         4 => stream.clone().prop_map(|stream| Event::Free { stream }),
         1 => (stream.clone(), 0..500u64).prop_map(|(stream, cap)| Event::SetCap { stream, cap }),
@@ -36,6 +38,8 @@ struct Member {
     quota: Quota,
     held: Vec<Held>,
     reads: bool,
+    /// What it may hold at most, while it is ahead of its time.
+    ahead: Option<u64>,
 }
 
 impl Member {
@@ -55,7 +59,12 @@ proptest! {
             let num = members.len();
             match event {
                 Event::Join { cap } => {
-                    members.push(Member { quota: budget.join(cap), held: Vec::new(), reads: true });
+                    members.push(Member { quota: budget.join(cap), held: Vec::new(), reads: true, ahead: None });
+                }
+                Event::JoinAhead { cap } => {
+                    let options = ReadOptions { ahead: true, memory_budget_bytes: cap, ..ReadOptions::default() };
+                    let (quota, held) = (budget.join_with(&options), Vec::new());
+                    members.push(Member { quota, held, reads: true, ahead: Some(cap) });
                 }
                 _ if num == 0 => {}
                 Event::Reserve { stream, bytes } => {
@@ -63,7 +72,10 @@ proptest! {
                     let (before, all) = (member.bytes(), budget.held_bytes());
                     let fits = before + bytes <= member.quota.bytes() && all + bytes <= total;
                     let room = member.quota.try_reserve(bytes);
-                    prop_assert_eq!(room.is_some(), before == 0 || fits);
+                    match member.ahead {
+                        None => prop_assert_eq!(room.is_some(), before == 0 || fits),
+                        Some(_) => prop_assert!(room.is_some() <= (before == 0 || fits) && room.is_some() >= (before == 0)),
+                    }
                     member.held.extend(room);
                 }
                 Event::Free { stream } => {
@@ -73,6 +85,7 @@ proptest! {
                 Event::SetCap { stream, cap } => {
                     let member = &mut members[stream % num];
                     member.quota.begin(cap);
+                    member.ahead = None;
                     prop_assert!(member.quota.bytes() <= cap);
                 }
                 Event::Retire { stream } => {
@@ -85,8 +98,15 @@ proptest! {
             prop_assert_eq!(budget.held_bytes(), members.iter().map(Member::bytes).sum::<u64>());
             let batches: u64 = members.iter().filter_map(|member| member.held.iter().map(Held::bytes).max()).sum();
             prop_assert!(budget.held_bytes() <= total + batches);
-            let shares: u64 = members.iter().filter(|member| member.reads).map(|member| member.quota.bytes()).sum();
+            let now = members.iter().filter(|member| member.reads && member.ahead.is_none());
+            let shares: u64 = now.map(|member| member.quota.bytes()).sum();
             prop_assert!(shares <= total, "shares of {shares} bytes");
+            // What is read before its time leaves half of the total, but for the small part and the batch that each may have.
+            let ahead = || members.iter().filter(|member| member.ahead.is_some());
+            let early: u64 = ahead().map(|member| member.ahead.unwrap_or(0) / 16 + 1).sum();
+            let batches: u64 = ahead().filter_map(|member| member.held.iter().map(Held::bytes).max()).sum();
+            let held: u64 = ahead().map(Member::bytes).sum();
+            prop_assert!(held <= total / 2 + early + batches, "{held} bytes before their time");
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Light columns that are read for several units at once.
 
-use stoker_chunks::{ChunkScan, ChunkScanOptions};
+use stoker_chunks::{ChunkScan, ChunkScanOptions, Slots};
 use stoker_order::{StreamOrder, Visit};
 
+use super::bad_rows::damage;
 use super::*;
-use crate::read::{Reader, Rows, read_light_rows};
+use crate::read::{Reader, Rows, read_dense, read_light_rows, read_rows};
 use crate::spans::Spans;
+use crate::unit::rows_of_local_unit;
 use crate::unit_clock::UnitClock;
 
 async fn read(plan: &StreamPlan, scan: &ChunkScan, order: &StreamOrder, positions: &[u64]) -> Rows {
@@ -34,7 +36,15 @@ fn units_get_from_spans_what_they_would_read_themselves() {
                 if unit.is_empty() {
                     break;
                 }
-                if let Some(known) = spans.rows(unit, positions[start..].iter().copied()).await {
+                let upcoming = || positions[start..].iter().copied();
+                let mut known = spans.rows(unit, upcoming()).await;
+                if known.is_none() {
+                    while !spans.are_read() {
+                        tokio::task::yield_now().await;
+                    }
+                    known = spans.rows(unit, upcoming()).await;
+                }
+                if let Some(known) = known {
                     let expected = read(&plan, &scan, &order, unit).await;
                     assert_eq!(
                         (&known.light, &known.addrs),
@@ -45,9 +55,44 @@ fn units_get_from_spans_what_they_would_read_themselves() {
                 }
                 start += unit.len();
             }
-            // 83 units; one that two spans share is read for itself, at each of 16 borders at most.
-            assert!(num_known >= 83 - 16, "{num_known} units");
+            // 84 units; one that two spans share is read for itself, at each of 16 borders at most.
+            assert!(num_known >= 84 - 16, "{num_known} units");
         }
+    });
+}
+
+#[test]
+fn damaged_rows_are_found_where_the_rest_is_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        damage(&engine, &[0, 333, 334, 999]).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Full).await;
+        let (order, scan) = (plan.inner.orders.epoch(0), ChunkScan::new(ChunkScanOptions::default()));
+        let positions: Vec<u64> = (0..1_000).collect();
+        let mut visits: Vec<Visit> = Vec::new();
+        order.visits(positions.iter().copied(), &mut visits);
+        let clock = UnitClock::start();
+        let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: None };
+        let known = read(&plan, &scan, &order, &positions).await;
+        let mut read = Vec::new();
+        for known in [Some(known.slice(0..1_000)), None] {
+            let memory = Slots::new(scan.pool(), 1_000, WIDTH);
+            let slots = (0..1_000).map(|row| memory.claim(row).expect("a slot")).collect();
+            let claims = vec![slots, Vec::new(), Vec::new()];
+            let rows = match known {
+                Some(known) => read_dense(reader, known, claims).await,
+                None => read_rows(reader, &visits, claims).await,
+            };
+            read.push((rows.expect("rows"), memory.freeze().expect("all rows")));
+        }
+        let [(known, known_bytes), (alone, alone_bytes)] = &read[..] else { unreachable!("two reads") };
+        assert_eq!((&known.light, &known.addrs, &known.bad), (&alone.light, &alone.addrs, &alone.bad));
+        assert_eq!((known.bad.len(), known_bytes == alone_bytes), (4, true));
+        // A part of them, as a unit gets it.
+        let (from, bad) = (visits.iter().position(|visit| visit.ordinal == 333).expect("the row"), &known.bad);
+        let part = known.slice(from..from + 1);
+        assert_eq!((part.bad.len(), part.bad.get(&0)), (1, bad.get(&from)));
     });
 }
 
@@ -58,6 +103,8 @@ fn large_local_rows_come_with_their_light_columns() {
         let engine = engine_of(folder.path().to_str().expect("UTF-8"), 400, 65_536).await;
         for (shuffle, world_size) in [(ShuffleMode::Block, 1), (ShuffleMode::Full, 3), (ShuffleMode::Sequential, 2)] {
             let plan = plan(&engine, ALL, shuffle).await;
+            let (order, scan) = (plan.inner.orders.epoch(0), ChunkScan::new(ChunkScanOptions::default()));
+            assert!(Spans::new(plan.clone(), scan, order, rows_of_local_unit(&plan, 1)).are_used());
             let mut found = Vec::new();
             for rank in 0..world_size {
                 let slice = slice(rank, world_size, BatchSize::PerRank(33), LastBatch::Pad);
