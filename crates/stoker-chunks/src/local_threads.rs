@@ -166,7 +166,10 @@ mod tests {
         let was_done = Arc::new(AtomicBool::new(false));
         let mut unwanted = Box::pin(threads.run({
             let was_done = was_done.clone();
-            move || Ok(was_done.store(true, Ordering::Relaxed))
+            move || {
+                was_done.store(true, Ordering::Relaxed);
+                Ok(())
+            }
         }));
         assert!(futures::poll!(first.as_mut()).is_pending());
         assert!(futures::poll!(unwanted.as_mut()).is_pending());
