@@ -17,7 +17,7 @@ mod uploads;
 mod xml;
 
 use std::io::{BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use tokio::net::TcpSocket;
 
 use crate::bench::object_server::http::{Body, Exchange, Request, Response};
 use crate::bench::object_server::stats::Stats;
@@ -34,6 +35,10 @@ pub const STATS_PATH: &str = "/__stats";
 
 /// Bytes of the stack of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
+
+/// Connections that wait to be taken. The standard library has room for 128, and a client whose connection finds none tries again after
+/// a second.
+const WAITING_MAX: u32 = 4_096;
 
 /// Serve a folder over the S3 protocol, with a latency before each response.
 #[derive(Debug, Args)]
@@ -62,7 +67,7 @@ pub(crate) struct Store {
 /// Serves until the process is ended.
 pub fn run(args: &ObjectServerArgs) -> anyhow::Result<()> {
     ensure!(args.dir.is_dir(), "{} is not a folder", args.dir.display());
-    let listener = TcpListener::bind(&args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
+    let listener = listen(&args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
     let store = Arc::new(Store {
         dir: args.dir.clone(),
         latency: Duration::from_millis(args.latency_ms),
@@ -79,6 +84,20 @@ pub fn run(args: &ObjectServerArgs) -> anyhow::Result<()> {
         thread.spawn(move || store.serve(connection).ok())?;
     }
     Ok(())
+}
+
+fn listen(address: &str) -> std::io::Result<TcpListener> {
+    let no_address = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "it names no address");
+    let address = address.to_socket_addrs()?.next().ok_or_else(no_address)?;
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(WAITING_MAX)?.into_std()?;
+    listener.set_nonblocking(false)?;
+    Ok(listener)
 }
 
 impl Store {
