@@ -6,6 +6,8 @@ use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 
+use rustix::io::Errno;
+
 use crate::coalesce::{Piece, Read};
 
 /// The largest pages that systems keep files in.
@@ -18,34 +20,70 @@ const SLICES_MAX: usize = 1_000;
 /// Bytes of checked rows per system call: what was read is still in a core's cache when it is checked.
 const CHECKED_BYTES: usize = 256 << 10;
 
+/// Where a read may take bytes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadFrom {
+    /// ReadFrom wherever they are, which may take long.
+    Anywhere,
+    /// Only from the system's memory of files.
+    Memory,
+}
+
+/// How far a range was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Rows that are in their slots, of all rows from the first one on.
+    pub num_rows: usize,
+    /// System calls.
+    pub calls: u64,
+}
+
 /// Reads a range of a file into the slots of its rows, with one system call for up to 500 of them, and compares those that have
-/// a checksum with it. Returns the calls made.
-pub(crate) fn read_local(file: &File, read: &mut Read, scratch: &mut Vec<u8>) -> io::Result<u64> {
+/// a checksum with it. Goes on where `progress` is, and ends early only where it may not wait for what comes next.
+pub(crate) fn read_local(
+    file: &File,
+    read: &mut Read,
+    scratch: &mut Vec<u8>,
+    from: ReadFrom,
+    progress: &mut Progress,
+) -> io::Result<()> {
     let gap_max = gaps(&read.pieces).max().unwrap_or(0);
     scratch.resize(scratch.len().max(gap_max), 0);
     let bytes_max = if read.is_checked() { CHECKED_BYTES } else { usize::MAX };
-    let mut calls = 0;
-    let mut rest = read.pieces.as_mut_slice();
-    while !rest.is_empty() {
+    while progress.num_rows < read.pieces.len() {
+        let rest = &mut read.pieces[progress.num_rows..];
         let mut bytes = 0;
         let fits = |piece: &&Piece| {
             bytes += piece.slot.len();
             bytes <= bytes_max
         };
         let count = rest.iter().take(SLICES_MAX / 2).take_while(fits).count().max(1);
-        let (group, more) = rest.split_at_mut(count);
+        let group = &mut rest[..count];
         let at = group.first().map_or(0, |piece| piece.at);
-        calls += read_pieces(file, group, read.offset + at, scratch)?;
+        match read_pieces(file, group, read.offset + at, scratch, from) {
+            Ok(calls) => progress.calls += calls,
+            Err(error) if from == ReadFrom::Memory && is_elsewhere(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
         group.iter_mut().for_each(Piece::check);
-        rest = more;
+        progress.num_rows += count;
     }
-    Ok(calls)
+    Ok(())
+}
+
+/// Whether bytes are not in the system's memory, or the file system does not tell.
+fn is_elsewhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Unsupported)
 }
 
 /// Reads a range as [`read_local`] does, from the device rather than from the system's memory of the file.
+///
+/// Returns the calls made.
 pub(crate) fn read_past_cache(file: &File, read: &mut Read) -> io::Result<u64> {
     forget(file, read.offset..read.offset + read.length);
-    read_local(file, read, &mut Vec::new())
+    let mut progress = Progress::default();
+    read_local(file, read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress)?;
+    Ok(progress.calls)
 }
 
 /// Lets the system forget a range of a file. Only Linux can, and a file system may refuse: then the next read gives the same
@@ -68,7 +106,7 @@ fn gaps(pieces: &[Piece]) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// Reads rows, the first of which begins at `start` in the file.
-fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8]) -> io::Result<u64> {
+fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8], from: ReadFrom) -> io::Result<u64> {
     // Unwanted bytes of all gaps land in the same scratch memory; slices must not overlap, so each gap takes a part of its own.
     let widths: Vec<usize> = gaps(pieces).collect();
     let mut own;
@@ -88,23 +126,42 @@ fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8]
             slices.push(IoSliceMut::new(gap));
         }
     }
-    read_all(file, &mut slices, start)
+    read_all(file, &mut slices, start, from)
 }
 
 /// Fills all slices from the file, however the kernel cuts the reads. Returns the calls made.
-pub(crate) fn read_all(file: &File, mut slices: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<u64> {
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] where bytes are not in the memory that they may only come from, and
+/// [`io::ErrorKind::Unsupported`] where nobody can tell.
+pub(crate) fn read_all(
+    file: &File,
+    mut slices: &mut [IoSliceMut<'_>],
+    mut offset: u64,
+    from: ReadFrom,
+) -> io::Result<u64> {
     let mut calls = 0;
     while !slices.is_empty() {
-        match rustix::io::preadv(file, slices, offset) {
+        match read_some(file, slices, offset, from) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => {
                 calls += 1;
                 offset += read as u64;
                 IoSliceMut::advance_slices(&mut slices, read);
             }
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
     Ok(calls)
+}
+
+fn read_some(file: &File, slices: &mut [IoSliceMut<'_>], offset: u64, from: ReadFrom) -> Result<usize, Errno> {
+    match from {
+        ReadFrom::Anywhere => rustix::io::preadv(file, slices, offset),
+        #[cfg(target_os = "linux")]
+        ReadFrom::Memory => rustix::io::preadv2(file, slices, offset, rustix::io::ReadWriteFlags::NOWAIT),
+        #[cfg(not(target_os = "linux"))]
+        ReadFrom::Memory => Err(Errno::OPNOTSUPP),
+    }
 }

@@ -1,19 +1,21 @@
 //! Gathers rows of local files.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
 use stoker_lake::{DenseColumn, RangeReader};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinSet;
 
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::chunk_scan::all_bad;
 use crate::coalesce::{Limits, Read, coalesce};
-use crate::local::{forget, read_local, read_past_cache};
+use crate::local::{Progress, ReadFrom, forget, read_local, read_past_cache};
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
-use crate::{BadRow, BufferPool, ChunkScan, Error, Pooled, Result, SlotMut};
+use crate::{BadRow, BufferPool, ChunkScan, Error, IoStats, Pooled, Result, SlotMut};
 
 /// How local files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum LocalReads {
     /// Through the system's memory of files: what was read lately, by whatever program, comes from there.
     #[default]
     Buffered,
-    /// From the disk past that memory (`O_DIRECT`), which keeps what other programs have there: for tables that do not fit into
+    /// ReadFrom the disk past that memory (`O_DIRECT`), which keeps what other programs have there: for tables that do not fit into
     /// it. Each reading thread takes 1 MiB for it. Where the system or the file system does not read so, files are read through
     /// the memory, which then is told to forget the range.
     Direct,
@@ -64,8 +66,11 @@ impl ChunkScan {
         column: &Arc<DenseColumn>,
         mut rows: Vec<(u64, SlotMut)>,
     ) -> Result<Vec<BadRow>> {
-        let group_rows = (TASK_BYTES / (column.row_bytes as u64).max(1)).max(1) as usize;
-        if rows.len() <= group_rows {
+        let bytes = rows.len() as u64 * column.row_bytes as u64;
+        // Of about that many bytes each, and about the same size.
+        let num_groups = (bytes.saturating_add(TASK_BYTES / 2) / TASK_BYTES).max(1);
+        let group_rows = rows.len().div_ceil(num_groups as usize);
+        if num_groups == 1 {
             return self.gather_group(name, column, rows).await;
         }
         rows.sort_unstable_by_key(|(address, _)| *address);
@@ -99,21 +104,21 @@ impl ChunkScan {
     }
 
     async fn gather_part(&self, name: &str, column: &Arc<DenseColumn>, reads: Vec<Read>) -> Result<Vec<BadRow>> {
-        let (files, stats) = (column.clone(), self.stats().clone());
-        let (local_reads, pool) = (self.local_reads(), self.pool().clone());
-        let work = move || {
-            let (mut suspects, mut memory) = (Vec::new(), Scratch::new(local_reads, &pool));
-            for mut read in reads {
-                let Some(file) = files.file(read.fragment) else { return Err(not_local(&read)) };
-                let asked = memory.read(&file.reader, &mut read)?;
-                stats.add_read(asked, read.used_bytes());
-                suspects.extend(read.take_suspects(&stats));
-                read.finish();
-            }
-            Ok(suspects)
+        let mut part = PartReads {
+            column: column.clone(),
+            stats: self.stats().clone(),
+            memory: Scratch::new(self.local_reads(), self.pool()),
+            reads: reads.into(),
+            progress: Progress::default(),
+            suspects: Vec::new(),
         };
-        let suspects = self.on_local_thread(work).await?;
-        self.read_again(name, column, suspects).await
+        // What is in memory is there before another thread would have begun.
+        let is_here = self.local_reads() == LocalReads::Buffered && is_one_of_several_threads();
+        if !is_here || !part.read(ReadFrom::Memory)? {
+            let rest = move || part.read(ReadFrom::Anywhere).map(|_| part);
+            part = self.on_local_thread(rest).await?;
+        }
+        self.read_again(name, column, part.suspects).await
     }
 
     /// Reads a range from the disk, in whatever way others are read.
@@ -131,6 +136,38 @@ impl ChunkScan {
     }
 }
 
+/// Whether others go on with what else there is to do while this thread works.
+fn is_one_of_several_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// Ranges that are read one after the other.
+struct PartReads {
+    column: Arc<DenseColumn>,
+    stats: Arc<IoStats>,
+    memory: Scratch,
+    reads: VecDeque<Read>,
+    /// How far the first of them was read.
+    progress: Progress,
+    /// Rows that do not have their checksums.
+    suspects: Vec<Read>,
+}
+
+impl PartReads {
+    /// Reads what is left, from its first row that is not there yet on. Whether all is there now.
+    fn read(&mut self, from: ReadFrom) -> Result<bool> {
+        while let Some(read) = self.reads.front_mut() {
+            let Some(file) = self.column.file(read.fragment) else { return Err(not_local(read)) };
+            let Some(asked) = self.memory.read(&file.reader, read, from, &mut self.progress)? else { return Ok(false) };
+            self.progress = Progress::default();
+            self.stats.add_read(asked, read.used_bytes());
+            self.suspects.extend(read.take_suspects(&self.stats));
+            self.reads.pop_front().into_iter().for_each(Read::finish);
+        }
+        Ok(true)
+    }
+}
+
 /// Memory of a task that reads.
 struct Scratch {
     /// Where unwanted bytes go.
@@ -145,21 +182,29 @@ impl Scratch {
         Self { gaps: Vec::new(), buffer }
     }
 
-    /// Reads a range into the slots of its rows, and compares those that have a checksum with it.
-    fn read(&mut self, reader: &RangeReader, read: &mut Read) -> Result<Asked> {
+    /// Reads a range into the slots of its rows, and compares those that have a checksum with it. `None` where rows are left that
+    /// it would have to wait for.
+    fn read(
+        &mut self,
+        reader: &RangeReader,
+        read: &mut Read,
+        from: ReadFrom,
+        progress: &mut Progress,
+    ) -> Result<Option<Asked>> {
         let file = reader.local().ok_or_else(|| not_local(read))?;
         let range = read.offset..read.offset + read.length;
         let failed = |source| reader.read_failed(range.clone(), source);
-        let Some(buffer) = &mut self.buffer else {
-            let requests = read_local(file, read, &mut self.gaps).map_err(failed)?;
-            return Ok(Asked { requests, bytes: read.length });
-        };
-        if let Some(asked) = read_direct(reader, read, buffer.as_mut()).map_err(failed)? {
-            return Ok(asked);
+        if let Some(buffer) = &mut self.buffer
+            && let Some(asked) = read_direct(reader, read, buffer.as_mut()).map_err(failed)?
+        {
+            return Ok(Some(asked));
         }
-        let requests = read_local(file, read, &mut self.gaps).map_err(failed)?;
-        forget(file, range);
-        Ok(Asked { requests, bytes: read.length })
+        read_local(file, read, &mut self.gaps, from, progress).map_err(failed)?;
+        if self.buffer.is_some() {
+            forget(file, range);
+        }
+        let is_read = progress.num_rows == read.pieces.len();
+        Ok(is_read.then_some(Asked { requests: progress.calls, bytes: read.length }))
     }
 }
 

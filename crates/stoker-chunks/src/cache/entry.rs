@@ -15,7 +15,7 @@ use stoker_lake::RangeReader;
 use stoker_types::{Digest, DigestBuilder};
 use tempfile::{Builder, NamedTempFile};
 
-use crate::local::read_all;
+use crate::local::{ReadFrom, read_all};
 use crate::{BufferPool, Pooled};
 
 /// Bytes before the chunk.
@@ -85,7 +85,8 @@ pub(super) fn read_entry(
     }
     let mut header = [0; HEADER_BYTES];
     let mut memory = pool.take(length);
-    match read_all(&file, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(memory.as_mut())], 0) {
+    match read_all(&file, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(memory.as_mut())], 0, ReadFrom::Anywhere)
+    {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Found::Damaged),
         Err(error) => return Err(error),

@@ -11,6 +11,7 @@ use super::checksums::{all_addresses, data_file, flip, row_at, some_table};
 use super::*;
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::coalesce::{Piece, Read};
+use crate::local::{Progress, ReadFrom, forget, read_local};
 use crate::stats::Asked;
 
 const LOCAL_READS: [LocalReads; 2] = [LocalReads::Buffered, LocalReads::Direct];
@@ -139,6 +140,61 @@ fn what_fills_a_buffer_and_nobody_wants_is_not_read() {
     let file = File::open(&path).expect("a file");
     let asked = rows.check(&file, 512, &mut vec![0; 5 * 512], &[0, 1_000]);
     assert!(asked.requests == 2 && asked.bytes <= 6 * 512, "{asked:?}");
+}
+
+#[test]
+fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, rows) = (folder.path().join("rows"), Rows { offset: 100, row_bytes: 70_000, num_rows: 40 });
+    rows.write(&path);
+    let (file, wanted) = (File::open(&path).expect("a file"), (0..40).collect::<Vec<u64>>());
+    file.sync_all().expect("a disk");
+    // Not all file systems forget.
+    forget(&file, rows.offset_of(13)..rows.offset_of(40));
+    let ((slots, mut read), mut progress) = (rows.read(&wanted), Progress::default());
+    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
+    let are_right = |read: &Read| read.pieces.iter().filter(|piece| piece.is_right).count();
+    assert_eq!(are_right(&read), progress.num_rows);
+    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
+    assert_eq!((are_right(&read), progress.num_rows), (40, 40));
+    read.finish();
+    let bytes = slots.freeze().expect("all slots are filled");
+    assert!(wanted.iter().zip(bytes.chunks(70_000)).all(|(row, found)| found == rows.bytes_of(*row)));
+    // A read goes on behind the rows that are there.
+    let ((_slots, mut read), mut progress) = (rows.read(&wanted), Progress { num_rows: 30, calls: 5 });
+    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
+    assert_eq!(are_right(&read), progress.num_rows - 30);
+    assert!(read.pieces[..30].iter().all(|piece| !piece.is_right));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn file_systems_that_cannot_tell_what_is_in_memory_are_waited_for() {
+    let expected = fs::read("/proc/version").expect("a file");
+    let (file, rows) = (File::open("/proc/version").expect("a file"), Rows { offset: 0, row_bytes: 7, num_rows: 2 });
+    let ((slots, mut read), mut progress) = (rows.read(&[0, 1]), Progress::default());
+    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("nothing");
+    assert_eq!(progress, Progress::default());
+    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
+    assert_eq!(progress.num_rows, 2);
+    read.finish();
+    assert_eq!(slots.freeze().expect("all slots are filled").as_slice(), &expected[..14]);
+}
+
+#[test]
+fn rows_come_alike_on_one_thread_and_on_several() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = folder.path().to_str().expect("UTF-8");
+    let several = runtime();
+    let (column, wanted) = several.block_on(async { (dense(&some_table(uri).await).await, all_addresses()) });
+    let one = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let found = [&several, &one].map(|runtime| {
+        let scan = scan(LocalReads::Buffered);
+        let array = runtime.block_on(scan.column("x", &column, &wanted)).expect("rows");
+        (array.to_data(), scan.stats().totals().verified_bytes)
+    });
+    assert_eq!(found[0], found[1]);
+    assert_eq!(found[0].1, (wanted.len() * ROW) as u64);
 }
 
 #[test]
