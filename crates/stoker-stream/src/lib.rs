@@ -18,6 +18,7 @@ mod batch_stream;
 mod blocks;
 mod budget;
 mod error;
+mod found_rows;
 mod light;
 mod options;
 mod part;

@@ -69,6 +69,12 @@ impl PartPlan {
         (self.rows.start + row..end).map(|row| self.share.position(row))
     }
 
+    /// The positions of its rows from one of them on, as far as rows before a position are read. Padding repeats positions of its
+    /// batch, mostly earlier ones; it is read with the last of them.
+    pub fn positions_before(&self, row: u64, end: u64) -> impl Iterator<Item = u64> + '_ {
+        (self.rows.start + row..self.rows.end).map(|row| self.share.position(row)).take_while(move |at| *at < end)
+    }
+
     /// Whether some of its rows can be read with these positions, and those of all parts before it.
     pub fn begins_in(&self, unit: &Range<u64>) -> bool {
         let start = self.positions.start;

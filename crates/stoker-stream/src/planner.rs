@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stoker_chunks::{BlockReads, ChunkScan, Membership, SlotMut};
-use stoker_order::{StreamOrder, Visit};
+use stoker_order::StreamOrder;
 use stoker_types::Slice;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::budget::{Held, Quota};
+use crate::found_rows::FoundRows;
 use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};
 use crate::plan::StreamPlan;
@@ -49,6 +50,8 @@ pub(crate) struct Planner {
     num_opened: u64,
     builders: Builders,
     spans: Spans,
+    /// Which rows the next unit has, where that was looked up before the unit is planned.
+    ahead: Option<LookUp>,
     /// The room of parts that are not delivered yet, oldest first, by their numbers.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
@@ -57,9 +60,25 @@ pub(crate) struct Planner {
 struct Reading {
     task: AbortOnDrop<Result<(Vec<Piece>, Stalls)>>,
     /// What was read, in order; needed to find substitutes.
-    visits: Arc<[Visit]>,
+    positions: Arc<[u64]>,
     /// Parts with numbers below this one are complete once the task is done.
     complete_below: u64,
+}
+
+/// The rows at some positions, which another task finds.
+struct LookUp {
+    positions: Vec<u64>,
+    task: AbortOnDrop<Result<FoundRows>>,
+}
+
+/// What is known of the rows of a unit before it is read.
+enum UnitRows {
+    /// All but their dense columns.
+    AllButDense(Rows),
+    /// Which they are, as soon as that is looked up.
+    LookedUp(AbortOnDrop<Result<FoundRows>>),
+    /// Where they lie in the order.
+    Positions(StreamOrder, Arc<[u64]>),
 }
 
 /// One row that a unit reads: which part, and which row of it.
@@ -101,6 +120,7 @@ impl Planner {
             spans: Spans::new(plan.clone(), scan.clone(), order.clone(), rows_of_local_unit(&plan, options.io_threads)),
             order,
             scan,
+            ahead: None,
             held: VecDeque::new(),
             reading: VecDeque::new(),
             plan,
@@ -145,6 +165,9 @@ impl Planner {
         }
         loop {
             if pauses && units.is_after_first() && !self.quota.has_begun() && !self.reads_ahead(&units) {
+                if let Some(unit) = units.peek(&self.order, self.quota.bytes()).filter(|_| by_window) {
+                    self.look_up(&unit);
+                }
                 self.deliver_all().await?;
                 self.wait_ahead(&units).await;
             }
@@ -158,6 +181,9 @@ impl Planner {
             let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
             let blocks = self.block_reads(is_first && is_first_small && is_one_batch);
             // The first batch does not wait for what lies behind it.
+            if by_window {
+                self.look_up(&unit);
+            }
             let end = self.start(unit, blocks, !is_first && self.spans.are_used()).await?;
             units.continue_at(end);
             if is_first && self.quota.has_begun() {
@@ -226,17 +252,21 @@ impl Planner {
             self.num_opened += 1;
         }
         let entries = self.entries(&unit);
-        let mut visits = Vec::with_capacity(entries.len());
-        self.order.visits(entries.iter().map(|entry| entry.position), &mut visits);
-        let visits: Arc<[Visit]> = visits.into();
         let claims = self.claim(&entries)?;
-        let known = if uses_spans && blocks.is_none() { self.known(&entries).await } else { None };
+        let positions: Arc<[u64]> = entries.iter().map(|entry| entry.position).collect();
+        let known = if uses_spans && blocks.is_none() { self.known(&positions).await } else { None };
+        let ahead = self.ahead.take().filter(|ahead| ahead.positions == positions[..]);
+        let rows = match (known, ahead) {
+            (Some(rows), _) => UnitRows::AllButDense(rows),
+            (None, Some(ahead)) => UnitRows::LookedUp(ahead.task),
+            (None, None) => UnitRows::Positions(self.order.clone(), positions.clone()),
+        };
         let parts = entries.iter().map(|entry| entry.part).collect();
-        let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, visits.clone(), known, parts, claims);
+        let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, rows, parts, claims);
         let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
         let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
         let task = AbortOnDrop(tokio::spawn(task));
-        self.reading.push_back(Reading { task, visits, complete_below });
+        self.reading.push_back(Reading { task, positions, complete_below });
         Ok(unit.end)
     }
 
@@ -268,27 +298,37 @@ impl Planner {
     fn entries(&mut self, unit: &Range<u64>) -> Vec<Entry> {
         let mut entries = Vec::new();
         for builder in &mut self.builders {
-            let part = &builder.part;
-            // Padding repeats positions of its batch, mostly earlier ones; it is read with the last unit of the part.
-            while builder.num_taken_up < part.num_rows() {
-                let row = builder.num_taken_up;
-                let position = part.share.position(part.rows.start + row);
-                if position >= unit.end {
-                    break;
-                }
-                entries.push(Entry { part: part.number, row, position });
-                builder.num_taken_up += 1;
-            }
+            let (part, first) = (&builder.part, builder.num_taken_up);
+            let positions = part.positions_before(first, unit.end).zip(first..);
+            entries.extend(positions.map(|(position, row)| Entry { part: part.number, row, position }));
+            builder.num_taken_up =
+                entries.last().filter(|last| last.part == part.number).map_or(first, |last| last.row + 1);
         }
         entries
     }
 
-    /// What there is to know of entries beside their dense columns, if it was read before.
-    async fn known(&mut self, entries: &[Entry]) -> Option<Rows> {
-        let positions: Vec<u64> = entries.iter().map(|entry| entry.position).collect();
+    /// Looks up which rows a unit has, if that is not being done: while another unit is read, or room is waited for.
+    fn look_up(&mut self, unit: &Range<u64>) {
+        let mut positions: Vec<u64> = Vec::new();
+        for PartBuilder { part, num_taken_up, .. } in &self.builders {
+            positions.extend(part.positions_before(*num_taken_up, unit.end));
+        }
+        for part in self.parts.clone().take_while(|part| part.begins_in(unit)) {
+            positions.extend(part.positions_before(0, unit.end));
+        }
+        if self.ahead.as_ref().is_some_and(|ahead| ahead.positions == positions) {
+            return;
+        }
+        let (plan, order, wanted) = (self.plan.clone(), self.order.clone(), positions.clone());
+        let find = async move { FoundRows::at(&plan.inner, &order, wanted.into_iter()).await };
+        self.ahead = Some(LookUp { positions, task: AbortOnDrop(tokio::spawn(find)) });
+    }
+
+    /// What there is to know of rows beside their dense columns, if it was read before.
+    async fn known(&mut self, positions: &[u64]) -> Option<Rows> {
         let open = self.builders.iter().flat_map(|builder| builder.part.positions_from(builder.num_taken_up));
         let more = self.parts.clone().flat_map(|part| part.positions_from(0).collect::<Vec<_>>());
-        self.spans.rows(&positions, positions.iter().copied().chain(open).chain(more)).await
+        self.spans.rows(positions, positions.iter().copied().chain(open).chain(more)).await
     }
 
     /// For each column, the slots of the entries, in order; none for columns that are not dense.
@@ -320,21 +360,18 @@ impl Planner {
     /// Waits for the oldest unit and delivers the parts that it completes.
     async fn deliver_oldest(&mut self) -> Result<()> {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
-        let read = (&mut reading.task.0).await;
-        let (pieces, mut spans) = read.map_err(|source| match source.is_cancelled() {
-            true => stoker_chunks::Error::ShuttingDown.into(),
-            false => Error::Internal { reason: format!("a reading task failed: {source}") },
-        })??;
+        let (pieces, mut spans) = reading.task.done().await?;
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(()) };
         let begun = Instant::now();
         for mut piece in pieces {
             let builder = &mut self.builders[(piece.part - first) as usize];
             if !piece.bad.is_empty() {
-                let visits = &reading.visits[piece.range.clone()];
                 piece = match self.options.bad_rows {
                     BadRows::Error => return Err(self.plan.bad_row(&piece)),
                     BadRows::Substitute => {
-                        substitutes(&self.plan, &self.order, &self.scan, visits, piece, builder).await?
+                        let mut visits = Vec::with_capacity(piece.range.len());
+                        self.order.visits(reading.positions[piece.range.clone()].iter().copied(), &mut visits);
+                        substitutes(&self.plan, &self.order, &self.scan, &visits, piece, builder).await?
                     }
                 };
             }
@@ -360,17 +397,23 @@ async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
     blocks: Option<BlockReads>,
-    visits: Arc<[Visit]>,
-    known: Option<Rows>,
+    rows: UnitRows,
     parts: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<(Vec<Piece>, Stalls)> {
     let clock = UnitClock::start();
     let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref() };
-    let rows = match known {
-        Some(rows) => read_dense(reader, rows, claims).await?,
-        None => read_rows(reader, &visits, claims).await?,
+    let found = match rows {
+        UnitRows::AllButDense(rows) => {
+            let rows = read_dense(reader, rows, claims).await?;
+            return Ok((split(rows, &parts), clock.spans()));
+        }
+        UnitRows::LookedUp(mut task) => clock.read(task.done()).await?,
+        UnitRows::Positions(order, positions) => {
+            clock.read(FoundRows::at(&plan.inner, &order, positions.iter().copied())).await?
+        }
     };
+    let rows = read_rows(reader, found, claims).await?;
     Ok((split(rows, &parts), clock.spans()))
 }
 
@@ -394,6 +437,16 @@ fn gone() -> Error {
 
 /// A task that ends when nobody waits for it.
 pub(crate) struct AbortOnDrop<T>(pub JoinHandle<T>);
+
+impl<T> AbortOnDrop<Result<T>> {
+    /// Waits for the task, once.
+    async fn done(&mut self) -> Result<T> {
+        (&mut self.0).await.map_err(|source| match source.is_cancelled() {
+            true => stoker_chunks::Error::ShuttingDown.into(),
+            false => Error::Internal { reason: format!("a reading task failed: {source}") },
+        })?
+    }
+}
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {

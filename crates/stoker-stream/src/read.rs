@@ -10,23 +10,23 @@ use arrow_select::take::take;
 use futures::future::try_join_all;
 use stoker_chunks::{BadRow, BlockColumn, BlockReads, ChunkScan, SlotMut};
 use stoker_lake::DenseColumn;
-use stoker_order::Visit;
-use stoker_sql::{NO_ROW, ResolvedRows};
+use stoker_sql::NO_ROW;
 
 use crate::blocks::{Blocks, rows_per_block};
+use crate::found_rows::{FoundRows, SourceRows};
 use crate::light::read_light;
 use crate::plan::PlanInner;
-use crate::source::{ColumnPlan, SourcePlan};
+use crate::source::ColumnPlan;
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
-/// The rows of some visits, in their order, besides what went into slots.
+/// Some rows, in the order of their positions, besides what went into slots.
 pub(crate) struct Rows {
     /// One array for each column that is not dense; `None` for dense ones.
     pub light: Vec<Option<ArrayRef>>,
     /// Row addresses, `[table][row]`, over the tables of all sources; [`NO_ROW`] where a table does not supply a row.
     pub addrs: Vec<Vec<u64>>,
-    /// The rows that are bad, by their place among the visits; their slots are filled with anything.
+    /// The rows that are bad, by their place among them; their slots are filled with anything.
     pub bad: BTreeMap<usize, Damage>,
 }
 
@@ -60,32 +60,32 @@ pub(crate) struct Reader<'a> {
     pub blocks: Option<&'a BlockReads>,
 }
 
-/// Reads rows: dense columns into `claims`, one list of slots for each column, the others as arrays.
-pub(crate) async fn read_rows(reader: Reader<'_>, visits: &[Visit], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
+/// Reads rows that were found: dense columns into `claims`, one list of slots for each column, the others as arrays.
+pub(crate) async fn read_rows(reader: Reader<'_>, found: FoundRows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
     let plan = reader.plan;
-    if plan.sources.len() == 1 {
-        let ordinals: Vec<u64> = visits.iter().map(|visit| visit.ordinal).collect();
-        return reader.read_source(0, &ordinals, claims).await;
+    let FoundRows { sources, mut by_source } = found;
+    if by_source.len() == 1
+        && let Some(only) = by_source.pop()
+    {
+        return reader.read_source(0, only, claims).await;
     }
     let num_sources = plan.sources.len();
-    // For each visit, its place among those of its source; for each source, the places of its visits.
-    let mut places = Vec::with_capacity(visits.len());
+    // For each row, its place among those of its source; for each source, the places of its rows.
+    let mut places = Vec::with_capacity(sources.len());
     let mut mine: Vec<Vec<usize>> = vec![Vec::new(); num_sources];
-    for (index, visit) in visits.iter().enumerate() {
-        places.push((visit.source, mine[visit.source].len()));
-        mine[visit.source].push(index);
+    for (index, source) in sources.iter().enumerate() {
+        places.push((*source, mine[*source].len()));
+        mine[*source].push(index);
     }
     let mut slots: Vec<Vec<Vec<SlotMut>>> =
         (0..num_sources).map(|_| claims.iter().map(|_| Vec::new()).collect()).collect();
     for (column, claims) in claims.into_iter().enumerate() {
-        for (visit, slot) in visits.iter().zip(claims) {
-            slots[visit.source][column].push(slot);
+        for (source, slot) in sources.iter().zip(claims) {
+            slots[*source][column].push(slot);
         }
     }
-    let reads = mine.iter().zip(slots).enumerate().map(|(source, (mine, slots))| async move {
-        let ordinals: Vec<u64> = mine.iter().map(|index| visits[*index].ordinal).collect();
-        reader.read_source(source, &ordinals, slots).await
-    });
+    let reads = by_source.into_iter().zip(slots).enumerate();
+    let reads = reads.map(|(source, (found, slots))| reader.read_source(source, found, slots));
     let parts = try_join_all(reads).await?;
     let mut rows = Rows { light: Vec::new(), addrs: Vec::new(), bad: BTreeMap::new() };
     for column in 0..plan.columns().len() {
@@ -98,7 +98,7 @@ pub(crate) async fn read_rows(reader: Reader<'_>, visits: &[Visit], claims: Vec<
     for (part, mine) in parts.into_iter().zip(&mine) {
         let first_table = rows.addrs.len();
         for found in part.addrs {
-            let mut addrs = vec![NO_ROW; visits.len()];
+            let mut addrs = vec![NO_ROW; sources.len()];
             mine.iter().zip(found).for_each(|(index, addr)| addrs[*index] = addr);
             rows.addrs.push(addrs);
         }
@@ -129,20 +129,19 @@ pub(crate) async fn read_dense(reader: Reader<'_>, mut rows: Rows, claims: Vec<V
     Ok(rows)
 }
 
-/// Reads the light columns of rows of the only source, and finds their addresses.
-pub(crate) async fn read_light_rows(reader: Reader<'_>, visits: &[Visit]) -> Result<Rows> {
-    let source = &reader.plan.sources[0];
-    let ordinals: Vec<u64> = visits.iter().map(|visit| visit.ordinal).collect();
-    let Resolved { rows, places, .. } = resolve(source, &ordinals).await?;
-    let (light, damaged) = read_light(source, reader.scan, reader.clock, &rows).await?;
+/// Reads the light columns of rows of the only source.
+pub(crate) async fn read_light_rows(reader: Reader<'_>, found: FoundRows) -> Result<Rows> {
+    let missing = || Error::Internal { reason: "rows of no source".into() };
+    let SourceRows { rows, places, .. } = found.by_source.into_iter().next().ok_or_else(missing)?;
+    let (light, damaged) = read_light(&reader.plan.sources[0], reader.scan, reader.clock, &rows).await?;
     let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
     let bad = bad_places(&addrs, &damaged);
     Ok(Rows { light: at_places(light, places)?, addrs, bad })
 }
 
 impl Reader<'_> {
-    /// Reads rows of one source by their ordinals.
-    async fn read_source(self, source: usize, ordinals: &[u64], claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
+    /// Reads rows of one source.
+    async fn read_source(self, source: usize, found: SourceRows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
         let Self { plan, scan, clock, .. } = self;
         let order = &plan.spec.sources[source].order;
         let (number, source) = (source, &plan.sources[source]);
@@ -150,15 +149,15 @@ impl Reader<'_> {
             let rows_per_block = rows_per_block(reads, order, source.row_bytes, scan.has_cache())?;
             Some((reads, Blocks { source, rows_per_block }))
         });
-        let Resolved { rows, places, ascending } = clock.read(resolve(source, ordinals)).await?;
+        let SourceRows { rows, places, ascending, .. } = &found;
         let mut gathers = Vec::new();
         for (output, (column, slots)) in source.columns.iter().zip(claims).enumerate() {
             let ColumnPlan::Dense { sources, .. } = column else { continue };
             let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
-            let found = ascending.iter().map(|place| (*place, places[*place] as usize));
-            let wanted = wanted(sources, &rows.addrs, found, slots)?;
+            let in_order = ascending.iter().map(|place| (*place, places[*place] as usize));
+            let wanted = wanted(sources, &rows.addrs, in_order, slots)?;
             for ((supplier, (table, name, dense)), (places, wanted)) in sources.iter().enumerate().zip(wanted) {
-                let tables = tables.clone();
+                let (tables, ordinals) = (tables.clone(), &found.ordinals);
                 gathers.push(async move {
                     let bad = match blocks {
                         Some((reads, blocks)) => {
@@ -173,12 +172,12 @@ impl Reader<'_> {
                 });
             }
         }
-        let light = read_light(source, scan, clock, &rows);
+        let light = read_light(source, scan, clock, rows);
         let ((light, mut damaged), gathered) = futures::try_join!(light, try_join_all(gathers))?;
         note(&mut damaged, gathered);
-        let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
+        let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, places)).collect();
         let bad = bad_places(&addrs, &damaged);
-        Ok(Rows { light: at_places(light, places)?, addrs, bad })
+        Ok(Rows { light: at_places(light, found.places)?, addrs, bad })
     }
 }
 
@@ -244,40 +243,6 @@ fn wanted(
     Ok(wanted)
 }
 
-/// Rows with some ordinals.
-pub(crate) struct Resolved {
-    /// Each row once, in the order of ordinals.
-    pub rows: ResolvedRows,
-    /// For each ordinal, its place among these rows.
-    pub places: Vec<u64>,
-    /// The places of the ordinals themselves, in their order.
-    pub ascending: Vec<usize>,
-}
-
-/// Finds the rows with these ordinals.
-pub(crate) async fn resolve(source: &SourcePlan, ordinals: &[u64]) -> Result<Resolved> {
-    if ordinals.is_sorted_by(|one, next| one < next) {
-        let rows = source.row_set.resolve(ordinals).await?;
-        return Ok(Resolved {
-            rows,
-            places: (0..ordinals.len() as u64).collect(),
-            ascending: (0..ordinals.len()).collect(),
-        });
-    }
-    let mut sorted: Vec<(u64, usize)> = ordinals.iter().copied().zip(0..).collect();
-    sorted.sort_unstable();
-    let mut unique: Vec<u64> = Vec::with_capacity(sorted.len());
-    let mut places = vec![0; sorted.len()];
-    for (ordinal, index) in &sorted {
-        if unique.last() != Some(ordinal) {
-            unique.push(*ordinal);
-        }
-        places[*index] = unique.len() as u64 - 1;
-    }
-    let ascending = sorted.into_iter().map(|(_, index)| index).collect();
-    Ok(Resolved { rows: source.row_set.resolve(&unique).await?, places, ascending })
-}
-
 /// The values at these places.
 fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
     places.iter().map(|place| values[*place as usize]).collect()
@@ -287,20 +252,4 @@ fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
 pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, addrs: &[Vec<u64>], row: usize) -> Result<usize> {
     let supplier = tables.position(|table| addrs[table][row] != NO_ROW);
     supplier.ok_or_else(|| Error::Internal { reason: "a row without a source".into() })
-}
-
-/// The row addresses of visits, `[table][visit]`, over the tables of all sources.
-pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<Vec<u64>>> {
-    let mut all = Vec::new();
-    for (index, source) in plan.sources.iter().enumerate() {
-        let mine: Vec<usize> = (0..visits.len()).filter(|place| visits[*place].source == index).collect();
-        let ordinals: Vec<u64> = mine.iter().map(|place| visits[*place].ordinal).collect();
-        let Resolved { rows, places, .. } = resolve(source, &ordinals).await?;
-        for found in rows.addrs {
-            let mut addrs = vec![NO_ROW; visits.len()];
-            mine.iter().zip(&places).for_each(|(place, row)| addrs[*place] = found[*row as usize]);
-            all.push(addrs);
-        }
-    }
-    Ok(all)
 }

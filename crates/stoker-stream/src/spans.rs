@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use stoker_chunks::ChunkScan;
 use stoker_order::StreamOrder;
 
+use crate::found_rows::FoundRows;
 use crate::planner::AbortOnDrop;
 use crate::read::{Reader, Rows, read_light_rows};
 use crate::source::ColumnPlan;
@@ -115,13 +116,11 @@ impl Spans {
     }
 
     fn begin(&self, positions: Vec<u64>) -> Span {
-        let mut visits = Vec::with_capacity(positions.len());
-        self.order.visits(positions.iter().copied(), &mut visits);
-        let (plan, scan) = (self.plan.clone(), self.scan.clone());
+        let (plan, scan, order, wanted) = (self.plan.clone(), self.scan.clone(), self.order.clone(), positions.clone());
         let read = async move {
             let clock = UnitClock::start();
             let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: None };
-            read_light_rows(reader, &visits).await
+            read_light_rows(reader, FoundRows::at(&plan.inner, &order, wanted.into_iter()).await?).await
         };
         Span { positions, state: State::Reading(AbortOnDrop(tokio::spawn(read))) }
     }

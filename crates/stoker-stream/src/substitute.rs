@@ -7,6 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use stoker_chunks::{ChunkScan, Slots};
 use stoker_order::{StreamOrder, Visit};
 
+use crate::found_rows::FoundRows;
 use crate::part_builder::{PartBuilder, Piece};
 use crate::read::{Damage, Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
@@ -110,9 +111,10 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
         .collect();
     let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
     let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
-    let (clock, visits) = (UnitClock::start(), std::slice::from_ref(visit));
+    let clock = UnitClock::start();
     let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None };
-    let Rows { light, addrs, mut bad } = read_rows(reader, visits, claims).await?;
+    let found = FoundRows::of(&plan.inner, std::slice::from_ref(visit)).await?;
+    let Rows { light, addrs, mut bad } = read_rows(reader, found, claims).await?;
     if let Some(damage) = bad.remove(&0) {
         return Ok(Err(damage));
     }

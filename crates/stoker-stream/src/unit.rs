@@ -107,14 +107,19 @@ impl Units {
 
     /// The next unit. It takes at most half of the bytes that the stream may hold now, or a part of a batch.
     pub fn next(&mut self, order: &StreamOrder, budget_bytes: u64) -> Option<Range<u64>> {
+        let unit = self.peek(order, budget_bytes)?;
+        self.next = unit.end;
+        Some(unit)
+    }
+
+    /// What the next unit is, if the stream's part of the budget stays as it is.
+    pub fn peek(&self, order: &StreamOrder, budget_bytes: u64) -> Option<Range<u64>> {
         if self.next >= self.end {
             return None;
         }
         let whole = self.end_of_next(order) - self.next;
         let pieces = whole.div_ceil(self.positions_max(budget_bytes));
-        let unit = self.next..self.next + whole.div_ceil(pieces);
-        self.next = unit.end;
-        Some(unit)
+        Some(self.next..self.next + whole.div_ceil(pieces))
     }
 
     /// Bytes that the next unit takes, with the last batch that begins in it, for a stream that may hold so many; `None` where it would be

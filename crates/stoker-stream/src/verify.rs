@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use stoker_sql::Engine;
 use stoker_types::StreamSpec;
 
+use crate::found_rows::row_addrs;
 use crate::plan::load_spec;
-use crate::read::row_addrs;
 use crate::receipt::row_hash;
 use crate::{Error, Receipt, ReceiptPart, Result, Skipped, StreamPlan, SubstitutedRow};
 

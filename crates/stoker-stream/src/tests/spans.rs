@@ -5,17 +5,17 @@ use stoker_order::{StreamOrder, Visit};
 
 use super::bad_rows::damage;
 use super::*;
+use crate::found_rows::FoundRows;
 use crate::read::{Reader, Rows, read_dense, read_light_rows, read_rows};
 use crate::spans::Spans;
 use crate::unit::rows_of_local_unit;
 use crate::unit_clock::UnitClock;
 
 async fn read(plan: &StreamPlan, scan: &ChunkScan, order: &StreamOrder, positions: &[u64]) -> Rows {
-    let mut visits: Vec<Visit> = Vec::new();
-    order.visits(positions.iter().copied(), &mut visits);
     let clock = UnitClock::start();
     let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None };
-    read_light_rows(reader, &visits).await.expect("rows")
+    let found = FoundRows::at(&plan.inner, order, positions.iter().copied()).await.expect("rows");
+    read_light_rows(reader, found).await.expect("light columns")
 }
 
 #[test]
@@ -82,7 +82,10 @@ fn damaged_rows_are_found_where_the_rest_is_known() {
             let claims = vec![slots, Vec::new(), Vec::new()];
             let rows = match known {
                 Some(known) => read_dense(reader, known, claims).await,
-                None => read_rows(reader, &visits, claims).await,
+                None => {
+                    let found = FoundRows::of(&plan.inner, &visits).await.expect("rows");
+                    read_rows(reader, found, claims).await
+                }
             };
             read.push((rows.expect("rows"), memory.freeze().expect("all rows")));
         }

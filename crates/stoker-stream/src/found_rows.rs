@@ -1,0 +1,91 @@
+//! Which rows lie at positions of an order, before anything of them is read.
+
+use stoker_order::{StreamOrder, Visit};
+use stoker_sql::{NO_ROW, ResolvedRows};
+
+use crate::Result;
+use crate::plan::PlanInner;
+use crate::source::SourcePlan;
+
+/// The rows at some positions.
+pub(crate) struct FoundRows {
+    /// For each position, the source of its row; none where there is only one source.
+    pub sources: Vec<usize>,
+    /// For each source, its rows.
+    pub by_source: Vec<SourceRows>,
+}
+
+/// Rows of one source.
+pub(crate) struct SourceRows {
+    /// Their ordinals, in the order of positions.
+    pub ordinals: Vec<u64>,
+    /// Each row once, in the order of ordinals.
+    pub rows: ResolvedRows,
+    /// For each ordinal, its place among these rows.
+    pub places: Vec<u64>,
+    /// The places of the ordinals themselves, in their order.
+    pub ascending: Vec<usize>,
+}
+
+impl FoundRows {
+    /// Finds the rows at positions.
+    pub async fn at(plan: &PlanInner, order: &StreamOrder, positions: impl Iterator<Item = u64>) -> Result<Self> {
+        let mut visits = Vec::with_capacity(positions.size_hint().0);
+        order.visits(positions, &mut visits);
+        Self::of(plan, &visits).await
+    }
+
+    /// Finds the rows of visits.
+    pub async fn of(plan: &PlanInner, visits: &[Visit]) -> Result<Self> {
+        if let [source] = &plan.sources[..] {
+            let ordinals = visits.iter().map(|visit| visit.ordinal).collect();
+            return Ok(Self { sources: Vec::new(), by_source: vec![SourceRows::of(source, ordinals).await?] });
+        }
+        let mut by_source = Vec::with_capacity(plan.sources.len());
+        for (index, source) in plan.sources.iter().enumerate() {
+            let mine = visits.iter().filter(|visit| visit.source == index);
+            by_source.push(SourceRows::of(source, mine.map(|visit| visit.ordinal).collect()).await?);
+        }
+        Ok(Self { sources: visits.iter().map(|visit| visit.source).collect(), by_source })
+    }
+}
+
+impl SourceRows {
+    /// Finds the rows with these ordinals.
+    async fn of(source: &SourcePlan, ordinals: Vec<u64>) -> Result<Self> {
+        if ordinals.is_sorted_by(|one, next| one < next) {
+            return Ok(Self {
+                rows: source.row_set.resolve(&ordinals).await?,
+                places: (0..ordinals.len() as u64).collect(),
+                ascending: (0..ordinals.len()).collect(),
+                ordinals,
+            });
+        }
+        let mut sorted: Vec<(u64, usize)> = ordinals.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        let mut unique: Vec<u64> = Vec::with_capacity(sorted.len());
+        let mut places = vec![0; sorted.len()];
+        for (ordinal, index) in &sorted {
+            if unique.last() != Some(ordinal) {
+                unique.push(*ordinal);
+            }
+            places[*index] = unique.len() as u64 - 1;
+        }
+        let ascending = sorted.into_iter().map(|(_, index)| index).collect();
+        Ok(Self { rows: source.row_set.resolve(&unique).await?, places, ascending, ordinals })
+    }
+}
+
+/// The row addresses of visits, `[table][visit]`, over the tables of all sources.
+pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<Vec<u64>>> {
+    let mut all = Vec::new();
+    for (index, found) in FoundRows::of(plan, visits).await?.by_source.into_iter().enumerate() {
+        for addrs_of_rows in found.rows.addrs {
+            let mine = (0..visits.len()).filter(|place| visits[*place].source == index);
+            let mut addrs = vec![NO_ROW; visits.len()];
+            mine.zip(&found.places).for_each(|(place, row)| addrs[place] = addrs_of_rows[*row as usize]);
+            all.push(addrs);
+        }
+    }
+    Ok(all)
+}
