@@ -16,7 +16,7 @@ use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, Shuffle
 use crate::batch_log::BatchLog;
 use crate::codec::Codec;
 use crate::connect::{LakeArgs, ReadArgs, parse_params};
-pub use crate::stream::drain::Drain;
+pub use crate::stream::drain::{Drain, Drained};
 
 /// Drain a rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]

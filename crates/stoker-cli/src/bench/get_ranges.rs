@@ -45,19 +45,18 @@ pub fn run(args: &GetRangesArgs) -> anyhow::Result<()> {
     let mut connections = (0..args.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
     let bytes: u64 = wanted.iter().map(|range| range.length).sum();
     let started = Instant::now();
-    let mut first_pass = Duration::ZERO;
+    let mut first_pass = (Duration::ZERO, 0.0);
     for epoch in 0..args.epochs {
         pass(&mut connections, &wanted)?;
         if epoch == 0 {
-            first_pass = started.elapsed();
+            first_pass = (started.elapsed(), process_use(std::process::id()).cpu_secs);
         }
     }
-    let elapsed = started.elapsed();
-    let (steady_bytes, steady) = match args.epochs {
-        1 => (bytes, elapsed),
-        epochs => (bytes * (epochs - 1), elapsed - first_pass),
+    let (elapsed, usage) = (started.elapsed(), process_use(std::process::id()));
+    let (steady_bytes, steady, steady_cpu_secs) = match args.epochs {
+        1 => (bytes, elapsed, usage.cpu_secs),
+        epochs => (bytes * (epochs - 1), elapsed - first_pass.0, usage.cpu_secs - first_pass.1),
     };
-    let usage = process_use(std::process::id());
     let report = serde_json::json!({
         "bytes": bytes * args.epochs,
         "rows": 0,
@@ -65,6 +64,7 @@ pub fn run(args: &GetRangesArgs) -> anyhow::Result<()> {
         "bytes_read": bytes * args.epochs,
         "steady_bytes": steady_bytes,
         "steady_secs": steady.as_secs_f64(),
+        "steady_cpu_secs": steady_cpu_secs,
         "cpu_secs": usage.cpu_secs,
         "peak_memory_bytes": usage.peak_bytes,
     });

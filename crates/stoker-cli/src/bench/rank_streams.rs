@@ -12,7 +12,7 @@ use stoker_types::{BatchSize, Batching, LastBatch, Slice, Topology};
 
 use crate::connect::LakeArgs;
 use crate::process::process_use;
-use crate::stream::{Drain, Shuffle};
+use crate::stream::{Drain, Drained, Shuffle};
 
 /// Arguments of `stoker bench rank-streams`.
 #[derive(Debug, Args)]
@@ -53,7 +53,8 @@ pub async fn run(args: &RankStreamsArgs, lake: &LakeArgs) -> anyhow::Result<()> 
     };
     let drained = try_join_all((0..args.world_size).map(|rank| drain(rank).run())).await?;
     let used = process_use(std::process::id());
-    let rates: Vec<(u64, Duration)> = drained.iter().map(|rank| rank.steady().unwrap_or(rank.whole())).collect();
+    let steady = |rank: &Drained| rank.steady().map(|steady| (steady.bytes, steady.elapsed));
+    let rates: Vec<(u64, Duration)> = drained.iter().map(|rank| steady(rank).unwrap_or(rank.whole())).collect();
     let secs = |spans: &mut dyn Iterator<Item = Duration>| spans.max().unwrap_or_default().as_secs_f64();
     let report = json!({
         "bytes": drained.iter().map(|rank| rank.whole().0).sum::<u64>(),

@@ -52,6 +52,9 @@ pub fn measurement(report: &Value) -> anyhow::Result<Measurement> {
         Value::Null => (whole("bytes")?, number("secs")?),
         _ => (whole("steady_bytes")?, number("steady_secs")?),
     };
+    // Where several streams have a process together, each GB counts as much.
+    let share = || Ok::<_, anyhow::Error>(number("cpu_secs")? * steady_bytes as f64 / whole("bytes")?.max(1) as f64);
+    let cpu_secs = report["steady_cpu_secs"].as_f64().map_or_else(share, Ok)?;
     // Streams through servers do not know what the servers read.
     let read = |key: &str| report[key].as_u64().filter(|count| *count > 0);
     Ok(Measurement {
@@ -60,7 +63,7 @@ pub fn measurement(report: &Value) -> anyhow::Result<Measurement> {
         steady_bytes,
         steady_secs,
         first_batch_secs: report["first_batch_secs"].as_f64(),
-        cpu_secs: Some(number("cpu_secs")?),
+        cpu_secs: Some(cpu_secs),
         server_cpu_secs: None,
         peak_bytes: report["peak_memory_bytes"].as_u64(),
         requests: read("requests"),

@@ -40,8 +40,17 @@ pub struct Drained {
     stats: StreamStats,
     substituted_rows: usize,
     elapsed: Duration,
-    /// Bytes and time from the end of the first epoch to the end of the last one; `None` for one epoch.
-    steady: Option<(u64, Duration)>,
+    /// What it took from the end of the first epoch to the end of the last one; `None` for one epoch.
+    steady: Option<Steady>,
+}
+
+/// What a part of the epochs took.
+#[derive(Clone, Copy, Debug)]
+pub struct Steady {
+    pub bytes: u64,
+    pub elapsed: Duration,
+    /// Of this process.
+    pub cpu_secs: f64,
 }
 
 impl Drain<'_> {
@@ -49,7 +58,7 @@ impl Drain<'_> {
     pub async fn run(mut self) -> anyhow::Result<Drained> {
         let mut cursor = (self.slice.epoch, self.slice.origin);
         let (mut stats, mut receipt, mut substituted_rows) = (StreamStats::default(), None, 0);
-        let mut first_epoch = None;
+        let mut first_epoch: Option<Steady> = None;
         let started = Instant::now();
         let mut ahead: Option<SampleStream> = None;
         for epoch in 0..self.epochs {
@@ -88,9 +97,9 @@ impl Drain<'_> {
             }
             add(&mut stats, &stream.stats());
             receipt = Some(stream.receipt().clone());
-            first_epoch = first_epoch.or(Some((stats.bytes, started.elapsed())));
+            first_epoch.get_or_insert_with(|| Steady::since(stats.bytes, started));
         }
-        let elapsed = started.elapsed();
+        let whole = Steady::since(stats.bytes, started);
         self.bar.finish_and_clear();
         self.log.take().map(BatchLog::finish).transpose()?;
         let place = Place { epoch: cursor.0, position: cursor.1, step: self.first_step + stats.batches };
@@ -100,8 +109,8 @@ impl Drain<'_> {
             receipt,
             stats,
             substituted_rows,
-            elapsed,
-            steady: first_epoch.map(|(bytes, since)| (stats.bytes - bytes, elapsed - since)),
+            elapsed: whole.elapsed,
+            steady: first_epoch.map(|first| whole.without(first)),
         })
     }
 
@@ -113,6 +122,22 @@ impl Drain<'_> {
     fn begin_next_epoch(&mut self, step: u64) {
         self.slice = self.next_epoch();
         self.sizes = vec![BatchLogEntry { step, position: 0, global_batch: self.slice.global_batch() }];
+    }
+}
+
+impl Steady {
+    /// What so many bytes took up to now.
+    fn since(bytes: u64, started: Instant) -> Self {
+        Self { bytes, elapsed: started.elapsed(), cpu_secs: process_use(std::process::id()).cpu_secs }
+    }
+
+    /// What the rest took.
+    fn without(self, first: Self) -> Self {
+        Self {
+            bytes: self.bytes - first.bytes,
+            elapsed: self.elapsed - first.elapsed,
+            cpu_secs: self.cpu_secs - first.cpu_secs,
+        }
     }
 }
 
@@ -147,8 +172,8 @@ impl Drained {
         (self.stats.bytes, self.elapsed)
     }
 
-    /// Bytes and time from the end of the first epoch to the end of the last one; `None` for one epoch.
-    pub fn steady(&self) -> Option<(u64, Duration)> {
+    /// What it took from the end of the first epoch to the end of the last one; `None` for one epoch.
+    pub fn steady(&self) -> Option<Steady> {
         self.steady
     }
 
@@ -185,11 +210,12 @@ impl Drained {
             "peak_memory_bytes": usage.peak_bytes,
             "substituted_rows": self.substituted_rows,
         });
-        if let Some((bytes, elapsed)) = self.steady {
+        if let Some(Steady { bytes, elapsed, cpu_secs }) = self.steady {
             report["epochs"] = epochs.into();
             report["steady_bytes"] = bytes.into();
             // Not rounded: the rate of a small table would be.
             report["steady_secs"] = elapsed.as_secs_f64().into();
+            report["steady_cpu_secs"] = rounded(cpu_secs).into();
         }
         report
     }
