@@ -22,6 +22,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkScanOptions {
     /// Threads that read local files, or copy and check rows of blocks, at once; half as many more take what the system lets wait.
+    /// Rows of local files that are in memory are read by the tasks that want them.
     pub local_threads: usize,
     /// How local files are read: through the system's memory of files by default.
     pub local_reads: LocalReads,
@@ -249,6 +250,12 @@ impl ChunkScan {
             }
         }
         Ok(bad)
+    }
+
+    /// The threads for local reads.
+    #[cfg(test)]
+    pub(crate) fn local_threads(&self) -> &LocalThreads {
+        &self.local
     }
 
     /// Runs what blocks, or takes long, on one of the threads for local reads.

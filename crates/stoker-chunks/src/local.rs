@@ -23,7 +23,7 @@ const CHECKED_BYTES: usize = 256 << 10;
 /// Where a read may take bytes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadFrom {
-    /// ReadFrom wherever they are, which may take long.
+    /// From wherever they are, which may take long.
     Anywhere,
     /// Only from the system's memory of files.
     Memory,
@@ -34,7 +34,7 @@ pub(crate) enum ReadFrom {
 pub(crate) struct Progress {
     /// Rows that are in their slots, of all rows from the first one on.
     pub num_rows: usize,
-    /// System calls.
+    /// System calls that brought them.
     pub calls: u64,
 }
 
@@ -49,7 +49,9 @@ pub(crate) fn read_local(
 ) -> io::Result<()> {
     let gap_max = gaps(&read.pieces).max().unwrap_or(0);
     scratch.resize(scratch.len().max(gap_max), 0);
-    let bytes_max = if read.is_checked() { CHECKED_BYTES } else { usize::MAX };
+    // What a call got before it met a row that is not there is asked for again.
+    let is_short = read.is_checked() || from == ReadFrom::Memory;
+    let bytes_max = if is_short { CHECKED_BYTES } else { usize::MAX };
     while progress.num_rows < read.pieces.len() {
         let rest = &mut read.pieces[progress.num_rows..];
         let mut bytes = 0;
@@ -62,18 +64,15 @@ pub(crate) fn read_local(
         let at = group.first().map_or(0, |piece| piece.at);
         match read_pieces(file, group, read.offset + at, scratch, from) {
             Ok(calls) => progress.calls += calls,
-            Err(error) if from == ReadFrom::Memory && is_elsewhere(&error) => return Ok(()),
+            // A read that may wait says what is wrong, if something is: systems and file systems that cannot tell what is in memory
+            // refuse in several ways, and Linux 5.9 and 5.10 may say that the file ends.
+            Err(_) if from == ReadFrom::Memory => return Ok(()),
             Err(error) => return Err(error),
         }
         group.iter_mut().for_each(Piece::check);
         progress.num_rows += count;
     }
     Ok(())
-}
-
-/// Whether bytes are not in the system's memory, or the file system does not tell.
-fn is_elsewhere(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Unsupported)
 }
 
 /// Reads a range as [`read_local`] does, from the device rather than from the system's memory of the file.
@@ -130,10 +129,6 @@ fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8]
 }
 
 /// Fills all slices from the file, however the kernel cuts the reads. Returns the calls made.
-///
-/// # Errors
-/// [`io::ErrorKind::WouldBlock`] where bytes are not in the memory that they may only come from, and
-/// [`io::ErrorKind::Unsupported`] where nobody can tell.
 pub(crate) fn read_all(
     file: &File,
     mut slices: &mut [IoSliceMut<'_>],

@@ -23,7 +23,7 @@ pub enum LocalReads {
     /// Through the system's memory of files: what was read lately, by whatever program, comes from there.
     #[default]
     Buffered,
-    /// ReadFrom the disk past that memory (`O_DIRECT`), which keeps what other programs have there: for tables that do not fit into
+    /// From the disk past that memory (`O_DIRECT`), which keeps what other programs have there: for tables that do not fit into
     /// it. Each reading thread takes 1 MiB for it. Where the system or the file system does not read so, files are read through
     /// the memory, which then is told to forget the range.
     Direct,
@@ -66,15 +66,15 @@ impl ChunkScan {
         column: &Arc<DenseColumn>,
         mut rows: Vec<(u64, SlotMut)>,
     ) -> Result<Vec<BadRow>> {
-        let bytes = rows.len() as u64 * column.row_bytes as u64;
-        // Of about that many bytes each, and about the same size.
+        let bytes = (rows.len() as u64).saturating_mul(column.row_bytes as u64);
+        // Groups of about as many rows each.
         let num_groups = (bytes.saturating_add(TASK_BYTES / 2) / TASK_BYTES).max(1);
         let group_rows = rows.len().div_ceil(num_groups as usize);
         if num_groups == 1 {
             return self.gather_group(name, column, rows).await;
         }
         rows.sort_unstable_by_key(|(address, _)| *address);
-        // Groups are worked on by several threads, each while all that is kept for its rows is in a processor's cache.
+        // They are worked on by several threads, each while all that is kept for its rows is in a processor's cache.
         let mut tasks = JoinSet::new();
         let mut rows = rows.into_iter().peekable();
         while rows.peek().is_some() {
@@ -98,27 +98,31 @@ impl ChunkScan {
         let mut reads = coalesce(name, column, rows, self.local_reads().limits())?;
         let checksums = self.checksums(column, &addresses(&reads)).await?;
         expect(&mut reads, checksums);
+        if self.reads_in_task(column) {
+            let mut part = PartReads::new(self, column, reads);
+            let suspects = match part.read(ReadFrom::Memory)? {
+                true => part.suspects,
+                false => self.on_local_thread(move || part.read_all()).await?,
+            };
+            return self.read_again(name, column, suspects).await;
+        }
         let parts = split(reads, self.local_reads().read_bytes_min());
-        let bad = try_join_all(parts.into_iter().map(|reads| self.gather_part(name, column, reads))).await?;
-        Ok(bad.into_iter().flatten().collect())
+        let bad = parts.into_iter().map(async |reads| {
+            let part = PartReads::new(self, column, reads);
+            let suspects = self.on_local_thread(move || part.read_all()).await?;
+            self.read_again(name, column, suspects).await
+        });
+        Ok(try_join_all(bad).await?.into_iter().flatten().collect())
     }
 
-    async fn gather_part(&self, name: &str, column: &Arc<DenseColumn>, reads: Vec<Read>) -> Result<Vec<BadRow>> {
-        let mut part = PartReads {
-            column: column.clone(),
-            stats: self.stats().clone(),
-            memory: Scratch::new(self.local_reads(), self.pool()),
-            reads: reads.into(),
-            progress: Progress::default(),
-            suspects: Vec::new(),
-        };
-        // What is in memory is there before another thread would have begun.
-        let is_here = self.local_reads() == LocalReads::Buffered && is_one_of_several_threads();
-        if !is_here || !part.read(ReadFrom::Memory)? {
-            let rest = move || part.read(ReadFrom::Anywhere).map(|_| part);
-            part = self.on_local_thread(rest).await?;
-        }
-        self.read_again(name, column, part.suspects).await
+    /// Whether a task reads rows itself as far as they are in memory: it takes less time than waking another thread for them, and other
+    /// threads go on with what else there is to do.
+    fn reads_in_task(&self, column: &DenseColumn) -> bool {
+        let is_short = self.local_reads() == LocalReads::Buffered && column.row_bytes as u64 <= TASK_BYTES;
+        is_short
+            && Handle::try_current().is_ok_and(|runtime| {
+                runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() > 1
+            })
     }
 
     /// Reads a range from the disk, in whatever way others are read.
@@ -136,11 +140,6 @@ impl ChunkScan {
     }
 }
 
-/// Whether others go on with what else there is to do while this thread works.
-fn is_one_of_several_threads() -> bool {
-    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
-}
-
 /// Ranges that are read one after the other.
 struct PartReads {
     column: Arc<DenseColumn>,
@@ -154,6 +153,18 @@ struct PartReads {
 }
 
 impl PartReads {
+    fn new(scan: &ChunkScan, column: &Arc<DenseColumn>, reads: Vec<Read>) -> Self {
+        let direct_pool = (scan.local_reads() == LocalReads::Direct).then(|| scan.pool().clone());
+        Self {
+            column: column.clone(),
+            stats: scan.stats().clone(),
+            memory: Scratch { gaps: Vec::new(), direct_pool, buffer: None },
+            reads: reads.into(),
+            progress: Progress::default(),
+            suspects: Vec::new(),
+        }
+    }
+
     /// Reads what is left, from its first row that is not there yet on. Whether all is there now.
     fn read(&mut self, from: ReadFrom) -> Result<bool> {
         while let Some(read) = self.reads.front_mut() {
@@ -166,22 +177,25 @@ impl PartReads {
         }
         Ok(true)
     }
+
+    /// Reads all that is left. Returns the rows that do not have their checksums.
+    fn read_all(mut self) -> Result<Vec<Read>> {
+        self.read(ReadFrom::Anywhere)?;
+        Ok(self.suspects)
+    }
 }
 
-/// Memory of a task that reads.
+/// Memory for reads.
 struct Scratch {
     /// Where unwanted bytes go.
     gaps: Vec<u8>,
-    /// What direct reads go through.
+    /// Where the memory comes from that direct reads go through; `None` where reads are not direct.
+    direct_pool: Option<BufferPool>,
+    /// That memory, once a thread reads: parts that wait for one have none.
     buffer: Option<Pooled>,
 }
 
 impl Scratch {
-    fn new(local_reads: LocalReads, pool: &BufferPool) -> Self {
-        let buffer = (local_reads == LocalReads::Direct).then(|| pool.take(BUFFER_BYTES));
-        Self { gaps: Vec::new(), buffer }
-    }
-
     /// Reads a range into the slots of its rows, and compares those that have a checksum with it. `None` where rows are left that
     /// it would have to wait for.
     fn read(
@@ -194,13 +208,14 @@ impl Scratch {
         let file = reader.local().ok_or_else(|| not_local(read))?;
         let range = read.offset..read.offset + read.length;
         let failed = |source| reader.read_failed(range.clone(), source);
-        if let Some(buffer) = &mut self.buffer
-            && let Some(asked) = read_direct(reader, read, buffer.as_mut()).map_err(failed)?
-        {
-            return Ok(Some(asked));
+        if let Some(pool) = &self.direct_pool {
+            let buffer = self.buffer.get_or_insert_with(|| pool.take(BUFFER_BYTES));
+            if let Some(asked) = read_direct(reader, read, buffer.as_mut()).map_err(failed)? {
+                return Ok(Some(asked));
+            }
         }
         read_local(file, read, &mut self.gaps, from, progress).map_err(failed)?;
-        if self.buffer.is_some() {
+        if self.direct_pool.is_some() {
             forget(file, range);
         }
         let is_read = progress.num_rows == read.pieces.len();

@@ -73,6 +73,14 @@ impl LocalThreads {
     }
 }
 
+#[cfg(test)]
+impl LocalThreads {
+    /// How much work waits for a thread.
+    pub fn num_waiting(&self) -> usize {
+        self.shared.state.lock().waiting.len()
+    }
+}
+
 impl Shared {
     /// Adds work. Whether another thread is to begin.
     fn add(&self, work: Work) -> bool {

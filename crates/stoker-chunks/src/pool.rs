@@ -66,6 +66,12 @@ impl BufferPool {
         state.bytes_max = state.bytes_max.max(bytes);
     }
 
+    /// Bytes that are in use.
+    #[cfg(test)]
+    pub fn used_bytes(&self) -> usize {
+        self.shared.state.lock().used_bytes
+    }
+
     /// Bytes that are kept and that nobody uses.
     pub fn free_bytes(&self) -> usize {
         self.shared.state.lock().free_bytes

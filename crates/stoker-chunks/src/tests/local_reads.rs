@@ -198,6 +198,37 @@ fn rows_come_alike_on_one_thread_and_on_several() {
 }
 
 #[test]
+fn direct_reads_that_wait_for_a_thread_hold_no_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    runtime().block_on(async {
+        let column = dense(&some_table(folder.path().to_str().expect("UTF-8")).await).await;
+        let options = ChunkScanOptions { local_reads: LocalReads::Direct, local_threads: 1, ..Default::default() };
+        let (scan, wanted) = (ChunkScan::new(options), all_addresses());
+        // Both threads are busy until the test lets them go.
+        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        let mut releases = Vec::new();
+        for _ in 0..2 {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let (scan, begin) = (scan.clone(), begin.clone());
+            let work = move || Ok(begin.send(()).is_ok() && released.recv().is_ok());
+            tokio::spawn(async move { scan.on_local_thread(work).await });
+            releases.push(release);
+        }
+        assert!(begun.iter().take(2).count() == 2);
+        let rows = tokio::spawn({
+            let (scan, column, wanted) = (scan.clone(), column.clone(), wanted.clone());
+            async move { scan.column("x", &column, &wanted).await }
+        });
+        while scan.local_threads().num_waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(scan.pool().used_bytes() < BUFFER_BYTES, "{} bytes", scan.pool().used_bytes());
+        releases.clear();
+        assert_eq!(rows.await.expect("a task").expect("rows").len(), wanted.len());
+    });
+}
+
+#[test]
 fn files_that_end_early_are_told_from_file_systems_that_refuse() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, rows) = (folder.path().join("rows"), Rows { offset: 100, row_bytes: 5_000, num_rows: 4 });
