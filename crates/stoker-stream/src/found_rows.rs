@@ -1,5 +1,6 @@
 //! Which rows lie at positions of an order, before anything of them is read.
 
+use futures::future::try_join_all;
 use stoker_order::{StreamOrder, Visit};
 use stoker_sql::{NO_ROW, ResolvedRows};
 
@@ -41,11 +42,11 @@ impl FoundRows {
             let ordinals = visits.iter().map(|visit| visit.ordinal).collect();
             return Ok(Self { sources: Vec::new(), by_source: vec![SourceRows::of(source, ordinals).await?] });
         }
-        let mut by_source = Vec::with_capacity(plan.sources.len());
-        for (index, source) in plan.sources.iter().enumerate() {
+        let by_source = plan.sources.iter().enumerate().map(|(index, source)| {
             let mine = visits.iter().filter(|visit| visit.source == index);
-            by_source.push(SourceRows::of(source, mine.map(|visit| visit.ordinal).collect()).await?);
-        }
+            SourceRows::of(source, mine.map(|visit| visit.ordinal).collect())
+        });
+        let by_source = try_join_all(by_source).await?;
         Ok(Self { sources: visits.iter().map(|visit| visit.source).collect(), by_source })
     }
 }

@@ -211,7 +211,7 @@ pub struct ReadOptions {
     /// Bytes of batches that are being filled or wait to be taken, at most; 1 GiB by default. The stream may get less where it
     /// shares a [`MemoryBudget`](crate::MemoryBudget) with others.
     pub memory_budget_bytes: u64,
-    /// Threads that read local files; the number of cores by default, at most 16.
+    /// Threads that read from local disks; the number of cores by default, at most 16. What is in memory is read by the runtime's own.
     pub io_threads: usize,
     /// Whether the stream is opened before its time: until it is told to begin, it reads its first batch, and more only within a
     /// sixteenth of the budget, or within what other open streams leave of it once all of them have read everything; of windows that are

@@ -18,6 +18,7 @@ use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};
 use crate::plan::StreamPlan;
 use crate::read::{Reader, Rows, read_dense, read_rows};
+use crate::source::ColumnPlan;
 use crate::spans::Spans;
 use crate::substitute::substitutes;
 use crate::unit::{UnitSize, Units, rows_of_local_unit};
@@ -50,8 +51,8 @@ pub(crate) struct Planner {
     num_opened: u64,
     builders: Builders,
     spans: Spans,
-    /// Which rows the next unit has, where that was looked up before the unit is planned.
-    ahead: Option<LookUp>,
+    /// Which rows the next unit has, where that is looked up before the unit is planned.
+    looked_up: Option<LookUp>,
     /// The room of parts that are not delivered yet, oldest first, by their numbers.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
@@ -120,7 +121,7 @@ impl Planner {
             spans: Spans::new(plan.clone(), scan.clone(), order.clone(), rows_of_local_unit(&plan, options.io_threads)),
             order,
             scan,
-            ahead: None,
+            looked_up: None,
             held: VecDeque::new(),
             reading: VecDeque::new(),
             plan,
@@ -152,6 +153,9 @@ impl Planner {
             () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
             () => DISTANT_UNITS_AT_ONCE,
         };
+        // What is looked up waits beside the budget: values of the row set may be of any size.
+        let is_kept = |column: &ColumnPlan| matches!(column, ColumnPlan::RowSet { .. });
+        let looks_up = by_window && !self.options.first_batch_only && !self.plan.inner.columns().iter().any(is_kept);
         let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
         if !self.quota.has_begun() {
             if !by_window || is_first_small || self.block_reads(false).is_some() {
@@ -165,7 +169,7 @@ impl Planner {
         }
         loop {
             if pauses && units.is_after_first() && !self.quota.has_begun() && !self.reads_ahead(&units) {
-                if let Some(unit) = units.peek(&self.order, self.quota.bytes()).filter(|_| by_window) {
+                if let Some(unit) = units.peek(&self.order, self.quota.bytes()).filter(|_| looks_up) {
                     self.look_up(&unit);
                 }
                 self.deliver_all().await?;
@@ -180,10 +184,10 @@ impl Planner {
             }
             let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
             let blocks = self.block_reads(is_first && is_first_small && is_one_batch);
-            // The first batch does not wait for what lies behind it.
-            if by_window {
+            if looks_up {
                 self.look_up(&unit);
             }
+            // The first batch does not wait for what lies behind it.
             let end = self.start(unit, blocks, !is_first && self.spans.are_used()).await?;
             units.continue_at(end);
             if is_first && self.quota.has_begun() {
@@ -255,10 +259,10 @@ impl Planner {
         let claims = self.claim(&entries)?;
         let positions: Arc<[u64]> = entries.iter().map(|entry| entry.position).collect();
         let known = if uses_spans && blocks.is_none() { self.known(&positions).await } else { None };
-        let ahead = self.ahead.take().filter(|ahead| ahead.positions == positions[..]);
-        let rows = match (known, ahead) {
+        let looked_up = self.looked_up.take().filter(|found| found.positions == positions[..]);
+        let rows = match (known, looked_up) {
             (Some(rows), _) => UnitRows::AllButDense(rows),
-            (None, Some(ahead)) => UnitRows::LookedUp(ahead.task),
+            (None, Some(found)) => UnitRows::LookedUp(found.task),
             (None, None) => UnitRows::Positions(self.order.clone(), positions.clone()),
         };
         let parts = entries.iter().map(|entry| entry.part).collect();
@@ -316,12 +320,12 @@ impl Planner {
         for part in self.parts.clone().take_while(|part| part.begins_in(unit)) {
             positions.extend(part.positions_before(0, unit.end));
         }
-        if self.ahead.as_ref().is_some_and(|ahead| ahead.positions == positions) {
+        if self.looked_up.as_ref().is_some_and(|found| found.positions == positions) {
             return;
         }
         let (plan, order, wanted) = (self.plan.clone(), self.order.clone(), positions.clone());
         let find = async move { FoundRows::at(&plan.inner, &order, wanted.into_iter()).await };
-        self.ahead = Some(LookUp { positions, task: AbortOnDrop(tokio::spawn(find)) });
+        self.looked_up = Some(LookUp { positions, task: AbortOnDrop(tokio::spawn(find)) });
     }
 
     /// What there is to know of rows beside their dense columns, if it was read before.
@@ -443,7 +447,7 @@ impl<T> AbortOnDrop<Result<T>> {
     async fn done(&mut self) -> Result<T> {
         (&mut self.0).await.map_err(|source| match source.is_cancelled() {
             true => stoker_chunks::Error::ShuttingDown.into(),
-            false => Error::Internal { reason: format!("a reading task failed: {source}") },
+            false => Error::Internal { reason: format!("a task of the stream failed: {source}") },
         })?
     }
 }
