@@ -17,7 +17,7 @@ pub struct Measurement {
     pub steady_bytes: u64,
     pub steady_secs: f64,
     pub first_batch_secs: Option<f64>,
-    /// Of the process that got the bytes, while it got the steady ones.
+    /// Of the process that got the bytes, while it got the steady ones; of several streams in one process, a share by bytes of all time.
     pub cpu_secs: Option<f64>,
     /// For all that was delivered.
     pub server_cpu_secs: Option<f64>,

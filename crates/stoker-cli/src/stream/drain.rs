@@ -215,7 +215,7 @@ impl Drained {
             report["steady_bytes"] = bytes.into();
             // Not rounded: the rate of a small table would be.
             report["steady_secs"] = elapsed.as_secs_f64().into();
-            report["steady_cpu_secs"] = rounded(cpu_secs).into();
+            report["steady_cpu_secs"] = cpu_secs.into();
         }
         report
     }
