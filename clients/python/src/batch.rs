@@ -8,11 +8,19 @@ use pyo3::types::PyTuple;
 
 use crate::arrow_export::ArrowArray;
 
-/// One rank's rows of one global batch, with the position after it.
+/// One rank's rows of one global batch.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Batch {
     data: Py<ArrowArray>,
-    row_addrs: Vec<Py<ArrowArray>>,
+    /// Which rows these are.
+    #[pyo3(get)]
+    place: Py<BatchPlace>,
+}
+
+/// Which rows a batch has. It holds their addresses, not their columns.
+#[pyclass(module = "stoker._native", frozen)]
+pub(crate) struct BatchPlace {
+    row_addrs: Vec<Arc<UInt64Array>>,
     /// The rows that stand for bad ones: the row's index, the addresses of the bad row, and what is wrong with it.
     #[pyo3(get)]
     substituted: Vec<(usize, Vec<u64>, String)>,
@@ -37,21 +45,16 @@ impl Batch {
     /// Wraps a batch of the engine.
     pub(crate) fn try_new(py: Python<'_>, batch: stoker_stream::Batch) -> PyResult<Self> {
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
-        let substituted = bad.collect();
-        let addrs = batch.row_addrs.into_iter().map(|addrs| {
-            let array = ArrowArray::from_values(Arc::new(UInt64Array::from(addrs)));
-            Py::new(py, array)
-        });
-        Ok(Self {
-            row_addrs: addrs.collect::<PyResult<_>>()?,
-            substituted,
+        let place = BatchPlace {
+            row_addrs: batch.row_addrs.into_iter().map(|addrs| Arc::new(UInt64Array::from(addrs))).collect(),
+            substituted: bad.collect(),
             step: batch.step,
             epoch: batch.cursor.epoch,
             position: batch.cursor.position,
             num_valid: batch.num_valid,
             num_rows: batch.data.num_rows(),
-            data: Py::new(py, ArrowArray::from_batch(batch.data))?,
-        })
+        };
+        Ok(Self { data: Py::new(py, ArrowArray::from_batch(batch.data))?, place: Py::new(py, place)? })
     }
 }
 
@@ -65,9 +68,13 @@ impl Batch {
     ) -> PyResult<Bound<'py, PyTuple>> {
         self.data.get().__arrow_c_array__(py, requested_schema)
     }
+}
 
+#[pymethods]
+impl BatchPlace {
     /// For each table that supplies rows, the row addresses, one per row of the batch.
-    fn row_addrs(&self, py: Python<'_>) -> Vec<Py<ArrowArray>> {
-        self.row_addrs.iter().map(|addrs| addrs.clone_ref(py)).collect()
+    fn row_addrs(&self, py: Python<'_>) -> PyResult<Vec<Py<ArrowArray>>> {
+        let array = |addrs: &Arc<UInt64Array>| Py::new(py, ArrowArray::from_values(addrs.clone()));
+        self.row_addrs.iter().map(array).collect()
     }
 }

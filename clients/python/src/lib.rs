@@ -47,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow_export::ArrowArray>()?;
     module.add_class::<arrow_export::ArrowSchema>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<batch::BatchPlace>()?;
     module.add_class::<connection::Connection>()?;
     module.add_class::<query_result::QueryResult>()?;
     module.add_class::<sample_stream::SampleStream>()?;

@@ -1,9 +1,11 @@
 //! An open stream of training batches, for Python.
 
+use std::collections::VecDeque;
+
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stoker_stream::StreamStats;
+use stoker_stream::{ReceiptBuilder, ReceiptPart, StreamStats};
 use stoker_types::ErrorKind;
 
 use crate::batch::Batch;
@@ -19,29 +21,44 @@ use crate::stream_handle::ReadRequest;
 pub(crate) struct SampleStream {
     stream: Mutex<PerProcess<stoker_flight::SampleStream>>,
     stats: Mutex<StreamStats>,
-    receipt: Mutex<String>,
+    handed: Mutex<Handed>,
+}
+
+/// What the loop got: a batch may wait for a device, or be dropped by Ctrl-C, between the engine and the loop.
+struct Handed {
+    receipt: ReceiptBuilder,
+    /// What batches that the engine delivered add once the loop has them, with their steps.
+    pending: VecDeque<(u64, ReceiptPart)>,
+    is_ended: bool,
+}
+
+impl Handed {
+    /// Notes that the loop got all steps before this one.
+    fn up_to(&mut self, step: u64) {
+        while let Some((_, part)) = self.pending.pop_front_if(|(first, _)| *first < step) {
+            self.receipt.push(part);
+        }
+        if self.is_ended && self.pending.is_empty() {
+            self.receipt.end();
+        }
+    }
 }
 
 impl SampleStream {
-    /// Wraps a stream that was opened.
-    pub(crate) fn new(stream: stoker_flight::SampleStream) -> Self {
-        let (stats, receipt) = (stream.stats(), stream.receipt().to_json());
-        let stream = Mutex::new(PerProcess::new(stream));
-        Self { stream, stats: Mutex::new(stats), receipt: Mutex::new(receipt) }
-    }
-
-    /// Keeps what is asked for after the stream is gone.
-    fn note(&self, stream: &stoker_flight::SampleStream) {
-        *self.stats.lock() = stream.stats();
-        *self.receipt.lock() = stream.receipt().to_json();
+    /// Wraps a stream that was opened, with an empty receipt.
+    pub(crate) fn new(stream: stoker_flight::SampleStream, receipt: ReceiptBuilder) -> Self {
+        let stats = Mutex::new(stream.stats());
+        let handed = Mutex::new(Handed { receipt, pending: VecDeque::new(), is_ended: false });
+        Self { stream: Mutex::new(PerProcess::new(stream)), stats, handed }
     }
 }
 
 #[pymethods]
 impl SampleStream {
-    /// The next batch, or `None` at the end of the epoch. Calls `on_read` when the last rows of the epoch come to be read meanwhile.
-    #[pyo3(signature = (on_read=None))]
-    fn next(&self, py: Python<'_>, on_read: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Batch>> {
+    /// The next batch, or `None` at the end of the epoch, when the loop got all steps before `handed`. Calls `on_read` when the last
+    /// rows of the epoch come to be read meanwhile.
+    #[pyo3(signature = (handed=0, on_read=None))]
+    fn next(&self, py: Python<'_>, handed: u64, on_read: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Batch>> {
         let taken = self.stream.lock().take();
         let Some(mut stream) = taken else {
             let message = "the stream is closed, in use by another thread, or was opened before a fork";
@@ -51,7 +68,7 @@ impl SampleStream {
         let either = async {
             tokio::select! {
                 biased;
-                outcome = stream.next() => Some(outcome),
+                outcome = stream.take() => Some(outcome),
                 () = until_read => None,
             }
         };
@@ -59,11 +76,18 @@ impl SampleStream {
             Some(outcome) => outcome,
             None => {
                 on_read.map(|on_read| on_read.call0()).transpose()?;
-                wait(py, stream.next())?
+                wait(py, stream.take())?
             }
         };
-        self.note(&stream);
-        let Some(batch) = outcome.raise(py)? else { return Ok(None) };
+        *self.stats.lock() = stream.stats();
+        let taken = outcome.raise(py)?;
+        let mut noted = self.handed.lock();
+        noted.up_to(handed);
+        let Some((batch, part)) = taken else {
+            noted.is_ended = true;
+            return Ok(None);
+        };
+        noted.pending.push_back((batch.step, part));
         *self.stream.lock() = PerProcess::new(stream);
         Batch::try_new(py, batch).map(Some)
     }
@@ -112,19 +136,18 @@ impl SampleStream {
         Ok(counters)
     }
 
-    /// What was delivered, as the JSON of a receipt.
-    fn receipt(&self) -> String {
-        if let Some(stream) = self.stream.lock().get() {
-            *self.receipt.lock() = stream.receipt().to_json();
-        }
-        self.receipt.lock().clone()
+    /// What the loop got, which are the steps before `handed`, as the JSON of a receipt.
+    fn receipt(&self, handed: u64) -> String {
+        let mut noted = self.handed.lock();
+        noted.up_to(handed);
+        noted.receipt.receipt().to_json()
     }
 
     /// Cancels what is under way and frees the buffers. Closing twice is fine.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let taken = self.stream.lock().take();
         if let Some(stream) = taken {
-            self.note(&stream);
+            *self.stats.lock() = stream.stats();
             let runtime = runtime(py)?;
             py.detach(|| {
                 let _context = runtime.enter();

@@ -162,7 +162,7 @@ impl StreamHandle {
                 wait(py, handle.open_decoded(&slice, &options, &decode))?
             }
         };
-        Ok(SampleStream::new(stream.raise(py)?))
+        Ok(SampleStream::new(stream.raise(py)?, handle.receipt(&slice)))
     }
 }
 

@@ -21,7 +21,7 @@ import os as _os
 if (_os.cpu_count() or 1) <= 3:
     _os.environ.setdefault("LANCE_CPU_THREADS", "2")
 
-from stoker._batch import Batch, Cursor, Substitution
+from stoker._batch import Batch
 from stoker._columns import tensor_shape
 from stoker._decode import ImageTransform
 from stoker._errors import (
@@ -43,6 +43,7 @@ from stoker._lake import ColumnLayout, EpochVerdict, Finding, Lake, Table, Versi
 from stoker._mixture import Mixture, mix
 from stoker._native import __version__
 from stoker._query import Query
+from stoker._rows import Cursor, Substitution
 from stoker._run import Run, RunEntry
 from stoker._stats import Stall, StreamStats
 from stoker._stream import Stream

@@ -3,49 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from stoker import _native
-from stoker._columns import numpy_column
+from stoker._columns import imported_batch, numpy_column
+from stoker._rows import BatchRows, Cursor, Substitution
 
-__all__ = ["Batch", "Cursor", "Substitution"]
-
-#: The address that stands for a table that does not supply a row.
-_NO_ROW = 2**64 - 1
-
-
-@dataclass(frozen=True)
-class Cursor:
-    """A place in a stream: all that is needed to continue anywhere.
-
-    Attributes:
-        stream_id: The stream: 64 hexadecimal digits.
-        epoch: The epoch, from zero.
-        position: The next position of the epoch's order that was not delivered, over all ranks.
-    """
-
-    stream_id: str
-    epoch: int
-    position: int
-
-
-@dataclass(frozen=True)
-class Substitution:
-    """A row that stands for a bad one.
-
-    Attributes:
-        row: Its index in the batch.
-        row_ids: The address of the bad row in each of :attr:`Batch.tables`, 2**64 - 1 where a table does not supply it.
-        reason: What is wrong with the bad row, and where.
-    """
-
-    row: int
-    row_ids: list[int]
-    reason: str
+__all__ = ["Batch"]
 
 
 class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
@@ -64,13 +31,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         (4, 4, 4)
     """
 
-    __slots__ = ("__weakref__", "_columns", "_data", "_first_step", "_handle", "_native")
+    __slots__ = ("__weakref__", "_columns", "_data", "_native", "_rows")
 
     def __init__(self, native: _native.Batch, handle: _native.StreamHandle, first_step: int) -> None:
         self._native = native
-        self._handle = handle
-        self._first_step = first_step
-        self._data: pa.RecordBatch = pa.record_batch(native)
+        self._rows = BatchRows(native.place, handle, first_step)
+        self._data: pa.RecordBatch = imported_batch(native)
         self._columns: dict[str, np.ndarray[Any, Any]] = {}
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
@@ -97,12 +63,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
     @property
     def num_rows(self) -> int:
         """Rows, padding included."""
-        return self._native.num_rows
+        return self._rows.num_rows
 
     @property
     def num_valid(self) -> int:
         """Rows that are not padding; they come first."""
-        return self._native.num_valid
+        return self._rows.num_valid
 
     @property
     def valid(self) -> np.ndarray[Any, Any]:
@@ -112,12 +78,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
     @property
     def step(self) -> int:
         """The number of the global batch: they are counted from the start of the training, over all epochs."""
-        return self._first_step + self._native.step
+        return self._rows.step
 
     @property
     def cursor(self) -> Cursor:
         """Where a resume after this batch begins."""
-        return Cursor(self._handle.stream_id, self._native.epoch, self._native.position)
+        return self._rows.cursor
 
     @property
     def row_ids(self) -> np.ndarray[Any, Any]:
@@ -126,30 +92,22 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         A uint64 array of shape ``(rows,)``, or ``(rows, tables)`` for queries that take rows from several tables, with
         2^64 - 1 where a table does not supply a row.
         """
-        addresses = [pa.array(addrs).to_numpy() for addrs in self._native.row_addrs()]
-        return addresses[0] if len(addresses) == 1 else np.stack(addresses, axis=1)
+        return self._rows.row_ids
 
     @property
     def tables(self) -> list[tuple[str, int]]:
         """The tables that supply rows and their versions, in the order of the columns of :attr:`row_ids`."""
-        return [table for tables in self._handle.row_tables for table in tables]
+        return self._rows.tables
 
     @property
     def source(self) -> np.ndarray[Any, Any]:
         """Which query of a mixture each row comes from, from zero: an int64 array of shape ``(rows,)``."""
-        source = np.zeros(self.num_rows, dtype=np.int64)
-        addresses = [pa.array(addrs).to_numpy() for addrs in self._native.row_addrs()]
-        first = 0
-        for index, tables in enumerate(self._handle.row_tables):
-            for addrs in addresses[first : first + len(tables)]:
-                source[addrs != _NO_ROW] = index
-            first += len(tables)
-        return source
+        return self._rows.source
 
     @property
     def substituted(self) -> list[Substitution]:
         """The rows that stand for bad ones, ascending; see ``bad_rows`` of :meth:`Query.stream`."""
-        return [Substitution(*found) for found in self._native.substituted]
+        return self._rows.substituted
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name}: {field.type}" for field in self._data.schema)

@@ -7,9 +7,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stoker import _native
 from stoker._errors import InvalidRequestError
 
-__all__ = ["PlainColumn", "numpy_column", "plain_column", "tensor_shape"]
+__all__ = [
+    "PlainColumn",
+    "flags",
+    "imported",
+    "imported_batch",
+    "numbers",
+    "numpy_column",
+    "plain_column",
+    "tensor_shape",
+    "with_nulls",
+]
+
+
+#: Arrow's names of floats, where they differ from NumPy's.
+_FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
 class PlainColumn(NamedTuple):
@@ -24,6 +39,19 @@ class PlainColumn(NamedTuple):
     values: pa.Array
     shape: tuple[int, ...]
     bfloat16: bool
+
+
+def imported(array: _native.ArrowArray) -> pa.Array:
+    """Returns an array of the engine, without copying.
+
+    ``pyarrow.array`` would do the same, but imports pandas first, where it is installed, to ask if this is a Series.
+    """
+    return pa.Array._import_from_c_capsule(*array.__arrow_c_array__())
+
+
+def imported_batch(batch: _native.Batch) -> pa.RecordBatch:
+    """Returns a batch of the engine as a record batch, without copying, and without pandas as :func:`imported`."""
+    return pa.RecordBatch._import_from_c_capsule(*batch.__arrow_c_array__())
 
 
 def tensor_shape(field: pa.Field) -> tuple[int, ...]:
@@ -49,7 +77,7 @@ def plain_column(field: pa.Field, array: pa.Array) -> PlainColumn | None:
         array = array.storage
     if pa.types.is_fixed_size_list(array.type):
         _refuse_nulls(field, array)
-        array = array.flatten()
+        array = array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
     kind = array.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return None
@@ -71,17 +99,70 @@ def numpy_column(field: pa.Field, array: pa.Array) -> np.ndarray[Any, Any]:
     """
     plain = plain_column(field, array)
     if plain is not None:
-        view = plain.values.to_numpy(zero_copy_only=True).reshape(len(array), *plain.shape)
+        view = numbers(plain.values).reshape(len(array), *plain.shape)
         return _as_bfloat16(view) if plain.bfloat16 else view
     kind = array.type
     if pa.types.is_boolean(kind):
         _refuse_nulls(field, array)
-        return np.asarray(array.to_numpy(zero_copy_only=False))
-    if pa.types.is_floating(kind) or pa.types.is_temporal(kind):
-        return np.asarray(array.to_numpy(zero_copy_only=False))
+        return flags(array)
+    if pa.types.is_floating(kind):
+        return with_nulls(numbers(array), array, np.nan)
+    unit = _time_unit(kind)
+    if unit is not None:
+        return with_nulls(numbers(array.view(pa.int32() if kind.bit_width == 32 else pa.int64()), unit), array, "NaT")
     objects = np.empty(len(array), dtype=object)
     objects[:] = array.to_pylist()
     return objects
+
+
+def numbers(array: pa.Array, unit: str | None = None) -> np.ndarray[Any, Any]:
+    """Returns a read-only view of an array of numbers; what is null has any value.
+
+    ``Array.to_numpy`` would do the same, but imports pandas first, where it is installed.
+
+    Args:
+        array: Integers or floats.
+        unit: NumPy's name of the time type that the integers stand for.
+    """
+    dtype = np.dtype(_FLOATS.get(str(array.type), str(array.type)))
+    values = array.buffers()[1]
+    if values is None or len(array) == 0:
+        view = np.empty(0, dtype)
+    else:
+        view = np.frombuffer(values, dtype, len(array), array.offset * dtype.itemsize)
+    if unit is None:
+        return view
+    return view.astype(unit) if dtype.itemsize == 4 else view.view(unit)
+
+
+def flags(array: pa.Array) -> np.ndarray[Any, Any]:
+    """Returns booleans without nulls as a NumPy array."""
+    return _bits(array.buffers()[1], array)
+
+
+def with_nulls(values: np.ndarray[Any, Any], array: pa.Array, null: Any) -> np.ndarray[Any, Any]:
+    """Returns the values with another one where the array has nulls."""
+    if array.null_count == 0:
+        return values
+    return np.where(_bits(array.buffers()[0], array), values, np.array(null, dtype=values.dtype))
+
+
+def _bits(buffer: pa.Buffer | None, array: pa.Array) -> np.ndarray[Any, Any]:
+    if buffer is None:
+        return np.empty(0, dtype=bool)
+    end = array.offset + len(array)
+    return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little", count=end)[array.offset :].astype(bool)
+
+
+def _time_unit(kind: pa.DataType) -> str | None:
+    """NumPy's name of a type of dates, times with a date, or durations."""
+    if pa.types.is_timestamp(kind):
+        return f"datetime64[{kind.unit}]"
+    if pa.types.is_duration(kind):
+        return f"timedelta64[{kind.unit}]"
+    if pa.types.is_date32(kind):
+        return "datetime64[D]"
+    return "datetime64[ms]" if pa.types.is_date64(kind) else None
 
 
 def _as_bfloat16(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["DeviceCopier"]
+__all__ = ["DeviceCopier", "with_tensors"]
 
 _Tag = TypeVar("_Tag")
+
+
+def with_tensors(value: Any, change: Callable[[str, torch.Tensor], Any], path: str = "") -> Any:
+    """Returns a batch with each tensor in its dicts, lists and tuples replaced; ``change`` gets its path, too."""
+    if isinstance(value, torch.Tensor):
+        return change(path, value)
+    if isinstance(value, Mapping):
+        return {name: with_tensors(item, change, f"{path}/{name}") for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(with_tensors(item, change, f"{path}/{at}") for at, item in enumerate(value)))
+    if isinstance(value, (list, tuple)) and not (value and isinstance(value[0], (str, bytes))):
+        return type(value)(with_tensors(item, change, f"{path}/{at}") for at, item in enumerate(value))
+    return value
 
 
 class DeviceCopier:
@@ -25,9 +38,9 @@ class DeviceCopier:
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._slots: tuple[_Slot, _Slot] = (_Slot(), _Slot())
 
-    def copied(self, batches: Iterable[tuple[_Tag, dict[str, Any]]]) -> Iterator[tuple[_Tag, dict[str, Any]]]:
+    def copied(self, batches: Iterable[tuple[_Tag, Any]]) -> Iterator[tuple[_Tag, Any]]:
         """Yields each batch on the device, in order; what is no tensor stays as it is."""
-        ahead: tuple[_Tag, dict[str, Any], torch.cuda.Event | None] | None = None
+        ahead: tuple[_Tag, Any, torch.cuda.Event | None] | None = None
         for number, (tag, batch) in enumerate(batches):
             started = (tag, *self._start(batch, self._slots[number % 2]))
             if ahead is not None:
@@ -36,32 +49,25 @@ class DeviceCopier:
         if ahead is not None:
             yield ahead[0], self._finish(ahead[1], ahead[2])
 
-    def _start(self, batch: dict[str, Any], slot: _Slot) -> tuple[dict[str, Any], torch.cuda.Event | None]:
+    def _start(self, batch: Any, slot: _Slot) -> tuple[Any, torch.cuda.Event | None]:
         if self._side is None:
-            return {name: self._moved(value) for name, value in batch.items()}, None
+            return with_tensors(batch, lambda _, tensor: tensor.to(self._device)), None
         slot.wait()
         with torch.cuda.stream(self._side):
-            moved = {name: self._staged(name, value, slot) for name, value in batch.items()}
+            moved = with_tensors(batch, lambda path, tensor: self._staged(path, tensor, slot))
             slot.event = torch.cuda.Event()
             slot.event.record(self._side)
         return moved, slot.event
 
-    def _moved(self, value: Any) -> Any:
-        return value.to(self._device) if isinstance(value, torch.Tensor) else value
+    def _staged(self, path: str, tensor: torch.Tensor, slot: _Slot) -> torch.Tensor:
+        return slot.pinned(path, tensor).to(self._device, non_blocking=True)
 
-    def _staged(self, name: str, value: Any, slot: _Slot) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        return slot.pinned(name, value).to(self._device, non_blocking=True)
-
-    def _finish(self, batch: dict[str, Any], event: torch.cuda.Event | None) -> dict[str, Any]:
+    def _finish(self, batch: Any, event: torch.cuda.Event | None) -> Any:
         """Makes the current stream wait for the copy, and keeps the allocator from reusing the memory too early."""
         if event is not None:
             current = torch.cuda.current_stream(self._device)
             current.wait_event(event)
-            for value in batch.values():
-                if isinstance(value, torch.Tensor):
-                    value.record_stream(current)
+            with_tensors(batch, lambda _, tensor: tensor.record_stream(current))
         return batch
 
 

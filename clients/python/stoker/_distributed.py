@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import pickle
 import sys
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from stoker import _errors, _native
 from stoker._errors import InternalError, InvalidRequestError, StateMismatchError, StokerError
+from stoker._launcher import LauncherStore
 
-__all__ = ["agree", "gather", "process_group", "topology"]
+__all__ = ["Ranks", "agree", "fingerprint", "gather", "process_group", "ranks_of"]
+
+#: Names of mesh dimensions whose ranks must get the same rows.
+_SAME_ROWS = ("tp", "cp", "pp", "sp", "ep")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This rank among those that share the rows.
+
+    Attributes:
+        rank: This rank, from zero.
+        world_size: Ranks in all.
+        origin: Where that comes from: ``"given"``, ``"group"`` (of ``torch.distributed``), ``"environment"`` or
+            ``"alone"``.
+    """
+
+    rank: int
+    world_size: int
+    origin: str
 
 
 def process_group() -> Any | None:
@@ -21,24 +46,31 @@ def process_group() -> Any | None:
     return distributed
 
 
-def topology(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Returns rank and world size: as given, else of ``torch.distributed``, else of the environment, else ``(0, 1)``.
+def ranks_of(rank: int | None, world_size: int | None, mesh: Any = None, group: Any = None) -> Ranks:
+    """Returns rank and world size: as given, of a mesh or group, of ``torch.distributed``, or of the environment.
 
     Raises:
-        InvalidRequestError: Only one of both is given, here or in the environment, or a number is not one.
+        InvalidRequestError: Only one of rank and world size is given, here or in the environment; a number is not one;
+            a mesh or group beside them; a mesh with dimensions whose ranks must get the same rows.
     """
+    if (mesh is not None) + (group is not None) + (rank is not None or world_size is not None) > 1:
+        raise InvalidRequestError("give one of rank and world_size, mesh, and process_group")
+    if mesh is not None:
+        return _of_mesh(mesh)
     if rank is not None and world_size is not None:
-        return rank, world_size
+        return Ranks(rank, world_size, "given")
     if rank is not None or world_size is not None:
         raise InvalidRequestError("give both rank and world_size, or neither")
-    group = process_group()
+    distributed = process_group()
     if group is not None:
-        return group.get_rank(), group.get_world_size()
+        return _of_group(distributed, group)
+    if distributed is not None:
+        return Ranks(distributed.get_rank(), distributed.get_world_size(), "group")
     variables = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if variables == (None, None):
-        return 0, 1
+        return Ranks(0, 1, "alone")
     try:
-        return int(variables[0] or ""), int(variables[1] or "")
+        return Ranks(int(variables[0] or ""), int(variables[1] or ""), "environment")
     except ValueError:
         raise InvalidRequestError(
             f"the environment has RANK={variables[0]!r} and WORLD_SIZE={variables[1]!r}; "
@@ -46,20 +78,97 @@ def topology(rank: int | None, world_size: int | None) -> tuple[int, int]:
         ) from None
 
 
-def agree(
-    plan: Callable[[], _native.StreamHandle], load: Callable[[str], _native.StreamHandle]
-) -> _native.StreamHandle:
-    """Plans a stream once for all ranks of the process group, so that all read the same snapshots.
+def _of_mesh(mesh: Any) -> Ranks:
+    """The coordinate in a mesh of the data-parallel dimensions, counted row by row."""
+    try:
+        names, shape, coordinate = mesh.mesh_dim_names or (), tuple(mesh.shape), mesh.get_coordinate()
+    except AttributeError:
+        raise InvalidRequestError(
+            f"mesh is {type(mesh).__name__}; it must be a torch.distributed.device_mesh.DeviceMesh"
+        ) from None
+    same = [name for name in names if name in _SAME_ROWS]
+    if same:
+        rest = tuple(name for name in names if name not in _SAME_ROWS)
+        example = f"mesh[{', '.join(map(repr, rest))}]" if rest else "the mesh of the data-parallel dimension"
+        raise InvalidRequestError(
+            f"the ranks along {', '.join(same)} must get the same rows: give the mesh without them, {example}"
+        )
+    if coordinate is None:
+        raise InvalidRequestError("this process is not in the mesh")
+    rank = 0
+    for size, at in zip(shape, coordinate, strict=True):
+        rank = rank * size + at
+    return Ranks(rank, mesh.size(), "group")
 
-    Rank 0 plans and broadcasts the specification, the others load it; then all compare stream ids. An error on any rank
-    is raised on every rank, so that none waits for ever. Without a process group this is ``plan()``.
+
+def _of_group(distributed: Any, group: Any) -> Ranks:
+    if distributed is None:
+        raise InvalidRequestError("process_group needs torch.distributed, which is not initialised")
+    try:
+        rank, world_size = distributed.get_rank(group), distributed.get_world_size(group)
+    except (AttributeError, TypeError, ValueError, RuntimeError) as failed:
+        raise InvalidRequestError(f"process_group is no group of torch.distributed: {failed}") from failed
+    if rank < 0:
+        raise InvalidRequestError("this process is not in the process group")
+    return Ranks(rank, world_size, "group")
+
+
+def fingerprint(values: Any) -> str:
+    """Returns a short text that tells values of different ranks apart: how they begin, and a digest of all of them."""
+    try:
+        data = pickle.dumps(values)
+    except Exception:  # whatever cannot be pickled may still be a parameter
+        data = repr(values).encode("utf-8", "surrogatepass")
+    return f"{repr(values)[:60]} ({hashlib.sha256(data).hexdigest()[:12]})"
+
+
+def agree(
+    ranks: Ranks,
+    asked: dict[str, Any],
+    plan: Callable[[], _native.StreamHandle],
+    load: Callable[[str], _native.StreamHandle],
+) -> _native.StreamHandle:
+    """Plans a stream once for all ranks, so that all read the same snapshots.
+
+    Over the process group, or else what the launcher offers, rank 0 plans and tells the others, which load its stream;
+    all compare what they ask for and the stream ids. An error on any rank is raised on every rank, so that none waits
+    for ever. A rank alone, or one that was given its number, plans for itself.
+
+    Args:
+        ranks: This rank.
+        asked: What must be the same on all ranks: JSON values by name.
+        plan: Plans the stream.
+        load: Loads the stream of a state.
 
     Raises:
-        StateMismatchError: The ranks did not end up with the same stream.
+        StateMismatchError: The ranks ask for different streams; the message has the differences.
     """
-    group = process_group()
-    if group is None or group.get_world_size() == 1:
-        return plan()
+    distributed = process_group()
+    if ranks.origin == "group" and distributed is not None and distributed.get_world_size() > 1:
+        return _agree_in_group(distributed, asked, plan, load)
+    if ranks.origin == "environment" and ranks.world_size > 1 and asked.get("run_id") is None:
+        store = LauncherStore.find(ranks.rank, ranks.world_size)
+        if store is not None:
+            return _agree_in_store(store, asked, plan, load)
+        warnings.warn(
+            f"rank {ranks.rank} of {ranks.world_size} comes from RANK and WORLD_SIZE, without a process group: ranks "
+            "that start while someone writes may read different snapshots. Call torch.distributed.init_process_group() "
+            "first, or give all ranks the same run_id",
+            stacklevel=4,
+        )
+    return plan()
+
+
+def _agree_in_group(
+    group: Any,
+    asked: dict[str, Any],
+    plan: Callable[[], _native.StreamHandle],
+    load: Callable[[str], _native.StreamHandle],
+) -> _native.StreamHandle:
+    wishes: list[Any] = [None] * group.get_world_size()
+    group.all_gather_object(wishes, asked)
+    for rank, wish in enumerate(wishes):
+        _refuse_differences(wishes[0], wish, rank)
     handle: _native.StreamHandle | None = None
     outcome: tuple[str, str] | None = None
     if group.get_rank() == 0:
@@ -82,6 +191,37 @@ def agree(
     return handle
 
 
+def _agree_in_store(
+    store: LauncherStore,
+    asked: dict[str, Any],
+    plan: Callable[[], _native.StreamHandle],
+    load: Callable[[str], _native.StreamHandle],
+) -> _native.StreamHandle:
+    wished = json.loads(json.dumps(asked, default=repr))
+    if store.rank == 0:
+        handle, outcome = _attempt(plan)
+        state = handle.pinned_state() if handle else None
+        store.tell({"asked": wished, "state": state, "outcome": outcome})
+        if handle is None:
+            raise _raised(outcome)
+        return handle
+    told = store.wait()
+    _refuse_differences(told["asked"], wished, store.rank)
+    if told["state"] is None:
+        raise _raised(told["outcome"])
+    return load(told["state"])
+
+
+def _refuse_differences(first: dict[str, Any], other: dict[str, Any], rank: int) -> None:
+    lines = [
+        f"{name}: rank 0 has {first.get(name)!r}, rank {rank} has {other.get(name)!r}"
+        for name in sorted({*first, *other})
+        if first.get(name) != other.get(name)
+    ]
+    if lines:
+        raise StateMismatchError("the ranks of the job ask for different streams:\n  " + "\n  ".join(lines))
+
+
 def gather(items: list[Any]) -> list[Any]:
     """Returns the items of all ranks of the process group, in order of ranks; without one, these."""
     group = process_group()
@@ -100,6 +240,6 @@ def _attempt(make: Callable[[], _native.StreamHandle]) -> tuple[_native.StreamHa
     return handle, ("stream", handle.stream_id)
 
 
-def _raised(outcome: tuple[str, str] | None) -> StokerError:
+def _raised(outcome: tuple[str, str] | list[str] | None) -> StokerError:
     name, text = outcome or ("InternalError", "rank 0 sent no stream")
     return getattr(_errors, name, InternalError)(text)

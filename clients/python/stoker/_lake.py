@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any, Literal
 
@@ -17,7 +17,9 @@ from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError, NotFoundError
 from stoker._numbers import whole, whole_or_none
 from stoker._query import Query
+from stoker._resume import resumed
 from stoker._run import Run
+from stoker._stream import Stream
 
 __all__ = ["ColumnLayout", "EpochVerdict", "Finding", "Lake", "Table", "VersionInfo", "connect"]
 
@@ -159,6 +161,54 @@ class Lake:
         query._run().close()
         return query
 
+    def resume(
+        self,
+        state: Mapping[str, Any] | str,
+        *,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        mesh: Any = None,
+        process_group: Any = None,
+        **options: Any,
+    ) -> Stream:
+        """Returns the stream that a state names, at its place: the same rows, though the tables have changed since.
+
+        The state pins query, parameters, snapshots, seed and order, so that none of them is given here.
+        ``lake.resume(state, batch_size=256).torch()`` is the loader for PyTorch. With a process group, this is a
+        collective call: ranks with another state or another batch size are refused.
+
+        Args:
+            state: What :meth:`Stream.state_dict` returned, or its JSON text.
+            batch_size: As for :meth:`Query.stream`, and so for the options below.
+            global_batch_size: Rows of all ranks per batch, instead of ``batch_size``.
+            rank: This rank.
+            world_size: Ranks in all.
+            mesh: A mesh of the data-parallel dimensions, in place of both.
+            process_group: A group of ranks that share the rows, in place of all three.
+            **options: ``last_batch``, ``drop_last``, ``memory_budget_bytes``, ``bad_rows``, ``verify``,
+                ``retry_budget_secs``, ``compression``, ``run_id``, ``run_log``, ``decode``, ``decode_threads``,
+                ``evaluation``.
+
+        Raises:
+            InvalidRequestError: This is not a state, or an option does not fit.
+            NotFoundError: The lake does not know the stream, or its snapshots were removed.
+            StateMismatchError: The ranks have different states.
+
+        Example:
+            >>> state = lake.sql("SELECT label FROM digits").stream(batch_size=4).state_dict()
+            >>> stream = lake.resume(state, batch_size=5)
+            >>> sum(batch.num_valid for batch in stream)
+            20
+        """
+        return resumed(
+            self,
+            state,
+            (rank, world_size, mesh, process_group),
+            {"batch_size": batch_size, "global_batch_size": global_batch_size, **options},
+        )
+
     def create_table(
         self,
         name: str,
@@ -248,6 +298,8 @@ class Lake:
                 num_skipped=verdict["skipped"]["count"],
                 skipped=runs(verdict["skipped"]),
                 substituted=verdict["substituted"],
+                num_dropped=verdict["dropped"]["count"],
+                dropped=runs(verdict["dropped"]),
             )
             for verdict in verdicts
         ]
@@ -286,6 +338,8 @@ class EpochVerdict:
         num_skipped: Positions that were skipped on purpose.
         skipped: The first runs of them, as (start, end).
         substituted: Bad rows in whose place another row was delivered: position, addresses and reason.
+        num_dropped: Positions at the end of the epoch that fill no global batch and were dropped.
+        dropped: Their runs, as (start, end).
     """
 
     epoch: int
@@ -298,10 +352,12 @@ class EpochVerdict:
     num_skipped: int
     skipped: list[tuple[int, int]]
     substituted: list[dict[str, Any]]
+    num_dropped: int = 0
+    dropped: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether every row was delivered exactly once, apart from those skipped on purpose and from bad ones."""
+        """Whether each row was delivered exactly once, apart from those skipped or dropped and from bad ones."""
         return not (self.num_missing or self.num_repeated or self.wrong)
 
 

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from stoker._batch import Batch
+from stoker._columns import imported, numbers
 from stoker._errors import InvalidRequestError, NotFoundError
 from stoker._numbers import whole
+from stoker._rows import NO_ROW
 
 if TYPE_CHECKING:
     from stoker import _native
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Run", "RunEntry"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_NO_ROW = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Run:
         return [_entry(entry) for entry in entries]
 
     def batch(self, step: int) -> Batch:
-        """Returns the rows of all ranks at a step, in order of position.
+        """Returns the rows of all ranks at a step, in order of position, padded as the run's own batches were.
 
         Args:
             step: As in :attr:`Batch.step`. Where a run went back to an earlier checkpoint, the last pass counts.
@@ -85,13 +86,13 @@ class Run:
             True
         """
         step = whole("step", step, 0)
-        handle, (epoch, origin, first_step, size, _) = self._lake._native.replay(self._run_id, step)
+        handle, (epoch, origin, first_step, size, policy) = self._lake._native.replay(self._run_id, step)
         request: _native.SliceRequest = {
             "rank": 0,
             "world_size": 1,
             "batch_size": None,
             "global_batch_size": size,
-            "last_batch": "uneven",
+            "last_batch": policy,
             "epoch": epoch,
             "origin": origin,
             "first_step": first_step,
@@ -141,10 +142,10 @@ class Run:
         start = origin + first * size
         end = min(start + size, handle.num_rows)
         tables = [table for tables in handle.row_tables for table in tables]
-        addresses = [pa.array(addrs).to_numpy() for addrs in native.row_addrs(handle.stream_id, epoch, start, end)]
+        addresses = [numbers(imported(addrs)) for addrs in native.row_addrs(handle.stream_id, epoch, start, end)]
         columns: list[dict[str, Any]] = []
         for (name, version), addrs in zip(tables, addresses, strict=True):
-            (rows,) = np.nonzero(addrs != _NO_ROW)
+            (rows,) = np.nonzero(addrs != NO_ROW)
             columns.append(
                 {
                     "step": np.full(len(rows), step, dtype=np.int64),

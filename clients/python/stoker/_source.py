@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stoker import _distributed, _native
-from stoker._compression import Compression, compression_or_none
-from stoker._decode import ImageTransform, decode_request
-from stoker._errors import InvalidRequestError
+from stoker._compression import Compression
+from stoker._config import slice_config
+from stoker._decode import ImageTransform
 from stoker._numbers import whole, whole_or_none
-from stoker._stream import SliceConfig, Stream
+from stoker._stream import Stream
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
@@ -24,9 +24,7 @@ Shuffle = Literal["block", "full", False]
 LastBatch = Literal["pad", "drop", "uneven"]
 BadRows = Literal["error", "substitute"]
 
-#: The most rows of a global batch, the most ranks, and the most lanes.
-_BATCH_MAX = 2**32
-_RANKS_MAX = 2**32 - 1
+#: The most lanes.
 _LANES_MAX = 2**16
 
 
@@ -61,6 +59,8 @@ class StreamSource(ABC):
         epoch: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        mesh: Any = None,
+        process_group: Any = None,
         shuffle: Shuffle = "block",
         last_batch: LastBatch | None = None,
         drop_last: bool | None = None,
@@ -76,6 +76,7 @@ class StreamSource(ABC):
         run_log: bool = False,
         decode: Mapping[str, ImageTransform] | None = None,
         decode_threads: int | None = None,
+        evaluation: bool = False,
     ) -> Stream:
         """Pins the rows and returns this rank's batches of them.
 
@@ -84,8 +85,9 @@ class StreamSource(ABC):
         batch has the same rows on any number of ranks. ``docs/guarantees.md`` has all guarantees and their conditions.
 
         When ``torch.distributed`` is initialised and neither ``rank`` nor ``world_size`` is given, this is a collective
-        call: all ranks must make it, rank 0 plans, and all use its snapshots. Without a process group, ranks that give
-        the same ``run_id`` do too.
+        call: all ranks must make it, rank 0 plans, all use its snapshots, and ranks that ask for something else are
+        refused. Without a process group, ranks that ``torchrun`` started agree in the same way, and ranks that give the
+        same ``run_id`` do too.
 
         Args:
             batch_size: Rows per rank and batch.
@@ -95,10 +97,15 @@ class StreamSource(ABC):
             rank: This rank. With ``world_size``, defaults to ``torch.distributed``, then to the environment variables
                 ``RANK`` and ``WORLD_SIZE``, then to the only rank.
             world_size: Ranks in all.
+            mesh: In place of ``rank`` and ``world_size``: a ``DeviceMesh`` of the data-parallel dimensions, such as
+                ``mesh["dp"]``. Ranks that differ only in other dimensions (tensor or context parallel) get the same
+                rows.
+            process_group: In place of a mesh: the group of ``torch.distributed`` whose ranks share the rows.
             shuffle: ``"block"`` for sequential reads shuffled in large windows, ``"full"`` for a uniform permutation
                 with random reads, ``False`` for the order of the query.
-            last_batch: What happens to a last global batch that is not full: ``"pad"`` (default) repeats rows, marked
-                in :attr:`Batch.valid`; ``"drop"``; ``"uneven"`` delivers what is left, for some ranks no row.
+            last_batch: What happens to a last global batch that is not full: ``"pad"`` repeats rows, marked in
+                :attr:`Batch.valid`; ``"drop"``; ``"uneven"`` delivers what is left, for some ranks no row. Default:
+                ``"uneven"`` for one rank alone and for evaluations, ``"pad"`` for several ranks.
             drop_last: ``True`` means ``last_batch="drop"``.
             memory_budget_bytes: Bytes of batches that are being filled or wait to be taken, at most; streams of one
                 connection share its budget, see :func:`connect`. Default: 1 GiB.
@@ -127,6 +134,8 @@ class StreamSource(ABC):
                 An image that cannot be decoded fails the stream, with its row id, under any ``bad_rows``:
                 :meth:`Table.quarantine` excludes it.
             decode_threads: Threads that decode, for each column of images. Default: the number of cores.
+            evaluation: Whether every pass delivers the same epoch from its start, wherever the pass before it was left:
+                for validation.
 
         Raises:
             InvalidRequestError: Options that contradict each other, numbers out of range, or a query that is not a
@@ -142,25 +151,24 @@ class StreamSource(ABC):
             >>> len(labels)
             3
         """
-        ranks = _distributed.topology(rank, world_size)
-        if run_log and run_id is None:
-            raise InvalidRequestError("run_log=True needs a run_id, the name under which the steps are found again")
-        config = SliceConfig(
-            batch_size=whole_or_none("batch_size", batch_size, 1, _BATCH_MAX),
-            global_batch_size=whole_or_none("global_batch_size", global_batch_size, 1, _BATCH_MAX),
-            last_batch=_last_batch(last_batch, drop_last),
-            rank=whole("rank", ranks[0], 0, _RANKS_MAX),
-            world_size=whole("world_size", ranks[1], 1, _RANKS_MAX),
-            memory_budget_bytes=whole_or_none("memory_budget_bytes", memory_budget_bytes, 1),
-            bad_rows=_bad_rows(bad_rows),
-            verify=bool(verify),
-            retry_budget_secs=whole_or_none("retry_budget_secs", retry_budget_secs, 0),
-            compression=compression_or_none(compression),
-            run_id=run_id if run_log else None,
-            decode=decode_request(decode, decode_threads),
+        ranks = _distributed.ranks_of(rank, world_size, mesh, process_group)
+        config = slice_config(
+            ranks=ranks,
+            batch_size=batch_size,
+            global_batch_size=global_batch_size,
+            last_batch=last_batch,
+            drop_last=drop_last,
+            memory_budget_bytes=memory_budget_bytes,
+            bad_rows=bad_rows,
+            verify=verify,
+            retry_budget_secs=retry_budget_secs,
+            compression=compression,
+            run_id=run_id,
+            run_log=run_log,
+            decode=decode,
+            decode_threads=decode_threads,
+            evaluation=evaluation,
         )
-        if (batch_size is None) == (global_batch_size is None):
-            raise InvalidRequestError("give either batch_size or global_batch_size")
         lake, queries, mixing = self._sources()
         request: _native.StreamRequest = {
             "seed": whole("seed", seed, 0, 2**64 - 1),
@@ -175,20 +183,39 @@ class StreamSource(ABC):
         }
         first_epoch = whole("epoch", epoch, 0)
         native = lake._native
-
-        def plan() -> _native.StreamHandle:
-            return native.plan_stream(queries, request)
-
-        collective = rank is None and _distributed.process_group() is not None
-        handle = _distributed.agree(plan, native.load_stream) if collective else plan()
+        asked = {
+            **config.agreed(),
+            **request,
+            "epoch": first_epoch,
+            "world_size": ranks.world_size,
+            "query": [text for text, _ in queries],
+            "params": [_distributed.fingerprint(params) for _, params in queries],
+        }
+        handle = _distributed.agree(ranks, asked, lambda: native.plan_stream(queries, request), native.load_stream)
         return Stream(lake, handle, config, first_epoch)
 
-    def torch(self, *, device: Any = None, **options: Any) -> TorchLoader:
+    def torch(
+        self,
+        *,
+        device: Any = None,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
+        valid_key: str | None = None,
+        int64_columns: Sequence[str] = (),
+        **options: Any,
+    ) -> TorchLoader:
         """Pins the rows and returns an iterable of dicts of PyTorch tensors, without worker processes.
 
         Args:
             device: Where the tensors go. Default: CPU memory, without copying. For a CUDA device, batches are copied
                 from pinned memory on a stream of their own, one batch ahead.
+            transform: Called with the dict of each batch, before it goes to the device; the loop gets what it returns.
+                Mappings become :class:`TorchBatch`, which knows its place. It runs in the loop's thread.
+            collate_fn: Called with the rows of each batch as a list of dicts, as that of a ``DataLoader``; the loop
+                gets what it returns. It costs Python work for each row; ``transform`` does not.
+            valid_key: A key under which each batch has its validity mask, for models and trainers that see the dict
+                only. Default: none; the mask is ``batch.valid``.
+            int64_columns: Integer columns that become int64 tensors, as ``cross_entropy`` wants its labels.
             **options: As for :meth:`stream`.
 
         Raises:
@@ -196,23 +223,16 @@ class StreamSource(ABC):
             StokerError: As for :meth:`stream`.
 
         Example:
-            >>> loader = lake.sql("SELECT image, label FROM digits").torch(batch_size=4, seed=7)
+            >>> query = lake.sql("SELECT image, label FROM digits")
+            >>> loader = query.torch(batch_size=4, seed=7, int64_columns=["label"])
             >>> batch = next(iter(loader))
-            >>> batch["image"].shape, batch["_valid"].tolist()
-            (torch.Size([4, 1, 8, 8]), [True, True, True, True])
+            >>> batch["image"].shape, batch["label"].dtype, batch.valid.tolist()
+            (torch.Size([4, 1, 8, 8]), torch.int64, [True, True, True, True])
         """
-        from stoker._torch import TorchLoader
-
-        return TorchLoader(self.stream(**options), device)
-
-
-def _last_batch(last_batch: str | None, drop_last: bool | None) -> str:
-    if drop_last and last_batch not in (None, "drop"):
-        raise InvalidRequestError(f"drop_last=True contradicts last_batch={last_batch!r}")
-    return "drop" if drop_last else last_batch or "pad"
-
-
-def _bad_rows(bad_rows: str) -> str:
-    if bad_rows not in ("error", "substitute"):
-        raise InvalidRequestError(f"bad_rows is {bad_rows!r}; it must be 'error' or 'substitute'")
-    return bad_rows
+        return self.stream(**options).torch(
+            device=device,
+            transform=transform,
+            collate_fn=collate_fn,
+            valid_key=valid_key,
+            int64_columns=int64_columns,
+        )

@@ -4,59 +4,36 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from stoker import _distributed, _native
 from stoker._batch import Batch
+from stoker._config import SliceConfig
 from stoker._errors import InvalidRequestError, StokerError
 from stoker._numbers import weight_list, whole
+from stoker._place import Place
+from stoker._record import Receipts, log_bad_rows, log_place
 from stoker._stats import StreamStats, stream_stats
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
+    from stoker._torch import TorchLoader
 
-__all__ = ["SliceConfig", "Stream"]
+__all__ = ["Stream", "state_text"]
 
-#: The address that stands for a table that does not supply a row.
-_NO_ROW = 2**64 - 1
+_Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True)
-class SliceConfig:
-    """How one rank reads a stream; no row and no order depends on it.
+class _Pass:
+    """One pass of a loop, and what became of it."""
 
-    Attributes:
-        batch_size: Rows per rank and batch.
-        global_batch_size: Rows of all ranks per batch, instead of ``batch_size``.
-        last_batch: ``"pad"``, ``"drop"`` or ``"uneven"``.
-        rank: This rank, from zero.
-        world_size: Ranks in all.
-        memory_budget_bytes: Bytes of batches that are being filled or wait to be taken, at most; ``None`` for 1 GiB.
-        bad_rows: ``"error"`` or ``"substitute"``.
-        verify: Whether checksums are verified.
-        retry_budget_secs: Seconds for which reads are tried again; ``None`` for 120.
-        compression: ``"lz4"``, ``"zstd"``, or ``None`` for no compression.
-        run_id: The run whose log is written, if it is.
-        decode: The columns of images that are decoded; ``None`` for none.
-    """
-
-    batch_size: int | None
-    global_batch_size: int | None
-    last_batch: str
-    rank: int
-    world_size: int
-    memory_budget_bytes: int | None
-    bad_rows: str = "error"
-    verify: bool = True
-    retry_budget_secs: int | None = None
-    compression: str | None = None
-    run_id: str | None = None
-    decode: _native.DecodeRequest | None = None
+    def __init__(self) -> None:
+        self.is_closed = False
 
 
 class Stream:
@@ -64,11 +41,13 @@ class Stream:
 
     Made by :meth:`Query.stream`. One pass of a ``for`` loop is one epoch:
 
-    - After the end of an epoch, iterating again delivers the next epoch.
+    - After the end of an epoch, iterating again delivers the next epoch. An epoch ends when the loop has got its last
+      batch, whether or not it asks for another one.
     - After a ``break`` or an exception, iterating again continues with the batch after the last one that the loop got.
       :meth:`set_epoch` with another epoch starts that epoch from its beginning.
-    - :meth:`set_epoch`, :meth:`load_state_dict`, :meth:`skip` and :meth:`set_weights` may be called inside the loop,
-      which then goes on at the new place.
+    - :meth:`set_epoch`, :meth:`load_state_dict`, :meth:`restart`, :meth:`skip` and :meth:`set_weights` may be called
+      inside the loop, which then goes on at the new place. :meth:`close` ends it.
+    - With ``evaluation=True``, every pass delivers the same epoch from its start.
     - Leaving the loop before the end of the epoch stops the native threads and drops their batches. At the end of an
       epoch, the first batches of the next one wait already, in a sixteenth of the memory budget or in the place of
       those before them; :meth:`close` drops them. The memory of dropped batches is used again, or given back after
@@ -91,15 +70,18 @@ class Stream:
         self._open: _native.SampleStream | None = None
         self._ahead: tuple[int, _native.SliceRequest, _native.SampleStream] | None = None
         self._opens_ahead = True
+        self._running: _Pass | None = None
         self._counters: dict[str, int | None] = {}
-        self._log: list[tuple[int, int, int]] = []
-        self._parts: list[dict[str, Any]] = []
-        self._skipped: list[dict[str, int]] = []
+        self._receipts = Receipts()
         self._place_changes = 0
-        self._epoch = self._origin = self._position = self._next_step = self._first_step = 0
         self._event: str | None = None
-        self._restart(epoch, 0, 0, "epoch")
-        handle.num_steps(self._slice())  # raises for invalid options
+        # The epoch before the place, where a state says that it has ended: `set_epoch` of it begins it no second time.
+        self._ended_epoch: int | None = None
+        self._goes_on = False  # whether the next pass of an evaluation goes on at the place
+        self._is_in_worker = False
+        self._place = Place.start_of(epoch, 0, config.global_batch)
+        self._num_steps = 0
+        self._begin(self._place, "epoch")
         self._schema()
 
     @property
@@ -134,43 +116,58 @@ class Stream:
 
     @property
     def epoch(self) -> int:
-        """The epoch that iterating delivers, from zero."""
-        return self._epoch
+        """The epoch that iterating delivers, from zero; inside a loop, that of its batches."""
+        return self._place.epoch
 
     def __len__(self) -> int:
-        """Batches from where the epoch or the last resume began to the end of the epoch; equal on all ranks."""
-        return self._stream().num_steps(self._slice())[0]
+        """Batches of this epoch: those before a resume and those after it, equal on all ranks."""
+        return self._place.steps_before_origin + self._num_steps
+
+    @property
+    def remaining(self) -> int:
+        """Batches that are left of this epoch, equal on all ranks."""
+        return max(self._num_steps - self._place.next_step, 0)
 
     @property
     def step(self) -> int:
         """The number of the next step: global batches delivered since the start of the training, over all epochs."""
-        return self._first_step + self._next_step
+        return self._place.step
 
     @property
     def weights(self) -> list[float] | None:
         """The current share of each query of a mixture, as it is kept; ``None`` for one query."""
         segments = self._stream().weights
-        draw = self._epoch * self.num_rows + self._position
+        draw = self._place.epoch * self.num_rows + self._place.position
         current = [weights for start, weights in segments if start <= draw]
         return current[-1] if current else None
 
     def __iter__(self) -> Iterator[Batch]:
-        while True:
-            place = self._place_changes
-            for batch in self._batches():
-                self._handed(batch)
-                yield batch
-                if self._place_changes != place:
-                    break
-            else:
-                self._end_epoch()
-                return
+        return self._iterate(lambda batches: ((batch, batch) for batch in batches))
+
+    def torch(self, **options: Any) -> TorchLoader:
+        """Returns this stream as an iterable of dicts of PyTorch tensors, which moves its place.
+
+        Args:
+            **options: ``device``, ``transform``, ``collate_fn``, ``valid_key`` and ``int64_columns`` of
+                :meth:`Query.torch`.
+
+        Raises:
+            ImportError: PyTorch is not installed.
+            InvalidRequestError: The options do not fit the columns.
+        """
+        from stoker._torch import TorchLoader, TorchOptions
+
+        return TorchLoader(self, TorchOptions(**options))
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state after the last batch that the loop got: JSON values, under 1 KiB, the same on all ranks.
 
-        Batches that were fetched ahead do not count. The state names the snapshots, so that it pins the data; when the
-        lake cannot be written, the whole specification of the stream travels in it.
+        Batches that were fetched ahead do not count. After the last batch of an epoch, this is the start of the next
+        one. The state names the snapshots, so that it pins the data; when the lake cannot be written, the whole
+        specification of the stream travels in it.
+
+        Raises:
+            InvalidRequestError: This is the copy of a worker process of a ``DataLoader``, which sees a part only.
 
         Example:
             >>> stream = lake.sql("SELECT label FROM digits").stream(batch_size=4)
@@ -178,12 +175,25 @@ class Stream:
             >>> stream.state_dict()["position"]
             4
         """
-        log = self._logged()
-        state: dict[str, Any] = json.loads(self._stream().state(self._epoch, self._position, self.step, log))
+        if self._is_in_worker:
+            raise InvalidRequestError(
+                "a worker process of a DataLoader has no state of the stream: each worker sees a part of the batches, "
+                "and some that wait to be taken; use num_workers=0 (the loader reads ahead by itself) and save the "
+                "loader's state_dict() in the training process"
+            )
+        place = self._place
+        following = self._following() if self._is_finished() else place
+        # After the last batch, the log is still that of the epoch which it ends: it tells that this one is over.
+        text = self._stream().state(following.epoch, following.position, following.step, place.log)
+        state: dict[str, Any] = json.loads(text)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any] | str) -> None:
         """Continues after the state's position. Batch size and world size may differ from those that saved it.
+
+        A state that was saved with the last batch of an epoch continues with the next epoch. A state of a query that
+        differs in its text only, in spaces or the case of keywords, is accepted; the stream then has the id of the
+        state's. For a state of an older version of the tables, see :meth:`Lake.resume`.
 
         Args:
             state: What :meth:`state_dict` returned, or its JSON text.
@@ -193,25 +203,53 @@ class Stream:
                 differences.
             InvalidRequestError: This is not a state.
         """
-        text = state if isinstance(state, str) else _json(state)
-        (epoch, position, step, log), reweighed = self._stream().check(text)
-        self.close()
-        if reweighed is not None:
-            self._use(reweighed)
-        self._parts, self._skipped = [], []
-        self._restart(epoch, position, step, "resume")
-        self._log = log
+        text = state_text(state)
+        (epoch, position, step, log), stored = self._stream().check(text)
+        self._drop()
+        if stored is not None:
+            self._use(stored)
+        self._receipts = Receipts()
+        size = self._config.global_batch
+        if position == 0 and log and log[-1][0] < step:
+            # The state was taken with the last batch of the epoch before, whose log it has.
+            self._begin(Place.start_of(epoch, step, size), "resume")
+            self._ended_epoch = epoch - 1
+        else:
+            self._begin(Place.resumed(epoch, position, step, log, size), "resume")
+            if self._is_finished():
+                self._begin(self._following(), "resume")
+                self._ended_epoch = epoch
+        self._goes_on = True
 
     def set_epoch(self, epoch: int) -> None:
         """Starts an epoch from its beginning; for the current epoch, also one that was resumed, this does nothing.
+
+        For the epoch that a loaded state ended, nothing is left: the next pass is empty, and the one after it delivers
+        the next epoch.
 
         Raises:
             InvalidRequestError: The epoch is negative.
         """
         epoch = whole("epoch", epoch, 0)
-        if epoch != self._epoch:
-            self.close()
-            self._restart(epoch, 0, self.step, "epoch")
+        if self._is_finished() and epoch != self._place.epoch:
+            self._settle()
+        if epoch == self._place.epoch:
+            return
+        ended = self._ended_epoch
+        self._drop()
+        self._begin(Place.start_of(epoch, self.step, self._config.global_batch), "epoch")
+        if epoch == ended:
+            self._place = replace(self._place, origin=self.num_rows, position=self.num_rows)
+            self._num_steps = 0
+            self._ended_epoch = epoch
+
+    def restart(self) -> None:
+        """Goes back to the start of the epoch that iterating delivers, and of its steps."""
+        if self._is_finished() and self._running is None:
+            self._settle()
+        place = self._place
+        self._drop()
+        self._begin(Place.start_of(place.epoch, place.log[0][0], self._config.global_batch), "epoch")
 
     def skip(self, steps: int) -> int:
         """Leaves out the next global batches of this epoch; all ranks must do the same at the same step.
@@ -230,18 +268,15 @@ class Stream:
             >>> stream.skip(2), stream.step, next(iter(stream)).cursor.position
             (2, 0, 12)
         """
-        steps = whole("steps", steps, 0)
-        total, size = self._stream().num_steps(self._slice())
-        steps = min(steps, total - self._next_step)
-        if steps <= 0:
+        steps = min(whole("steps", steps, 0), self.remaining)
+        if steps == 0:
             return 0
-        self._log = self._logged()
-        end = min(self._position + steps * size, self.num_rows)
-        self._skipped.append({"epoch": self._epoch, "start": self._position, "end": end})
-        log, step = self._log, self.step
-        self.close()
-        self._restart(self._epoch, end, step, "skip")
-        self._log = log
+        place, size = self._place, self._config.global_batch
+        end = min(place.position + steps * size, self.num_rows)
+        self._drop()
+        self._receipts.skip(place.epoch, place.position, end)
+        self._begin(Place.resumed(place.epoch, end, place.step, place.log, size), "skip")
+        self._goes_on = True
         return steps
 
     def set_weights(self, weights: Sequence[float]) -> None:
@@ -263,12 +298,13 @@ class Stream:
             >>> [batch.source.tolist().count(0) for batch in stream][:3]
             [3, 3, 3]
         """
-        handle = self._stream().reweigh(self._epoch, self._position, weight_list(weights))
-        log, step = self._logged(), self.step
-        self.close()
+        place = self._place
+        handle = self._stream().reweigh(place.epoch, place.position, weight_list(weights))
+        self._drop()
         self._use(handle)
-        self._restart(self._epoch, self._position, step, "weights")
-        self._log = log
+        size = self._config.global_batch
+        self._begin(Place.resumed(place.epoch, place.position, place.step, place.log, size), "weights")
+        self._goes_on = True
 
     def stats(self) -> StreamStats:
         """Returns the counters of the running or else the last pass.
@@ -294,7 +330,7 @@ class Stream:
 
         The receipts of all ranks together prove that an epoch was seen exactly once: ``stoker verify`` and
         :meth:`Lake.verify` check them. After a resume, the receipt that was saved with the state tells of what came
-        before, and this one of what came after.
+        before, and this one of what came after. Of an evaluation, it tells of the running or else the last pass.
 
         Example:
             >>> stream = lake.sql("SELECT label FROM digits").stream(batch_size=4)
@@ -303,9 +339,7 @@ class Stream:
             >>> [verdict.is_exactly_once for verdict in lake.verify([stream.receipt()])]
             [True]
         """
-        running = [] if self._open is None else json.loads(self._open.receipt())["parts"]
-        receipt = {"version": 2, "stream_id": self.stream_id, "parts": [*self._parts, *running]}
-        return {**receipt, "skipped": self._skipped} if self._skipped else receipt
+        return self._receipts.document(self.stream_id, self._open, self._place.next_step)
 
     def substituted(self) -> list[dict[str, Any]]:
         """Returns the bad rows in whose place loops over this object got another row.
@@ -319,16 +353,10 @@ class Stream:
         return sorted(_distributed.gather(rows), key=lambda row: (row["epoch"], row["position"]))
 
     def close(self) -> None:
-        """Stops the running pass, if there is one, and drops its batches. The place is kept."""
-        self._close_running()
-        self._close_ahead()
-
-    def _close_running(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._counters = self._open.stats()
-            self._keep_receipt()
-            self._open = None
+        """Ends the running pass, if there is one, and drops its batches. The place is kept."""
+        if self._running is not None:
+            self._running.is_closed = True
+        self._drop()
 
     def __enter__(self) -> Stream:
         return self
@@ -339,17 +367,73 @@ class Stream:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None, "_open": None, "_ahead": None}
+        return {**self.__dict__, "_handle": None, "_open": None, "_ahead": None, "_running": None}
 
     def __repr__(self) -> str:
-        place = f"epoch={self._epoch}, position={self._position}, rank={self.rank}, world_size={self.world_size}"
-        return f"Stream({self.stream_id[:8]}, rows={self.num_rows}, {place})"
+        place = self._place
+        where = f"epoch={place.epoch}, position={place.position}, rank={self.rank}, world_size={self.world_size}"
+        return f"Stream({self.stream_id[:8]}, rows={self.num_rows}, {where})"
 
-    def _batches(self) -> Iterator[Batch]:
-        """Delivers the rest of the epoch without keeping the place. There is one running pass at a time."""
+    def _iterate(self, made: Callable[[Iterable[Batch]], Iterable[tuple[Batch, _Value]]]) -> Iterator[_Value]:
+        """One pass over the rest of the epoch. ``made`` may run ahead of the loop, which has got what this yields."""
+        this, ended = self._enter(), False
+        try:
+            while not this.is_closed:
+                changes = self._place_changes
+                for batch, value in made(self._batches(this)):
+                    place = self._place.after(batch.step - self._place.first_step, batch.cursor.position)
+                    if place.next_step >= self._num_steps:
+                        self._note_bad_rows(place)
+                    # Nothing may come between these two: Ctrl-C there would lose the batch, or repeat it.
+                    self._place = place
+                    yield value
+                    self._check(this)
+                    if this.is_closed or self._place_changes != changes:
+                        break
+                else:
+                    if not this.is_closed:
+                        self._settle(always=True)
+                        ended = True
+                    return
+        finally:
+            self._leave(this, ended)
+
+    def _enter(self) -> _Pass:
+        """Begins a pass, in the place of one that runs."""
+        self._close_running()
+        if self._config.evaluation and not self._goes_on:
+            self._receipts = Receipts()
+            self._begin(Place.start_of(self._place.epoch, 0, self._config.global_batch), "epoch")
+        elif self._is_finished() and self._ended_epoch != self._place.epoch:
+            self._settle()
+        self._goes_on = False
+        self._running = _Pass()
+        return self._running
+
+    def _leave(self, this: _Pass, ended: bool) -> None:
+        """Cleans up after a pass, unless a newer one has begun. What was opened of the next epoch waits for it."""
+        if self._running is not this:
+            return
+        self._running = None
+        self._close_running()
+        if self._is_finished():
+            self._settle()
+        elif not ended:
+            self._close_ahead()
+
+    def _check(self, this: _Pass) -> None:
+        if self._running is not this and not this.is_closed:
+            raise InvalidRequestError(
+                "a newer iterator over this loader took over, and this one ended: a loader has one place, so that "
+                "loops over it cannot take turns; make a second loader for a second loop"
+            )
+
+    def _batches(self, this: _Pass) -> Iterator[Batch]:
+        """Delivers the rest of the epoch without moving the place."""
         self._close_running()
         self._note_run()
-        step, first_step, pid = self._next_step, self._first_step, os.getpid()
+        place, pid = self._place, os.getpid()
+        step = place.next_step
         (running, early), ended = self._opened(step), False
         try:
             while True:
@@ -357,8 +441,11 @@ class Stream:
                     pid = os.getpid()
                     running, early = self._opened(step)
                 try:
-                    native = running.next(self._open_ahead)
+                    native = running.next(self._place.next_step, self._open_ahead)
                 except StokerError:
+                    self._check(this)
+                    if this.is_closed:
+                        return
                     if not early:
                         raise
                     running, early = self._opened(step)  # what was in the way before its time may be gone
@@ -369,20 +456,19 @@ class Stream:
                 if native is None:
                     ended = True
                     return
-                step = native.step + 1
-                yield Batch(native, self._stream(), first_step)
+                step = native.place.step + 1
+                yield Batch(native, self._stream(), place.first_step)
         finally:
-            if self._open is running:
+            if self._open is running and not ended:
                 self._close_running()
             running.close()
-            if not ended:
-                self._close_ahead()
 
     def _opened(self, step: int) -> tuple[_native.SampleStream, bool]:
         """Opens the rest of the epoch, and tells whether that was done ahead of its time."""
         request = self._slice()
         request["first_step"] = step
-        self._keep_receipt()
+        if self._open is not None:
+            self._receipts.add(self._open, self._place.next_step)
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[:2] == (os.getpid(), request):
             self._open = ahead[2]
@@ -397,13 +483,26 @@ class Stream:
         """Opens the next epoch, of which little is read before its time, unless that was done or nobody needs it."""
         if self._ahead is not None or not self._opens_ahead:
             return
-        request: _native.SliceRequest = {**self._slice(), "epoch": self._epoch + 1, "origin": 0, "first_step": 0}
+        epoch = self._following().epoch
+        request: _native.SliceRequest = {**self._slice(), "epoch": epoch, "origin": 0, "first_step": 0}
         read: _native.ReadRequest = {**self._read(), "ahead": True}
         try:
             stream = self._stream().open(request, read, self._config.decode)
         except StokerError:
             return  # the loop that needs it opens it again, and says then what is wrong
         self._ahead = (os.getpid(), request, stream)
+
+    def _drop(self) -> None:
+        """Stops what is being read. A loop that runs goes on at the place."""
+        self._close_running()
+        self._close_ahead()
+
+    def _close_running(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._counters = self._open.stats()
+            self._receipts.add(self._open, self._place.next_step)
+            self._open = None
 
     def _close_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None
@@ -428,80 +527,45 @@ class Stream:
 
     def _note_run(self) -> None:
         """Writes an entry of the run log where steps do not follow from the entry before."""
-        if self._event is None or self._config.run_id is None or self._config.rank != 0:
-            return
-        entry = {
-            "run_id": self._config.run_id,
-            "event": self._event,
-            "stream_id": self.stream_id,
-            "step": self._first_step,
-            "epoch": self._epoch,
-            "position": self._origin,
-            "global_batch": self._stream().num_steps(self._slice())[1],
-            "last_batch": self._config.last_batch,
-            "world_size": self._config.world_size,
-            "time_micros": 0,
-        }
-        self._lake._native.log_run(json.dumps(entry))
-        self._event = None
+        config = self._config
+        if self._event is not None and config.run_id is not None and config.rank == 0:
+            policy = (config.last_batch, config.world_size)
+            log_place(self._lake, config.run_id, self._event, self.stream_id, self._place, policy)
+            self._event = None
 
-    def _keep_receipt(self) -> None:
-        """Notes what the running pass delivered, before it goes."""
-        if self._open is not None:
-            self._parts.extend(json.loads(self._open.receipt())["parts"])
+    def _note_bad_rows(self, place: Place) -> None:
+        """Adds what this rank substituted in the epoch to the table of bad rows, where the run is logged."""
+        if self._config.run_id is not None:
+            receipt = self._receipts.document(self.stream_id, self._open, place.next_step)
+            log_bad_rows(self._lake, self._config.run_id, self._stream(), place.epoch, receipt)
 
-    def _handed(self, batch: Batch) -> None:
-        self._next_step = batch.step - self._first_step + 1
-        self._position = batch.cursor.position
-        self._log = self._logged()
+    def _is_finished(self) -> bool:
+        """Whether the loop has got the last batch of the epoch."""
+        return self._place.is_begun and self._place.next_step >= self._num_steps
 
-    def _end_epoch(self) -> None:
-        self._note_bad_rows()
-        self._restart(self._epoch + 1, 0, self._first_step + len(self), "epoch")
+    def _following(self) -> Place:
+        """What comes after the epoch."""
+        size = self._config.global_batch
+        if self._config.evaluation:
+            return Place.start_of(self._place.epoch, 0, size)
+        return Place.start_of(self._place.epoch + 1, self._place.step, size)
 
-    def _restart(self, epoch: int, position: int, step: int, event: str) -> None:
-        """Sets the place: the training's step number `step` begins at `position`."""
-        self._epoch, self._origin, self._position, self._next_step = epoch, position, position, 0
-        self._first_step = step
+    def _settle(self, *, always: bool = False) -> None:
+        """Moves on from an epoch whose last batch the loop has got."""
+        if always or self._is_finished():
+            self._close_running()
+            self._begin(self._following(), "epoch")
+
+    def _begin(self, place: Place, event: str) -> None:
+        """Moves the place elsewhere than a loop does."""
+        self._place = place
+        self._num_steps = self._stream().num_steps(self._slice())[0]  # raises for invalid options
         self._event = event
-        self._log = []
+        self._ended_epoch = None
         self._place_changes += 1
 
     def _use(self, handle: _native.StreamHandle) -> None:
         self._handle, self._pinned = handle, handle.pinned_state()
-
-    def _logged(self) -> list[tuple[int, int, int]]:
-        """The log of (step, position, global batch size) with the current size from the origin on."""
-        size = self._stream().num_steps(self._slice())[1]
-        log = [entry for entry in self._log if entry[1] < self._origin or entry[0] < self._first_step]
-        if log and log[-1][2] == size and log[-1][1] + (self._first_step - log[-1][0]) * size == self._origin:
-            return log
-        return [*log, (self._first_step, self._origin, size)]
-
-    def _note_bad_rows(self) -> None:
-        """Adds what this rank substituted in the epoch to the table of bad rows, where the run is logged."""
-        if self._config.run_id is None:
-            return
-        tables = [table for tables in self._stream().row_tables for table in tables]
-        rows = [
-            {
-                "run_id": self._config.run_id,
-                "stream_id": self.stream_id,
-                "epoch": self._epoch,
-                "position": row["position"],
-                "table": table,
-                "version": version,
-                "row_addr": address,
-                "reason": row["reason"],
-            }
-            for part in self.receipt()["parts"]
-            if part["epoch"] == self._epoch
-            for row in part.get("substituted", [])
-            for (table, version), address in zip(tables, row["row_addrs"], strict=True)
-            if address != _NO_ROW
-        ]
-        if rows:
-            self._lake._native.log_bad_rows(json.dumps(rows))
 
     def _slice(self) -> _native.SliceRequest:
         config = self._config
@@ -511,20 +575,20 @@ class Stream:
             "batch_size": config.batch_size,
             "global_batch_size": config.global_batch_size,
             "last_batch": config.last_batch,
-            "epoch": self._epoch,
-            "origin": self._origin,
-            "first_step": self._next_step,
+            "epoch": self._place.epoch,
+            "origin": self._place.origin,
+            "first_step": self._place.next_step,
         }
 
     def _for_worker(self, worker: int, num_workers: int) -> None:
         """Narrows this copy to one of several workers: a rank of a larger world with the same global batches."""
-        size = self._stream().num_steps(self._slice())[1]
         config = self._config
         self._opens_ahead = False  # the worker ends with its pass
+        self._is_in_worker = True
         self._config = replace(
             config,
             batch_size=None,
-            global_batch_size=size,
+            global_batch_size=config.global_batch,
             rank=config.rank + worker * config.world_size,
             world_size=config.world_size * num_workers,
         )
@@ -535,8 +599,17 @@ class Stream:
         return self._handle
 
 
-def _json(state: Mapping[str, Any]) -> str:
+def state_text(state: Mapping[str, Any] | str) -> str:
+    """Returns a state as JSON text.
+
+    Raises:
+        InvalidRequestError: It holds what JSON cannot.
+    """
+    if isinstance(state, str):
+        return state
+    if not isinstance(state, Mapping):
+        raise InvalidRequestError(f"cannot read stream state: it is {type(state).__name__}, not a dict or JSON text")
     try:
         return json.dumps(state)
-    except TypeError as failed:
+    except (TypeError, ValueError, RecursionError) as failed:
         raise InvalidRequestError(f"cannot read stream state: {failed}") from failed

@@ -2,84 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
-from torch.utils.dlpack import from_dlpack
 
-from stoker._batch import Batch, Cursor, Substitution
-from stoker._columns import PlainColumn, plain_column
+from stoker import _embedding
+from stoker._batch import Batch
 from stoker._device import DeviceCopier
 from stoker._errors import InvalidRequestError
 from stoker._stats import StreamStats
 from stoker._stream import Stream
+from stoker._torch_batch import TorchBatch, mask, tensors
 
-__all__ = ["VALID_KEY", "TorchBatch", "TorchLoader"]
-
-#: The key of the validity mask in a batch.
-VALID_KEY = "_valid"
+__all__ = ["TorchLoader", "TorchOptions"]
 
 
-class TorchBatch(dict[str, Any]):
-    """A dict of tensors and lists that also knows its place.
+@dataclass(frozen=True, kw_only=True)
+class TorchOptions:
+    """What becomes of the columns of a batch; see :meth:`Query.torch`."""
 
-    Attributes:
-        cursor: Where a resume after this batch begins.
-        step: The number of the global batch: they are counted from the start of the training, over all epochs.
-        num_valid: Rows that are not padding; they come first.
-        row_ids: A uint64 NumPy array of row addresses; see :attr:`Batch.row_ids`.
-        substituted: The rows that stand for bad ones.
-    """
-
-    def __init__(self, values: Mapping[str, Any], batch: Batch) -> None:
-        super().__init__(values)
-        self.cursor: Cursor = batch.cursor
-        self.step: int = batch.step
-        self.num_valid: int = batch.num_valid
-        self.row_ids: np.ndarray[Any, Any] = batch.row_ids
-        self.substituted: list[Substitution] = batch.substituted
-
-    @property
-    def valid(self) -> torch.Tensor:
-        """A bool tensor of shape ``(rows,)``: False for padding."""
-        mask: torch.Tensor = self[VALID_KEY]
-        return mask
+    device: Any = None
+    transform: Callable[[dict[str, Any]], Any] | None = None
+    collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None
+    valid_key: str | None = None
+    int64_columns: Sequence[str] = ()
 
 
-class TorchLoader(IterableDataset[TorchBatch]):
+class TorchLoader(IterableDataset[Any]):
     """An iterable of dicts of tensors. Made by :meth:`Query.torch`.
 
     Needs no worker processes and no ``DataLoader``: native threads fetch ahead without Python's lock. Passes, breaks
     and epochs work as for :class:`Stream`.
 
-    A batch maps each column to
+    A batch is a :class:`TorchBatch`, a dict that maps each column to
 
     - a tensor of shape ``(rows, *tensor_shape)`` for tensors, ``(rows, size)`` for vectors, ``(rows,)`` for numbers and
       booleans, all without copying the Arrow memory except for booleans; a tensor may be changed in place;
     - an int64 tensor of shape ``(rows,)`` for timestamps and durations, in the column's unit, and int32 days for dates;
-    - a list of ``str``, ``bytes`` or other Python values for other types;
+    - a list of ``str``, ``bytes`` or other Python values for other types.
 
-    and ``"_valid"`` to a bool tensor of shape ``(rows,)``, which is False for padding; it is there in every batch,
-    which is a :class:`TorchBatch`.
+    ``batch.valid`` is a bool tensor of shape ``(rows,)``, which is False for padding.
 
-    In a ``DataLoader``, use ``DataLoader(loader, batch_size=None)``. With several workers each global batch is split
-    once more, so that a worker's batches are smaller and no row comes twice. The place then advances in the workers
+    ``DataLoader(loader, batch_size=None)`` passes batches on as they are. With worker processes each global batch is
+    cut once more, so that a worker's batches are smaller and no row comes twice. The place then advances in the workers
     only, so that checkpoints need ``num_workers=0``, and each pass needs :meth:`set_epoch` before it.
 
     A loader may be pickled (for ``spawn``) and used after ``fork``.
     """
 
-    def __init__(self, stream: Stream, device: Any = None) -> None:
+    def __init__(self, stream: Stream, options: TorchOptions) -> None:
         super().__init__()
-        names = stream.schema.names
-        if VALID_KEY in names:
-            raise InvalidRequestError(f"column {VALID_KEY} has the name of the validity mask; give it another with AS")
+        _check_columns(stream.schema, options)
         self._stream = stream
-        self._device = None if device is None else torch.device(device)
+        self._options = options
+        self._device = None if options.device is None else torch.device(options.device)
         self._narrowed = False
 
     @property
@@ -92,40 +73,75 @@ class TorchLoader(IterableDataset[TorchBatch]):
         """The epoch that iterating delivers, from zero; the next one once a pass has ended."""
         return self._stream.epoch
 
-    def __iter__(self) -> Iterator[TorchBatch]:
-        stream = self._stream
+    @property
+    def num_rows(self) -> int:
+        """Rows of an epoch over all ranks."""
+        return self._stream.num_rows
+
+    @property
+    def dataset(self) -> LoaderRows:
+        """What trainers ask for the number of samples: its length is :attr:`num_rows`."""
+        return LoaderRows(self.num_rows)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of this rank's batches, at most."""
+        return self._stream._config.rank_batch
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether the last global batch is left out when it is not full."""
+        return self._stream._config.last_batch == "drop"
+
+    @property
+    def remaining(self) -> int:
+        """Batches that are left of this epoch, equal on all ranks."""
+        return self._stream.remaining
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("sampler", "batch_sampler"):
+            raise AttributeError(
+                f"a loader has no {name}: its order is that of the stream, and load_state_dict goes to any place of it "
+                "(with the Trainer of Transformers: TrainingArguments(ignore_data_skip=True))"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __iter__(self) -> Iterator[Any]:
+        caller, stream = sys._getframe(1), self._stream
+        _embedding.refuse_second_batching(caller)
+        _embedding.refuse_second_sharding(caller, stream.world_size)
         worker = get_worker_info()
         if worker is not None and not self._narrowed:  # in a worker process, whose copy of the loader is its own
+            if worker.id == 0:
+                _embedding.warn_of_workers(worker.num_workers)
             stream._for_worker(worker.id, worker.num_workers)
             self._narrowed = True
-        ended = False
-        try:
-            while True:
-                place = stream._place_changes
-                for batch, values in self._pairs():
-                    stream._handed(batch)
-                    yield TorchBatch(values, batch)
-                    if stream._place_changes != place:
-                        break
-                else:
-                    stream._end_epoch()
-                    ended = True
-                    return
-        finally:
-            if ended:  # what was opened of the next epoch stays
-                stream._close_running()
-            else:
-                stream.close()
+        return stream._iterate(self._pairs)
 
-    def _pairs(self) -> Iterator[tuple[Batch, dict[str, Any]]]:
-        pairs = ((batch, tensors(batch)) for batch in self._stream._batches())
+    def _pairs(self, batches: Iterable[Batch]) -> Iterable[tuple[Batch, Any]]:
+        pairs: Iterable[tuple[Batch, Any]] = ((batch, self._values(batch)) for batch in batches)
         if self._device is not None and self._device.type != "cpu":
-            return DeviceCopier(self._device).copied(pairs)
-        return pairs
+            pairs = DeviceCopier(self._device).copied(pairs)
+        return ((batch, self._placed(values, batch)) for batch, values in pairs)
+
+    def _values(self, batch: Batch) -> Any:
+        options = self._options
+        values: Any = tensors(batch, options.int64_columns)
+        if options.valid_key is not None:
+            values[options.valid_key] = mask(batch.num_rows, batch.num_valid)
+        if options.transform is not None:
+            values = options.transform(values)
+        return values if options.collate_fn is None else options.collate_fn(_samples(values, batch.num_rows))
+
+    def _placed(self, values: Any, batch: Batch) -> Any:
+        return TorchBatch._of(values, batch._rows, self._device) if isinstance(values, Mapping) else values
 
     def __len__(self) -> int:
-        """Batches from where the epoch or the last resume began to the end of the epoch; equal on all ranks."""
-        return len(self._stream)
+        """Batches of this epoch, also those before a resume; equal on all ranks. For a ``DataLoader``, of its workers."""
+        num_workers = _embedding.num_workers_of(sys._getframe(1))
+        if num_workers > 0:
+            _embedding.warn_of_workers(num_workers)
+        return len(self._stream) * max(num_workers, 1)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state after the last batch that the loop got; see :meth:`Stream.state_dict`."""
@@ -143,6 +159,10 @@ class TorchLoader(IterableDataset[TorchBatch]):
         """Starts an epoch from its beginning, unless it is the current one; see :meth:`Stream.set_epoch`."""
         self._stream.set_epoch(epoch)
 
+    def restart(self) -> None:
+        """Goes back to the start of the epoch that iterating delivers; see :meth:`Stream.restart`."""
+        self._stream.restart()
+
     def skip(self, steps: int) -> int:
         """Leaves out the next global batches of this epoch; see :meth:`Stream.skip`."""
         return self._stream.skip(steps)
@@ -155,40 +175,50 @@ class TorchLoader(IterableDataset[TorchBatch]):
         """Returns the counters of the running or else the last pass."""
         return self._stream.stats()
 
+    def receipt(self) -> dict[str, Any]:
+        """Returns what loops over this loader got; see :meth:`Stream.receipt`."""
+        return self._stream.receipt()
+
+    def substituted(self) -> list[dict[str, Any]]:
+        """Returns the bad rows in whose place loops got another row; see :meth:`Stream.substituted`."""
+        return self._stream.substituted()
+
     def close(self) -> None:
-        """Stops the running pass, if there is one, and drops what was read ahead."""
+        """Ends the running pass, if there is one, and drops what was read ahead."""
         self._stream.close()
 
     def __repr__(self) -> str:
         return f"TorchLoader({self._stream!r})"
 
 
-def tensors(batch: Batch) -> dict[str, Any]:
-    """Returns the columns of a batch as tensors and lists, with the validity mask."""
-    data = batch.to_arrow()
-    values = {field.name: _column(field, column) for field, column in zip(data.schema, data.columns, strict=True)}
-    values[VALID_KEY] = torch.from_numpy(batch.valid)
-    return values
+class LoaderRows:
+    """The rows of an epoch, of which trainers want the number."""
+
+    def __init__(self, num_rows: int) -> None:
+        self._num_rows = num_rows
+
+    def __len__(self) -> int:
+        return self._num_rows
 
 
-def _column(field: pa.Field, array: pa.Array) -> Any:
-    plain = plain_column(field, array)
-    if plain is not None:
-        return _tensor(plain, len(array))
-    kind = array.type
-    if pa.types.is_boolean(kind) and not array.null_count:
-        return torch.from_numpy(array.to_numpy(zero_copy_only=False))
-    if pa.types.is_floating(kind):  # has nulls: NaN
-        return torch.from_numpy(array.to_numpy(zero_copy_only=False).copy())
-    if pa.types.is_temporal(kind) and not array.null_count and kind.bit_width in (32, 64):
-        integers = array.view(pa.int64() if kind.bit_width == 64 else pa.int32())
-        return _tensor(PlainColumn(integers, (), False), len(array))
-    return array.to_pylist()
+def _check_columns(schema: pa.Schema, options: TorchOptions) -> None:
+    key = options.valid_key
+    if key is not None and key in schema.names:
+        raise InvalidRequestError(f"valid_key is {key!r}, which a column has as its name; choose another")
+    for name, call in (("transform", options.transform), ("collate_fn", options.collate_fn)):
+        if call is not None and not callable(call):
+            raise InvalidRequestError(f"{name} is {call!r}; it must be a function")
+    if isinstance(options.int64_columns, str):
+        raise InvalidRequestError(f"int64_columns is {options.int64_columns!r}; it must be a list of names of columns")
+    for name in options.int64_columns:
+        if name not in schema.names:
+            raise InvalidRequestError(f"int64_columns names {name!r}; the columns are {', '.join(schema.names)}")
+        if not pa.types.is_integer(schema.field(name).type):
+            raise InvalidRequestError(
+                f"int64_columns names {name!r}, which holds {schema.field(name).type}, no integers"
+            )
 
 
-def _tensor(plain: PlainColumn, num_rows: int) -> torch.Tensor:
-    """A tensor over the Arrow memory, which lives as long as the tensor: DLPack hands the ownership over."""
-    values = from_dlpack(plain.values)
-    if plain.bfloat16:
-        values = values.view(torch.bfloat16)
-    return values.view(num_rows, *plain.shape)
+def _samples(values: Mapping[str, Any], num_rows: int) -> list[dict[str, Any]]:
+    """The rows of a batch, one dict each, for a collate function."""
+    return [{name: column[row] for name, column in values.items()} for row in range(num_rows)]

@@ -18,7 +18,7 @@ QUERY = "SELECT id, image, label, name FROM samples"
 
 
 def ids_of(batch: dict[str, object]) -> list[int]:
-    return batch["id"][batch["_valid"]].tolist()
+    return batch["id"][batch.valid].tolist()
 
 
 def test_batches_are_tensors(lake: stoker.Lake) -> None:
@@ -28,20 +28,20 @@ def test_batches_are_tensors(lake: stoker.Lake) -> None:
         batches = list(loader)
     assert len(batches) == 7
     batch = batches[0]
-    assert list(batch) == ["id", "image", "label", "name", "_valid"]
+    assert list(batch) == ["id", "image", "label", "name"]
     assert (batch["image"].shape, batch["image"].dtype) == ((16, *SHAPE), torch.uint8)
     assert batch["label"].dtype == torch.int32
     assert batch["name"] == [f"row {row}" for row in batch["id"].tolist()]
-    assert batch["_valid"].all()
+    assert batch.valid.all()
     assert (batch.num_valid, batch.step, batch.cursor.position, len(batch.row_ids)) == (16, 0, 16, 16)
-    assert batches[-1].valid.sum() == NUM_ROWS - 6 * 16
+    assert len(batches[-1]["id"]) == batches[-1].valid.sum() == NUM_ROWS - 6 * 16
     for row, image in zip(batch["id"].tolist(), batch["image"], strict=True):
         np.testing.assert_array_equal(image.numpy(), expected_image(row))
     assert sorted(row for batch in batches for row in ids_of(batch)) == list(range(NUM_ROWS))
 
 
 def test_tensors_are_views_of_the_arrow_memory(lake: stoker.Lake) -> None:
-    from stoker._torch import tensors
+    from stoker._torch_batch import tensors
 
     batch = next(iter(lake.sql(QUERY).stream(batch_size=8)))
     values = tensors(batch)
@@ -86,7 +86,7 @@ def test_state_travels_through_a_checkpoint(lake: stoker.Lake, tmp_path: Path) -
             break
     resumed = lake.sql(QUERY).torch(global_batch_size=9, seed=7)
     resumed.load_state_dict(torch.load(tmp_path / "checkpoint", weights_only=True)["loader"])
-    assert len(resumed) == (NUM_ROWS - 40 + 8) // 9
+    assert (len(resumed), resumed.remaining) == (4 + (NUM_ROWS - 40 + 8) // 9, (NUM_ROWS - 40 + 8) // 9)
     rows += [row for batch in resumed for row in ids_of(batch)]
     assert sorted(rows) == list(range(NUM_ROWS))
     assert resumed.epoch == 1
@@ -139,7 +139,8 @@ def test_a_device_is_one_batch_ahead_and_the_state_is_not(lake: stoker.Lake) -> 
     loader = lake.sql(QUERY).torch(batch_size=10, device="meta")
     for taken, batch in enumerate(loader, start=1):
         assert batch["image"].device.type == "meta"
-        assert loader.state_dict()["position"] == min(taken * 10, NUM_ROWS)
+        place = loader.state_dict()
+        assert (place["epoch"], place["position"]) == ((0, taken * 10) if taken < 11 else (1, 0))
     assert taken == 11
 
 
@@ -150,6 +151,122 @@ def test_bytes_reach_every_device_of_this_machine(lake: stoker.Lake, device: str
             np.testing.assert_array_equal(image.numpy(), expected_image(row))
 
 
-def test_the_mask_needs_its_name(lake: stoker.Lake) -> None:
-    with pytest.raises(stoker.InvalidRequestError, match="_valid"):
-        lake.sql('SELECT id AS "_valid" FROM samples').torch(batch_size=2)
+def test_the_mask_is_a_column_on_request(lake: stoker.Lake) -> None:
+    batches = list(lake.sql("SELECT id FROM samples").torch(batch_size=40, last_batch="pad", valid_key="valid"))
+    assert list(batches[-1]) == ["id", "valid"]
+    assert batches[-1]["valid"].tolist() == batches[-1].valid.tolist() == [True] * 21 + [False] * 19
+    with pytest.raises(stoker.InvalidRequestError, match="valid_key is 'id'"):
+        lake.sql("SELECT id FROM samples").torch(batch_size=2, valid_key="id")
+
+
+def test_a_batch_that_a_framework_rebuilt_has_no_mask(lake: stoker.Lake) -> None:
+    batch = next(iter(lake.sql(QUERY).torch(batch_size=10)))
+    rebuilt = type(batch)({name: values for name, values in batch.items()})
+    pairs = type(batch)((name, values) for name, values in batch.items())
+    for copy in (rebuilt, pairs):
+        assert list(copy) == list(batch)
+        for name in ("valid", "cursor", "step", "row_ids", "num_valid", "substituted", "tables", "source"):
+            with pytest.raises(stoker.InvalidRequestError, match="rebuilt from its columns"):
+                getattr(copy, name)
+
+
+def test_batches_move_and_travel_with_their_place(lake: stoker.Lake) -> None:
+    import copy
+
+    from torch.distributed.utils import _recursive_to
+
+    batch = next(iter(lake.sql(QUERY).torch(batch_size=10)))
+    moved = batch.to("meta")
+    assert moved["image"].device.type == moved.valid.device.type == "meta"
+    assert moved["name"] == batch["name"]
+    for other in (moved, pickle.loads(pickle.dumps(batch)), copy.copy(batch), copy.deepcopy(batch)):
+        assert (other.cursor, other.step, other.num_valid) == (batch.cursor, batch.step, batch.num_valid)
+        assert (other.row_ids == batch.row_ids).all()
+        assert (other.tables, other.source.tolist()) == (batch.tables, batch.source.tolist())
+    (ddp,) = _recursive_to(batch, torch.device("cpu"), False)  # what DistributedDataParallel(device_ids=…) does
+    assert torch.equal(ddp["image"], batch["image"])
+
+
+def test_transforms_and_collate_functions(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT id, image, label FROM samples")
+    plain = list(query.torch(batch_size=10, seed=2))
+
+    def floats(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"x": batch["image"].float(), "id": batch["id"]}
+
+    changed = query.torch(batch_size=10, seed=2, transform=floats)
+    for one, other in zip(changed, plain, strict=True):
+        assert torch.equal(one["x"], other["image"].float())
+        assert one.cursor == other.cursor
+        assert one["id"][one.valid].tolist() == ids_of(other)
+
+    def collated(rows: list[dict[str, object]]) -> tuple[torch.Tensor, list[int]]:
+        return torch.stack([row["image"] for row in rows]), [int(row["label"]) for row in rows]
+
+    for (images, labels), other in zip(query.torch(batch_size=10, seed=2, collate_fn=collated), plain, strict=True):
+        assert torch.equal(images, other["image"])
+        assert labels == other["label"].tolist()
+    for images, _labels in query.torch(batch_size=10, collate_fn=collated, device="meta"):
+        assert images.device.type == "meta"
+    for name in ("transform", "collate_fn"):
+        with pytest.raises(stoker.InvalidRequestError, match=f"{name} is 3"):
+            query.torch(batch_size=10, **{name: 3})
+
+
+def test_integer_columns_are_int64_on_request(lake: stoker.Lake) -> None:
+    query = lake.sql(QUERY)
+    for batch in query.torch(batch_size=10, int64_columns=["label"]):
+        torch.nn.functional.cross_entropy(torch.zeros(len(batch["label"]), 10), batch["label"])
+    for bad, said in ((["nope"], "names 'nope'"), (["name"], "no integers"), ("label", "must be a list")):
+        with pytest.raises(stoker.InvalidRequestError, match=said):
+            query.torch(batch_size=10, int64_columns=bad)
+
+
+def test_what_trainers_ask_of_a_loader(lake: stoker.Lake) -> None:
+    loader = lake.sql(QUERY).torch(global_batch_size=10, rank=1, world_size=3, drop_last=True)
+    assert (len(loader.dataset), loader.num_rows, loader.batch_size, loader.drop_last) == (NUM_ROWS, NUM_ROWS, 4, True)
+    next(iter(loader))
+    assert loader.receipt() == loader.stream.receipt()
+    assert not hasattr(loader, "sampler")
+    with pytest.raises(AttributeError, match="ignore_data_skip"):
+        loader.sampler  # noqa: B018
+
+
+def test_a_data_loader_that_would_stack_batches_is_refused(lake: stoker.Lake) -> None:
+    loader = lake.sql("SELECT id FROM samples").torch(batch_size=10)
+    for workers in (0, 1):
+        stacked = torch.utils.data.DataLoader(loader, batch_size=8, num_workers=workers)
+        with pytest.raises(stoker.InvalidRequestError, match="would stack batches"):
+            next(iter(stacked))
+
+
+def test_worker_processes_are_warned_of_and_counted(lake: stoker.Lake) -> None:
+    loader = lake.sql("SELECT id FROM samples").torch(batch_size=10)
+    workers = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=2)
+    with warnings.catch_warnings():
+        # A DataLoader warns when it gets more batches than its length.
+        warnings.filterwarnings("error", message="Length of IterableDataset")
+        batches = list(workers)
+    assert sorted(row for batch in batches for row in ids_of(batch)) == list(range(NUM_ROWS))
+    with pytest.warns(UserWarning, match="needs no workers"):
+        assert len(batches) == len(workers) == 2 * len(loader)
+
+
+def test_a_worker_process_has_no_state(lake: stoker.Lake) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    loader = lake.sql("SELECT id FROM samples").torch(batch_size=10)
+    with pytest.raises(stoker.InvalidRequestError, match="num_workers=0"):
+        list(stateful.StatefulDataLoader(loader, batch_size=None, num_workers=2, snapshot_every_n_steps=1))
+    alone = stateful.StatefulDataLoader(loader, batch_size=None, num_workers=0)
+    rows = []
+    for step, batch in enumerate(alone):
+        rows += ids_of(batch)
+        if step == 4:
+            break
+    state = alone.state_dict()
+    again = stateful.StatefulDataLoader(
+        lake.sql("SELECT id FROM samples").torch(batch_size=10), batch_size=None, num_workers=0
+    )
+    again.load_state_dict(state)
+    rows += [row for batch in again for row in ids_of(batch)]
+    assert sorted(rows) == list(range(NUM_ROWS))

@@ -51,9 +51,9 @@ pub struct StreamArgs {
     /// How rows are shuffled
     #[arg(long, value_enum, default_value = "block")]
     shuffle: Shuffle,
-    /// What happens to the last batch when it is not full
-    #[arg(long, value_enum, default_value = "pad")]
-    last_batch: Last,
+    /// What happens to the last batch when it is not full [default: uneven for one rank, pad for several]
+    #[arg(long, value_enum)]
+    last_batch: Option<Last>,
     /// MiB of batches that are read ahead; through a server, on this side
     #[arg(long, default_value_t = 1024)]
     memory_budget_mib: u64,
@@ -119,6 +119,16 @@ enum Last {
     Uneven,
 }
 
+impl From<Last> for LastBatch {
+    fn from(last: Last) -> LastBatch {
+        match last {
+            Last::Pad => LastBatch::Pad,
+            Last::Drop => LastBatch::Drop,
+            Last::Uneven => LastBatch::Uneven,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Bad {
     /// The stream fails and names the row
@@ -137,20 +147,23 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let request = PlanRequest { run_id: run_id.clone(), ..PlanRequest::new(query, options) };
     let handle = connection.plan(&request).await?;
     let planned = planning.elapsed();
-    let last = match args.last_batch {
-        Last::Pad => LastBatch::Pad,
-        Last::Drop => LastBatch::Drop,
-        Last::Uneven => LastBatch::Uneven,
-    };
     let size = args.global_batch_size.map_or(BatchSize::PerRank(args.batch_size), BatchSize::Global);
     let topology = Topology::try_new(args.rank, args.world_size)?;
+    let last = args.last_batch.map_or(LastBatch::default_of(topology), LastBatch::from);
     let mut slice = Slice::new(topology, Batching { size, last }, args.epoch);
     let mut sizes: Vec<BatchLogEntry> = Vec::new();
     let mut first_step = 0;
     if let Some(json) = &args.state {
         let state = StreamState::from_json(json)?;
         state.check(handle.spec())?;
-        (slice.epoch, slice.origin, first_step, sizes) = (state.epoch, state.position, state.step, state.log);
+        (slice.epoch, slice.origin, first_step, sizes) = (state.epoch, state.position, state.step, state.log.clone());
+        if state.logged_epoch() != state.epoch {
+            sizes.clear();
+        }
+        if slice.origin > 0 && slice.num_steps(handle.num_rows()) == 0 {
+            // The epoch of the state has ended: the next one follows.
+            (slice.epoch, slice.origin, sizes) = (slice.epoch + 1, 0, Vec::new());
+        }
     }
     sizes.retain(|entry| entry.position < slice.origin);
     if sizes.last().is_none_or(|entry| entry.global_batch != slice.global_batch()) {

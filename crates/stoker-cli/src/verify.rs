@@ -37,6 +37,9 @@ pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         if verdict.skipped.count > 0 {
             writeln!(out, "epoch {}: skipped on purpose: {}", verdict.epoch, verdict.skipped)?;
         }
+        if verdict.dropped.count > 0 {
+            writeln!(out, "epoch {}: dropped, since they fill no batch: {}", verdict.epoch, verdict.dropped)?;
+        }
         for bad in &verdict.substituted {
             let (epoch, position, reason) = (verdict.epoch, bad.position, &bad.reason);
             writeln!(out, "epoch {epoch}: another row stood for the bad row at position {position}: {reason}")?;

@@ -1,18 +1,21 @@
 //! Receipts: which positions a rank delivered, and a sum over their rows.
 
 use serde::{Deserialize, Serialize};
-use stoker_types::{Digest, Slice};
+use stoker_types::{Digest, LastBatch, Slice};
 
 use crate::{Batch, Error, Result, Substitution};
 
-/// The version of the receipt document.
-pub const RECEIPT_VERSION: u32 = 2;
+/// The version of the receipt document. One that names no dropped rows is written as version 2, which older builds read too.
+pub const RECEIPT_VERSION: u32 = 3;
+
+/// The oldest version that is read.
+const RECEIPT_VERSION_MIN: u32 = 2;
 
 /// What one rank delivered of one stream. JSON; the receipts of all ranks together prove that an epoch was seen exactly once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
-    /// [`RECEIPT_VERSION`].
+    /// From 2 to [`RECEIPT_VERSION`].
     pub version: u32,
     /// The stream id.
     pub stream_id: Digest,
@@ -21,9 +24,12 @@ pub struct Receipt {
     /// What was skipped on purpose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
+    /// The ends of epochs that [`LastBatch::Drop`] left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Skipped>,
 }
 
-/// A run of positions that was skipped on purpose.
+/// A run of positions that was skipped on purpose, or dropped at the end of an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skipped {
@@ -83,12 +89,17 @@ pub struct ReceiptBuilder {
 impl ReceiptBuilder {
     /// A receipt without parts.
     pub fn new(stream_id: Digest, slice: &Slice, num_rows: u64) -> Self {
-        let receipt = Receipt { version: RECEIPT_VERSION, stream_id, parts: Vec::new(), skipped: Vec::new() };
-        Self { slice: *slice, num_rows, receipt }
+        let (parts, skipped, dropped) = (Vec::new(), Vec::new(), Vec::new());
+        Self { slice: *slice, num_rows, receipt: Receipt { version: 2, stream_id, parts, skipped, dropped } }
     }
 
     /// Notes a delivered batch of the slice. Padding is not noted.
     pub fn add(&mut self, batch: &Batch) {
+        self.push(self.part(batch));
+    }
+
+    /// What a batch of the slice adds to the receipt once it is delivered; costs a hash for each row.
+    pub fn part(&self, batch: &Batch) -> ReceiptPart {
         let positions = self.slice.positions(batch.step, self.num_rows);
         let share = self.slice.share(batch.step, self.num_rows);
         let valid = batch.substituted.iter().filter(|substitution| substitution.row < batch.num_valid);
@@ -105,22 +116,47 @@ impl ReceiptBuilder {
             let wanted = row_hash(substitution.row_addrs.iter().copied());
             sum = sum.wrapping_sub(delivered(substitution.row)).wrapping_add(wanted);
         }
-        match self.receipt.parts.last_mut().filter(|part| part.end == positions.start) {
-            Some(part) => {
-                part.end = positions.end;
-                part.sum = part.sum.wrapping_add(sum);
-                part.substituted.extend(substituted);
+        ReceiptPart {
+            epoch: self.slice.epoch,
+            origin: self.slice.origin,
+            rank: self.slice.topology.rank,
+            world_size: self.slice.topology.world_size,
+            start: positions.start,
+            end: positions.end,
+            sum,
+            substituted,
+        }
+    }
+
+    /// Notes what [`ReceiptBuilder::part`] returned for the batch after the last one that was noted. After the last batch of the
+    /// epoch, also what is dropped behind it.
+    pub fn push(&mut self, part: ReceiptPart) {
+        let end = part.end;
+        match self.receipt.parts.last_mut().filter(|last| last.end == part.start) {
+            Some(last) => {
+                last.end = part.end;
+                last.sum = last.sum.wrapping_add(part.sum);
+                last.substituted.extend(part.substituted);
             }
-            None => self.receipt.parts.push(ReceiptPart {
-                epoch: self.slice.epoch,
-                origin: self.slice.origin,
-                rank: self.slice.topology.rank,
-                world_size: self.slice.topology.world_size,
-                start: positions.start,
-                end: positions.end,
-                sum,
-                substituted,
-            }),
+            None => self.receipt.parts.push(part),
+        }
+        let left = self.num_rows - end.min(self.num_rows);
+        if self.slice.batching.last == LastBatch::Drop && left < self.slice.global_batch() {
+            self.drop_from(end);
+        }
+    }
+
+    /// Notes the end of an epoch that has fewer rows than a global batch.
+    pub fn end(&mut self) {
+        if self.receipt.parts.is_empty() && self.slice.num_steps(self.num_rows) == 0 {
+            self.drop_from(self.slice.origin);
+        }
+    }
+
+    fn drop_from(&mut self, start: u64) {
+        if start < self.num_rows && self.receipt.dropped.is_empty() {
+            self.receipt.version = RECEIPT_VERSION;
+            self.receipt.dropped.push(Skipped { epoch: self.slice.epoch, start, end: self.num_rows });
         }
     }
 
@@ -143,8 +179,9 @@ impl Receipt {
     pub fn from_json(json: &str) -> Result<Self> {
         let fail = |reason: String| Error::Receipt { reason };
         let receipt: Receipt = serde_json::from_str(json).map_err(|source| fail(source.to_string()))?;
-        if receipt.version != RECEIPT_VERSION {
-            return Err(fail(format!("its version is {}, this build knows {RECEIPT_VERSION}", receipt.version)));
+        if !(RECEIPT_VERSION_MIN..=RECEIPT_VERSION).contains(&receipt.version) {
+            let known = format!("this build knows {RECEIPT_VERSION_MIN} to {RECEIPT_VERSION}");
+            return Err(fail(format!("its version is {}, {known}", receipt.version)));
         }
         for part in &receipt.parts {
             if part.rank >= part.world_size || part.start > part.end || part.origin > part.start {

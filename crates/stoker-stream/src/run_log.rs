@@ -157,21 +157,22 @@ impl RunEntry {
 /// `NotFound` for a step before the state's log, and for one after the end of its epoch; an invalid rank.
 pub fn state_slice(state: &StreamState, step: u64, topology: Topology) -> Result<Slice> {
     let unknown = |reason: String| Error::UnknownStateStep { step, reason };
+    let epoch = state.logged_epoch();
     let Some(entry) = state.log.iter().rev().find(|entry| entry.step <= step) else {
         let reason = match state.log.first() {
-            Some(first) => format!("its log begins at step {}, in epoch {}", first.step, state.epoch),
+            Some(first) => format!("its log begins at step {}, in epoch {epoch}", first.step),
             None => "it has no log: it was saved at the start of an epoch".into(),
         };
         return Err(unknown(reason));
     };
     let batching = Batching { size: BatchSize::Global(entry.global_batch), last: LastBatch::Uneven };
     let (origin, first_step) = (entry.position, step - entry.step);
-    let slice = Slice { topology, batching, epoch: state.epoch, origin, first_step };
+    let slice = Slice { topology, batching, epoch, origin, first_step };
     slice.validate()?;
     let steps = slice.num_steps(state.num_rows);
     match first_step < steps {
         true => Ok(slice),
-        false => Err(unknown(format!("epoch {} ends before step {}", state.epoch, entry.step.saturating_add(steps)))),
+        false => Err(unknown(format!("epoch {epoch} ends before step {}", entry.step.saturating_add(steps)))),
     }
 }
 

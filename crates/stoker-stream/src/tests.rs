@@ -335,3 +335,29 @@ fn receipts_prove_that_each_row_was_seen_once_or_name_what_is_wrong() {
         assert!(Receipt::from_json("{}").is_err());
     });
 }
+
+#[test]
+fn rows_that_fill_no_batch_are_dropped_and_not_missing_also_beside_receipts_of_version_2() {
+    run(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 100).await;
+        let plan = plan(&engine, ALL, ShuffleMode::Block).await;
+        let part = |rank| slice(rank, 2, BatchSize::PerRank(15), LastBatch::Drop);
+        let (first, second) = (receipt(&plan, part(0), 3).await, receipt(&plan, part(1), 3).await);
+        assert_eq!((first.version, &first.dropped), (3, &vec![Skipped { epoch: 0, start: 90, end: 100 }]));
+        let verdict = plan.verify(&[first.clone(), second]).await.expect("a verdict").remove(0);
+        assert!(verdict.is_exactly_once(), "{verdict:?}");
+        assert_eq!((verdict.missing.count, verdict.dropped.runs.as_slice()), (0, std::slice::from_ref(&(90..100))));
+
+        // The receipt of the other rank as version 2 wrote it: it tells nothing of what was dropped.
+        let mut old: serde_json::Value =
+            serde_json::from_str(&receipt(&plan, part(1), 3).await.to_json()).expect("JSON");
+        old["version"] = 2.into();
+        old.as_object_mut().expect("an object").remove("dropped");
+        let old = Receipt::from_json(&old.to_string()).expect("a receipt of version 2");
+        let verdict = plan.verify(&[first, old.clone()]).await.expect("a verdict").remove(0);
+        assert!(verdict.is_exactly_once() && verdict.dropped.count == 10, "{verdict:?}");
+        let whole = slice(0, 1, BatchSize::PerRank(10), LastBatch::Pad);
+        assert_eq!(receipt(&plan, whole, 10).await.version, 2, "readable for older builds");
+    });
+}

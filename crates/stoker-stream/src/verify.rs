@@ -35,6 +35,9 @@ pub struct EpochVerdict {
     pub wrong: Vec<ReceiptPart>,
     /// Positions that were skipped on purpose.
     pub skipped: Positions,
+    /// Positions at the end of the epoch that fill no global batch and were dropped.
+    #[serde(default)]
+    pub dropped: Positions,
     /// Bad rows in whose place another row was delivered, ascending.
     pub substituted: Vec<SubstitutedRow>,
 }
@@ -49,7 +52,7 @@ pub struct Positions {
 }
 
 impl EpochVerdict {
-    /// Whether every row was delivered exactly once, apart from those that were skipped on purpose and from bad ones.
+    /// Whether every row was delivered exactly once, apart from those that were skipped on purpose or dropped, and from bad ones.
     pub fn is_exactly_once(&self) -> bool {
         self.missing.count == 0 && self.repeated.count == 0 && self.wrong.is_empty()
     }
@@ -115,6 +118,7 @@ impl StreamPlan {
     pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
         let mut epochs: BTreeMap<u64, Vec<&ReceiptPart>> = BTreeMap::new();
         let mut skips: BTreeMap<u64, Vec<&Skipped>> = BTreeMap::new();
+        let mut drops: BTreeMap<u64, Vec<&Skipped>> = BTreeMap::new();
         for receipt in receipts {
             if receipt.stream_id != self.stream_id() {
                 let (found, mine) = (receipt.stream_id.short(), self.stream_id().short());
@@ -131,11 +135,16 @@ impl StreamPlan {
                 epochs.entry(skipped.epoch).or_default();
                 skips.entry(skipped.epoch).or_default().push(skipped);
             }
+            for dropped in &receipt.dropped {
+                epochs.entry(dropped.epoch).or_default();
+                drops.entry(dropped.epoch).or_default().push(dropped);
+            }
         }
         let mut verdicts = Vec::new();
         for (epoch, parts) in epochs {
-            let skips = skips.remove(&epoch).unwrap_or_default();
-            let (missing, repeated, skipped) = coverage(&parts, &skips, self.num_rows());
+            let left_out = (skips.remove(&epoch).unwrap_or_default(), drops.remove(&epoch).unwrap_or_default());
+            let Coverage { missing, repeated, skipped, dropped } =
+                coverage(&parts, &left_out.0, &left_out.1, self.num_rows());
             let mut wrong = Vec::new();
             let mut substituted = BTreeSet::new();
             for part in parts {
@@ -145,7 +154,7 @@ impl StreamPlan {
                 substituted.extend(part.substituted.iter().cloned());
             }
             let (num_rows, substituted) = (self.num_rows(), substituted.into_iter().collect());
-            verdicts.push(EpochVerdict { epoch, num_rows, missing, repeated, wrong, skipped, substituted });
+            verdicts.push(EpochVerdict { epoch, num_rows, missing, repeated, wrong, skipped, dropped, substituted });
         }
         Ok(verdicts)
     }
@@ -182,33 +191,47 @@ impl StreamPlan {
     }
 }
 
-/// Positions that no part has, positions that several have, and positions that were skipped.
-fn coverage(parts: &[&ReceiptPart], skips: &[&Skipped], num_rows: u64) -> (Positions, Positions, Positions) {
-    let (mut missing, mut repeated, mut skipped) = (Positions::default(), Positions::default(), Positions::default());
+/// What became of the positions of an epoch that were not delivered exactly once.
+#[derive(Default)]
+struct Coverage {
+    missing: Positions,
+    repeated: Positions,
+    skipped: Positions,
+    dropped: Positions,
+}
+
+/// Positions that no part has, positions that several have, and those that were left out on purpose.
+fn coverage(parts: &[&ReceiptPart], skips: &[&Skipped], drops: &[&Skipped], num_rows: u64) -> Coverage {
+    let mut found = Coverage::default();
     let ends = parts.iter().flat_map(|part| [part.start, part.end]);
-    let ends = ends.chain(skips.iter().flat_map(|skip| [skip.start, skip.end.min(num_rows)]));
+    let ends =
+        ends.chain(skips.iter().chain(drops).flat_map(|left| [left.start, left.end].map(|end| end.min(num_rows))));
     let borders: BTreeSet<u64> = ends.chain([0, num_rows]).collect();
     let borders: Vec<u64> = borders.into_iter().collect();
     for pair in borders.windows(2) {
         let run = pair[0]..pair[1];
+        let within = |left: &&Skipped| left.start <= run.start && run.end <= left.end;
         let there: Vec<&ReceiptPart> =
             parts.iter().copied().filter(|part| part.start <= run.start && run.end <= part.end).collect();
         if there.is_empty() {
-            match skips.iter().any(|skip| skip.start <= run.start && run.end <= skip.end) {
-                true => skipped.push(run),
-                false => missing.push(run),
+            if skips.iter().any(within) {
+                found.skipped.push(run);
+            } else if drops.iter().any(within) {
+                found.dropped.push(run);
+            } else {
+                found.missing.push(run);
             }
         } else if !is_one_job(&there) {
             for position in run {
                 match there.iter().filter(|part| part.has(position)).count() {
-                    0 => missing.push(position..position + 1),
+                    0 => found.missing.push(position..position + 1),
                     1 => {}
-                    _ => repeated.push(position..position + 1),
+                    _ => found.repeated.push(position..position + 1),
                 }
             }
         }
     }
-    (missing, repeated, skipped)
+    found
 }
 
 /// Whether these are all ranks of one job, each once.

@@ -33,6 +33,11 @@ pub enum LastBatch {
 impl LastBatch {
     const ALL: [LastBatch; 3] = [LastBatch::Pad, LastBatch::Drop, LastBatch::Uneven];
 
+    /// The policy where none was asked for: one rank alone gets what is left, several get equal batches.
+    pub fn default_of(topology: Topology) -> Self {
+        if topology.world_size == 1 { LastBatch::Uneven } else { LastBatch::Pad }
+    }
+
     /// The name in options.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -11,6 +11,9 @@ pub const STATE_VERSION: u32 = 2;
 /// A state is smaller than this, in bytes, unless the specification travels with it.
 const STATE_BYTES_MAX: usize = 1024;
 
+/// Entries of the batch size log that a state keeps.
+const LOG_ENTRIES_MAX: usize = 8;
+
 /// Snapshots that a state repeats for people.
 const SNAPSHOTS_MAX: usize = 4;
 
@@ -68,7 +71,8 @@ pub struct StreamState {
     pub position: u64,
     /// Global batches that were delivered since the start of the training, over all epochs: the number of the next step.
     pub step: u64,
-    /// The latest entries of this epoch's batch size log, at most eight.
+    /// The first entry of an epoch's batch size log, from which its steps count, and the latest ones: at most eight. The epoch is
+    /// [`StreamState::logged_epoch`].
     pub log: Vec<BatchLogEntry>,
     /// The whole specification, only when the lake cannot keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +96,7 @@ impl StreamState {
             epoch: place.epoch,
             position: place.position,
             step: place.step,
-            log: log[log.len().saturating_sub(8)..].to_vec(),
+            log: first_and_latest(log),
             spec: None,
         };
         state.trim();
@@ -104,7 +108,7 @@ impl StreamState {
     fn trim(&mut self) {
         while self.to_json().len() >= STATE_BYTES_MAX {
             if self.log.len() > 1 {
-                self.log.remove(0);
+                self.log.remove(1);
             } else if self.snapshots.pop().is_none() && self.query_text.pop().is_none() {
                 return;
             }
@@ -114,6 +118,12 @@ impl StreamState {
     /// The cursor in it.
     pub fn cursor(&self) -> Cursor {
         Cursor { stream_id: self.stream_id, epoch: self.epoch, position: self.position }
+    }
+
+    /// The epoch of the log: that of the state; the one before it where the state was taken with the last batch of that epoch.
+    pub fn logged_epoch(&self) -> u64 {
+        let is_behind = self.position == 0 && self.log.last().is_some_and(|last| last.step < self.step);
+        if is_behind { self.epoch.saturating_sub(1) } else { self.epoch }
     }
 
     /// The state as JSON text.
@@ -199,6 +209,11 @@ impl StreamState {
         }
         lines
     }
+}
+
+fn first_and_latest(log: &[BatchLogEntry]) -> Vec<BatchLogEntry> {
+    let latest = &log[log.len().saturating_sub(LOG_ENTRIES_MAX - 1).max(1).min(log.len())..];
+    log.first().into_iter().chain(latest).copied().collect()
 }
 
 fn mixture_digest(mixture: &MixtureSpec) -> Digest {

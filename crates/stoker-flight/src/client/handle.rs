@@ -134,7 +134,8 @@ impl StreamHandle {
         })
     }
 
-    fn receipt(&self, slice: &Slice) -> ReceiptBuilder {
+    /// An empty receipt of a slice.
+    pub fn receipt(&self, slice: &Slice) -> ReceiptBuilder {
         ReceiptBuilder::new(self.spec.stream_id(), slice, self.spec.num_rows)
     }
 }

@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use stoker_stream::{Batch, BatchStream, Receipt, ReceiptBuilder, StreamStats};
+use stoker_stream::{Batch, BatchStream, Receipt, ReceiptBuilder, ReceiptPart, StreamStats};
 
 use crate::Result;
 use crate::client::decode_stage::DecodeStage;
@@ -86,9 +86,25 @@ impl SampleStream {
     /// # Errors
     /// What stood in the way of the next batch; the stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
+        let Some((batch, part)) = self.take().await? else {
+            self.receipt.end();
+            return Ok(None);
+        };
+        self.receipt.push(part);
+        Ok(Some(batch))
+    }
+
+    /// As [`SampleStream::next`], for consumers that hand batches on and keep the receipt themselves: with the batch comes what it
+    /// adds to a receipt of [`StreamHandle::receipt`](crate::StreamHandle::receipt) once it is handed on.
+    ///
+    /// # Errors
+    /// As [`SampleStream::next`].
+    pub async fn take(&mut self) -> Result<Option<(Batch, ReceiptPart)>> {
         let batch = self.batches.next().await?;
-        batch.iter().for_each(|batch| self.receipt.add(batch));
-        Ok(batch)
+        Ok(batch.map(|batch| {
+            let part = self.receipt.part(&batch);
+            (batch, part)
+        }))
     }
 
     /// Waits until the last rows are being read, or were received: then the next epoch may be opened.

@@ -1,0 +1,69 @@
+"""Who iterates over a loader: a ``DataLoader``, its worker, or Accelerate, told by the frames that call."""
+
+from __future__ import annotations
+
+import warnings
+from types import FrameType
+
+from torch.utils.data import DataLoader
+from torch.utils.data._utils.fetch import _IterableDatasetFetcher
+
+from stoker._errors import InvalidRequestError
+
+__all__ = ["num_workers_of", "refuse_second_batching", "refuse_second_sharding", "warn_of_workers"]
+
+#: Frames between a loader and Accelerate's wrapper of the ``DataLoader`` around it, at most.
+_FRAMES_MAX = 24
+
+#: Accelerate's classes that give each process a part of what a dataset yields.
+_SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
+
+
+def refuse_second_batching(caller: FrameType | None) -> None:
+    """Raises where a ``DataLoader`` would stack several batches into one.
+
+    Raises:
+        InvalidRequestError: The ``DataLoader`` has a batch size.
+    """
+    fetcher = None if caller is None else caller.f_locals.get("self")
+    if isinstance(fetcher, _IterableDatasetFetcher) and fetcher.auto_collation:
+        raise InvalidRequestError(
+            "DataLoader(loader, batch_size=…) would stack batches that are batches already: use the loader itself "
+            "(for batch in loader), or DataLoader(loader, batch_size=None)"
+        )
+
+
+def refuse_second_sharding(caller: FrameType | None, world_size: int) -> None:
+    """Raises where Accelerate would give each process a part of this rank's rows, which are a part already.
+
+    Raises:
+        InvalidRequestError: The loader, one of several ranks, is inside a ``DataLoader`` that Accelerate prepared.
+    """
+    frame = caller
+    for _ in range(_FRAMES_MAX if world_size > 1 else 0):
+        if frame is None:
+            return
+        inside = type(frame.f_locals.get("self"))
+        if inside.__name__ in _SHARDING and inside.__module__.startswith(("accelerate.", "transformers.")):
+            raise InvalidRequestError(
+                f"{inside.__name__} would shard rows that are sharded already, so that most of them were lost: give "
+                "the loader itself to accelerator.prepare(loader), without a DataLoader around it, or make it with "
+                "rank=0, world_size=1"
+            )
+        frame = frame.f_back
+
+
+def num_workers_of(caller: FrameType | None) -> int:
+    """Returns how many worker processes the ``DataLoader`` has that asks for the length; zero for anybody else."""
+    asking = None if caller is None else caller.f_locals.get("self")
+    return asking.num_workers if isinstance(asking, DataLoader) else 0
+
+
+def warn_of_workers(num_workers: int) -> None:
+    """Says what worker processes cost."""
+    warnings.warn(
+        f"DataLoader(num_workers={num_workers}): each global batch is cut into {num_workers} smaller ones, which are "
+        "copied between processes; the loader reads ahead on native threads by itself and needs no workers. Its place "
+        "advances in the workers only: call set_epoch before each pass, and save states with num_workers=0",
+        stacklevel=4,
+    )

@@ -1,0 +1,53 @@
+"""Streams that go on where a state says, without their query."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stoker import _distributed
+from stoker._config import slice_config
+from stoker._errors import InvalidRequestError
+from stoker._stream import Stream, state_text
+
+if TYPE_CHECKING:
+    from stoker._lake import Lake
+
+__all__ = ["resumed"]
+
+#: What a state pins: options of `stream` that a resume does not take.
+_PINNED = ("seed", "epoch", "shuffle", "shuffle_window_bytes", "block_bytes", "num_lanes", "params")
+
+
+def resumed(
+    lake: Lake,
+    state: Mapping[str, Any] | str,
+    topology: tuple[int | None, int | None, Any, Any],
+    options: dict[str, Any],
+) -> Stream:
+    """Returns the stream of a state at its place; see :meth:`Lake.resume`."""
+    pinned = [name for name in _PINNED if name in options]
+    if pinned:
+        raise InvalidRequestError(f"{', '.join(pinned)}: the state pins that already, so that resume does not take it")
+    ranks = _distributed.ranks_of(*topology)
+    try:
+        config = slice_config(ranks=ranks, **options)
+    except TypeError as unknown:
+        raise InvalidRequestError(f"resume: {str(unknown).removeprefix('slice_config() ')}") from None
+    text = state_text(state)
+    native = lake._native
+    asked = {**config.agreed(), "run_id": options.get("run_id"), "state": _place(text)}
+    handle = _distributed.agree(ranks, asked, lambda: native.load_stream(text), native.load_stream)
+    stream = Stream(lake, handle, config, 0)
+    stream.load_state_dict(text)
+    return stream
+
+
+def _place(text: str) -> Any:
+    """What tells states apart: the same on all ranks of a job."""
+    try:
+        state = json.loads(text)
+        return {name: state.get(name) for name in ("stream_id", "epoch", "position", "step")}
+    except (AttributeError, ValueError):
+        return text[:100]

@@ -1,0 +1,133 @@
+"""Which rows a batch has: their addresses, their place in the stream, and those that stand for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stoker import _native
+from stoker._columns import imported, numbers
+
+__all__ = ["NO_ROW", "BatchRows", "Cursor", "Substitution"]
+
+#: The address that stands for a table that does not supply a row.
+NO_ROW = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A place in a stream: all that is needed to continue anywhere.
+
+    Attributes:
+        stream_id: The stream: 64 hexadecimal digits.
+        epoch: The epoch, from zero.
+        position: The next position of the epoch's order that was not delivered, over all ranks.
+    """
+
+    stream_id: str
+    epoch: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """A row that stands for a bad one.
+
+    Attributes:
+        row: Its index in the batch.
+        row_ids: The address of the bad row in each of :attr:`Batch.tables`, 2**64 - 1 where a table does not supply it.
+        reason: What is wrong with the bad row, and where.
+    """
+
+    row: int
+    row_ids: list[int]
+    reason: str
+
+
+class BatchRows:
+    """What there is to know of the rows of a batch without its columns. Made when asked for; may be pickled."""
+
+    __slots__ = ("_known", "_place", "_row_tables", "_step", "_stream_id")
+
+    def __init__(self, place: _native.BatchPlace, handle: _native.StreamHandle, first_step: int) -> None:
+        self._place: _native.BatchPlace | None = place
+        self._row_tables: list[list[tuple[str, int]]] | _native.StreamHandle = handle
+        self._stream_id: str | None = None
+        self._step = first_step + place.step
+        self._known: dict[str, Any] = {}
+
+    @property
+    def step(self) -> int:
+        """The number of the global batch, counted from the start of the training."""
+        return self._step
+
+    @property
+    def num_rows(self) -> int:
+        """Rows, padding included."""
+        return int(self._native("num_rows"))
+
+    @property
+    def num_valid(self) -> int:
+        """Rows that are not padding."""
+        return int(self._native("num_valid"))
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where a resume after the batch begins."""
+        if self._stream_id is None and isinstance(self._row_tables, _native.StreamHandle):
+            self._stream_id = self._row_tables.stream_id
+        return Cursor(self._stream_id or "", self._native("epoch"), self._native("position"))
+
+    @property
+    def substituted(self) -> list[Substitution]:
+        """The rows that stand for bad ones, ascending."""
+        return [Substitution(*found) for found in self._native("substituted")]
+
+    @property
+    def tables(self) -> list[tuple[str, int]]:
+        """The tables that supply rows and their versions."""
+        return [table for tables in self.row_tables for table in tables]
+
+    @property
+    def row_tables(self) -> list[list[tuple[str, int]]]:
+        """For each query, the tables that supply its rows and their versions."""
+        tables = self._row_tables
+        return tables.row_tables if isinstance(tables, _native.StreamHandle) else tables
+
+    @property
+    def row_ids(self) -> np.ndarray[Any, Any]:
+        """The row addresses, of shape ``(rows,)`` or ``(rows, tables)``."""
+        addresses = self._addresses()
+        return addresses[0] if len(addresses) == 1 else np.stack(addresses, axis=1)
+
+    @property
+    def source(self) -> np.ndarray[Any, Any]:
+        """Which query of a mixture each row comes from."""
+        source = np.zeros(self.num_rows, dtype=np.int64)
+        addresses = self._addresses()
+        first = 0
+        for index, tables in enumerate(self.row_tables):
+            for addrs in addresses[first : first + len(tables)]:
+                source[addrs != NO_ROW] = index
+            first += len(tables)
+        return source
+
+    def _addresses(self) -> list[np.ndarray[Any, Any]]:
+        if self._place is not None and "addresses" not in self._known:
+            self._known["addresses"] = [numbers(imported(addrs)) for addrs in self._place.row_addrs()]
+        found: list[np.ndarray[Any, Any]] = self._known["addresses"]
+        return found
+
+    def _native(self, name: str) -> Any:
+        return self._known[name] if self._place is None else getattr(self._place, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("num_rows", "num_valid", "epoch", "position", "substituted")
+        known = {**{name: self._native(name) for name in names}, "addresses": self._addresses()}
+        return {"step": self._step, "stream_id": self.cursor.stream_id, "tables": self.row_tables, "known": known}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._place, self._step, self._stream_id = None, state["step"], state["stream_id"]
+        self._row_tables, self._known = state["tables"], state["known"]
