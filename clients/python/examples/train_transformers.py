@@ -72,24 +72,21 @@ class LoaderState(TrainerCallback):
 
 
 class DigitsTrainer(Trainer):
-    """The Trainer with our loaders."""
+    """The Trainer with our loaders in the place of datasets."""
 
     def __init__(self, wanted: argparse.Namespace, **options: Any) -> None:
         """Takes the arguments of the command line and what the Trainer takes."""
         super().__init__(**options)
-        self.train_loader, self.test_loader = loaders(
-            wanted, valid_key="valid", transform=with_ignored_padding, last_batch="pad"
-        )
         self.ledger = Ledger(wanted.ledger, self.args.process_index)
-        self.add_callback(LoaderState(self.train_loader, wanted.stop_after_steps))
+        self.add_callback(LoaderState(self.train_dataset, wanted.stop_after_steps))
 
     def get_train_dataloader(self) -> Any:
         """The loader as it is."""
-        return self.train_loader
+        return self.train_dataset
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """The loader whose passes all begin at the start."""
-        return self.test_loader
+        return self.eval_dataset
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Notes the rows before the Trainer rebuilds the batch."""
@@ -129,10 +126,14 @@ def main() -> None:
         disable_tqdm=True,
         logging_steps=1000,
     )
-    trainer = DigitsTrainer(args, model=DigitsModel(num_channels(args)), args=settings, compute_metrics=accuracy)
+    # The settings have started the process group, so that the loaders know their ranks.
+    train, test = loaders(args, valid_key="valid", transform=with_ignored_padding, last_batch="pad")
     last: str | None = get_last_checkpoint(str(args.checkpoint)) if args.checkpoint.exists() else None
     if last is not None:
-        trainer.train_loader.load_state_dict((Path(last) / "loader.json").read_text(encoding="utf-8"))
+        train.load_state_dict((Path(last) / "loader.json").read_text(encoding="utf-8"))
+    model = DigitsModel(num_channels(args))
+    data = {"train_dataset": train, "eval_dataset": test}
+    trainer = DigitsTrainer(args, model=model, args=settings, compute_metrics=accuracy, **data)
     trainer.train(resume_from_checkpoint=last)
 
 
