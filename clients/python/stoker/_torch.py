@@ -137,7 +137,7 @@ class TorchLoader(IterableDataset[Any]):
         return TorchBatch._of(values, batch._rows, self._device) if isinstance(values, Mapping) else values
 
     def __len__(self) -> int:
-        """Batches of this epoch, also those before a resume; equal on all ranks. For a ``DataLoader``: of its workers."""
+        """Batches of this epoch, also those before a resume: equal on all ranks. ``DataLoader``: of all workers."""
         num_workers = _embedding.num_workers_of(sys._getframe(1))
         if num_workers > 0:
             _embedding.warn_of_workers(num_workers)
