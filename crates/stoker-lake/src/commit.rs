@@ -17,7 +17,7 @@ use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_types::{ErrorKind, TableName};
 
 use crate::exact_commit::ExactCommit;
-use crate::write::{FragmentDraft, check_schema, with_media_uncompressed};
+use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
 use crate::{Error, Lake, Result, Table};
 
 /// The transaction property that holds an idempotency key.
@@ -154,6 +154,7 @@ impl Lake {
         key: Option<CommitKey<'_>>,
     ) -> Result<Dataset> {
         let attempted = || format!("committing to table {name} in {}", self.inner.place);
+                check_names(name, schema)?;
         let properties = key.map(|key| Arc::new(HashMap::from([(KEY_PROPERTY.to_string(), key.key.to_string())])));
         let transaction = TransactionBuilder::new(existing.map_or(0, Table::version), operation)
             .transaction_properties(properties)

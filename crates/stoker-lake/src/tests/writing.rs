@@ -137,3 +137,21 @@ async fn a_huge_batch_is_cut_into_fragments_by_bytes() -> TestResult {
     assert!(drafts.iter().all(|draft| draft.num_rows() <= 10), "{:?}", drafts.len());
     Ok(())
 }
+
+#[tokio::test]
+async fn names_that_scans_and_searches_add_are_refused() -> TestResult {
+    let lake = test_lake().await.lake;
+    let name = table_name("t");
+    for reserved in ["_rowid", "_rowaddr", "_rowoffset", "_distance", "_score", "_rank"] {
+        let schema = Arc::new(Schema::new(vec![Field::new(reserved, DataType::Int64, false)]));
+        let refused = lake.writer(&name, &schema, false, WriteOptions::default()).await.err().expect("a reserved name");
+        assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+        let said = format!("cannot write to table t: the name of column {reserved} is reserved");
+        assert!(refused.to_string().starts_with(&said), "{refused}");
+        let refused = lake.commit(&name, &schema, CommitMode::Overwrite, Vec::new(), None).await;
+        assert!(refused.expect_err("a reserved name").to_string().starts_with(&said));
+    }
+    let fine = Arc::new(Schema::new(vec![Field::new("_row", DataType::Int64, false)]));
+    lake.writer(&name, &fine, false, WriteOptions::default()).await?.abort().await;
+    Ok(())
+}

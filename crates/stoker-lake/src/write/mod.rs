@@ -3,11 +3,13 @@
 mod column_file;
 mod conform;
 mod draft;
+mod names;
 mod page_buffer;
 mod schema;
 mod table_writer;
 
 pub use draft::FragmentDraft;
+pub(crate) use names::check_names;
 pub(crate) use schema::{check_schema, with_media_uncompressed};
 pub use table_writer::{TableWriter, WriteOptions};
 

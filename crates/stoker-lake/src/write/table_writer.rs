@@ -12,7 +12,7 @@ use stoker_types::{TableName, is_encoded_image, is_heavy};
 use super::column_file::ColumnFile;
 use super::conform::conform;
 use super::schema::COMPRESSION_KEY;
-use super::{FragmentDraft, check_schema, with_media_uncompressed};
+use super::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
 use crate::{Error, Lake, Result};
 
 /// Sizes of fragments and pages.
@@ -66,7 +66,8 @@ impl Lake {
     /// A writer of rows for a table, which need not exist yet. With `for_append`, the rows must fit the table if it exists.
     ///
     /// # Errors
-    /// [`Error::InvalidData`] when the table exists with another schema and `for_append` is set; storage errors.
+    /// [`Error::InvalidData`] for a column with a reserved name, and when the table exists with another schema and
+    /// `for_append` is set; storage errors.
     pub async fn writer(
         &self,
         name: &TableName,
@@ -81,6 +82,7 @@ impl Lake {
                 (table.schema(), table.dataset().schema().clone())
             }
             None => {
+                check_names(name, schema)?;
                 let lance_schema = Schema::try_from(with_media_uncompressed(schema).as_ref())
                     .map_err(|source| Error::storage(format!("creating table {name}"), source))?;
                 // As it will be read: Lance keeps no names and no nullability of the items of fixed-size lists.
