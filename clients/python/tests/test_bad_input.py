@@ -622,6 +622,7 @@ def pictures(tmp_path: Path) -> Path:
 
 def test_text_that_is_named_like_an_image(tmp_path: Path, pictures: Path) -> None:
     path = str(tmp_path / "lake")
+    os.mkdir(path)
     ingest = ["ingest", "imagefolder", str(pictures), "pictures", "--lake", path, "--quiet"]
     text = pictures / "dog" / "notes.png"
     text.write_text("this is text\n")

@@ -109,8 +109,28 @@ impl Lake {
     /// The names of all tables, sorted.
     ///
     /// # Errors
-    /// Storage errors that name the lake and its endpoint.
+    /// [`Error::NotFound`] where there is no such folder, [`Error::InvalidRequest`] for a table in place of a lake; storage
+    /// errors that name the lake and its endpoint.
     pub async fn tables(&self) -> Result<Vec<TableName>> {
+        let found = self.found_tables().await?;
+        if found.is_empty()
+            && let Some(error) = self.place_without_tables().await?.error()
+        {
+            return Err(error);
+        }
+        Ok(found)
+    }
+
+    /// Whether there is a table of this name.
+    ///
+    /// # Errors
+    /// `DataCorrupt` for a damaged manifest; storage errors.
+    pub async fn has_table(&self, name: &TableName) -> Result<bool> {
+        Ok(self.try_latest(name).await?.is_some())
+    }
+
+    /// The names of all tables, sorted; none where there is no lake.
+    async fn found_tables(&self) -> Result<Vec<TableName>> {
         let attempted = || format!("listing the tables of {}", self.inner.place);
         let entries = self.list(&self.inner.base, attempted).await?;
         let names = entries.iter().filter_map(|entry| entry.trim_end_matches('/').strip_suffix(".lance"));
@@ -127,7 +147,7 @@ impl Lake {
     }
 
     /// What lies in a folder; nothing in one that does not exist.
-    async fn list(&self, folder: &Path, attempted: impl Fn() -> String) -> Result<Vec<String>> {
+    pub(crate) async fn list(&self, folder: &Path, attempted: impl Fn() -> String) -> Result<Vec<String>> {
         let list = async || {
             let listed = self.inner.store.read_dir(folder.clone()).await;
             listed.map_err(|source| Error::storage(attempted(), source))
@@ -144,10 +164,12 @@ impl Lake {
     /// [`Error::NotFound`] naming table, version or tag, with what exists; storage errors.
     pub async fn table(&self, name: &TableName, at: &SnapshotRef) -> Result<Table> {
         let Some(newest) = self.try_latest(name).await? else {
-            let names = self.tables().await?;
+            let names = self.found_tables().await?;
             let list = names.iter().take(20).map(TableName::as_str).collect::<Vec<_>>().join(", ");
-            let hint =
-                if list.is_empty() { "; the lake has no tables".to_string() } else { format!("; tables: {list}") };
+            let hint = match list.is_empty() {
+                true => format!("; {}", self.place_without_tables().await?),
+                false => format!("; tables: {list}"),
+            };
             return Err(Error::NotFound { what: format!("table {name} in {}", self.inner.uri), hint });
         };
         match at {

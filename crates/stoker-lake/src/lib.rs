@@ -30,6 +30,7 @@ mod objects;
 mod obstacle;
 mod precheck;
 mod quarantine;
+mod place;
 mod range_body;
 mod range_reader;
 mod row_offsets;

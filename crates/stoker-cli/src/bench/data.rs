@@ -106,7 +106,7 @@ impl DataSet {
         let uri = lake.to_str().context("the folder's name is not UTF-8")?;
         let lake = Lake::open(uri, &StorageOptions::default()).await?;
         let name = TableName::try_new(kind.table())?;
-        if !lake.tables().await?.contains(&name) {
+        if !lake.has_table(&name).await? {
             eprintln!("making {num_rows} rows of {} in {}", kind.describe(), lake.uri());
             write(&lake, &name, kind, num_rows, classes).await?;
         }

@@ -153,7 +153,7 @@ async fn stream(lake: &Path, files: &Files) -> anyhow::Result<StreamHandle> {
     let uri = lake.to_str().context("the folder's name is not UTF-8")?;
     let lake = Lake::open(uri, &StorageOptions::default()).await?;
     let name = TableName::try_new(TABLE)?;
-    if !lake.tables().await?.contains(&name) {
+    if !lake.has_table(&name).await? {
         eprintln!("making {} rows of JPEG files in {}", files.num_rows, lake.uri());
         write(&lake, &name, files).await?;
     }

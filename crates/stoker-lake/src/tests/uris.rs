@@ -76,3 +76,37 @@ async fn a_refused_endpoint_is_named() -> TestResult {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     Ok(())
 }
+
+#[tokio::test]
+async fn places_that_are_no_lakes_are_named() -> TestResult {
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    assert!(test.lake.tables().await?.is_empty(), "a folder without tables is a lake");
+    let open = async |path: &str| {
+        let path = test.folder.path().join(path);
+        Lake::open(path.to_str().expect("UTF-8"), &StorageOptions::default()).await.expect("it opens")
+    };
+
+    let missing = open("missing").await;
+    let error = missing.tables().await.expect_err("there is no folder");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("missing does not exist; check the path"), "{error}");
+    let error = missing.table(&name, &SnapshotRef::Latest).await.expect_err("there is no folder");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("; there is no folder /"), "{error}");
+    assert!(!missing.has_table(&name).await?);
+    append(&missing, &name, &schema, 0..3, small(10, 100)).await?;
+    assert_eq!(missing.tables().await?, std::slice::from_ref(&name));
+
+    let table = open("missing/t.lance").await;
+    let error = table.tables().await.expect_err("it is a table");
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.to_string().ends_with(&format!("{}, as the lake, and t as the table", missing.uri())), "{error}");
+    let error = table.table(&name, &SnapshotRef::Latest).await.expect_err("it is a table");
+    assert!(error.to_string().contains("missing/t.lance is itself a table"), "{error}");
+
+    std::fs::write(test.folder.path().join("file"), "text")?;
+    let error = open("file").await.tables().await.expect_err("it is a file");
+    assert!(error.to_string().contains("is a file; a lake is the folder"), "{error}");
+    Ok(())
+}

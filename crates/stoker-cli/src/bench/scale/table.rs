@@ -9,7 +9,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
-use stoker_types::{SnapshotRef, TableName};
+use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 /// Rows of a batch that is written at once: 128 KiB.
 const ROWS_PER_BATCH: u64 = 1 << 20;
@@ -36,7 +36,10 @@ pub struct ScaleTable {
 pub async fn make(uri: &str, rows: u64) -> anyhow::Result<ScaleTable> {
     let lake = Lake::open(uri, &StorageOptions::default()).await?;
     let name = TableName::try_new("scale")?;
-    let tables = lake.tables().await?;
+    let tables = match lake.tables().await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        found => found?,
+    };
     if let Some(other) = tables.iter().find(|table| **table != name) {
         bail!("{uri} holds table {other}: choose a folder of its own, because its row sets are removed");
     }
