@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use stoker_types::plain_message;
+
 /// Characters of a message at most.
 const MESSAGE_CHARS_MAX: usize = 600;
 
@@ -30,9 +32,10 @@ fn message(error: &anyhow::Error) -> String {
     shortened(&text)
 }
 
-/// The first line of a message, without the places in source code that Lance adds and without the query parts of URLs, in
+/// The first line of a message in plain words, without the places in source code that Lance adds and without the query parts of URLs, in
 /// which some stores carry signatures.
 fn readable(message: &str) -> String {
+    let message = plain_message(message);
     let line = message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let words: Vec<String> = without_locations(line).split(' ').map(without_query).collect();
     shortened(words.join(" ").trim())
@@ -155,8 +158,9 @@ mod tests {
 
     #[test]
     fn what_the_store_of_lance_says_is_said_once() {
-        let said = "LanceError(IO): Generic S3 error: Error performing GET http://127.0.0.1:1/b";
-        let raw = format!("{said}?list-type=2&prefix=l%2F in 4.6ms - HTTP error: error sending request");
+        let said = "Generic S3 error: Error performing GET http://127.0.0.1:1/b";
+        let raw =
+            format!("LanceError(IO): {said}?list-type=2&prefix=l%2F in 4.6ms - HTTP error: error sending request");
         let lake = format!("listing the tables of s3://b/l: {said} in 4.6ms - HTTP error: error sending request");
         let location = "/home/somebody/.cargo/registry/src/x/lance-io-14.0.2/src/object_store.rs:1547:22";
         check(

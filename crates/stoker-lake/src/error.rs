@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 
 use object_store::client::{HttpError, HttpErrorKind};
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, plain_message};
 
 use crate::caught::Panicked;
 use crate::lake::without_userinfo;
@@ -130,7 +130,7 @@ impl Error {
 /// The first line of a message, without Lance's source locations, without the user and query parts of URLs, where credentials
 /// and signatures are, and at most 400 characters.
 pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
-    let text = source.to_string();
+    let text = plain_message(&source.to_string());
     let line = text.lines().next().unwrap_or_default();
     let line = line.split(", /").next().unwrap_or(line).split(", library/").next().unwrap_or(line);
     let words: Vec<String> = line.split(' ').map(|word| without_userinfo(without_query(word))).collect();
