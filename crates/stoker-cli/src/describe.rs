@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use crate::connect::{AtArgs, LakeArgs};
+use crate::output::output;
 use crate::print::print_cells;
 
 /// Show how the columns of a table are stored.
@@ -25,7 +26,7 @@ pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let info = connection.table(&args.table, &args.at.snapshot()).await?;
     let at = stoker_types::SnapshotRef::Version(info.version);
     let columns = connection.describe(&args.table, &at).await?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         let answer = serde_json::json!({
             "table": info.name, "version": info.version, "num_rows": info.num_rows, "tags": info.tags, "columns": columns,

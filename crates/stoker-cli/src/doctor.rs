@@ -8,6 +8,7 @@ use stoker_lake::{ColumnLayout, Finding};
 use stoker_types::SnapshotRef;
 
 use crate::connect::{AtArgs, LakeArgs};
+use crate::output::output;
 use crate::print::print_cells;
 
 /// Say which columns of a table are read as plain bytes, and how to make the others so.
@@ -27,7 +28,7 @@ pub async fn run(args: DoctorArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let info = connection.table(&args.table, &args.at.snapshot()).await?;
     let diagnosis = connection.doctor(&args.table, &SnapshotRef::Version(info.version)).await?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         let columns: Vec<Value> = diagnosis.columns.iter().map(with_verdict).collect::<Result<_, _>>()?;
         let answer = json!({

@@ -5,12 +5,14 @@
 mod allocator;
 mod batch_log;
 mod bench;
+mod brief;
 mod codec;
 mod connect;
 mod describe;
 mod doctor;
 mod fail;
 mod ingest;
+mod output;
 mod print;
 mod process;
 mod quarantine;

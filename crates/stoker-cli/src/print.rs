@@ -11,13 +11,15 @@ use clap::ValueEnum;
 use futures::TryStreamExt;
 use stoker_flight::SqlResult;
 
+use crate::brief::brief;
+
 /// Rows that the table format shows; the rest is counted.
 const TABLE_ROWS_MAX: usize = 1_000;
 
 /// The format of rows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
-    /// Aligned columns for people; the first 1,000 rows
+    /// Aligned columns for people; the first 1,000 rows, and of tensors, long lists and bytes the beginning
     Table,
     /// Comma-separated values with a header
     Csv,
@@ -42,13 +44,13 @@ pub fn print_cells<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -
 pub async fn print_rows(mut out: impl Write, format: Format, mut rows: SqlResult) -> anyhow::Result<()> {
     match format {
         Format::Table => {
-            let mut shown: Vec<RecordBatch> = vec![RecordBatch::new_empty(rows.schema.clone())];
+            let mut shown: Vec<RecordBatch> = vec![brief(&RecordBatch::new_empty(rows.schema.clone()))?];
             let (mut count, mut room) = (0, TABLE_ROWS_MAX);
             while let Some(batch) = rows.stream.try_next().await? {
                 count += batch.num_rows();
                 let take = batch.num_rows().min(room);
                 room -= take;
-                shown.push(batch.slice(0, take));
+                shown.push(brief(&batch.slice(0, take))?);
             }
             writeln!(out, "{}", pretty_format_batches(&shown)?)?;
             writeln!(out, "{count} rows{}", if count > TABLE_ROWS_MAX { "; the first 1,000 are shown" } else { "" })?;

@@ -13,6 +13,7 @@ use stoker_stream::{Receipt, SubstitutedRow};
 use stoker_types::{Digest, SnapshotRef, TableName};
 
 use crate::connect::LakeArgs;
+use crate::output::output;
 
 /// Exclude bad rows from later versions of a table; older versions keep them.
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub async fn run(args: QuarantineArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     } else {
         outcome(&name, &lake.quarantine(&name, &rows, args.reason.as_deref()).await?)
     };
-    writeln!(std::io::stdout(), "{told}")?;
+    writeln!(output(), "{told}")?;
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use stoker_stream::{ReadOptions, state_slice};
 use stoker_types::{RunId, Slice, StreamState, Topology};
 
 use crate::connect::LakeArgs;
+use crate::output::output;
 use crate::print::{Format, print_rows};
 
 /// Show the rows of a past step.
@@ -49,7 +50,7 @@ pub async fn run(args: ReplayArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     }
     let rows = with_places(&handle, &slice, &batch)?;
     let result = SqlResult { schema: rows.schema(), stream: futures::stream::iter([Ok(rows)]).boxed() };
-    print_rows(BufWriter::new(std::io::stdout().lock()), args.format, result).await
+    print_rows(BufWriter::new(output()), args.format, result).await
 }
 
 async fn find(connection: &Connection, args: &ReplayArgs, topology: Topology) -> anyhow::Result<(StreamHandle, Slice)> {

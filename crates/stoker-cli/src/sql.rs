@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::codec::Codec;
 use crate::connect::{LakeArgs, parse_params};
+use crate::output::output;
 use crate::print::{Format, print_rows};
 
 /// Run a SELECT at snapshots that are pinned when it is planned.
@@ -31,7 +32,7 @@ pub struct SqlArgs {
 pub async fn run(args: SqlArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let params = parse_params(&args.params);
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(output());
     if args.explain {
         writeln!(out, "{}", connection.explain(&args.query, &params).await?)?;
         return Ok(out.flush()?);

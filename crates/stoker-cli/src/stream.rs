@@ -16,6 +16,7 @@ use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, Shuffle
 use crate::batch_log::BatchLog;
 use crate::codec::Codec;
 use crate::connect::{LakeArgs, ReadArgs, parse_params};
+use crate::output::output;
 pub use crate::stream::drain::{Drain, Drained};
 
 /// Drain a rank's share of a stream as a training job would, and report the rates.
@@ -207,7 +208,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     }
     let mut report = drained.report(&handle, args.epochs, steps, planned);
     let state = &drained.state;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         report["state"] = serde_json::from_str(&state.to_json())?;
         writeln!(out, "{report}")?;

@@ -9,6 +9,7 @@ use stoker_lake::{IndexKind, Lake, Metric};
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::connect::{AtArgs, LakeArgs};
+use crate::output::output;
 
 /// A table.
 #[derive(Debug, Args)]
@@ -68,8 +69,12 @@ enum Kind {
 /// Prints all tables with version and rows.
 pub async fn list(lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
-    let mut out = std::io::stdout().lock();
-    for name in connection.tables().await? {
+    let names = connection.tables().await?;
+    if names.is_empty() {
+        eprintln!("the lake has no tables yet; write one with `stoker ingest`, or from Python with lake.create_table");
+    }
+    let mut out = output();
+    for name in names {
         let info = connection.table(&name, &SnapshotRef::Latest).await?;
         writeln!(out, "{name}\tversion {}\t{} rows", info.version, info.num_rows)?;
     }
@@ -78,7 +83,7 @@ pub async fn list(lake: &LakeArgs) -> anyhow::Result<()> {
 
 /// Prints the versions of a table.
 pub async fn versions(args: TableArgs, lake: &LakeArgs) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     for version in lake.connect().await?.versions(&args.table).await? {
         let time = TimestampSecondArray::from(vec![version.timestamp_millis / 1000]).with_timezone("+00:00");
         let time = array_value_to_string(&time, 0)?;
@@ -92,7 +97,7 @@ pub async fn tag(args: TagArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let at = SnapshotRef::Version(connection.table(&args.table, &args.at.snapshot()).await?.version);
     connection.tag(&args.table, &at, &args.name).await?;
-    writeln!(std::io::stdout(), "tag '{}' names {at} of {}", args.name, args.table)?;
+    writeln!(output(), "tag '{}' names {at} of {}", args.name, args.table)?;
     Ok(())
 }
 
@@ -114,6 +119,6 @@ pub async fn index(args: IndexArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         Kind::Inverted => IndexKind::Inverted,
     };
     let version = table.create_index(&args.column, kind).await?;
-    writeln!(std::io::stdout(), "column {} of {} is indexed since version {version}", args.column, table.name())?;
+    writeln!(output(), "column {} of {} is indexed since version {version}", args.column, table.name())?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use stoker_stream::Receipt;
 
 use crate::connect::LakeArgs;
+use crate::output::output;
 
 /// Check the receipts of all ranks: was every row of an epoch delivered exactly once?
 #[derive(Debug, Args)]
@@ -29,7 +30,7 @@ pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     };
     let receipts: Vec<Receipt> = args.receipts.iter().map(read).collect::<Result<_, _>>()?;
     let verdicts = lake.connect().await?.verify(&receipts).await?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{:#}", serde_json::json!(verdicts))?;
     }

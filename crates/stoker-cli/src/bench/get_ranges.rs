@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::output::output;
 use crate::process::process_use;
 
 /// Read ranges of objects as fast as the store gives them, and report the rate as JSON.
@@ -68,7 +69,7 @@ pub fn run(args: &GetRangesArgs) -> anyhow::Result<()> {
         "cpu_secs": usage.cpu_secs,
         "peak_memory_bytes": usage.peak_bytes,
     });
-    writeln!(std::io::stdout().lock(), "{report}")?;
+    writeln!(output(), "{report}")?;
     Ok(())
 }
 

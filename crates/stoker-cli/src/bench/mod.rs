@@ -45,6 +45,7 @@ use crate::bench::report::Section;
 use crate::bench::runs::WAYS;
 use crate::bench::settings::{Settings, lake_in};
 use crate::connect::LakeArgs;
+use crate::output::output;
 
 /// Measure rates beside the ceilings of the same run; without a command: local, flight, s3, select, ranks and decode.
 #[derive(Debug, Args)]
@@ -130,7 +131,7 @@ async fn measure(settings: &Settings, parts: &[Part]) -> anyhow::Result<()> {
         std::fs::remove_dir_all(&temporary).ok();
     }
     let report = measured?;
-    print(&mut std::io::stdout().lock(), &report)?;
+    print(&mut output(), &report)?;
     for (path, text) in [(&settings.json, format!("{report:#}\n")), (&settings.svg, svg::draw(&report))] {
         if let Some(path) = path {
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;

@@ -9,6 +9,7 @@ use stoker_order::EpochOrder;
 use stoker_stream::StreamOptions;
 use stoker_types::ShuffleMode;
 
+use crate::output::output;
 use crate::stream::Shuffle;
 
 /// Tables that are judged by default: rows and bytes per row.
@@ -55,7 +56,7 @@ pub fn run(args: &OrderArgs) -> anyhow::Result<()> {
             cases.push(case(args, rows, row_bytes, ranks, window_bytes));
         }
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{:#}", Value::from(cases))?;
         return Ok(());

@@ -11,6 +11,7 @@ use stoker_stream::{ReadOptions, StreamOptions};
 use stoker_types::{BatchSize, Batching, LastBatch, Slice, Topology};
 
 use crate::connect::LakeArgs;
+use crate::output::output;
 use crate::process::process_use;
 use crate::stream::{Drain, Drained, Shuffle};
 
@@ -67,6 +68,6 @@ pub async fn run(args: &RankStreamsArgs, lake: &LakeArgs) -> anyhow::Result<()> 
         "cpu_secs": used.cpu_secs,
         "peak_memory_bytes": used.peak_bytes,
     });
-    writeln!(std::io::stdout().lock(), "{report}")?;
+    writeln!(output(), "{report}")?;
     Ok(())
 }

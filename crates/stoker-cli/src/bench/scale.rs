@@ -26,6 +26,7 @@ use stoker_lake::Lake;
 
 use crate::bench::scale::report::{QueryReport, Report};
 use crate::bench::scale::step::{Made, Opened, Planned};
+use crate::output::output;
 
 pub use step::{StepArgs, run as run_step};
 
@@ -63,7 +64,7 @@ pub async fn run(args: &ScaleArgs) -> anyhow::Result<()> {
         std::fs::remove_dir_all(&temporary).ok();
     }
     let report = measured?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
         false => report.print(&mut out)?,

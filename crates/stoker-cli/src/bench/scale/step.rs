@@ -15,6 +15,7 @@ use stoker_sql::{Engine, EngineOptions, RowSet};
 use stoker_stream::{ReadOptions, StreamOptions, StreamPlan};
 use stoker_types::{BatchSize, Batching, Digest, LastBatch, OrderOptions, Slice, Topology};
 
+use crate::output::output;
 use crate::process::{bytes_read, process_use, reset_peak, resident_bytes};
 
 /// Bytes of the rows that the table stands for.
@@ -122,7 +123,7 @@ pub async fn run(args: &StepArgs) -> anyhow::Result<()> {
         Step::Plan { query, row_set } => serde_json::to_value(plan(&engine, query, *row_set).await?)?,
         Step::Open { stream } => serde_json::to_value(open(&engine, *stream).await?)?,
     };
-    writeln!(std::io::stdout().lock(), "{report}")?;
+    writeln!(output(), "{report}")?;
     Ok(())
 }
 
