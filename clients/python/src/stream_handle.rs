@@ -138,6 +138,12 @@ impl StreamHandle {
         Ok(StreamHandle::new(self.connection.clone_ref(py), handle))
     }
 
+    /// Those of the columns that are null in a row of the stream.
+    fn nulls(&self, py: Python<'_>, columns: Vec<String>) -> PyResult<Vec<String>> {
+        let handle = self.live(py)?;
+        wait(py, handle.nulls(columns))?.raise(py)
+    }
+
     /// Global batches from the slice's origin to the end of the epoch, and rows in a full one.
     fn num_steps(&self, py: Python<'_>, slice: SliceRequest) -> PyResult<(u64, u64)> {
         let slice = slice.to_slice(py)?;

@@ -11,6 +11,7 @@ from stoker import _distributed, _native
 from stoker._compression import Compression
 from stoker._config import slice_config
 from stoker._decode import ImageTransform
+from stoker._nulls import refuse_nulls
 from stoker._numbers import whole, whole_or_none
 from stoker._stream import Stream
 
@@ -77,6 +78,7 @@ class StreamSource(ABC):
         decode: Mapping[str, ImageTransform] | None = None,
         decode_threads: int | None = None,
         evaluation: bool = False,
+        allow_nulls: bool = False,
     ) -> Stream:
         """Pins the rows and returns this rank's batches of them.
 
@@ -136,11 +138,14 @@ class StreamSource(ABC):
             decode_threads: Threads that decode, for each column of images. Default: the number of cores.
             evaluation: Whether every pass delivers the same epoch from its start, wherever the pass before it was left:
                 for validation.
+            allow_nulls: Whether tensors, vectors, integers and booleans may be null, for those who take batches by
+                :meth:`Batch.to_arrow`: NumPy and PyTorch cannot hold such nulls. By default a stream with such rows
+                is refused here, for which columns that may be null are scanned once.
 
         Raises:
-            InvalidRequestError: Options that contradict each other, numbers out of range, or a query that is not a
-                sample query: one whose output rows do not each carry columns of given table rows. The message has the
-                reason.
+            InvalidRequestError: Options that contradict each other, numbers out of range, nulls where arrays cannot
+                hold them, or a query that is not a sample query: one whose output rows do not each carry columns of
+                given table rows. The message has the reason.
             NotFoundError: A table, version or tag does not exist.
             StateMismatchError: The run was started with another query, seed or other options.
 
@@ -191,7 +196,12 @@ class StreamSource(ABC):
             "query": [text for text, _ in queries],
             "params": [_distributed.fingerprint(params) for _, params in queries],
         }
-        handle = _distributed.agree(ranks, asked, lambda: native.plan_stream(queries, request), native.load_stream)
+
+        def plan() -> _native.StreamHandle:
+            handle = native.plan_stream(queries, request)
+            return handle if allow_nulls else refuse_nulls(handle)
+
+        handle = _distributed.agree(ranks, asked, plan, native.load_stream)
         return Stream(lake, handle, config, first_epoch)
 
     def torch(

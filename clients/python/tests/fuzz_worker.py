@@ -29,7 +29,7 @@ def by_sql(root: str) -> list[list[Any]]:
 def by_stream(root: str) -> list[list[Any]]:
     query = stoker.connect(root).sql(f"SELECT {COLUMNS} FROM t")
     found = []
-    for batch in query.stream(batch_size=7, seed=1, block_bytes=10_000, retry_budget_secs=RETRY_SECS):
+    for batch in query.stream(batch_size=7, seed=1, block_bytes=10_000, retry_budget_secs=RETRY_SECS, allow_nulls=True):
         rows = pa.Table.from_batches([batch.to_arrow()]).append_column("row_id", pa.array(batch.row_ids))
         found += _digests(rows.slice(0, batch.num_valid))
     return found

@@ -41,7 +41,7 @@ def by_sql(lake: stoker.Lake) -> pa.Table:
 
 def by_stream(lake: stoker.Lake, options: dict[str, Any]) -> tuple[pa.Table, stoker.StreamStats]:
     """The rows of the table `t` as a stream delivers them, and the stream's counts."""
-    stream = lake.sql("SELECT * FROM t").stream(batch_size=BATCH_SIZE, **options)
+    stream = lake.sql("SELECT * FROM t").stream(batch_size=BATCH_SIZE, allow_nulls=True, **options)
     batches, row_ids = [], [np.zeros(0, np.uint64)]
     for batch in stream:
         batches.append(batch.to_arrow().slice(0, batch.num_valid))

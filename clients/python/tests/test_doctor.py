@@ -170,7 +170,7 @@ CASES = [
 
 def bytes_read(lake: stoker.Lake) -> int:
     """Bytes of column `x` that are read by their places, without a decoder."""
-    stream = lake.sql("SELECT x FROM t").stream(batch_size=16)
+    stream = lake.sql("SELECT x FROM t").stream(batch_size=16, allow_nulls=True)
     assert sum(batch.num_valid for batch in stream) == NUM_ROWS
     return stream.stats().bytes_read
 

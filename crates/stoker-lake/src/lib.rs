@@ -27,6 +27,7 @@ mod index;
 mod lake;
 mod layout;
 mod objects;
+mod nulls;
 mod obstacle;
 mod precheck;
 mod quarantine;

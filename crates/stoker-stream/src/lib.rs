@@ -20,6 +20,7 @@ mod budget;
 mod error;
 mod found_rows;
 mod light;
+mod nulls;
 mod options;
 mod part;
 mod part_builder;

@@ -2,9 +2,9 @@
 
 use arrow_schema::SchemaRef;
 use stoker_stream::{MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan};
-use stoker_types::{self as types, BatchLogEntry, Slice, Snapshot, StreamSpec, StreamState};
+use stoker_types::{self as types, BatchLogEntry, ErrorKind, Slice, Snapshot, StreamSpec, StreamState};
 
-use crate::client::connection::plan_remote;
+use crate::client::connection::{ask, plan_remote};
 use crate::client::decode_stage::DecodeStage;
 use crate::client::image_columns::ImageColumns;
 use crate::client::remote_stream::{RemoteStream, Request};
@@ -12,6 +12,7 @@ use crate::client::sample_stream::{Batches, SampleStream, halved};
 use crate::client::{Connection, DecodeOptions, RemoteLake};
 use crate::proto::stream_request::Source;
 use crate::proto::{Reweigh, reweigh};
+use crate::server::ActionRequest;
 use crate::{Error, Result};
 
 /// A planned stream: opens any slice of any epoch. Cheap to clone.
@@ -53,6 +54,27 @@ impl StreamHandle {
     /// The columns of the batches.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
+    }
+
+    /// Those of the columns that are null in a row of the stream. Servers of versions that do not know the question name none.
+    ///
+    /// # Errors
+    /// Errors of reading the tables; servers that cannot be reached.
+    pub async fn nulls(&self, columns: Vec<String>) -> Result<Vec<String>> {
+        match &self.place {
+            Place::Local(plan, _) => Ok(plan.nulls(&columns).await?),
+            Place::Remote(lake) => {
+                let stream_id = Some(self.spec.stream_id());
+                let request = ActionRequest { stream_id, columns, ..ActionRequest::default() };
+                match ask(lake, "nulls", request).await {
+                    // A server without the action, or one that cannot know a stream whose specification it could not store.
+                    Err(error) if matches!(error.kind(), ErrorKind::InvalidRequest | ErrorKind::NotFound) => {
+                        Ok(Vec::new())
+                    }
+                    found => found,
+                }
+            }
+        }
     }
 
     /// Rows per epoch.

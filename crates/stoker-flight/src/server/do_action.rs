@@ -17,7 +17,7 @@ use crate::server::state::ServerState;
 use crate::{Error, Result};
 
 /// The actions and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 14] = [
+pub(crate) const ACTIONS: [(&str, &str); 15] = [
     ("version", "the version of the server"),
     (
         "status",
@@ -34,6 +34,7 @@ pub(crate) const ACTIONS: [(&str, &str); 14] = [
     ("run", "{run_id}: the log of a run"),
     ("log_bad_rows", "{bad_rows}: adds rows to the table of bad rows"),
     ("rows", "{stream_id, epoch, positions: {start, end}}: the addresses of the rows at these positions"),
+    ("nulls", "{stream_id, columns}: those of the columns that are null in a row of the stream"),
     ("log_run", "{entry}: adds an entry to the log of its run"),
 ];
 
@@ -70,6 +71,8 @@ pub(crate) struct ActionRequest {
     pub epoch: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub positions: Option<Range<u64>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
 }
 
 /// The answer of the action `table`.
@@ -128,6 +131,10 @@ impl ServerState {
             "log_bad_rows" => {
                 log_bad_rows(&self.engine, &request.bad_rows).await?;
                 json!({})
+            }
+            "nulls" => {
+                let stream_id = request.stream_id.ok_or_else(|| Error::invalid("action nulls needs stream_id"))?;
+                json!(self.plan_by_id(stream_id).await?.nulls(&request.columns).await?)
             }
             "rows" => json!(self.row_addrs(&request).await?),
             "log_run" => {

@@ -1,0 +1,43 @@
+"""Refuses a stream whose batches could not become NumPy arrays or tensors, before its first step."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from stoker import _native
+from stoker._errors import InvalidRequestError
+
+__all__ = ["refuse_nulls"]
+
+
+def refuse_nulls(handle: _native.StreamHandle) -> _native.StreamHandle:
+    """Returns the stream, of which no tensor, vector, integer or boolean is null in a row.
+
+    Columns that may be null are scanned once, and none if there are no such columns.
+
+    Raises:
+        InvalidRequestError: Such a column has nulls among the rows of the stream.
+    """
+    schema = pa.schema(handle.schema)
+    columns = [field.name for field in schema if field.nullable and _needs_values(field.type)]
+    found = handle.nulls(columns) if columns else []
+    if found:
+        first = schema.field(found[0])
+        names = f"columns {', '.join(found)} have" if len(found) > 1 else f"column {first.name} has"
+        quoted = '"' + first.name.replace('"', '""') + '"'
+        raise InvalidRequestError(
+            f"{names} nulls among the rows of the stream, which arrays of {first.type} cannot hold; leave these rows "
+            f"out with WHERE {quoted} IS NOT NULL, select coalesce({quoted}, …) AS {quoted}, "
+            "or give allow_nulls=True and take batches by to_arrow()"
+        )
+    return handle
+
+
+def _needs_values(kind: pa.DataType) -> bool:
+    """Whether NumPy has no null for values of this type. Floats have NaN, times NaT, and the others are objects."""
+    return (
+        isinstance(kind, pa.FixedShapeTensorType)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+    )
