@@ -6,6 +6,7 @@ use stoker_types::{
     DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,
 };
 
+use crate::blobs::is_blob;
 use crate::survey::ColumnSurvey;
 use crate::{Result, Table};
 
@@ -72,6 +73,9 @@ impl Table {
 fn kind(field: &Field) -> String {
     if is_encoded_image(field) {
         return "encoded image".into();
+    }
+    if is_blob(field) {
+        return "blob".into();
     }
     if let Some(tensor) = TensorType::of(field) {
         let element =

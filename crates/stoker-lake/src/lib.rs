@@ -12,6 +12,7 @@
 //! ```
 
 mod again;
+mod blobs;
 mod caught;
 mod checksums;
 mod commit;

@@ -170,6 +170,7 @@ impl Table {
 
     fn scanner(&self, request: &ScanRequest) -> Result<Scanner> {
         self.check_columns(&request.columns)?;
+        self.check_blobs(request)?;
         let fail = |source| Error::storage(self.scanning(), source);
         let mut scanner = self.dataset().scan();
         let batch_size = if request.batch_size == 0 { BATCH_ROWS } else { request.batch_size };

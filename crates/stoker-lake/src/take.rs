@@ -25,6 +25,7 @@ impl Table {
     /// [`Error::NotFound`] for an address without a row; `DataCorrupt` naming table and columns when a file cannot be decoded.
     pub async fn take(&self, columns: &[String], row_addrs: &[u64]) -> Result<RecordBatch> {
         self.check_columns(columns)?;
+        self.refuse_blobs(columns.iter().map(String::as_str))?;
         let (sorted, places) = sorted(row_addrs);
         self.check_addresses(&sorted)?;
         let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));

@@ -4,6 +4,7 @@ use arrow_schema::{DataType, Field};
 use stoker_types::{EXTENSION_NAME_KEY, HEAVY_ROW_BYTES, is_encoded_image};
 
 use super::{Finding, Verdict, example};
+use crate::blobs::{self, is_blob};
 use crate::obstacle::Obstacle;
 use crate::survey::{ColumnSurvey, Fragments, GENERAL};
 use crate::{ColumnLayout, Table};
@@ -17,12 +18,6 @@ const PIECES_MIN: u64 = 32;
 
 /// Narrower values go into blocks of several rows: the limit of Lance's writer.
 const ROW_BY_ROW_BYTES_MIN: u64 = 256;
-
-/// Names of Lance's extension types for blobs begin so.
-const BLOB_TYPE: &str = "lance.blob";
-
-/// Field metadata key of Lance for blobs.
-const BLOB_KEY: &str = "lance-encoding:blob";
 
 const DECODER: &str = "its rows are read through Lance's decoder, which passes over every byte several times, where \
                        plain bytes go from the file to their place in the batch at once";
@@ -88,7 +83,7 @@ impl ColumnCase<'_> {
 
     /// What the column's type costs.
     fn of_type(&self) -> Option<Finding> {
-        if self.is_blob() {
+        if is_blob(self.field) {
             return Some(self.of_blobs());
         }
         let bytes = self.layout.bytes_per_row.unwrap_or(0);
@@ -116,17 +111,9 @@ impl ColumnCase<'_> {
         }
     }
 
-    fn is_blob(&self) -> bool {
-        let metadata = self.field.metadata();
-        metadata.get(EXTENSION_NAME_KEY).is_some_and(|name| name.starts_with(BLOB_TYPE))
-            || metadata.get(BLOB_KEY).is_some_and(|value| value == "true")
-    }
-
     fn of_blobs(&self) -> Finding {
-        let cost = "Stoker does not read blobs: queries over the column fail, or return places instead of bytes";
-        let remedy = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
-                      with lake.create_table, JPEG, PNG and WebP files as encoded_images";
-        self.finding("blob", "its values are blobs of Lance", Treatment::new(cost, remedy, None))
+        let cost = "Stoker does not read blobs: queries over the column are refused";
+        self.finding("blob", "its values are blobs of Lance", Treatment::new(cost, blobs::REMEDY, None))
     }
 
     /// Lists of any length. `None` where the elements are no numbers, for there is nothing to do.

@@ -1,0 +1,53 @@
+//! Columns of Lance's blobs, which only Lance's own interface for blobs reads.
+
+use std::collections::HashSet;
+
+use arrow_schema::Field;
+use stoker_types::EXTENSION_NAME_KEY;
+
+use crate::{Error, Result, ScanRequest, Table};
+
+/// Names of Lance's extension types for blobs begin so.
+const BLOB_TYPE: &str = "lance.blob";
+
+/// Field metadata key of Lance for blobs.
+const BLOB_KEY: &str = "lance-encoding:blob";
+
+/// What to do about them.
+pub(crate) const REMEDY: &str = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
+                                 with lake.create_table, JPEG, PNG and WebP files as encoded_images";
+
+/// Whether a column holds blobs.
+pub(crate) fn is_blob(field: &Field) -> bool {
+    let metadata = field.metadata();
+    metadata.get(EXTENSION_NAME_KEY).is_some_and(|name| name.starts_with(BLOB_TYPE))
+        || metadata.get(BLOB_KEY).is_some_and(|value| value == "true")
+}
+
+impl Table {
+    /// Refuses to read columns of blobs: their bytes lie elsewhere, and a scan would find places in their stead.
+    ///
+    /// # Errors
+    /// `InvalidRequest` that names the first such column and says what to do.
+    pub fn refuse_blobs<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        let schema = self.schema();
+        for column in columns {
+            if schema.field_with_name(column).is_ok_and(is_blob) {
+                return Err(Error::InvalidRequest {
+                    attempted: format!("reading column {column} of table {}", self.snapshot()),
+                    reason: format!(
+                        "it is a blob column of Lance, which Stoker does not read; leave it out, or {REMEDY}"
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a scan that reads columns of blobs, or filters by them.
+    pub(crate) fn check_blobs(&self, request: &ScanRequest) -> Result<()> {
+        self.refuse_blobs(request.columns.iter().map(String::as_str))?;
+        let filtered: HashSet<_> = request.filter.as_ref().map(|filter| filter.column_refs()).unwrap_or_default();
+        self.refuse_blobs(filtered.iter().map(|column| column.name.as_str()))
+    }
+}
