@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stoker._errors import InvalidRequestError
 
@@ -25,7 +26,8 @@ def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
     Args:
         data: A mapping of column names to arrays, a pandas DataFrame (without its index), or anything that exports an
             Arrow stream: a ``pyarrow.Table``, ``RecordBatchReader``, a polars DataFrame, ….
-        encoded_images: Binary columns to mark as holding JPEG, PNG or WebP files.
+        encoded_images: Binary columns to mark as holding JPEG, PNG or WebP files. Of a struct, the member ``bytes`` is
+            taken.
 
     Raises:
         InvalidRequestError: The value is none of these, or columns differ in length.
@@ -33,7 +35,7 @@ def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
     stream = _stream(data)
     if not encoded_images and not _has_views(stream):
         return stream
-    reader = pa.RecordBatchReader.from_stream(stream)
+    reader = _with_files(pa.RecordBatchReader.from_stream(stream), encoded_images)
     return reader.cast(_writable_schema(reader.schema, encoded_images))
 
 
@@ -50,6 +52,31 @@ def _stream(data: Any) -> Any:
         f"cannot write a {type(data).__qualname__}; "
         "use a dict of arrays, a pandas DataFrame, or an Arrow table or reader"
     )
+
+
+def _with_files(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
+    """The rows with the member ``bytes`` in place of structs, as Hugging Face stores images with their paths."""
+    schema = reader.schema
+    structs = [field for field in schema if field.name in columns and _is_file(field.type)]
+    if not structs:
+        return reader
+    for field in structs:
+        values = field.type.field("bytes")
+        index = schema.get_field_index(field.name)
+        schema = schema.set(index, pa.field(field.name, values.type, metadata=field.metadata))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            arrays = {name: batch.column(name) for name in schema.names}
+            for field in structs:
+                arrays[field.name] = pc.struct_field(arrays[field.name], "bytes")
+            yield pa.RecordBatch.from_arrays(list(arrays.values()), schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _is_file(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
 
 
 def _has_views(stream: Any) -> bool:

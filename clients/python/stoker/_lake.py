@@ -228,7 +228,7 @@ class Lake:
                 counting rows.
             mode: What to do when the table exists: ``"create"`` fails, the others add rows or replace them.
             encoded_images: Binary columns that hold JPEG, PNG or WebP files. Each value must begin as one does, or be
-                null; it is not decoded.
+                null; it is not decoded. Of a struct, as Hugging Face stores images, the member ``bytes`` is taken.
             rows_per_fragment: Rows per data file at most. Default: 1,048,576.
 
         Returns:

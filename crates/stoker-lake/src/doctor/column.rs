@@ -1,7 +1,7 @@
 //! What the layout of a column costs.
 
-use arrow_schema::{DataType, Field};
-use stoker_types::{EXTENSION_NAME_KEY, HEAVY_ROW_BYTES, is_encoded_image};
+use arrow_schema::{DataType, Field, Fields};
+use stoker_types::{HEAVY_ROW_BYTES, is_encoded_image};
 
 use super::{Finding, Verdict, example};
 use crate::blobs::{self, is_blob};
@@ -21,6 +21,12 @@ const ROW_BY_ROW_BYTES_MIN: u64 = 256;
 
 const DECODER: &str = "its rows are read through Lance's decoder, which passes over every byte several times, where \
                        plain bytes go from the file to their place in the batch at once";
+
+/// Light columns of more bytes per row than this are worth a word.
+const LIGHT_ROW_BYTES_MAX: u64 = 64 << 10;
+
+const LIGHT: &str = "light columns share data files and are decoded by Lance, they have no checksums, and queries may read \
+                     them whole where they leave heavy columns alone";
 
 const REWRITE: &str =
     "write the table again through Stoker (older versions stay as they are, indexes have to be built anew)";
@@ -91,7 +97,8 @@ impl ColumnCase<'_> {
             (DataType::List(item) | DataType::LargeList(item), heavy) => {
                 (heavy || bytes >= HEAVY_ROW_BYTES as u64).then(|| self.of_lists(item.data_type(), bytes)).flatten()
             }
-            (_, false) => None,
+            (DataType::Struct(members), false) => self.of_light_struct(members, bytes),
+            (data_type, false) => (bytes >= LIGHT_ROW_BYTES_MAX).then(|| self.of_large_values(data_type, bytes)),
             (DataType::FixedSizeList(item, length), true) => self.of_elements(item.data_type(), *length),
             (DataType::FixedSizeBinary(length), true) => Some(self.of_fixed_size_binary(*length)),
             (DataType::Struct(members), true) => {
@@ -166,6 +173,38 @@ impl ColumnCase<'_> {
         };
         let what = format!("its values are lists of {item}, which are no numbers");
         Some(self.finding(Obstacle::NotNumbers.code(), what, treatment))
+    }
+
+    /// Structs that hold files, or are as large. `None` for small ones.
+    fn of_light_struct(&self, members: &Fields, bytes: u64) -> Option<Finding> {
+        let is_binary = |name: &str| {
+            let member = members.iter().find(|member| member.name() == name);
+            member.is_some_and(|member| matches!(member.data_type(), DataType::Binary | DataType::LargeBinary))
+        };
+        if bytes < HEAVY_ROW_BYTES as u64 && !members.iter().any(|member| is_binary(member.name())) {
+            return None;
+        }
+        let (table, column) = self.names();
+        let what = format!("its values are structs of {bytes} bytes on average, which are light");
+        let treatment = if is_binary("bytes") {
+            let remedy = format!(
+                "if its bytes are JPEG, PNG or WebP files, store them as a column of encoded images. From Parquet files: \
+                 stoker ingest parquet FILES {table} --image {column} --mode overwrite"
+            );
+            Treatment::new(LIGHT, remedy, Some(example::with_bytes_as_images(table, column)))
+        } else {
+            let remedy = format!("make its members columns of their own. {}", sentence(REWRITE));
+            let example = example::with_members(table, column, members.iter().map(|member| member.name().as_str()));
+            Treatment::new(LIGHT, remedy, Some(example))
+        };
+        Some(self.finding("light_struct", what, treatment))
+    }
+
+    fn of_large_values(&self, data_type: &DataType, bytes: u64) -> Finding {
+        let what = format!("its values are {data_type} of {bytes} bytes on average, which are light");
+        let remedy = "nothing, if most queries read it. With the field metadata stoker.heavy=true it has data files of its own, \
+                      with checksums, and filters of other columns leave it alone";
+        self.finding("large_values", what, Treatment::new(LIGHT, remedy, None))
     }
 
     fn of_fixed_size_binary(&self, length: i32) -> Finding {

@@ -58,6 +58,13 @@ pub(super) fn as_images(table: &str, column: &str) -> String {
     format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\", encoded_images=[{column:?}])")
 }
 
+/// Writes the table again with the member `bytes` of a struct in its place, as images.
+pub(super) fn with_bytes_as_images(table: &str, column: &str) -> String {
+    let name = quoted(column);
+    let select = format!("SELECT * REPLACE ({name}['bytes'] AS {name}) FROM {}", quoted(table));
+    format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\", encoded_images=[{column:?}])")
+}
+
 /// Writes the table again with bytes of one length as tensors.
 pub(super) fn as_tensor_of_bytes(table: &str, column: &str) -> String {
     let select = format!("SELECT * FROM {}", quoted(table));
