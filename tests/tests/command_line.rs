@@ -44,7 +44,7 @@ fn lake_of_pictures(folder: &Path) -> Result<String> {
     image_folder(&pictures, 5)?;
     let ingest = ["ingest", "imagefolder", text(&pictures)?, "pictures", "--quiet", "--lake", text(&lake)?];
     run(&ingest)?;
-    run(&words(&[&ingest, &["--mode", "append"]]))?;
+    run(&words(&[&ingest, &["--mode", "append", "--again"]]))?;
     Ok(text(&lake)?.to_string())
 }
 

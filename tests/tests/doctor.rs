@@ -60,7 +60,7 @@ fn images_are_judged_the_same_here_and_through_a_server() -> Result<()> {
     let ingest = ["ingest", "imagefolder", pictures, "pictures", "--images", "both", "--quiet", "--lake", lake];
     run(&ingest)?;
     let mut append = ingest.to_vec();
-    append.extend(["--mode", "append"]);
+    append.extend(["--mode", "append", "--again"]);
     run(&append)?;
     let server = Server::start(lake, "127.0.0.1:0", &[])?;
     let (local, served) = (["--lake", lake], ["--server", server.address.as_str()]);

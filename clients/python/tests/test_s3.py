@@ -204,10 +204,12 @@ def test_the_command_line_ingests_images_and_streams_them(store: Store, tmp_path
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    for mode, rows in [("create", 40), ("append", 80), ("append", 80)]:
+    for mode, rows in [("create", 40), ("append", 40), ("append", 41), ("append", 41)]:
+        if rows == 41:
+            Image.new("RGB", (24, 24), (99, 100, 0)).save(tmp_path / label / "new.png")
         run("ingest", "imagefolder", str(tmp_path), "pictures", "--mode", mode, "--quiet")
         assert f"{rows} rows" in run("tables"), "the same files are not appended twice"
-    assert '"rows":80' in run("stream", "SELECT image, label FROM pictures", "--batch-size", "8", "--json")
+    assert '"rows":41' in run("stream", "SELECT image, label FROM pictures", "--batch-size", "8", "--json")
 
 
 IMAGES = "SELECT id, image FROM samples"

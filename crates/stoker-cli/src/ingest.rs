@@ -1,6 +1,7 @@
 //! `stoker ingest`: folders of images and Parquet files become tables.
 
-use std::io::IsTerminal;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +13,12 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyl
 use serde::de::DeserializeOwned;
 use stoker_ingest::{
     Channels, ImageFolderOptions, ImageSize, Images, IngestReport, Layout, Mode, OnError, ParquetOptions, Progress,
-    TensorSpec, VectorSpec, ingest_imagefolder, ingest_parquet,
+    Splits, TensorSpec, VectorSpec, ingest_imagefolder, ingest_parquet,
 };
 use stoker_lake::{Lake, StorageOptions};
 use stoker_types::TableName;
+
+use crate::output::output;
 
 /// The time between two lines of progress where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -32,7 +35,8 @@ enum Source {
     /// Write a folder of images, DIR/CLASS/* or DIR/SPLIT/CLASS/*, into a table
     ///
     /// Columns: image, label (position of the class in the sorted folder names), label_name, path, split. Splits are found
-    /// when all folders of the first level are named train, val, valid, validation or test.
+    /// when all folders of the first level are named train, val, valid, validation or test. Other folders with names of
+    /// splits (train beside extra) are refused until --splits or --no-splits says what they are.
     Imagefolder(ImagefolderArgs),
     /// Write Parquet files, and the Parquet files in folders, into a table
     Parquet(ParquetArgs),
@@ -40,13 +44,13 @@ enum Source {
 
 #[derive(Debug, clap::Args)]
 struct CommonArgs {
-    /// What to do with rows that are in the table
+    /// What to do with rows that are in the table; append writes the files that it does not have
     #[arg(long, default_value = "create", value_parser = choice::<Mode>(&["create", "append", "overwrite"]))]
     mode: Mode,
     /// What to do with files that cannot be read: end without changing the table, or leave them out
     #[arg(long, default_value = "fail", value_parser = choice::<OnError>(&["fail", "skip"]))]
     on_error: OnError,
-    /// Write the rows once more when these sources were ingested before
+    /// Write all rows once more, also of files that the table has
     #[arg(long)]
     again: bool,
     /// MiB of source after which an interrupted run goes on
@@ -78,6 +82,12 @@ struct ImagefolderArgs {
     /// Classes in the order of their labels [default: sorted folder names]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     classes: Option<Vec<String>>,
+    /// Folders of the first level that are splits, with a folder for each class below them
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", conflicts_with = "no_splits")]
+    splits: Option<Vec<String>>,
+    /// The folders of the first level are classes, even if they are named like splits
+    #[arg(long)]
+    no_splits: bool,
     /// With --images encoded, only read the headers of images instead of decoding them once to find damaged ones
     #[arg(long)]
     no_verify: bool,
@@ -110,6 +120,10 @@ struct ParquetArgs {
     /// A column that holds JPEG, PNG or WebP files; repeatable
     #[arg(long = "image", value_name = "COLUMN")]
     images: Vec<String>,
+    /// A struct of bytes and path, as Hugging Face stores images, that stays a struct; otherwise its bytes become encoded images.
+    /// Repeatable
+    #[arg(long = "as-is", value_name = "COLUMN")]
+    as_is: Vec<String>,
     /// A JSON file with columns, drop, tensors, vectors and images
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
@@ -147,13 +161,18 @@ pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyho
         }
     };
     watching.abort();
-    print(&table, &report, started.elapsed());
-    Ok(())
+    print(&table, &report, started.elapsed())
 }
 
 impl ImagefolderArgs {
     fn into_options(self) -> (PathBuf, TableName, ImageFolderOptions) {
+        let splits = match (self.splits, self.no_splits) {
+            (Some(names), _) => Splits::Named(names),
+            (None, true) => Splits::None,
+            (None, false) => Splits::Auto,
+        };
         let options = ImageFolderOptions {
+            splits,
             mode: self.common.mode,
             images: self.images,
             layout: self.layout,
@@ -179,6 +198,7 @@ impl ParquetArgs {
             tensors: self.tensors,
             vectors: self.vectors,
             images: self.images,
+            as_is: self.as_is,
             schema: self.schema,
             unit_bytes: self.common.unit_mib << 20,
             on_error: self.common.on_error,
@@ -198,32 +218,49 @@ async fn stop_on_ctrl_c(stop: Arc<AtomicBool>) {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the summary is this command's output")]
-fn print(table: &TableName, report: &IngestReport, elapsed: Duration) {
+fn print(table: &TableName, report: &IngestReport, elapsed: Duration) -> anyhow::Result<()> {
     for skipped in &report.skipped {
         eprintln!("skipped {}: {}", skipped.path, skipped.reason);
     }
+    if !report.left_out.is_empty() {
+        eprintln!("{}", left_out(&report.left_out));
+    }
     if report.already_ingested {
-        println!(
+        writeln!(
+            output(),
             "table {table}: these sources are there since version {} ({} rows); nothing was done, --again writes them once more",
             report.version,
             HumanCount(report.rows)
-        );
-        return;
+        )?;
+        return Ok(());
     }
     let resumed = match report.resumed_units {
         0 => String::new(),
         units => format!(", {units} units from an earlier run"),
     };
-    println!(
-        "table {table}: version {}, {} rows from {} files ({}) in {:.1} s, {} skipped{resumed}",
+    let known = match report.known_files {
+        0 => String::new(),
+        files => format!(", {} files were there already", HumanCount(files)),
+    };
+    writeln!(
+        output(),
+        "table {table}: version {}, {} rows from {} files ({}) in {:.1} s, {} skipped{known}{resumed}",
         report.version,
         HumanCount(report.rows),
         HumanCount(report.files),
         HumanBytes(report.bytes),
         elapsed.as_secs_f64(),
         report.skipped.len()
-    );
+    )?;
+    Ok(())
+}
+
+/// How many files were left out for their endings, the most frequent ending first.
+fn left_out(endings: &BTreeMap<String, u64>) -> String {
+    let mut counts: Vec<(&String, &u64)> = endings.iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let listed: Vec<String> = counts.iter().map(|(ending, count)| format!("{ending} {count}")).collect();
+    format!("{} files with other endings were left out: {}", endings.values().sum::<u64>(), listed.join(", "))
 }
 
 /// A progress bar on standard error, or plain lines where it is no terminal.

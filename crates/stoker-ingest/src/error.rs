@@ -89,6 +89,32 @@ pub enum Error {
         /// What the lake says.
         source: stoker_lake::Error,
     },
+    /// A file that the table has was changed since. Appending adds files, it does not replace any.
+    #[error(
+        "{} has other content than the file that version {version} of table {table} was given under this path{}; give changed files another name, or write the table again with --mode overwrite",
+        path.display(),
+        and_more(*num_more)
+    )]
+    OtherContent {
+        /// The first such file.
+        path: PathBuf,
+        /// The table.
+        table: String,
+        /// The version that holds the other content.
+        version: u64,
+        /// How many more there are.
+        num_more: usize,
+    },
+    /// An ingest before this one kept no list of its files.
+    #[error(
+        "cannot tell which of these files table {table} holds: {version} was written by an ingest that kept no list of its files; write the table again with --mode overwrite, or give --again to add the rows of all these files, known or not"
+    )]
+    NoFileList {
+        /// The table.
+        table: String,
+        /// Which version.
+        version: String,
+    },
     /// What the lake keeps of finished ingests is damaged.
     #[error(
         "cannot tell whether these sources were ingested before: {path} in the lake is damaged ({reason}); look whether the rows are in the table, then delete that file"
@@ -120,6 +146,10 @@ pub enum Error {
     },
 }
 
+fn and_more(num_more: usize) -> String {
+    if num_more == 0 { String::new() } else { format!(", and so have {num_more} more files") }
+}
+
 impl Error {
     /// What a caller should do about it.
     pub fn kind(&self) -> ErrorKind {
@@ -129,9 +159,12 @@ impl Error {
                 std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
                 _ => ErrorKind::Unavailable,
             },
-            Error::Empty { .. } | Error::Layout { .. } | Error::Mismatch { .. } | Error::InvalidOption { .. } => {
-                ErrorKind::InvalidRequest
-            }
+            Error::Empty { .. }
+            | Error::Layout { .. }
+            | Error::Mismatch { .. }
+            | Error::InvalidOption { .. }
+            | Error::OtherContent { .. }
+            | Error::NoFileList { .. } => ErrorKind::InvalidRequest,
             Error::Unreadable { .. } | Error::Journal { .. } => ErrorKind::DataCorrupt,
             Error::Changed { .. } => ErrorKind::Unavailable,
             Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,

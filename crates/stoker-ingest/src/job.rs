@@ -1,7 +1,10 @@
 //! Runs the units of an ingest, resumes them, and commits.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 pub(crate) use stoker_decode::catch_panic;
@@ -9,7 +12,12 @@ use stoker_lake::{CommitKey, CommitMode, FragmentDraft, Lake, Table, TableWriter
 use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
 
 use crate::journal::{Begun, FinishedUnit, Journal, Marker, now_secs};
+use crate::known_files::{Choice, FileList, FileLists, ListHead};
+use crate::source_file::{LeftOut, SourceFile, digests};
 use crate::{Error, IngestReport, Mode, OnError, Progress, Result, Skipped};
+
+/// How often files are chosen while other ingests of the table commit.
+const CHOICES_MAX: usize = 100;
 
 /// One ingest: where the rows go and under which rules.
 pub(crate) struct Job<'a> {
@@ -21,6 +29,8 @@ pub(crate) struct Job<'a> {
     pub again: bool,
     /// Of the sources, the options, the table and the mode.
     pub digest: DigestBuilder,
+    /// How many files of the source have each other ending.
+    pub left_out: BTreeMap<String, u64>,
     /// The source as the user named it, for messages.
     pub root: &'a Path,
     pub progress: &'a dyn Progress,
@@ -40,13 +50,49 @@ pub(crate) struct Written {
     pub skipped: Vec<Skipped>,
 }
 
-/// The deterministic units of a source.
+/// The deterministic units of some files.
 pub(crate) trait Units: Sync {
     /// The size of each unit.
     fn sizes(&self) -> Vec<Size>;
 
+    /// The files that end in a unit, as positions in the files that the units were made of.
+    fn files(&self, unit: usize) -> Range<usize>;
+
     /// Writes one unit with a writer of its own, telling the job's progress. `None` when the progress asked to stop.
     fn write(&self, job: &Job<'_>, unit: usize) -> impl Future<Output = Result<Option<Written>>> + Send;
+}
+
+/// What an ingest reads.
+pub(crate) trait Source: Sync {
+    type Units: Units + Send;
+
+    /// The files that can become rows, in order.
+    fn files(&self) -> Vec<SourceFile>;
+
+    /// Units of some of the files, by ascending index.
+    fn units(&self, files: &[usize]) -> Self::Units;
+}
+
+/// A run that has begun: what it writes, and how far earlier attempts came.
+struct Run<U> {
+    units: U,
+    journal: Journal,
+    done: Option<Marker>,
+    /// The key of its commit.
+    key: String,
+    /// The version before the first attempt.
+    since_version: u64,
+    /// The version that the files were chosen by.
+    chosen_at: Option<u64>,
+    choice: Choice,
+    /// Whether an earlier attempt committed the rows.
+    is_committed: bool,
+}
+
+/// What there is to do.
+enum Beginning<U> {
+    Run(Box<Run<U>>),
+    Nothing(IngestReport),
 }
 
 impl Job<'_> {
@@ -56,17 +102,130 @@ impl Job<'_> {
         Ok(self.lake.writer(self.table, &self.schema, for_append, WriteOptions::default()).await?)
     }
 
-    /// Writes the units that are not journalled and commits all.
+    /// Writes the units that are not journalled and commits all. When another ingest of the table commits meanwhile, the files
+    /// are chosen anew.
     ///
     /// `skipped` was found before there were units.
-    pub async fn run(&self, units: &impl Units, mut skipped: Vec<Skipped>) -> Result<IngestReport> {
+    pub async fn run(&self, source: &impl Source, skipped: Vec<Skipped>) -> Result<IngestReport> {
+        let files: Arc<[SourceFile]> = source.files().into();
+        let mut overtaken: Option<Run<_>> = None;
+        for attempts_left in (0..CHOICES_MAX).rev() {
+            let beginning = self.begin(source, &files, &skipped).await?;
+            if let Some(before) = overtaken.take()
+                && !matches!(&beginning, Beginning::Run(run) if run.key == before.key)
+            {
+                // Nobody will commit what was written of that choice.
+                before.journal.clear().await?;
+            }
+            let run = match beginning {
+                Beginning::Run(run) => *run,
+                Beginning::Nothing(report) => return Ok(report),
+            };
+            match self.write(&run, &files, skipped.clone()).await {
+                Err(Error::Lake(stoker_lake::Error::Overtaken { .. })) if attempts_left > 0 => overtaken = Some(run),
+                done => return done,
+            }
+        }
+        Err(Error::internal("ingesting", "no attempt was made"))
+    }
+
+    async fn write<U: Units>(
+        &self,
+        run: &Run<U>,
+        files: &[SourceFile],
+        mut skipped: Vec<Skipped>,
+    ) -> Result<IngestReport> {
+        let Run { units, journal, choice, .. } = run;
+        let chosen: Arc<[SourceFile]> = choice.files.iter().map(|index| files[*index].clone()).collect();
+        let total = total(&chosen, &skipped);
+        self.progress.total(total.files, total.bytes);
+        if !skipped.is_empty() {
+            self.progress.advance(skipped.len() as u64, 0, 0);
+        }
+        let (mut fragments, mut digests, mut rows, mut resumed_units) = (Vec::new(), Vec::new(), 0, 0);
         let sizes = units.sizes();
-        let unreadable = Size { files: skipped.len() as u64, bytes: 0 };
-        let total = sizes
-            .iter()
-            .fold(unreadable, |sum, size| Size { files: sum.files + size.files, bytes: sum.bytes + size.bytes });
-        let digest = self.digest(&skipped);
-        let (journal, done, run, begun, committed) = loop {
+        for (index, size) in sizes.iter().enumerate() {
+            let finished = match run.is_committed {
+                true => journal.unit(index).await?,
+                false => self.finished(journal, index).await?,
+            };
+            let unit = match finished {
+                Some(mut unit) => {
+                    self.progress.advance(size.files, unit.rows, size.bytes);
+                    resumed_units += 1;
+                    let files = units.files(index);
+                    if unit.digests.len() != files.len() {
+                        unit.digests = digests_of(&chosen, files, &unit.skipped).await?;
+                    }
+                    unit
+                }
+                None => match self.write_unit(run, &chosen, index).await? {
+                    Some(unit) => unit,
+                    None => return Err(Error::Stopped { units_done: index, units: sizes.len() }),
+                },
+            };
+            rows += unit.rows;
+            fragments.extend(unit.fragments);
+            skipped.extend(unit.skipped);
+            digests.extend(unit.digests);
+        }
+        if rows == 0 {
+            journal.clear().await?;
+            if choice.known > 0 {
+                return Ok(self.nothing_new(choice, total, skipped));
+            }
+            let reason = format!("none of {} files gave a row", total.files);
+            return Err(Error::Empty { path: self.root.to_path_buf(), reason });
+        }
+        let list = file_list(&chosen, &digests, &skipped);
+        let version = self.commit(run, fragments, rows, &list).await?;
+        let runs = run.done.as_ref().map_or(0, |done| done.runs) + 1;
+        let marker = Marker { runs, run: run.key.clone(), version, rows, skipped: skipped.clone() };
+        journal.put_marker(&marker).await?;
+        journal.clear().await?;
+        let Size { files, bytes } = total;
+        let (left_out, known_files) = (self.left_out.clone(), choice.known);
+        Ok(IngestReport {
+            version,
+            rows,
+            bytes,
+            files,
+            skipped,
+            left_out,
+            known_files,
+            resumed_units,
+            already_ingested: false,
+        })
+    }
+
+    /// Writes a unit and notes it. `None` when the progress asked to stop.
+    async fn write_unit<U: Units>(
+        &self,
+        run: &Run<U>,
+        chosen: &Arc<[SourceFile]>,
+        index: usize,
+    ) -> Result<Option<FinishedUnit>> {
+        let begun_secs = now_secs();
+        if self.progress.should_stop() {
+            return Ok(None);
+        }
+        let Some(Written { fragments, rows, skipped }) = run.units.write(self, index).await? else { return Ok(None) };
+        let digests = digests_of(chosen, run.units.files(index), &skipped).await?;
+        let unit = FinishedUnit { fragments, rows, skipped, digests, begun_secs };
+        run.journal.put_unit(index, &unit).await?;
+        Ok(Some(unit))
+    }
+
+    /// Chooses the files to write and finds what earlier attempts left.
+    async fn begin<S: Source>(
+        &self,
+        source: &S,
+        files: &Arc<[SourceFile]>,
+        skipped: &[Skipped],
+    ) -> Result<Beginning<S::Units>> {
+        let digest = self.digest(skipped);
+        let total = total(files, skipped);
+        loop {
             // The marker first: a table that is read after it holds what the marker tells of.
             let (mut journal, done) = Journal::open(self.lake.objects(), &digest).await?;
             let existing = existing(self.lake, self.table).await?;
@@ -74,72 +233,67 @@ impl Job<'_> {
                 if let Some(done) = &done {
                     journal.clear_finished(done).await?;
                 }
-                return Ok(report);
+                return Ok(Beginning::Nothing(report));
+            }
+            let choice = self.choose(existing.as_ref(), files).await?;
+            if choice.files.is_empty() {
+                return Ok(Beginning::Nothing(self.nothing_new(&choice, total, skipped.to_vec())));
             }
             let runs = done.as_ref().map_or(0, |done| done.runs);
-            let run =
-                DigestBuilder::new("stoker ingest run").part(digest.as_bytes()).part(&runs.to_le_bytes()).finish();
+            let mut run = DigestBuilder::new("stoker ingest run").part(digest.as_bytes()).part(&runs.to_le_bytes());
+            if choice.known > 0 {
+                choice.files.iter().for_each(|file| run.update(files[*file].absolute.as_bytes()));
+            }
+            let run = run.finish();
             journal.use_run(&run);
-            let committed = match (&existing, journal.unit(0).await?) {
+            let is_committed = match (&existing, journal.unit(0).await?) {
                 (Some(table), Some(unit)) => table.holds(&unit.fragments),
                 _ => false,
             };
-            if !committed {
-                self.check_target(existing.is_some(), &journal, sizes.len()).await?;
+            let version = existing.as_ref().map_or(0, Table::version);
+            let units = source.units(&choice.files);
+            if !is_committed {
+                self.check_target(existing.is_some(), &journal, units.sizes().len()).await?;
             }
-            let begun = journal.begin(Begun { version: existing.as_ref().map_or(0, Table::version) }).await?;
+            let since_version = journal.begin(Begun { version }).await?.version;
             // Another process that finished this run meanwhile left its marker before it forgot where the run began.
             if journal.marker().await?.map_or(0, |done| done.runs) == runs {
-                break (journal, done, run, begun, committed);
+                let chosen_at = (self.mode == Mode::Append && !self.again).then_some(version);
+                let key = run.to_string();
+                let run = Run { units, journal, done, key, since_version, chosen_at, choice, is_committed };
+                return Ok(Beginning::Run(Box::new(run)));
             }
             journal.clear().await?;
-        };
+        }
+    }
 
-        self.progress.total(total.files, total.bytes);
-        if unreadable.files > 0 {
-            self.progress.advance(unreadable.files, 0, 0);
+    /// All files, or of those to append the ones that the table does not have.
+    async fn choose(&self, existing: Option<&Table>, files: &Arc<[SourceFile]>) -> Result<Choice> {
+        let (Some(table), Mode::Append, false) = (existing, self.mode, self.again) else {
+            return Ok(Choice::all(files.len()));
+        };
+        let known = self.lists().known(table).await?;
+        let files = files.clone();
+        blocking("comparing files with those of the table", move || known.choose(&files)).await
+    }
+
+    fn lists(&self) -> FileLists {
+        FileLists::new(self.lake.objects(), self.table)
+    }
+
+    /// The report when the table has all files that can be read.
+    fn nothing_new(&self, choice: &Choice, total: Size, skipped: Vec<Skipped>) -> IngestReport {
+        IngestReport {
+            version: choice.version,
+            rows: choice.rows,
+            bytes: total.bytes,
+            files: total.files,
+            skipped,
+            left_out: self.left_out.clone(),
+            known_files: choice.known,
+            resumed_units: 0,
+            already_ingested: true,
         }
-        let (mut fragments, mut rows, mut resumed_units) = (Vec::new(), 0, 0);
-        for (index, size) in sizes.iter().enumerate() {
-            let finished = match committed {
-                true => journal.unit(index).await?,
-                false => self.finished(&journal, index).await?,
-            };
-            let unit = match finished {
-                Some(unit) => {
-                    self.progress.advance(size.files, unit.rows, size.bytes);
-                    resumed_units += 1;
-                    unit
-                }
-                None => {
-                    let begun_secs = now_secs();
-                    let written = if self.progress.should_stop() { None } else { units.write(self, index).await? };
-                    let Some(Written { fragments, rows, skipped }) = written else {
-                        return Err(Error::Stopped { units_done: index, units: sizes.len() });
-                    };
-                    let unit = FinishedUnit { fragments, rows, skipped, begun_secs };
-                    journal.put_unit(index, &unit).await?;
-                    unit
-                }
-            };
-            rows += unit.rows;
-            fragments.extend(unit.fragments);
-            skipped.extend(unit.skipped);
-        }
-        if rows == 0 {
-            journal.clear().await?;
-            let reason = format!("none of {} files gave a row", total.files);
-            return Err(Error::Empty { path: self.root.to_path_buf(), reason });
-        }
-        let run = run.to_string();
-        let key = CommitKey { key: &run, since_version: begun.version };
-        let version = self.commit(&journal, fragments, key).await?;
-        let runs = done.map_or(0, |done| done.runs) + 1;
-        let marker = Marker { runs, run, version, rows, skipped: skipped.clone() };
-        journal.put_marker(&marker).await?;
-        journal.clear().await?;
-        let Size { files, bytes } = total;
-        Ok(IngestReport { version, rows, bytes, files, skipped, resumed_units, already_ingested: false })
     }
 
     /// What identifies the job: its sources, which of them are readable, and what they become.
@@ -182,6 +336,8 @@ impl Job<'_> {
             bytes: total.bytes,
             files: total.files,
             skipped: done.skipped.clone(),
+            left_out: self.left_out.clone(),
+            known_files: total.files,
             resumed_units: 0,
             already_ingested: true,
         }))
@@ -222,19 +378,29 @@ impl Job<'_> {
         Ok(Some(unit))
     }
 
-    async fn commit(&self, journal: &Journal, fragments: Vec<FragmentDraft>, key: CommitKey<'_>) -> Result<u64> {
+    /// Commits the rows. The list of the files is there before, and learns the version afterwards.
+    async fn commit<U>(&self, run: &Run<U>, fragments: Vec<FragmentDraft>, rows: u64, list: &FileList) -> Result<u64> {
         let mode = match self.mode {
             Mode::Create => CommitMode::Create,
             Mode::Append => CommitMode::Append,
             Mode::Overwrite => CommitMode::Overwrite,
         };
+        let is_complete = self.mode != Mode::Append || !self.again;
+        let (key, since_version) = (run.key.clone(), run.since_version);
+        let mut head = ListHead { run: key, since_version, version: None, rows, is_complete };
+        self.lists().put(&head, list).await?;
+        let key = CommitKey { key: &run.key, since_version, chosen_at: run.chosen_at };
         match self.lake.commit(self.table, &self.schema, mode, fragments, Some(key)).await {
-            Ok(version) => Ok(version),
+            Ok(version) => {
+                head.version = Some(version);
+                self.lists().put_head(&head).await?;
+                Ok(version)
+            }
             Err(stoker_lake::Error::TableExists { .. }) => Err(self.table_exists()),
             Err(error) => {
                 if error.kind() == ErrorKind::InvalidRequest {
                     // The table changed its schema meanwhile: these fragments will never fit.
-                    journal.clear().await?;
+                    run.journal.clear().await?;
                 }
                 Err(error.into())
             }
@@ -244,6 +410,25 @@ impl Job<'_> {
     fn table_exists(&self) -> Error {
         Error::AlreadyExists { table: self.table.to_string(), lake: self.lake.uri().to_string() }
     }
+}
+
+/// All files and their bytes, those that were skipped before there were units without.
+fn total(files: &[SourceFile], skipped: &[Skipped]) -> Size {
+    let bytes = files.iter().map(|file| file.stamp.bytes).sum();
+    Size { files: (files.len() + skipped.len()) as u64, bytes }
+}
+
+/// The digests of the files of a unit.
+async fn digests_of(files: &Arc<[SourceFile]>, unit: Range<usize>, skipped: &[Skipped]) -> Result<Vec<Option<Digest>>> {
+    let (files, skipped) = (files.clone(), skipped.to_vec());
+    blocking("digesting files", move || digests(&files[unit], &skipped)).await
+}
+
+/// The list of the files of which rows were written.
+fn file_list(files: &[SourceFile], digests: &[Option<Digest>], skipped: &[Skipped]) -> FileList {
+    let left_out = LeftOut::of(skipped);
+    let written = files.iter().zip(digests).filter(|(file, _)| !left_out.has(file));
+    FileList::new(&written.filter_map(|(file, digest)| Some((file, (*digest)?))).collect::<Vec<_>>())
 }
 
 /// The table's newest version, or `None` when it does not exist.

@@ -18,6 +18,9 @@ pub(crate) struct FinishedUnit {
     pub fragments: Vec<FragmentDraft>,
     pub rows: u64,
     pub skipped: Vec<Skipped>,
+    /// The digest of each file that ends in it; `None` for unreadable ones. Units of older versions have none.
+    #[serde(default)]
+    pub digests: Vec<Option<Digest>>,
     /// When it was begun, in seconds since 1970.
     pub begun_secs: u64,
 }

@@ -10,6 +10,9 @@
 //!                                           all units there: one commit ◄─┘──► marker  _stoker/ingest/done/<source>.json
 //! ```
 //!
+//! Before its commit each ingest writes a list of its files with their digests, `_stoker/ingest/files/<table>/<run>.json`, so
+//! that appending to the table writes the files that it does not have.
+//!
 //! - [`ingest_imagefolder`]: one folder per class, optionally below one folder per split.
 //! - [`ingest_parquet`]: Parquet files, with columns declared as tensors, vectors or encoded images.
 
@@ -17,16 +20,19 @@ mod error;
 mod imagefolder;
 mod job;
 mod journal;
+mod known_files;
 mod options;
 mod parquet_files;
 mod progress;
 mod report;
+mod source_file;
 mod stamp;
 mod tensor_spec;
+mod walk;
 
 pub use error::{Error, Result};
 pub use imagefolder::ingest_imagefolder;
-pub use options::{Channels, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions};
+pub use options::{Channels, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions, Splits};
 pub use parquet_files::ingest_parquet;
 pub use progress::{NoProgress, Progress};
 pub use report::{IngestReport, Skipped};

@@ -73,6 +73,27 @@ pub enum Channels {
     Auto,
 }
 
+/// Which folders of the first level are splits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Splits {
+    /// All of them, if they are named `train`, `val`, `valid`, `validation` or `test`; none otherwise. Folders are refused that
+    /// look like splits in other ways: by several names such as `train` and `extra`, or by one of which all images lie in
+    /// folders of their own.
+    #[default]
+    Auto,
+    /// None: they are classes, whatever their names.
+    None,
+    /// These. All images must be in them.
+    Named(Vec<String>),
+}
+
+impl Splits {
+    fn is_auto(&self) -> bool {
+        *self == Splits::Auto
+    }
+}
+
 /// The height and width of images in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ImageSize {
@@ -120,6 +141,9 @@ pub struct ImageFolderOptions {
     pub size: Option<ImageSize>,
     /// The classes in the order of their labels; without it the names of the class folders, sorted.
     pub classes: Option<Vec<String>>,
+    /// Which folders of the first level are splits.
+    #[serde(skip_serializing_if = "Splits::is_auto")]
+    pub splits: Splits,
     /// Whether images of which only the file is stored are decoded once to find damaged ones; otherwise only their
     /// headers are read.
     pub verify: bool,
@@ -145,6 +169,7 @@ impl Default for ImageFolderOptions {
             channels: Channels::Rgb,
             size: None,
             classes: None,
+            splits: Splits::Auto,
             verify: true,
             image_bytes_max: IMAGE_BYTES_MAX,
             unit_bytes: UNIT_BYTES,
@@ -170,6 +195,9 @@ pub struct ParquetOptions {
     pub vectors: Vec<VectorSpec>,
     /// Binary columns, or structs with a field `bytes`, that hold JPEG, PNG or WebP files.
     pub images: Vec<String>,
+    /// Columns that stay as they are: structs of Hugging Face images, which would otherwise become encoded images.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub as_is: Vec<String>,
     /// A JSON file that adds to `columns`, `drop`, `tensors`, `vectors` and `images`:
     /// `{"drop": ["id"], "tensors": {"image": "uint8[3,224,224]"}, "vectors": {"embedding": 768}, "images": ["photo"]}`.
     pub schema: Option<PathBuf>,
@@ -192,6 +220,7 @@ impl Default for ParquetOptions {
             tensors: Vec::new(),
             vectors: Vec::new(),
             images: Vec::new(),
+            as_is: Vec::new(),
             schema: None,
             unit_bytes: UNIT_BYTES,
             on_error: OnError::Fail,

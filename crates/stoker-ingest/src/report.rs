@@ -1,5 +1,7 @@
 //! What an ingest did.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What an ingest did.
@@ -15,6 +17,10 @@ pub struct IngestReport {
     pub files: u64,
     /// What was left out, in the order of the sources.
     pub skipped: Vec<Skipped>,
+    /// How many files of the folders were left out for their endings, by ending: `.txt`, or `without ending`.
+    pub left_out: BTreeMap<String, u64>,
+    /// Source files that were not written because the table has them.
+    pub known_files: u64,
     /// Units that an earlier run had finished.
     pub resumed_units: u64,
     /// Whether nothing was done because this source is in the table already; the other numbers are those of that run.

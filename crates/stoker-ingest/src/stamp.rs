@@ -31,6 +31,11 @@ impl Stamp {
         Self { bytes: status.len(), modified_nanos: modified.map_or(0, |age| age.as_nanos()) }
     }
 
+    /// When it was modified, in nanoseconds since 1970.
+    pub fn modified_nanos(&self) -> u64 {
+        u64::try_from(self.modified_nanos).unwrap_or(u64::MAX)
+    }
+
     pub fn add_to(&self, digest: &mut DigestBuilder) {
         digest.update(&self.bytes.to_le_bytes());
         digest.update(&self.modified_nanos.to_le_bytes());

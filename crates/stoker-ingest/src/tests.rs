@@ -1,5 +1,6 @@
 //! Tests of ingests into local lakes.
 
+mod appending;
 mod imagefolder;
 mod jobs;
 mod parquet;

@@ -49,6 +49,18 @@ pub struct CommitKey<'a> {
     pub key: &'a str,
     /// A version of the table before the first attempt; only later ones are searched for the key. 0 searches all.
     pub since_version: u64,
+    /// The version that the rows were chosen by: the commit is refused when one of another key, or one that replaced rows,
+    /// came after it. `None` allows all.
+    pub chosen_at: Option<u64>,
+}
+
+/// Commits with a key, and whether all are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyedCommits {
+    /// Versions and keys, the newest first.
+    pub found: Vec<(u64, String)>,
+    /// Whether no version among them was cleaned up.
+    pub is_complete: bool,
 }
 
 impl Lake {
@@ -57,8 +69,8 @@ impl Lake {
     /// With a key, a commit of the same key is found again instead of repeated.
     ///
     /// # Errors
-    /// [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that does not fit, storage errors. The
-    /// lake stays as it was.
+    /// [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that does not fit, [`Error::Overtaken`] as
+    /// [`CommitKey::chosen_at`] says, storage errors. The lake stays as it was.
     pub async fn commit(
         &self,
         name: &TableName,
@@ -74,10 +86,14 @@ impl Lake {
             attempts_left -= 1;
             let existing = self.try_latest(name).await?;
             let newest = existing.as_ref().map_or(0, Table::version);
-            if let (Some(table), Some(key)) = (&existing, key)
-                && let Some(version) = committed(table, key.key, searched).await?
-            {
-                return Ok(version);
+            if let (Some(table), Some(key)) = (&existing, key) {
+                match search(table, key, searched).await? {
+                    Search::Committed(version) => return Ok(version),
+                    Search::Overtaken(version) if !table.holds(&fragments) => {
+                        return Err(Error::Overtaken { table: name.to_string(), version });
+                    }
+                    Search::Overtaken(_) | Search::Nothing => {}
+                }
             }
             if let (Some(table), Some(_)) = (&existing, key)
                 && table.holds(&fragments)
@@ -138,6 +154,7 @@ impl Lake {
                 Ok(Operation::Append { fragments })
             }
             (CommitMode::Create | CommitMode::CreateOrAppend | CommitMode::Overwrite, _) => {
+                check_names(name, schema)?;
                 let schema = Schema::try_from(with_media_uncompressed(schema).as_ref());
                 let schema = schema.map_err(|source| Error::storage(format!("creating table {name}"), source))?;
                 fits(&schema)?;
@@ -154,7 +171,6 @@ impl Lake {
         key: Option<CommitKey<'_>>,
     ) -> Result<Dataset> {
         let attempted = || format!("committing to table {name} in {}", self.inner.place);
-                check_names(name, schema)?;
         let properties = key.map(|key| Arc::new(HashMap::from([(KEY_PROPERTY.to_string(), key.key.to_string())])));
         let transaction = TransactionBuilder::new(existing.map_or(0, Table::version), operation)
             .transaction_properties(properties)
@@ -228,6 +244,40 @@ impl Table {
         self.names_any(drafts.iter().flat_map(FragmentDraft::files).collect())
     }
 
+    /// The version that was committed under a key, among those after `since` that were not cleaned up.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn find_commit(&self, key: &str, since: u64) -> Result<Option<u64>> {
+        match search(self, CommitKey { key, since_version: since, chosen_at: None }, since).await? {
+            Search::Committed(version) => Ok(Some(version)),
+            Search::Overtaken(_) | Search::Nothing => Ok(None),
+        }
+    }
+
+    /// The commits with a key after version `since`, the newest first, back to the one that made or replaced the rows; to the
+    /// first one where a version was restored. Reads the transaction of each version.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn keyed_commits(&self, since: u64) -> Result<KeyedCommits> {
+        let mut commits = KeyedCommits { found: Vec::new(), is_complete: true };
+        let mut was_restored = false;
+        let mut transactions = transactions(self, since + 1);
+        while let Some((version, transaction)) = transactions.try_next().await? {
+            let Some(transaction) = transaction else {
+                commits.is_complete = false;
+                continue;
+            };
+            commits.found.extend(key_of(&transaction).map(|key| (version, key.to_string())));
+            was_restored |= matches!(transaction.operation, Operation::Restore { .. });
+            if matches!(transaction.operation, Operation::Overwrite { .. }) && !was_restored {
+                break;
+            }
+        }
+        Ok(commits)
+    }
+
     fn names_any(&self, files: HashSet<String>) -> bool {
         self.dataset().fragments().iter().flat_map(|fragment| &fragment.files).any(|file| files.contains(&file.path))
     }
@@ -242,7 +292,7 @@ impl Table {
             return Ok(false);
         }
         if let Some(found) = transaction(self, version).await? {
-            if !has_key(&found, key) {
+            if key_of(&found) != Some(key) {
                 return Ok(false);
             }
             if let Operation::Append { fragments } | Operation::Overwrite { fragments, .. } = &found.operation
@@ -270,17 +320,38 @@ impl Table {
     }
 }
 
-/// The newest version after `since` that was committed under a key.
-async fn committed(table: &Table, key: &str, since: u64) -> Result<Option<u64>> {
+/// What was found about a key in the versions of a table.
+enum Search {
+    /// It was committed as this version.
+    Committed(u64),
+    /// It was not, and this version came after the one that the rows were chosen by.
+    Overtaken(u64),
+    Nothing,
+}
+
+/// Looks for a key in the versions after `since`, the newest first.
+async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search> {
     // A table older than that is another table of the same name.
     let since = if since <= table.version() { since } else { 0 };
+    let chosen_at = key.chosen_at.unwrap_or(u64::MAX);
+    let is_other_table = key.chosen_at.is_some_and(|version| version > table.version());
+    let mut found = if is_other_table { Search::Overtaken(table.version()) } else { Search::Nothing };
     let mut transactions = transactions(table, since + 1);
-    while let Some((version, found)) = transactions.try_next().await? {
-        if found.is_some_and(|found| has_key(&found, key)) {
-            return Ok(Some(version));
+    while let Some((version, transaction)) = transactions.try_next().await? {
+        let Some(transaction) = transaction else { continue };
+        if key_of(&transaction) == Some(key.key) {
+            return Ok(Search::Committed(version));
+        }
+        let overtakes = key_of(&transaction).is_some() || replaces_rows(&transaction);
+        if version > chosen_at && overtakes && matches!(found, Search::Nothing) {
+            found = Search::Overtaken(version);
         }
     }
-    Ok(None)
+    Ok(found)
+}
+
+fn replaces_rows(transaction: &Transaction) -> bool {
+    matches!(transaction.operation, Operation::Overwrite { .. } | Operation::Restore { .. })
 }
 
 /// The transactions of the versions from `oldest` on, newest first.
@@ -290,9 +361,10 @@ fn transactions(table: &Table, oldest: u64) -> BoxStream<'_, Result<(u64, Option
     stream::iter(versions).map(read).buffered(TRANSACTIONS_IN_FLIGHT).boxed()
 }
 
-fn has_key(transaction: &Transaction, key: &str) -> bool {
+/// The key that a version was committed under.
+fn key_of(transaction: &Transaction) -> Option<&str> {
     let properties = transaction.transaction_properties.as_ref();
-    properties.and_then(|properties| properties.get(KEY_PROPERTY)).is_some_and(|found| found == key)
+    properties.and_then(|properties| properties.get(KEY_PROPERTY)).map(String::as_str)
 }
 
 /// The transaction that made a version; `None` for versions that were cleaned up.

@@ -60,6 +60,14 @@ pub enum Error {
         /// The version that it names.
         version: u64,
     },
+    /// Rows were chosen by a version of the table after which others were committed.
+    #[error("another ingest committed version {version} of table {table} meanwhile; run the same command again")]
+    Overtaken {
+        /// The table.
+        table: String,
+        /// The version of the other commit.
+        version: u64,
+    },
     /// Data does not fit the table.
     #[error("cannot write to table {table}: {reason}")]
     InvalidData {
@@ -105,6 +113,7 @@ impl Error {
             }
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::TableExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
+            Error::Overtaken { .. } => ErrorKind::Unavailable,
             Error::DataCorrupt { .. } => ErrorKind::DataCorrupt,
             Error::Storage { kind, .. } => *kind,
         }
@@ -127,8 +136,8 @@ impl Error {
     }
 }
 
-/// The first line of a message, without Lance's source locations, without the user and query parts of URLs, where credentials
-/// and signatures are, and at most 400 characters.
+/// The first line of a message in plain words, without Lance's source locations, without the user and query parts of URLs, where
+/// credentials and signatures are, and at most 400 characters.
 pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
     let text = plain_message(&source.to_string());
     let line = text.lines().next().unwrap_or_default();

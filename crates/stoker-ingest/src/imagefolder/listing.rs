@@ -1,16 +1,16 @@
 //! Lists the images of a folder with their classes and splits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use stoker_types::DigestBuilder;
-use walkdir::{DirEntry, WalkDir};
+use walkdir::DirEntry;
 
+use super::splits::FirstLevel;
 use crate::stamp::Stamp;
-use crate::{Error, OnError, Result, Skipped};
+use crate::walk::{Rules, Walk, walk};
+use crate::{Error, ImageFolderOptions, OnError, Result, Skipped};
 
-/// Folder names that are splits when all folders of the first level have such names.
-const SPLITS: [&str; 5] = ["train", "val", "valid", "validation", "test"];
 /// The split of images that are in none.
 const NO_SPLIT: &str = "all";
 /// Endings of file names that are images, without regard to case.
@@ -42,27 +42,34 @@ pub(super) struct Listing {
     pub splits: Vec<String>,
     /// Files that cannot become rows whatever they hold.
     pub skipped: Vec<Skipped>,
+    /// How many files have each other ending.
+    pub left_out: BTreeMap<String, u64>,
 }
 
 impl Listing {
     /// Lists a folder. Hidden files and files with other endings are left out; links are followed.
-    pub fn read(dir: &Path, classes: Option<&[String]>, on_error: OnError) -> Result<Self> {
+    pub fn read(dir: &Path, options: &ImageFolderOptions) -> Result<Self> {
         let root = dir.canonicalize().map_err(|source| Error::list(dir, source))?;
-        let mut skipped = Vec::new();
-        let entries = entries(&root, on_error, &mut skipped)?;
-        let first_level: Vec<&str> =
-            entries.iter().filter(|entry| entry.folder && entry.parts() == 1).map(|entry| &*entry.relative).collect();
-        let has_splits = !first_level.is_empty() && first_level.iter().all(|name| SPLITS.contains(name));
+        let rules = Rules { extensions: &EXTENSIONS, hidden: b".", on_error: options.on_error };
+        let Walk { entries, mut skipped, left_out } = walk(&root, &rules)?;
+        let entries = read_entries(&root, entries, options.on_error, &mut skipped)?;
+        let folders = |level: usize| entries.iter().filter(move |entry| entry.folder && entry.parts() == level);
+        let first_level = FirstLevel {
+            folders: folders(1).map(|entry| &*entry.relative).collect(),
+            images: entries.iter().filter(|entry| !entry.folder).map(|entry| &*entry.relative).collect(),
+        };
+        let splits = first_level.splits(dir, &options.splits)?;
+        let has_splits = splits.is_some();
         let depth = if has_splits { 2 } else { 1 };
 
-        let named = |level: usize| {
-            let folders = entries.iter().filter(move |entry| entry.folder && entry.parts() == level);
-            folders.filter_map(move |entry| entry.relative.split('/').nth(level - 1))
+        let class = |entry: &Entry| {
+            let (split, name) = entry.relative.rsplit_once('/').unwrap_or(("", &entry.relative));
+            splits.as_ref().is_none_or(|splits| splits.contains(split)).then(|| name.to_string())
         };
-        let folders: BTreeSet<String> = named(depth).map(str::to_string).collect();
-        let classes = check_classes(&root, folders, classes)?;
-        let splits: BTreeSet<&str> = if has_splits { named(1).collect() } else { BTreeSet::from([NO_SPLIT]) };
-        let splits: Vec<String> = splits.into_iter().map(str::to_string).collect();
+        let classes: BTreeSet<String> = folders(depth).filter_map(class).collect();
+        let classes = check_classes(&root, classes, options.classes.as_deref())?;
+        let splits = splits.unwrap_or_else(|| BTreeSet::from([NO_SPLIT.to_string()]));
+        let splits: Vec<String> = splits.into_iter().collect();
 
         let index = |names: &[String]| -> HashMap<String, usize> {
             names.iter().enumerate().map(|(index, name)| (name.clone(), index)).collect()
@@ -90,7 +97,20 @@ impl Listing {
         }
         files.sort_by(|a, b| a.relative.cmp(&b.relative));
         skipped.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { root, files, classes, splits, skipped })
+        Ok(Self { root, files, classes, splits, skipped, left_out })
+    }
+
+    /// The same with some of the files, by ascending index.
+    pub fn only(&self, files: &[usize]) -> Self {
+        let files = files.iter().map(|index| self.files[*index].clone()).collect();
+        Self {
+            root: self.root.clone(),
+            files,
+            classes: self.classes.clone(),
+            splits: self.splits.clone(),
+            skipped: Vec::new(),
+            left_out: BTreeMap::new(),
+        }
     }
 
     /// The path of a file.
@@ -125,19 +145,16 @@ impl Entry {
     }
 }
 
-fn entries(root: &Path, on_error: OnError, skipped: &mut Vec<Skipped>) -> Result<Vec<Entry>> {
-    let visible = |entry: &DirEntry| entry.depth() == 0 || !entry.file_name().as_encoded_bytes().starts_with(b".");
-    let mut entries = Vec::new();
-    for entry in WalkDir::new(root).min_depth(1).follow_links(true).into_iter().filter_entry(visible) {
-        let fail = |source: walkdir::Error| {
-            let path = source.path().unwrap_or(root).to_path_buf();
-            Error::List { path, source: source.into() }
-        };
-        let entry = entry.map_err(fail)?;
+/// The entries by their paths below the listed folder.
+fn read_entries(
+    root: &Path,
+    found: Vec<DirEntry>,
+    on_error: OnError,
+    skipped: &mut Vec<Skipped>,
+) -> Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(found.len());
+    for entry in found {
         let folder = entry.file_type().is_dir();
-        if !(folder || entry.file_type().is_file() && is_image(entry.path())) {
-            continue;
-        }
         let relative = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
         let Some(relative) = relative else {
             let (path, reason) = (entry.path().to_path_buf(), "its name is not UTF-8".to_string());
@@ -149,15 +166,14 @@ fn entries(root: &Path, on_error: OnError, skipped: &mut Vec<Skipped>) -> Result
             continue;
         };
         let relative = relative.replace(std::path::MAIN_SEPARATOR, "/");
-        let stamp = if folder { Stamp::default() } else { Stamp::of(&entry.metadata().map_err(fail)?) };
+        let status = || {
+            let status = entry.metadata();
+            status.map_err(|source| Error::List { path: entry.path().to_path_buf(), source: source.into() })
+        };
+        let stamp = if folder { Stamp::default() } else { Stamp::of(&status()?) };
         entries.push(Entry { relative, folder, stamp });
     }
     Ok(entries)
-}
-
-fn is_image(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension))
 }
 
 /// The classes in the order of their labels: those given, which must name all folders, or the folders, sorted.

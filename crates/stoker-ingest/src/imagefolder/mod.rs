@@ -4,6 +4,7 @@ mod decode;
 mod labels;
 mod listing;
 mod rows;
+mod splits;
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,18 +14,18 @@ use stoker_lake::{Lake, TableWriter};
 use stoker_types::{DigestBuilder, TableName};
 use tokio::task::JoinHandle;
 
-use crate::job::{Job, Size, Units, Written, blocking, catch_panic, existing};
+use crate::job::{Job, Size, Source, Units, Written, blocking, catch_panic, existing};
+use crate::source_file::SourceFile;
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
 use decode::{Failure, Header, Target, header};
 use labels::check_labels;
-use listing::Listing;
+use listing::{ImageFile, Listing};
 use rows::{RowBuilder, Rows};
 
 /// Bytes of rows that are decoded at a time; while one such group is written, the next is decoded.
 const GROUP_BYTES: u64 = 64 << 20;
 
-/// Writes a folder of images into a table: `DIR/CLASS/*` or `DIR/SPLIT/CLASS/*`, where all folders of the first level are
-/// named `train`, `val`, `valid`, `validation` or `test`. PNG, JPEG and WebP files are found by their names, in folders of
+/// Writes a folder of images into a table: `DIR/CLASS/*` or `DIR/SPLIT/CLASS/*`, as [`ImageFolderOptions::splits`] says. PNG, JPEG and WebP files are found by their names, in folders of
 /// any depth below a class, and read for what they are.
 ///
 /// A row per image, sorted by path; no column is nullable:
@@ -62,6 +63,7 @@ pub async fn ingest_imagefolder(
     let json = serde_json::to_vec(options).map_err(|source| Error::internal("describing the ingest", source))?;
     digest.update(&json);
     builder.listing.add_to(&mut digest);
+    let builder = Arc::new(builder);
     let job = Job {
         lake,
         table,
@@ -70,18 +72,18 @@ pub async fn ingest_imagefolder(
         on_error: options.on_error,
         again: options.again,
         digest,
+        left_out: builder.listing.left_out.clone(),
         root: dir,
         progress,
     };
-    let units = units(&builder.listing, options.unit_bytes);
     let skipped = builder.listing.skipped.clone();
-    job.run(&ImageUnits { builder: Arc::new(builder), units }, skipped).await
+    job.run(&ImageSource { builder, unit_bytes: options.unit_bytes }, skipped).await
 }
 
 /// Lists the folder and decides what each image becomes.
 fn plan(dir: &Path, options: &ImageFolderOptions) -> Result<RowBuilder> {
     let mut builder = RowBuilder {
-        listing: Listing::read(dir, options.classes.as_deref(), options.on_error)?,
+        listing: Listing::read(dir, options)?,
         images: options.images,
         target: None,
         verify: options.verify,
@@ -148,6 +150,33 @@ fn ranges(all: Range<usize>, limit: u64, bytes: impl Fn(usize) -> u64) -> Vec<Ra
     ranges
 }
 
+struct ImageSource {
+    builder: Arc<RowBuilder>,
+    unit_bytes: u64,
+}
+
+impl Source for ImageSource {
+    type Units = ImageUnits;
+
+    fn files(&self) -> Vec<SourceFile> {
+        let listing = &self.builder.listing;
+        let file = |file: &ImageFile| {
+            let path = listing.path(file);
+            let absolute = path.to_string_lossy().into_owned();
+            SourceFile { name: file.relative.clone(), path, absolute, stamp: file.stamp, parts: 1 }
+        };
+        listing.files.iter().map(file).collect()
+    }
+
+    fn units(&self, files: &[usize]) -> ImageUnits {
+        let builder = match files.len() == self.builder.listing.files.len() {
+            true => self.builder.clone(),
+            false => Arc::new(self.builder.only(files)),
+        };
+        ImageUnits { units: units(&builder.listing, self.unit_bytes), builder }
+    }
+}
+
 struct ImageUnits {
     builder: Arc<RowBuilder>,
     units: Vec<Range<usize>>,
@@ -161,6 +190,10 @@ impl Units for ImageUnits {
             bytes: files[unit.clone()].iter().map(|file| file.stamp.bytes).sum(),
         };
         self.units.iter().map(size).collect()
+    }
+
+    fn files(&self, unit: usize) -> Range<usize> {
+        self.units[unit].clone()
     }
 
     async fn write(&self, job: &Job<'_>, unit: usize) -> Result<Option<Written>> {

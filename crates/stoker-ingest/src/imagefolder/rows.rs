@@ -34,6 +34,18 @@ pub(super) struct Rows {
 }
 
 impl RowBuilder {
+    /// The same for some of the files, by ascending index.
+    pub fn only(&self, files: &[usize]) -> Self {
+        Self {
+            listing: self.listing.only(files),
+            images: self.images,
+            target: self.target,
+            verify: self.verify,
+            image_bytes_max: self.image_bytes_max,
+            on_error: self.on_error,
+        }
+    }
+
     /// The schema: `image`, `image_bytes` if both are stored, `label`, `label_name`, `path`, `split`; nothing is nullable.
     pub fn schema(&self) -> SchemaRef {
         let tensor = self.target.map(|target| TensorType { element: DataType::UInt8, shape: target.shape() });

@@ -9,6 +9,7 @@ use stoker_types::{
     TensorType, is_heavy,
 };
 
+use super::hugging_face::is_hugging_face_image;
 use super::source::ParquetFile;
 use crate::{Element, Error, ParquetOptions, Result, TensorSpec};
 
@@ -70,7 +71,8 @@ fn check_names(schema: &Schema, options: &ParquetOptions) -> Result<()> {
     let tensors = options.tensors.iter().map(|spec| ("--tensor", &spec.column));
     let vectors = options.vectors.iter().map(|spec| ("--vector", &spec.column));
     let images = options.images.iter().map(|column| ("--image", column));
-    let declared: Vec<_> = tensors.chain(vectors).chain(images).collect();
+    let as_is = options.as_is.iter().map(|column| ("--as-is", column));
+    let declared: Vec<_> = tensors.chain(vectors).chain(images).chain(as_is).collect();
     let columns = options.columns.iter().map(|column| ("--columns", column));
     let drop = options.drop.iter().map(|column| ("--drop", column));
     for (option, column) in declared.iter().copied().chain(columns).chain(drop) {
@@ -112,7 +114,8 @@ fn column(file: &ParquetFile, field: &Field, options: &ParquetOptions) -> Result
         let field = dense_field(name, element, spec.length).with_metadata(metadata.into_iter().collect());
         return Ok(Column { field, conversion: Conversion::Dense(spec.length) });
     }
-    if options.images.contains(name) {
+    let is_kept = options.as_is.contains(name);
+    if options.images.contains(name) || !is_kept && is_hugging_face_image(&file.schema, field) {
         let metadata = [(KIND_KEY.to_string(), KIND_ENCODED_IMAGE.to_string())];
         let field = Field::new(name, DataType::LargeBinary, field.is_nullable()).with_metadata(metadata.into());
         return Ok(Column { field, conversion: Conversion::Image });

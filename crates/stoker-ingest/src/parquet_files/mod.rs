@@ -7,6 +7,7 @@ mod convert;
 mod decode;
 mod flatten;
 mod footer;
+mod hugging_face;
 mod piece;
 mod read;
 mod schema_file;
@@ -20,7 +21,7 @@ use stoker_types::{DigestBuilder, TableName};
 use crate::job::{Job, blocking};
 use crate::{Error, IngestReport, ParquetOptions, Progress, Result};
 use column::Columns;
-use read::ParquetUnits;
+use read::ParquetSource;
 use source::Sources;
 
 /// Writes Parquet files into a table, in the order given; of folders all `.parquet`, `.parq` and `.pq` files at any depth,
@@ -34,7 +35,7 @@ use source::Sources;
 ///   over 1,024 bytes per row
 /// - `tensors` and `vectors` become non-null FixedSizeLists; every row is checked for nulls and for its length. bfloat16 is
 ///   stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`
-/// - `images` become LargeBinary with the field metadata `stoker.kind` = `encoded_image`; they are not decoded
+/// - `images`, and structs of Hugging Face images unless they are in `as_is`, become LargeBinary with the field metadata `stoker.kind` = `encoded_image`; they are not decoded
 ///
 /// Dropping the future ends the ingest as a kill would: the same call continues after the last finished unit.
 ///
@@ -66,11 +67,12 @@ pub async fn ingest_parquet(
         on_error: options.on_error,
         again: options.again,
         digest,
+        left_out: sources.left_out.clone(),
         root: files.first().map_or(Path::new(""), PathBuf::as_path),
         progress,
     };
     let skipped = sources.skipped.clone();
-    job.run(&ParquetUnits::new(sources, columns, options.unit_bytes), skipped).await
+    job.run(&ParquetSource { sources, columns, unit_bytes: options.unit_bytes }, skipped).await
 }
 
 fn plan(files: &[PathBuf], options: ParquetOptions) -> Result<(Sources, Columns, ParquetOptions)> {

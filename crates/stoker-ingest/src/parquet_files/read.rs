@@ -11,9 +11,10 @@ use super::budget::Budget;
 use super::column::Columns;
 use super::decode::{Decoder, Message, Shared};
 use super::footer::LastFooter;
-use super::piece::file_pieces;
-use super::source::Sources;
-use crate::job::{Job, Size, Units, Written};
+use super::piece::{Piece, file_pieces};
+use super::source::{ParquetFile, Sources};
+use crate::job::{Job, Size, Source, Units, Written};
+use crate::source_file::SourceFile;
 use crate::{Error, OnError, Result, Skipped};
 
 /// Record batches of a row group that wait for the writer.
@@ -23,7 +24,34 @@ const DECODERS_MAX: usize = 8;
 /// Bytes of decoded rows that all decoders of a run hold together.
 const DECODED_BYTES_MAX: u64 = 512 << 20;
 
-/// The row groups of all files, in units.
+/// The files, and what their columns become.
+pub(super) struct ParquetSource {
+    pub sources: Sources,
+    pub columns: Columns,
+    pub unit_bytes: u64,
+}
+
+impl Source for ParquetSource {
+    type Units = ParquetUnits;
+
+    fn files(&self) -> Vec<SourceFile> {
+        let file = |file: &ParquetFile| SourceFile {
+            name: file.name.clone(),
+            path: file.path.clone(),
+            absolute: file.absolute.to_string_lossy().into_owned(),
+            stamp: file.stamp,
+            parts: file.row_groups.len().max(1),
+        };
+        self.sources.files.iter().map(file).collect()
+    }
+
+    fn units(&self, files: &[usize]) -> ParquetUnits {
+        let files = files.iter().map(|index| self.sources.files[*index].clone()).collect();
+        ParquetUnits::new(files, self.columns.clone(), self.unit_bytes)
+    }
+}
+
+/// The row groups of some files, in units.
 pub(super) struct ParquetUnits {
     shared: Arc<Shared>,
     footer: LastFooter,
@@ -32,9 +60,9 @@ pub(super) struct ParquetUnits {
 
 impl ParquetUnits {
     /// Cuts the row groups into units of about `unit_bytes` each.
-    pub fn new(sources: Sources, columns: Columns, unit_bytes: u64) -> Self {
+    fn new(files: Vec<ParquetFile>, columns: Columns, unit_bytes: u64) -> Self {
         let mut pieces = Vec::new();
-        for (index, file) in sources.files.iter().enumerate() {
+        for (index, file) in files.iter().enumerate() {
             pieces.extend(file_pieces(index, file));
         }
         let (mut units, mut start, mut sum) = (Vec::new(), 0, 0);
@@ -46,7 +74,7 @@ impl ParquetUnits {
             }
         }
         let (schema, budget) = (columns.schema(), Budget::new(DECODED_BYTES_MAX));
-        let shared = Arc::new(Shared { files: sources.files, pieces, columns, schema, budget });
+        let shared = Arc::new(Shared { files, pieces, columns, schema, budget });
         Self { shared, footer: LastFooter::default(), units }
     }
 
@@ -115,6 +143,13 @@ impl Units for ParquetUnits {
             Size { files, bytes: pieces.iter().map(|piece| piece.bytes).sum() }
         };
         self.units.iter().map(size).collect()
+    }
+
+    fn files(&self, unit: usize) -> Range<usize> {
+        let pieces = &self.shared.pieces;
+        let ends = |pieces: &[Piece]| pieces.iter().filter(|piece| piece.last_of_file).count();
+        let Range { start, end } = self.units[unit].clone();
+        ends(&pieces[..start])..ends(&pieces[..end])
     }
 
     /// A row group that cannot be read is left out as a whole: the unit is then written again without it.

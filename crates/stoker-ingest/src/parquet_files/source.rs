@@ -1,5 +1,6 @@
 //! Finds Parquet files and reads their footers.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -7,23 +8,36 @@ use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::file::metadata::RowGroupMetaData;
 use stoker_types::DigestBuilder;
-use walkdir::{DirEntry, WalkDir};
+use walkdir::DirEntry;
 
 use super::footer::read_footer;
 use crate::stamp::Stamp;
+use crate::walk::{Rules, Walk, walk};
 use crate::{Error, OnError, Result, Skipped};
 
 /// Endings of file names in folders that are Parquet files.
 const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 
 /// What is kept of a file's footer.
+#[derive(Clone)]
 pub(super) struct ParquetFile {
     pub path: PathBuf,
+    /// Its path below the folder that was given; of a file that was given its name.
+    pub name: String,
+    pub absolute: PathBuf,
     /// What the file was when it was listed.
     pub stamp: Stamp,
     /// Shared by files with equal schemas.
     pub schema: SchemaRef,
     pub row_groups: Vec<RowGroup>,
+}
+
+/// Which file it is.
+struct Identity {
+    path: PathBuf,
+    name: String,
+    absolute: PathBuf,
+    stamp: Stamp,
 }
 
 /// The size of a row group.
@@ -35,13 +49,14 @@ pub(super) struct RowGroup {
 }
 
 impl ParquetFile {
-    fn new(path: PathBuf, stamp: Stamp, footer: &ArrowReaderMetadata, like: Option<&SchemaRef>) -> Self {
+    fn new(identity: Identity, footer: &ArrowReaderMetadata, like: Option<&SchemaRef>) -> Self {
         let row_groups = footer.metadata().row_groups().iter().map(|group| RowGroup {
             rows: num_rows(group),
             bytes: u64::try_from(group.compressed_size()).unwrap_or(0),
         });
         let schema = like.filter(|like| *like == footer.schema()).unwrap_or(footer.schema()).clone();
-        Self { path, stamp, schema, row_groups: row_groups.collect() }
+        let Identity { path, name, absolute, stamp } = identity;
+        Self { path, name, absolute, stamp, schema, row_groups: row_groups.collect() }
     }
 }
 
@@ -56,6 +71,8 @@ pub(super) struct Sources {
     pub files: Vec<ParquetFile>,
     /// The others.
     pub skipped: Vec<Skipped>,
+    /// How many files of the folders have each other ending.
+    pub left_out: BTreeMap<String, u64>,
     /// The absolute path of each, readable or not, and what it was.
     identities: Vec<(PathBuf, Stamp)>,
 }
@@ -63,10 +80,11 @@ pub(super) struct Sources {
 impl Sources {
     /// Reads the footers of files, and of the files in folders.
     pub fn open(paths: &[PathBuf], on_error: OnError) -> Result<Self> {
-        let mut sources = Self { files: Vec::new(), skipped: Vec::new(), identities: Vec::new() };
+        let (files, skipped, identities) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sources = Self { files, skipped, left_out: BTreeMap::new(), identities };
         for path in paths {
-            for path in expand(path)? {
-                sources.add(path, on_error)?;
+            for found in sources.expand(path, on_error)? {
+                sources.add(found, on_error)?;
             }
         }
         if sources.files.is_empty() {
@@ -80,16 +98,35 @@ impl Sources {
         Ok(sources)
     }
 
-    fn add(&mut self, path: PathBuf, on_error: OnError) -> Result<()> {
+    /// The file itself, or the Parquet files in a folder. Names that begin with `.` or `_` are bookkeeping of other tools.
+    fn expand(&mut self, path: &Path, on_error: OnError) -> Result<Vec<Found>> {
+        let status = path.metadata().map_err(|source| Error::list(path, source))?;
+        if !status.is_dir() {
+            return Ok(vec![Found::new(path.to_path_buf(), None)]);
+        }
+        let Walk { entries, skipped, left_out } =
+            walk(path, &Rules { extensions: &EXTENSIONS, hidden: b"._", on_error })?;
+        self.skipped.extend(skipped);
+        for (ending, count) in left_out {
+            *self.left_out.entry(ending).or_default() += count;
+        }
+        let files = entries.into_iter().filter(|entry| entry.file_type().is_file()).map(DirEntry::into_path);
+        let mut files: Vec<PathBuf> = files.collect();
+        files.sort();
+        Ok(files.into_iter().map(|file| Found::new(file, Some(path))).collect())
+    }
+
+    fn add(&mut self, Found { path, name }: Found, on_error: OnError) -> Result<()> {
         let absolute = path.canonicalize().map_err(|source| Error::list(&path, source))?;
         let status = absolute.metadata().map_err(|source| Error::list(&path, source))?;
         let stamp = Stamp::of(&status);
-        self.identities.push((absolute, stamp));
+        self.identities.push((absolute.clone(), stamp));
         let footer = File::open(&path).map_err(|error| error.to_string()).and_then(|file| read_footer(&file));
         match footer {
             Ok(footer) => {
                 let like = self.files.last().map(|file| &file.schema);
-                self.files.push(ParquetFile::new(path, stamp, &footer, like));
+                let identity = Identity { path, name, absolute, stamp };
+                self.files.push(ParquetFile::new(identity, &footer, like));
             }
             Err(reason) if on_error == OnError::Skip => {
                 self.skipped.push(Skipped { path: path.display().to_string(), reason })
@@ -108,27 +145,17 @@ impl Sources {
     }
 }
 
-/// The file itself, or the Parquet files in a folder. Names that begin with `.` or `_` are bookkeeping of other tools.
-fn expand(path: &Path) -> Result<Vec<PathBuf>> {
-    let status = path.metadata().map_err(|source| Error::list(path, source))?;
-    if !status.is_dir() {
-        return Ok(vec![path.to_path_buf()]);
+/// A path below the one that was given.
+struct Found {
+    path: PathBuf,
+    /// Below the folder that was given; of a file that was given its name.
+    name: String,
+}
+
+impl Found {
+    fn new(path: PathBuf, root: Option<&Path>) -> Self {
+        let below = root.and_then(|root| path.strip_prefix(root).ok()).map(Path::to_path_buf);
+        let name = below.unwrap_or_else(|| path.file_name().map_or_else(|| path.clone(), PathBuf::from));
+        Self { name: name.to_string_lossy().into_owned(), path }
     }
-    let visible = |entry: &DirEntry| {
-        let name = entry.file_name().as_encoded_bytes();
-        entry.depth() == 0 || !(name.starts_with(b".") || name.starts_with(b"_"))
-    };
-    let mut files = Vec::new();
-    for entry in WalkDir::new(path).follow_links(true).into_iter().filter_entry(visible) {
-        let entry = entry.map_err(|source| {
-            let path = source.path().unwrap_or(path).to_path_buf();
-            Error::List { path, source: source.into() }
-        })?;
-        let extension = entry.path().extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if entry.file_type().is_file() && EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)) {
-            files.push(entry.into_path());
-        }
-    }
-    files.sort();
-    Ok(files)
 }

@@ -10,7 +10,8 @@ use stoker_types::{ErrorKind, TensorType, is_encoded_image};
 use super::parquet::{Meddler, Moment, touch};
 use super::{World, encode, pixels, png};
 use crate::{
-    Channels, Error, ImageFolderOptions, ImageSize, Images, Layout, Mode, NoProgress, OnError, ingest_imagefolder,
+    Channels, Error, ImageFolderOptions, ImageSize, Images, Layout, Mode, NoProgress, OnError, Splits,
+    ingest_imagefolder,
 };
 
 fn texts(batch: &RecordBatch, column: &str) -> Vec<String> {
@@ -221,4 +222,74 @@ async fn labels_that_cannot_be_read_are_an_error_of_the_lake() {
     let outcome = ingest_imagefolder(&lake, &world.source(), &world.table, &append, &NoProgress).await;
     let error = outcome.unwrap_err();
     assert!(matches!(&error, Error::Lake(_)) && error.kind() != ErrorKind::Internal, "{error}");
+}
+
+/// What an ingest of these files says, or the splits of its rows.
+async fn splits_of(files: &[&str], splits: Splits) -> Result<Vec<String>, String> {
+    let world = World::new().await;
+    for file in files {
+        world.put(file, &png(2, 2, 1));
+    }
+    let options = ImageFolderOptions { splits, ..ImageFolderOptions::default() };
+    match world.ingest(&options).await {
+        Ok(_) => Ok(texts(&world.rows().await, "split")),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+            assert!(!world.exists().await);
+            Err(error.to_string())
+        }
+    }
+}
+
+#[tokio::test]
+async fn folders_that_look_like_splits_are_refused_until_somebody_says_what_they_are() {
+    let named = |names: &[&str]| Splits::Named(names.iter().map(ToString::to_string).collect());
+    let alike: [&[&str]; 4] = [
+        &["extra/cat/1.png", "test/cat/1.png", "train/cat/1.png"],
+        &["Test/cat/1.png", "Train/dog/1.png"],
+        &["images/cat/1.png", "train/cat/1.png"],
+        &["dev/1.png", "train/1.png"],
+    ];
+    for files in alike {
+        let folders: Vec<&str> = files.iter().filter_map(|file| file.split('/').next()).collect();
+        let refused = splits_of(files, Splits::Auto).await.unwrap_err();
+        let option = format!("--splits {}", folders.join(","));
+        assert!(refused.contains(&option) && refused.contains("--no-splits"), "{refused}");
+        assert_eq!(splits_of(files, Splits::None).await.unwrap(), vec!["all"; files.len()]);
+        let outcome = splits_of(files, named(&folders)).await;
+        match files[0].split('/').count() {
+            3 => assert_eq!(outcome.unwrap(), folders),
+            _ => assert!(outcome.unwrap_err().contains("SPLIT/CLASS/")),
+        }
+    }
+    let classes: [&[&str]; 3] =
+        [&["cat/1.png", "test/1.png"], &["cat/a/1.png", "test/1.png", "test/a/1.png"], &["extra/1.png", "plain/1.png"]];
+    for files in classes {
+        assert_eq!(splits_of(files, Splits::Auto).await.unwrap(), vec!["all"; files.len()]);
+    }
+    let files = ["extra/cat/1.png", "train/cat/1.png"];
+    assert!(splits_of(&files, named(&["train"])).await.unwrap_err().contains("extra"));
+    assert!(splits_of(&files, named(&["train", "extra", "tset"])).await.unwrap_err().contains("no folder tset"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_to_nothing_fail_or_are_skipped_and_other_endings_are_counted() {
+    let world = World::new().await;
+    world.put_images();
+    for name in ["a/notes.txt", "b/more.TXT", "b/4.gif", "c/readme", "c/.hidden.txt"] {
+        world.put(name, b"no image");
+    }
+    for name in ["a/gone.png", "a/gone.txt", "gone"] {
+        std::os::unix::fs::symlink(world.source().join("nothing"), world.source().join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(world.source(), world.source().join("a/circle")).unwrap();
+    let error = world.ingest(&ImageFolderOptions::default()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::DataCorrupt && error.to_string().contains("--on-error skip"), "{error}");
+    let skip = ImageFolderOptions { on_error: OnError::Skip, ..ImageFolderOptions::default() };
+    let report = world.ingest(&skip).await.unwrap();
+    assert_eq!((report.rows, report.files, report.skipped.len()), (6, 9, 3), "{:?}", report.skipped);
+    assert!(report.skipped.iter().all(|skipped| skipped.reason.contains("link to")), "{:?}", report.skipped);
+    let left_out: Vec<(&str, u64)> = report.left_out.iter().map(|(ending, count)| (ending.as_str(), *count)).collect();
+    assert_eq!(left_out, [(".gif", 1), (".txt", 3), ("without ending", 1)]);
 }

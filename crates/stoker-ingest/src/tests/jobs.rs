@@ -1,6 +1,6 @@
 //! Modes, resumption and repetition.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use stoker_lake::{Lake, StorageOptions};
@@ -9,6 +9,20 @@ use stoker_types::ErrorKind;
 use super::{StopAfter, World, files_with, png};
 use crate::job::catch_panic;
 use crate::{Error, ImageFolderOptions, Mode, NoProgress, ingest_imagefolder};
+
+/// Options that append.
+fn append() -> ImageFolderOptions {
+    ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() }
+}
+
+/// Makes the table of one image of each class that is not in the folder afterwards.
+async fn create_from_other_images(world: &World) {
+    for class in ["a", "b", "c"] {
+        world.put(&format!("{class}/other.png"), &png(4, 6, 77));
+    }
+    world.ingest(&ImageFolderOptions::default()).await.unwrap();
+    std::fs::remove_dir_all(world.source()).unwrap();
+}
 
 #[tokio::test]
 async fn a_stopped_ingest_goes_on_without_duplicates() {
@@ -36,7 +50,7 @@ async fn a_stopped_ingest_goes_on_without_duplicates() {
         assert_eq!((report.rows, report.resumed_units, report.version), (6, done, 1));
         assert_eq!(world.rows().await.num_rows(), 6);
         let lake = world.root.path().join("lake");
-        assert_eq!(files_with(&lake, "ingest"), 1, "only the marker is left");
+        assert_eq!(files_with(&lake, "ingest"), 3, "only the marker and the list of files are left");
     }
 }
 
@@ -51,22 +65,19 @@ async fn create_refuses_a_table_that_exists() {
 }
 
 #[tokio::test]
-async fn the_same_source_is_appended_once_unless_again() {
+async fn a_source_that_is_there_is_not_appended_unless_again() {
     let world = World::new().await;
     world.put_images();
-    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
-    assert_eq!(world.ingest(&append).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(world.ingest(&append()).await.unwrap_err().kind(), ErrorKind::NotFound);
     world.ingest(&ImageFolderOptions::default()).await.unwrap();
-    let first = world.ingest(&append).await.unwrap();
-    assert_eq!((first.version, first.already_ingested), (2, false));
-    let second = world.ingest(&append).await.unwrap();
-    assert_eq!((second.version, second.rows, second.already_ingested), (2, 6, true));
+    for _ in 0..2 {
+        let report = world.ingest(&append()).await.unwrap();
+        assert_eq!((report.version, report.rows, report.known_files, report.already_ingested), (1, 6, 6, true));
+        assert_eq!(world.rows().await.num_rows(), 6);
+    }
+    let again = world.ingest(&ImageFolderOptions { again: true, ..append() }).await.unwrap();
+    assert_eq!((again.version, again.already_ingested), (2, false));
     assert_eq!(world.rows().await.num_rows(), 12);
-    let third = world.ingest(&ImageFolderOptions { again: true, ..append.clone() }).await.unwrap();
-    assert_eq!((third.version, third.already_ingested), (3, false));
-    assert_eq!(world.rows().await.num_rows(), 18);
-    world.put("c/3.png", &png(4, 6, 9));
-    assert_eq!(world.ingest(&append).await.unwrap().version, 4);
 }
 
 #[tokio::test]
@@ -76,8 +87,7 @@ async fn overwriting_replaces_what_came_between() {
     let overwrite = ImageFolderOptions { mode: Mode::Overwrite, ..ImageFolderOptions::default() };
     assert_eq!(world.ingest(&overwrite).await.unwrap().version, 1);
     assert!(world.ingest(&overwrite).await.unwrap().already_ingested);
-    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
-    world.ingest(&append).await.unwrap();
+    world.ingest(&ImageFolderOptions { again: true, ..append() }).await.unwrap();
     let report = world.ingest(&overwrite).await.unwrap();
     assert_eq!((report.version, report.already_ingested), (3, false));
     assert_eq!(world.rows().await.num_rows(), 6);
@@ -115,8 +125,8 @@ async fn units_whose_files_are_gone_are_written_again() {
 async fn a_source_is_appended_once_by_any_number_of_processes() {
     for _ in 0..4 {
         let world = World::new().await;
+        create_from_other_images(&world).await;
         world.put_images();
-        world.ingest(&ImageFolderOptions::default()).await.unwrap();
         let mut processes = tokio::task::JoinSet::new();
         for _ in 0..4 {
             let uri = world.root.path().join("lake").to_str().unwrap().to_string();
@@ -131,72 +141,94 @@ async fn a_source_is_appended_once_by_any_number_of_processes() {
         for report in processes.join_all().await {
             assert_eq!((report.version, report.rows), (2, 6));
         }
-        assert_eq!(world.rows().await.num_rows(), 12);
+        assert_eq!(world.rows().await.num_rows(), 9);
     }
 }
 
 #[tokio::test]
 async fn rows_that_were_overwritten_are_appended_again() {
     let world = World::new().await;
+    create_from_other_images(&world).await;
     world.put_images();
-    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
+    assert_eq!(world.ingest(&append()).await.unwrap().version, 2);
+    let other = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(other.path().join("a")).unwrap();
+    std::fs::write(other.path().join("a/new.png"), png(4, 6, 78)).unwrap();
     let overwrite = ImageFolderOptions { mode: Mode::Overwrite, ..ImageFolderOptions::default() };
-    world.ingest(&ImageFolderOptions::default()).await.unwrap();
-    world.ingest(&append).await.unwrap();
-    world.ingest(&overwrite).await.unwrap();
-    let report = world.ingest(&append).await.unwrap();
+    ingest_imagefolder(&world.lake, other.path(), &world.table, &overwrite, &NoProgress).await.unwrap();
+    let report = world.ingest(&append()).await.unwrap();
     assert_eq!((report.version, report.already_ingested), (4, false));
-    assert_eq!(world.rows().await.num_rows(), 12);
+    assert_eq!(world.rows().await.num_rows(), 7);
 
     // A table of the same name that is another one.
     std::fs::remove_dir_all(world.root.path().join("lake/data.lance")).unwrap();
-    world.ingest(&ImageFolderOptions { again: true, ..ImageFolderOptions::default() }).await.unwrap();
-    for expected in [12, 12] {
-        world.ingest(&append).await.unwrap();
-        assert_eq!(world.rows().await.num_rows(), expected);
+    ingest_imagefolder(&world.lake, other.path(), &world.table, &ImageFolderOptions::default(), &NoProgress)
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        world.ingest(&append()).await.unwrap();
+        assert_eq!(world.rows().await.num_rows(), 7);
     }
 }
 
 #[tokio::test]
 async fn a_damaged_marker_is_an_error_not_a_second_ingest() {
     let world = World::new().await;
+    create_from_other_images(&world).await;
     world.put_images();
-    world.ingest(&ImageFolderOptions::default()).await.unwrap();
-    let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
-    world.ingest(&append).await.unwrap();
-    let markers = world.root.path().join("lake/_stoker/ingest/done");
-    for marker in std::fs::read_dir(&markers).unwrap() {
-        std::fs::write(marker.unwrap().path(), "").unwrap();
+    world.ingest(&append()).await.unwrap();
+    // What is to be damaged, and what then is to be ingested.
+    for (folder, grows) in [("ingest/done", false), ("ingest/files/data", true)] {
+        let folder = world.root.path().join("lake/_stoker").join(folder);
+        for file in std::fs::read_dir(&folder).unwrap() {
+            std::fs::write(file.unwrap().path(), "").unwrap();
+        }
+        if grows {
+            world.put("c/9.png", &png(4, 6, 9));
+        }
+        let error = world.ingest(&append()).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::DataCorrupt && error.to_string().contains("_stoker/ingest/"), "{error}");
+        assert_eq!(world.rows().await.num_rows(), 9);
     }
-    let error = world.ingest(&append).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::DataCorrupt && error.to_string().contains("_stoker/ingest/done/"), "{error}");
-    assert_eq!(world.rows().await.num_rows(), 12);
 }
 
 #[tokio::test]
 async fn a_commit_without_its_marker_is_found_again() {
     let world = World::new().await;
+    create_from_other_images(&world).await;
     world.put_images();
-    world.ingest(&ImageFolderOptions::default()).await.unwrap();
-    let append = ImageFolderOptions { mode: Mode::Append, unit_bytes: 1, ..ImageFolderOptions::default() };
+    let append = ImageFolderOptions { unit_bytes: 1, ..append() };
     // Five of six units are in the journal.
     let stop = StopAfter::new(11);
     ingest_imagefolder(&world.lake, &world.source(), &world.table, &append, &stop).await.unwrap_err();
     let folder = world.root.path().join("lake/_stoker/ingest");
     let runs = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let runs: Vec<PathBuf> = runs.filter(|path| !path.ends_with("done")).collect();
+    let runs: Vec<PathBuf> = runs.filter(|path| !path.ends_with("done") && !path.ends_with("files")).collect();
     let files = runs.iter().flat_map(|run| std::fs::read_dir(run).unwrap().map(|file| file.unwrap().path()));
     let journal: Vec<(PathBuf, Vec<u8>)> = files.map(|file| (file.clone(), std::fs::read(file).unwrap())).collect();
     assert_eq!(journal.len(), 6, "five units and where they began");
     let report = world.ingest(&append).await.unwrap();
     std::fs::remove_dir_all(folder.join("done")).unwrap();
+    forget_versions(&folder.join("files/data"));
     for (path, bytes) in journal {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
     let again = world.ingest(&append).await.unwrap();
-    assert_eq!((again.version, again.rows, again.already_ingested), (report.version, 6, false));
-    assert_eq!(world.rows().await.num_rows(), 12);
+    assert_eq!((again.version, again.rows, again.already_ingested), (report.version, 6, true));
+    assert_eq!(world.rows().await.num_rows(), 9);
+    assert_eq!(files_with(&folder, ""), 4, "two lists of files are left");
+}
+
+/// Leaves the lists of files as they are before their commits.
+fn forget_versions(folder: &Path) {
+    for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+        let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        if json.get("version").is_some() {
+            json["version"] = serde_json::Value::Null;
+            std::fs::write(&file, json.to_string()).unwrap();
+        }
+    }
 }
 
 #[test]

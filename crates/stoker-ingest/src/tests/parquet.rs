@@ -9,8 +9,9 @@ use std::time::Duration;
 use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, ListBuilder, UInt8Builder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int32Type, UInt8Type, UInt16Type};
-use arrow_array::{Array, ArrayRef, BinaryArray, DictionaryArray, Int64Array, RecordBatch, StringArray};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, BinaryArray, DictionaryArray, Int64Array, RecordBatch, StringArray, StructArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use stoker_types::{DTYPE_KEY, ErrorKind, TensorType, is_encoded_image};
@@ -19,7 +20,7 @@ use super::{StopAfter, World};
 use crate::{Error, IngestReport, NoProgress, OnError, ParquetOptions, Progress, Result, ingest_parquet};
 
 /// Writes a Parquet file with four rows per row group.
-fn put(world: &World, name: &str, columns: Vec<(&str, ArrayRef)>) -> PathBuf {
+pub(super) fn put(world: &World, name: &str, columns: Vec<(&str, ArrayRef)>) -> PathBuf {
     let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)));
     put_batch(world, name, &batch.unwrap())
 }
@@ -169,7 +170,7 @@ async fn tensor_extensions_are_kept() {
     let field = tensor.to_field("tensor");
     let values = lists(5, None);
     let array = arrow_cast::cast(&values, field.data_type()).unwrap();
-    let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+    let schema = Arc::new(Schema::new(vec![field]));
     put_batch(&world, "1.parquet", &RecordBatch::try_new(schema, vec![array]).unwrap());
     ingest(&world, &ParquetOptions::default()).await.unwrap();
     assert_eq!(TensorType::of(world.rows().await.schema().field(0)), Some(tensor));
@@ -396,4 +397,51 @@ async fn rows_of_very_different_sizes_keep_their_order() {
         assert!(texts.value(row) == text(row as i64), "row {row}");
         assert_eq!(lists.value(row).as_primitive::<UInt8Type>().values(), &[row as u8; 6], "row {row}");
     }
+}
+
+/// Structs of a file's bytes and its path, as Hugging Face stores images; row 1 is null.
+fn hugging_face_files() -> ArrayRef {
+    let bytes: ArrayRef = Arc::new(BinaryArray::from_iter([Some(b"\xff\xd8\xff 0"), None, Some(b"\xff\xd8\xff 2")]));
+    let paths: ArrayRef = Arc::new(StringArray::from_iter([Some("0.jpg"), None, None]));
+    let field = |name: &str, array: &ArrayRef| Arc::new(Field::new(name, array.data_type().clone(), true));
+    let fields = vec![(field("bytes", &bytes), bytes), (field("path", &paths), paths)];
+    let (fields, arrays): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
+    let nulls = NullBuffer::from(vec![true, false, true]);
+    Arc::new(StructArray::new(fields.into(), arrays, Some(nulls)))
+}
+
+#[tokio::test]
+async fn hugging_face_images_become_encoded_images_unless_they_are_something_else() {
+    let said = |kind: &str| format!(r#"{{"info": {{"features": {{"x": {{"_type": "{kind}"}}}}}}}}"#);
+    let as_is = ParquetOptions { as_is: vec!["x".into()], ..ParquetOptions::default() };
+    let cases = [
+        (None, ParquetOptions::default(), true),
+        (Some(said("Image")), ParquetOptions::default(), true),
+        (Some("no JSON".to_string()), ParquetOptions::default(), true),
+        (Some(said("Audio")), ParquetOptions::default(), false),
+        (Some(said("Image")), as_is, false),
+    ];
+    for (metadata, options, is_image) in cases {
+        let world = World::new().await;
+        let (ids, files) = (ids(3), hugging_face_files());
+        let fields =
+            vec![Field::new("id", ids.1.data_type().clone(), true), Field::new("x", files.data_type().clone(), true)];
+        let metadata = metadata.map(|text| ("huggingface".to_string(), text));
+        let schema = Schema::new_with_metadata(fields, metadata.into_iter().collect());
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![ids.1, files]).unwrap();
+        put_batch(&world, "a.parquet", &batch);
+        ingest(&world, &options).await.unwrap();
+        let rows = world.rows().await;
+        let (schema, x) = (rows.schema(), &rows["x"]);
+        assert_eq!(is_encoded_image(schema.field_with_name("x").unwrap()), is_image, "{options:?}");
+        assert_eq!(x.null_count(), 1);
+        match is_image {
+            true => assert_eq!(x.as_binary::<i64>().value(2), b"\xff\xd8\xff 2"),
+            false => assert_eq!(x.as_struct().column(1).as_string::<i32>().value(0), "0.jpg"),
+        }
+    }
+    let world = World::new().await;
+    put(&world, "a.parquet", vec![ids(3)]);
+    let unknown = ParquetOptions { as_is: vec!["y".into()], ..ParquetOptions::default() };
+    assert!(ingest(&world, &unknown).await.unwrap_err().to_string().starts_with("--as-is is not valid"));
 }

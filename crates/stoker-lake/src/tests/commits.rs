@@ -167,7 +167,7 @@ async fn a_key_is_committed_once() -> TestResult {
 }
 
 fn once(key: &str) -> CommitKey<'_> {
-    CommitKey { key, since_version: 0 }
+    CommitKey { key, since_version: 0, chosen_at: None }
 }
 
 /// Several lakes over one folder share nothing, as processes do.
@@ -268,5 +268,33 @@ async fn a_commit_whose_version_is_gone_is_found_by_its_files() -> TestResult {
     cleanup_old_versions(newest.dataset(), policy).await?;
     let version = lake.commit(&name, &schema, CommitMode::Append, drafts, Some(once("a"))).await?;
     assert_eq!((version, latest(&lake, &name).await?.num_rows()), (3, 6));
+    Ok(())
+}
+
+#[tokio::test]
+async fn rows_that_were_chosen_before_another_keyed_commit_are_refused() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    let commit = async |key: Option<(&str, u64)>| {
+        let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
+        let key = key.map(|(key, chosen_at)| CommitKey { key, since_version: 0, chosen_at: Some(chosen_at) });
+        lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, key).await
+    };
+    commit(None).await?;
+    assert_eq!(commit(Some(("a", 1))).await?, 2);
+    assert_eq!(commit(Some(("a", 1))).await?, 2, "it is found again");
+    let overtaken = commit(Some(("b", 1))).await.expect_err("version 2 came after");
+    assert!(matches!(&overtaken, crate::Error::Overtaken { version: 2, .. }), "{overtaken}");
+    assert!(overtaken.kind().is_transient(), "who chooses again may succeed");
+    commit(None).await?;
+    assert_eq!(commit(Some(("b", 2))).await?, 4, "commits without a key do not count");
+    assert!(matches!(commit(Some(("c", 9))).await, Err(crate::Error::Overtaken { .. })), "of another table");
+
+    let table = latest(&lake, &name).await?;
+    assert_eq!((table.find_commit("b", 0).await?, table.find_commit("b", 4).await?), (Some(4), None));
+    let commits = table.keyed_commits(0).await?;
+    assert_eq!(commits.found, [(4, "b".to_string()), (2, "a".to_string())]);
+    assert!(commits.is_complete);
+    assert_eq!(table.keyed_commits(2).await?.found, [(4, "b".to_string())]);
     Ok(())
 }

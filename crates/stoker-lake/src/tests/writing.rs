@@ -104,8 +104,14 @@ async fn drafts_survive_a_journal_in_json() -> TestResult {
     let read: Vec<FragmentDraft> = serde_json::from_str(&journal)?;
     assert_eq!(read, written);
     assert!(lake.table(&name, &Default::default()).await.is_err(), "nothing is visible before the commit");
-    lake.commit(&name, &schema, CommitMode::Create, read, Some(CommitKey { key: "ingest 1", since_version: 0 }))
-        .await?;
+    lake.commit(
+        &name,
+        &schema,
+        CommitMode::Create,
+        read,
+        Some(CommitKey { key: "ingest 1", since_version: 0, chosen_at: None }),
+    )
+    .await?;
     assert_eq!(latest(&lake, &name).await?.num_rows(), 50);
     Ok(())
 }

@@ -1,0 +1,88 @@
+//! Lists the files of a folder and of the folders in it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use walkdir::{DirEntry, WalkDir};
+
+use crate::{Error, OnError, Result, Skipped};
+
+/// Which files are wanted.
+pub(crate) struct Rules<'a> {
+    /// Endings of file names, without the dot and without regard to case.
+    pub extensions: &'a [&'a str],
+    /// Names of files and folders begin with one of these when they are bookkeeping of other tools.
+    pub hidden: &'a [u8],
+    /// What to do with links to nothing.
+    pub on_error: OnError,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// Folders and wanted files, in no order. Links are followed.
+    pub entries: Vec<DirEntry>,
+    /// Links to nothing.
+    pub skipped: Vec<Skipped>,
+    /// How many files have each other ending.
+    pub left_out: BTreeMap<String, u64>,
+}
+
+/// Lists all below a folder.
+///
+/// # Errors
+/// [`Error::List`] for a folder that cannot be read, [`Error::Unreadable`] for a link to nothing unless these are skipped.
+pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
+    let visible = |entry: &DirEntry| {
+        let first = entry.file_name().as_encoded_bytes().first();
+        entry.depth() == 0 || !first.is_some_and(|letter| rules.hidden.contains(letter))
+    };
+    let mut found = Walk::default();
+    for entry in WalkDir::new(root).min_depth(1).follow_links(true).into_iter().filter_entry(visible) {
+        match entry {
+            Ok(entry)
+                if entry.file_type().is_dir() || is_wanted(entry.path(), rules) && entry.file_type().is_file() =>
+            {
+                found.entries.push(entry);
+            }
+            Ok(entry) => found.leave_out(entry.path()),
+            Err(error) => found.add_failed(root, rules, error)?,
+        }
+    }
+    found.skipped.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+impl Walk {
+    fn leave_out(&mut self, path: &Path) {
+        let ending = path.extension().map(|extension| format!(".{}", extension.to_string_lossy().to_lowercase()));
+        *self.left_out.entry(ending.unwrap_or_else(|| "without ending".into())).or_default() += 1;
+    }
+
+    /// A link to nothing, or in a circle, is like a file that cannot be read; whatever else cannot be listed is an error.
+    fn add_failed(&mut self, root: &Path, rules: &Rules<'_>, error: walkdir::Error) -> Result<()> {
+        let path = error.path().unwrap_or(root).to_path_buf();
+        let is_dangling = error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+            && path.symlink_metadata().is_ok_and(|status| status.is_symlink());
+        let reason = match error.loop_ancestor() {
+            Some(ancestor) => format!("it is a link to {}, which holds it", ancestor.display()),
+            None if is_dangling => "it is a link to something that does not exist".to_string(),
+            None => return Err(Error::List { path, source: error.into() }),
+        };
+        if path.extension().is_some() && !is_wanted(&path, rules) {
+            self.leave_out(&path);
+            return Ok(());
+        }
+        match rules.on_error {
+            OnError::Skip => self.skipped.push(Skipped { path: path.display().to_string(), reason }),
+            OnError::Fail => return Err(Error::Unreadable { path, reason }),
+        }
+        Ok(())
+    }
+}
+
+fn is_wanted(path: &Path, rules: &Rules<'_>) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    rules.extensions.iter().any(|known| known.eq_ignore_ascii_case(extension))
+}
