@@ -1,19 +1,32 @@
 //! Query parameters from Python values.
 
+use arrow_array::{Array, ArrayRef, RecordBatchReader, new_null_array};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PySequence, PyString};
-use stoker_types::{ErrorKind, ParamValue};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString};
+use stoker_types::{ArrowParam, ErrorKind, ParamValue};
 
-use crate::exceptions::error;
+use crate::arrow_import;
+use crate::exceptions::{Raise, error};
 
 /// Parameters `$1`, `$2`, … from Python values, in order.
 ///
-/// Sequences of numbers, among them NumPy arrays and PyTorch tensors, are vectors.
+/// `stoker._params` says what stands for what. Lists of numbers, among them NumPy arrays and PyTorch tensors, are vectors.
 pub(crate) fn params(values: &[Bound<'_, PyAny>]) -> PyResult<Vec<ParamValue>> {
     values.iter().enumerate().map(|(index, value)| param(index + 1, value)).collect()
 }
 
 fn param(number: usize, value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
+    let py = value.py();
+    let converted = py.import("stoker._params")?.getattr("converted")?.call1((value,)).and_then(|value| own(&value));
+    converted.map_err(|reason| {
+        let class = value.get_type().name().map_or_else(|_| "value".to_string(), |name| name.to_string());
+        let message = format!("parameter ${number} of type {class}: {}", reason.value(py));
+        error(py, ErrorKind::InvalidRequest, &message)
+    })
+}
+
+/// The parameter for a converted value.
+fn own(value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     if value.is_none() {
         return Ok(ParamValue::Null);
     }
@@ -23,26 +36,22 @@ fn param(number: usize, value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(ParamValue::Text(text.to_str()?.to_string()));
     }
-    if value.cast::<PySequence>().is_ok()
-        || value.getattr("ndim").is_ok_and(|ndim| ndim.extract::<usize>().is_ok_and(|n| n > 0))
-    {
-        let items = value.try_iter()?.map(|item| item?.extract::<f64>()).collect::<PyResult<Vec<_>>>();
-        return items.map(ParamValue::Vector).map_err(|_| unsupported(number, value));
+    if let Ok(integer) = value.cast::<PyInt>() {
+        return Ok(ParamValue::Int(integer.extract()?));
     }
-    if value.get_type().name()?.to_str()?.starts_with("bool") {
-        return Ok(ParamValue::Bool(value.is_truthy()?));
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return Ok(ParamValue::Float(float.value()));
     }
-    if let Ok(integer) = value.extract::<i64>() {
-        return Ok(ParamValue::Int(integer));
+    if let Ok(vector) = value.cast::<PyList>() {
+        return Ok(ParamValue::Vector(vector.extract()?));
     }
-    value.extract::<f64>().map(ParamValue::Float).map_err(|_| unsupported(number, value))
+    ArrowParam::try_new(only_value(value)?).map(ParamValue::Arrow).raise(value.py())
 }
 
-fn unsupported(number: usize, value: &Bound<'_, PyAny>) -> PyErr {
-    let class = value.get_type().to_string();
-    let message = format!(
-        "parameter ${number} has the unsupported type {class}; \
-         use None, bool, int, float, str or a sequence of numbers"
-    );
-    error(value.py(), ErrorKind::InvalidRequest, &message)
+/// The only value of a table with one column.
+fn only_value(table: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let mut reader = arrow_import::reader(table)?;
+    let data_type = reader.schema().field(0).data_type().clone();
+    let batch = reader.next().transpose().raise(table.py())?;
+    Ok(batch.map_or_else(|| new_null_array(&data_type, 0), |batch| batch.column(0).slice(0, batch.num_rows())))
 }

@@ -146,7 +146,10 @@ class Lake:
             sql: DataFusion's SQL with ``table AT (VERSION => 3)``, ``AT (TAG => 'v1')`` and
                 ``vector_search(table, column, query, k => 10)``; ``row_ids(table)`` has a column ``row_id`` with the
                 addresses of the rows.
-            params: The values of ``$1``, ``$2``, …: None, bool, int, float, str, or a sequence of numbers as a vector.
+            params: The values of ``$1``, ``$2``, …, or of ``?`` from left to right: None, bool, int, float, str, bytes,
+                a date, datetime, time or timedelta, a Decimal, a UUID (as text), a list or an array of these, or a
+                pyarrow scalar. Lists of numbers are vectors, or sets for ``x IN ($1)`` and ``x = ANY($1)``. Integers
+                from 2**63 are ``BIGINT UNSIGNED``, from 2**64 ``DECIMAL(38, 0)``; datetimes with a time zone are UTC.
 
         Raises:
             InvalidRequestError: Malformed SQL, an unknown column, a statement that is not one ``SELECT``, missing
@@ -157,7 +160,7 @@ class Lake:
             >>> lake.sql("SELECT count(*) AS n FROM digits WHERE label = $1", params=[3]).to_arrow().to_pylist()
             [{'n': 2}]
         """
-        query = Query(self, sql, params or [])
+        query = Query(self, sql, [] if params is None else params)
         query._run().close()
         return query
 

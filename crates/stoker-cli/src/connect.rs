@@ -1,11 +1,14 @@
 //! Which lake or server a command speaks to.
 
+use std::sync::Arc;
+
 use anyhow::{Context, bail};
+use arrow_array::Decimal128Array;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use stoker_flight::{ConnectOptions, Connection, connect};
 use stoker_lake::StorageOptions;
-use stoker_types::{ParamValue, SnapshotRef};
+use stoker_types::{ArrowParam, ParamValue, SnapshotRef};
 
 /// Which lake or server a command speaks to.
 #[derive(Debug, Args)]
@@ -118,8 +121,23 @@ impl AtArgs {
     }
 }
 
-/// Parameters from their JSON texts; what is not JSON is a string.
+/// Parameters from their JSON texts; what is not JSON is a string. Integers that no integer type holds are decimals.
 pub fn parse_params(texts: &[String]) -> Vec<ParamValue> {
-    let parse = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| ParamValue::Text(text.clone()));
+    let parse = |text: &String| {
+        large_integer(text)
+            .or_else(|| serde_json::from_str(text).ok())
+            .unwrap_or_else(|| ParamValue::Text(text.clone()))
+    };
     texts.iter().map(parse).collect()
+}
+
+/// An integer beyond 64 bits, with up to 38 digits.
+fn large_integer(text: &str) -> Option<ParamValue> {
+    let value: i128 = text.parse().ok()?;
+    if i64::try_from(value).is_ok() || u64::try_from(value).is_ok() {
+        return None;
+    }
+    let array = Decimal128Array::from(vec![value]).with_precision_and_scale(38, 0).ok()?;
+    array.validate_decimal_precision(38).ok()?;
+    ArrowParam::try_new(Arc::new(array)).ok().map(ParamValue::Arrow)
 }

@@ -12,9 +12,9 @@ use crate::print::{Format, print_rows};
 /// Run a SELECT at snapshots that are pinned when it is planned.
 #[derive(Debug, Args)]
 pub struct SqlArgs {
-    /// The query; $1, $2, … stand for --param values
+    /// The query; $1, $2, …, or ? from left to right, stand for --param values
     query: String,
-    /// A parameter as JSON, in order: 3, 0.5, "train", [0.1, 0.2]; anything else is a string
+    /// A parameter as JSON, in order: 3, 0.5, "train", [0.1, 0.2], ["a", "b"], {"float": "NaN"}; anything else is a string
     #[arg(long = "param", short = 'p', value_name = "JSON")]
     params: Vec<String>,
     /// The format of the rows

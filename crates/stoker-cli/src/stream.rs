@@ -22,7 +22,7 @@ pub use crate::stream::drain::{Drain, Drained};
 /// Drain a rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// The sample query; $1, $2, … stand for --param values
+    /// The sample query; $1, $2, …, or ? from left to right, stand for --param values
     query: String,
     /// A parameter as JSON, in order
     #[arg(long = "param", short = 'p', value_name = "JSON")]

@@ -183,6 +183,5 @@ pub(crate) fn params_from_json(json: &str) -> Result<Vec<ParamValue>> {
     if json.is_empty() {
         return Ok(Vec::new());
     }
-    serde_json::from_str(json)
-        .map_err(|source| Error::invalid(format!("the parameters are not a JSON array: {source}")))
+    serde_json::from_str(json).map_err(|source| Error::invalid(format!("cannot read the parameters: {source}")))
 }

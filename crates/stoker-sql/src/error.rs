@@ -128,7 +128,7 @@ impl From<DataFusionError> for Error {
     /// Keeps the kind of the error at the root: a lake error inside stays what it is.
     fn from(source: DataFusionError) -> Self {
         let (kind, message) = describe(&source);
-        Error::Query { kind, message, source: Box::new(source) }
+        Error::Query { kind, message: without_internal_names(&message), source: Box::new(source) }
     }
 }
 
@@ -205,6 +205,20 @@ fn describe_schema(error: &SchemaError) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// A message without the names of hidden columns: `__stoker_row_addr_0` is a row address.
+fn without_internal_names(message: &str) -> String {
+    let mut shown = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(start) = rest.find(INTERNAL_PREFIX) {
+        let (before, name) = rest.split_at(start);
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        shown.push_str(before);
+        shown.push_str("a hidden column");
+        rest = &name[end..];
+    }
+    shown + rest
 }
 
 fn first_line(error: &DataFusionError) -> String {

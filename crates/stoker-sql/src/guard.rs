@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 use crate::dialect::LakeDialect;
-use crate::{EngineOptions, Error, Result};
+use crate::{EngineOptions, Error, Result, tokens};
 
 /// How deep expressions and subqueries may nest. A chain of n operators nests n levels.
 const DEPTH_MAX: usize = 400;
@@ -50,11 +50,10 @@ pub(crate) fn parse(sql: &str, options: &EngineOptions) -> Result<Parsed> {
     if sql.len() > options.max_sql_bytes {
         return Err(Error::TooLarge { what: "bytes", actual: sql.len(), limit: options.max_sql_bytes });
     }
-    let mut statements = Parser::new(&LakeDialect)
+    let mut parser = Parser::new(&LakeDialect)
         .with_recursion_limit(PARSER_DEPTH_MAX)
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_statements())
-        .map_err(parse_error)?;
+        .with_tokens_with_locations(tokens::tokens(sql)?);
+    let mut statements = parser.parse_statements().map_err(parse_error)?;
     if statements.len() > 1 {
         return Err(Error::refused("several statements", "send one SELECT at a time"));
     }

@@ -30,6 +30,7 @@ mod resolve;
 mod row_set;
 mod sample;
 mod search;
+mod tokens;
 
 pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};

@@ -1,25 +1,22 @@
 //! Positional parameters (`$1`, `$2`, …).
 //!
-//! Scalars become literals in the AST. Vectors become calls of a function that knows their values, so that a long
-//! embedding costs one node; DataFusion folds it into a literal.
+//! Scalars of JSON become literals in the AST. Other parameters become calls of functions that know their values
+//! ([`function`]), so that a long embedding costs one node; DataFusion folds these into literals.
 
-use std::sync::Arc;
+mod function;
+mod value;
 
-use arrow_array::{FixedSizeListArray, Float32Array};
-use arrow_schema::{DataType, Field};
-use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+pub(crate) use function::functions;
+pub(crate) use value::{constant, numbers};
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value, ValueWithSpan,
 };
-use datafusion::sql::sqlparser::ast::{Expr, Value};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use stoker_types::ParamValue;
 
 use crate::{Error, Result};
-
-/// The name of the function that stands for a vector parameter.
-pub(crate) const VECTOR_FUNCTION: &str = "__stoker_vector";
 
 /// The parameters of one query, and which of them it uses.
 pub(crate) struct Params<'a> {
@@ -38,7 +35,9 @@ impl<'a> Params<'a> {
             .strip_prefix('$')
             .and_then(|digits| digits.parse::<usize>().ok())
             .and_then(|number| number.checked_sub(1))
-            .ok_or_else(|| Error::refused(format!("placeholder {placeholder}"), "parameters are written $1, $2, …"))?;
+            .ok_or_else(|| {
+                Error::refused(format!("placeholder {placeholder}"), "parameters are written $1, $2, … or ?, ?, …")
+            })?;
         let value = self.values.get(index).ok_or_else(|| {
             let reason = format!("{} parameters were given", self.values.len());
             Error::refused(format!("parameter {placeholder} is missing"), reason)
@@ -56,8 +55,62 @@ impl<'a> Params<'a> {
             ParamValue::Int(value) => parse(&value.to_string())?,
             ParamValue::Float(value) => parse(&format!("CAST('{value:?}' AS DOUBLE)"))?,
             ParamValue::Text(text) => literal(Value::SingleQuotedString(text.clone())),
-            ParamValue::Vector(_) => parse(&format!("{VECTOR_FUNCTION}({index})"))?,
+            ParamValue::Vector(_) | ParamValue::Arrow(_) => parse(&function::whole(index))?,
         })
+    }
+
+    /// Replaces a placeholder that stands where a list is expected; others stay for [`Params::expr`].
+    pub(crate) fn replace_list(&mut self, expr: &mut Expr) -> Result<()> {
+        if let Some((index, ParamValue::Vector(_))) = self.placeholder(expr)? {
+            *expr = parse(&function::list(index))?;
+        }
+        Ok(())
+    }
+
+    /// The same for the arguments of a function over lists.
+    pub(crate) fn replace_list_arguments(&mut self, function: &mut Function) -> Result<()> {
+        if !takes_lists(&function.name.to_string().to_ascii_lowercase()) {
+            return Ok(());
+        }
+        let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
+        list.args.iter_mut().try_for_each(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.replace_list(expr),
+            _ => Ok(()),
+        })
+    }
+
+    /// `x IN ($1)` where the parameter is a list: its elements take its place.
+    pub(crate) fn expand_in(&mut self, expr: &mut Expr) -> Result<()> {
+        let Expr::InList { expr: tested, list, negated } = expr else { return Ok(()) };
+        let mut expanded = Vec::with_capacity(list.len());
+        for item in std::mem::take(list) {
+            let found = self.placeholder(&item)?.and_then(|(index, value)| Some((index, value::list_length(value)?)));
+            match found {
+                None => expanded.push(item),
+                Some((index, length)) => {
+                    let elements = (0..length).map(|element| parse(&function::element(index, element)));
+                    expanded.extend(elements.collect::<Result<Vec<_>>>()?);
+                }
+            }
+        }
+        *list = expanded;
+        if list.is_empty() {
+            // Nothing is in an empty list, NULL neither; the tested expression is still checked.
+            let is_null = Box::new(Expr::IsNull(tested.clone()));
+            let (op, constant) = if *negated { (BinaryOperator::Or, true) } else { (BinaryOperator::And, false) };
+            let constant = Box::new(literal(Value::Boolean(constant)));
+            *expr = Expr::Nested(Box::new(Expr::BinaryOp { left: is_null, op, right: constant }));
+        }
+        Ok(())
+    }
+
+    /// The parameter that an expression is, maybe in parentheses.
+    fn placeholder(&mut self, expr: &Expr) -> Result<Option<(usize, &'a ParamValue)>> {
+        match expr {
+            Expr::Nested(inner) => self.placeholder(inner),
+            Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => self.value(name).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Every parameter must be used: one too many is a mistake in the query.
@@ -72,6 +125,12 @@ impl<'a> Params<'a> {
     }
 }
 
+/// Whether a function works on lists of any values, not on vectors.
+fn takes_lists(function: &str) -> bool {
+    let named = ["array_", "list_"].iter().any(|prefix| function.starts_with(prefix));
+    named || matches!(function, "cardinality" | "empty" | "flatten" | "unnest")
+}
+
 fn literal(value: Value) -> Expr {
     Expr::Value(value.with_empty_span())
 }
@@ -81,64 +140,4 @@ fn parse(text: &str) -> Result<Expr> {
         .try_with_sql(text)
         .and_then(|mut parser| parser.parse_expr())
         .map_err(|error| Error::internal(format!("parameter as SQL: {error}")))
-}
-
-/// `__stoker_vector(i)`: the vector parameter with index `i`, as FixedSizeList of Float32.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct VectorParam {
-    /// Bits of the values, so that the function can be compared.
-    vectors: Vec<Option<Vec<u32>>>,
-    signature: Signature,
-}
-
-impl VectorParam {
-    pub(crate) fn new(values: &[ParamValue]) -> Self {
-        let vectors = values
-            .iter()
-            .map(|value| match value {
-                ParamValue::Vector(values) => Some(values.iter().map(|v| (*v as f32).to_bits()).collect()),
-                _ => None,
-            })
-            .collect();
-        Self { vectors, signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable) }
-    }
-
-    fn vector(&self, index: Option<&ScalarValue>) -> DfResult<ScalarValue> {
-        let Some(ScalarValue::Int64(Some(index))) = index else {
-            return plan_err!("a vector parameter needs an index");
-        };
-        let vector = usize::try_from(*index).ok().and_then(|index| self.vectors.get(index));
-        let Some(Some(bits)) = vector else { return plan_err!("parameter {index} is not a vector") };
-        let values = Float32Array::from_iter_values(bits.iter().map(|bits| f32::from_bits(*bits)));
-        let item = Arc::new(Field::new("item", DataType::Float32, true));
-        let length = i32::try_from(bits.len()).unwrap_or(i32::MAX);
-        let list = FixedSizeListArray::try_new_with_length(item, length, Arc::new(values), None, 1)?;
-        Ok(ScalarValue::FixedSizeList(Arc::new(list)))
-    }
-}
-
-impl ScalarUDFImpl for VectorParam {
-    fn name(&self) -> &str {
-        VECTOR_FUNCTION
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> DfResult<DataType> {
-        plan_err!("the type of a vector parameter depends on its index")
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<Arc<Field>> {
-        let value = self.vector(args.scalar_arguments.first().copied().flatten())?;
-        Ok(Arc::new(Field::new(self.name(), value.data_type(), false)))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        match args.args.first() {
-            Some(ColumnarValue::Scalar(index)) => Ok(ColumnarValue::Scalar(self.vector(Some(index))?)),
-            _ => plan_err!("a vector parameter needs a literal index"),
-        }
-    }
 }

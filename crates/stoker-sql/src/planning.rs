@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 
+use datafusion::common::TableReference;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
@@ -16,10 +17,9 @@ use stoker_types::{ParamValue, Snapshot};
 use tokio::sync::oneshot;
 
 use crate::guard::Parsed;
-use crate::params::VectorParam;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::search::push_prefilters;
-use crate::{Engine, Error, Result, guard, resolve};
+use crate::{Engine, Error, Result, guard, params, resolve};
 
 /// The stack of the planner: its recursion over a query within the bounds of [`guard`] stays far below.
 const PLANNER_STACK_BYTES: usize = 64 << 20;
@@ -62,14 +62,14 @@ pub(crate) async fn plan(
     let Parsed { mut query, explain } = guard::parse(sql, engine.options())?;
     let requests = resolve::rewrite(&mut query, params)?;
     let tables = resolve::open(engine.lake(), &requests.tables, pinned).await?;
-    let context = session(engine, params);
+    let context = session(engine, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
         let table = &tables[request.table];
         let search = request.search.as_ref().map(|call| call.bind(table)).transpose()?;
         let heavy = HeavyTable { table: table.clone(), chunks: engine.chunks().clone() };
         let relation = Relation::new(heavy, search);
         let relation = if request.row_ids { relation.with_row_ids()? } else { relation };
-        context.register_table(resolve::relation_name(index), Arc::new(relation))?;
+        context.register_table(TableReference::bare(requests.relation_name(index)?), Arc::new(relation))?;
     }
     let statement = DfStatement::Statement(Box::new(Statement::Query(query)));
     let explains = explain.is_some();
@@ -98,7 +98,7 @@ fn distinct_snapshots(tables: &[Table]) -> Vec<Snapshot> {
 }
 
 /// A session of its own for a query, over the engine's memory pool and functions.
-fn session(engine: &Engine, params: &[ParamValue]) -> SessionContext {
+fn session(engine: &Engine, values: &[ParamValue]) -> Result<SessionContext> {
     let mut config =
         SessionConfig::new().with_target_partitions(engine.options().target_partitions).with_information_schema(false);
     let options = config.options_mut();
@@ -106,15 +106,14 @@ fn session(engine: &Engine, params: &[ParamValue]) -> SessionContext {
     options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.enable_recursive_ctes = false;
     let context = SessionContext::new_with_config_rt(config, engine.runtime().clone());
-    for function in crate::functions::all() {
+    for function in crate::functions::all().into_iter().chain(params::functions(values)?) {
         context.register_udf(function);
     }
-    context.register_udf(ScalarUDF::from(VectorParam::new(params)));
     let functions: HashSet<String> = context.state().table_functions().keys().cloned().collect();
     for function in functions {
         context.deregister_udtf(&function);
     }
-    context
+    Ok(context)
 }
 
 /// Optimises a plan and makes it physical. Batches of operators are cut so that heavy columns stay within 8 MiB.

@@ -23,7 +23,7 @@ mod at_clause;
 
 pub(crate) use at_clause::{At, Constant};
 
-/// A relation of the query, in place of which the AST now has [`relation_name`] of its index.
+/// A relation of the query, in place of which the AST now has the [`Requests::relation_name`] of its index.
 pub(crate) struct RelationRequest {
     /// Index of the table and version in [`Requests::tables`].
     pub(crate) table: usize,
@@ -49,19 +49,30 @@ pub(crate) struct Requests {
     pub(crate) relations: Vec<RelationRequest>,
 }
 
-/// The internal name of a relation.
-pub(crate) fn relation_name(index: usize) -> String {
-    format!("{INTERNAL_PREFIX}_relation_{index}")
+impl Requests {
+    /// The name under which the planner finds a relation, as plans show it: `samples#1`.
+    pub(crate) fn relation_name(&self, index: usize) -> Result<String> {
+        let relation = self.relations.get(index);
+        let table = relation.and_then(|relation| self.tables.get(relation.table));
+        let table = table.ok_or_else(|| Error::internal(format!("relation {index} has no table")))?;
+        Ok(format!("{}#{}", table.name, index + 1))
+    }
 }
 
 /// Replaces relations and parameters in the query.
 pub(crate) fn rewrite(query: &mut Query, params: &[ParamValue]) -> Result<Requests> {
-    let mut rewriter =
-        Rewriter { params: Params::new(params), requests: Requests::default(), scopes: Vec::new(), withs: Vec::new() };
+    let mut rewriter = Rewriter {
+        params: Params::new(params),
+        requests: Requests::default(),
+        scopes: Vec::new(),
+        withs: Vec::new(),
+        with_names: Vec::new(),
+    };
     match VisitMut::visit(query, &mut rewriter) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => {
             rewriter.params.check_all_used()?;
+            rewriter.check_names()?;
             Ok(rewriter.requests)
         }
     }
@@ -98,6 +109,8 @@ struct Rewriter<'a> {
     scopes: Vec<Vec<String>>,
     /// `WITH` clauses taken out while their query is visited.
     withs: Vec<Option<With>>,
+    /// Names of all common table expressions.
+    with_names: Vec<String>,
 }
 
 type Flow = ControlFlow<Box<Error>>;
@@ -122,6 +135,7 @@ impl VisitorMut for Rewriter<'_> {
             if name.starts_with(INTERNAL_PREFIX) {
                 return flow(Err(Error::refused(format!("name {name}"), "this prefix is reserved")));
             }
+            self.with_names.push(name.clone());
             if let Some(scope) = self.scopes.last_mut() {
                 scope.push(name);
             }
@@ -153,6 +167,9 @@ impl Rewriter<'_> {
                 *expr = self.params.expr(&name)?;
                 Ok(())
             }
+            Expr::InList { .. } => self.params.expand_in(expr),
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => self.params.replace_list(right),
+            Expr::Function(function) => self.params.replace_list_arguments(function),
             Expr::BinaryOp { op: BinaryOperator::Custom(op), right, .. } if op == AT_OPERATOR => {
                 Err(Error::refused(format!("{right}"), "AT (…) may follow a table name only"))
             }
@@ -232,12 +249,29 @@ impl Rewriter<'_> {
                 let table = self.table(request);
                 self.replace(name, alias, short, RelationRequest { table, search: None, row_ids: false })
             }
+            TableFactor::UNNEST { array_exprs, .. } => {
+                array_exprs.iter_mut().try_for_each(|list| self.params.replace_list(list))
+            }
             TableFactor::Derived { sample: Some(_), .. } => Err(refuse_sample()),
             TableFactor::Function { name, .. } => {
                 Err(Error::refused(format!("LATERAL {name}(…)"), "table functions cannot depend on other tables here"))
             }
             _ => Ok(()),
         }
+    }
+
+    /// A common table expression must not hide a relation.
+    fn check_names(&self) -> Result<()> {
+        for index in 0..self.requests.relations.len() {
+            let name = self.requests.relation_name(index)?;
+            if self.with_names.contains(&name) {
+                return Err(Error::refused(
+                    format!("WITH name {name:?}"),
+                    "a table of the query is called so in plans",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn table(&mut self, request: TableRequest) -> usize {
@@ -256,9 +290,9 @@ impl Rewriter<'_> {
         shown: String,
         request: RelationRequest,
     ) -> Result<()> {
-        let internal = relation_name(self.requests.relations.len());
         self.requests.relations.push(request);
-        *name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(internal))]);
+        let internal = self.requests.relation_name(self.requests.relations.len() - 1)?;
+        *name = ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', internal))]);
         alias.get_or_insert_with(|| TableAlias {
             explicit: true,
             name: Ident::with_quote('"', shown),

@@ -5,6 +5,7 @@ mod fixture;
 mod functions;
 mod guards;
 mod lift;
+mod params;
 mod plain_sql;
 mod row_sets;
 mod vector_search;

@@ -9,6 +9,7 @@
 //! Slice (rank, batching, origin) ────┘
 //! ```
 
+mod arrow_param;
 mod batching;
 mod cursor;
 mod digest;
@@ -25,6 +26,7 @@ mod spec;
 mod state;
 mod tensor;
 
+pub use arrow_param::ArrowParam;
 pub use batching::{BatchSize, Batching, LastBatch, Topology};
 pub use cursor::Cursor;
 pub use digest::{Digest, DigestBuilder};

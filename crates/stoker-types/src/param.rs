@@ -1,8 +1,18 @@
 //! Query parameters.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// The value of a positional SQL parameter (`$1`, `$2`, …), as JSON.
+use serde::de::Error as _;
+use serde::ser::SerializeSeq as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::ArrowParam;
+
+/// The value of a positional SQL parameter (`$1`, `$2`, …).
+///
+/// As JSON, in which parameters travel and in which specifications keep them, a value is itself where JSON can hold it. A number that
+/// is not finite is `{"float": "NaN"}`, `"inf"` or `"-inf"`, and any other type `{"arrow": …}` ([`ArrowParam`]).
 ///
 /// ```
 /// use stoker_types::ParamValue;
@@ -10,8 +20,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(params[1], ParamValue::Int(3));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug)]
 pub enum ParamValue {
     /// SQL `NULL`.
     Null,
@@ -23,6 +32,110 @@ pub enum ParamValue {
     Float(f64),
     /// A string.
     Text(String),
-    /// A vector, for distance and search functions.
+    /// A vector, for distance and search functions, or a list of numbers.
     Vector(Vec<f64>),
+    /// A value of any other type.
+    Arrow(ArrowParam),
+}
+
+impl PartialEq for ParamValue {
+    /// NaN equals NaN: the same parameters make the same stream.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(mine), Self::Bool(theirs)) => mine == theirs,
+            (Self::Int(mine), Self::Int(theirs)) => mine == theirs,
+            (Self::Float(mine), Self::Float(theirs)) => same(*mine, *theirs),
+            (Self::Text(mine), Self::Text(theirs)) => mine == theirs,
+            (Self::Vector(mine), Self::Vector(theirs)) => {
+                mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| same(*mine, *theirs))
+            }
+            (Self::Arrow(mine), Self::Arrow(theirs)) => mine == theirs,
+            _ => false,
+        }
+    }
+}
+
+fn same(mine: f64, theirs: f64) -> bool {
+    mine == theirs || (mine.is_nan() && theirs.is_nan())
+}
+
+impl Serialize for ParamValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Int(value) => serializer.serialize_i64(*value),
+            Self::Float(value) => Number(*value).serialize(serializer),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Vector(values) => {
+                let mut list = serializer.serialize_seq(Some(values.len()))?;
+                values.iter().try_for_each(|value| list.serialize_element(&Number(*value)))?;
+                list.end()
+            }
+            Self::Arrow(value) => BTreeMap::from([("arrow", value.to_base64())]).serialize(serializer),
+        }
+    }
+}
+
+/// A number that need not be finite.
+struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = match self.0 {
+            finite if finite.is_finite() => return serializer.serialize_f64(finite),
+            nan if nan.is_nan() => "NaN",
+            negative if negative < 0.0 => "-inf",
+            _ => "inf",
+        };
+        BTreeMap::from([("float", name)]).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ParamValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        param(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// The parameter that a JSON value stands for; the reason if it is none.
+fn param(value: Value) -> Result<ParamValue, String> {
+    Ok(match value {
+        Value::Null => ParamValue::Null,
+        Value::Bool(value) => ParamValue::Bool(value),
+        Value::String(text) => ParamValue::Text(text),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(value), _, _) => ParamValue::Int(value),
+            (None, Some(value), _) => ParamValue::Arrow(ArrowParam::from_u64(value)?),
+            (None, None, value) => ParamValue::Float(value.ok_or_else(|| format!("{number} is not a double"))?),
+        },
+        Value::Array(items) => match items.iter().map(number).collect::<Option<Vec<f64>>>() {
+            Some(values) => ParamValue::Vector(values),
+            None => ParamValue::Arrow(ArrowParam::from_json_list(&items)?),
+        },
+        Value::Object(_) => match (number(&value), value.get("arrow").and_then(Value::as_str)) {
+            (Some(value), _) => ParamValue::Float(value),
+            (None, Some(text)) => ParamValue::Arrow(ArrowParam::from_base64(text)?),
+            (None, None) => {
+                return Err("a parameter is null, a boolean, a number, a text, a list of these, \
+                            {\"float\": \"NaN\"} or {\"arrow\": an Arrow IPC stream in base64}"
+                    .to_string());
+            }
+        },
+    })
+}
+
+/// A number of a list, or one that is not finite.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::Object(form) if form.len() == 1 => match form.get("float")?.as_str()? {
+            "NaN" => Some(f64::NAN),
+            "inf" => Some(f64::INFINITY),
+            "-inf" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
 }

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use crate::*;
 
+mod params;
+
 #[test]
 fn names_cannot_leave_the_lake() {
     for name in ["imagenet", "a.b-c_1", "_x", "9"] {

@@ -26,6 +26,9 @@ use crate::proto::{Command, command::Kind};
 use crate::wire::{MESSAGE_BYTES_MAX, SPEC_STORED};
 use crate::{Error, Result};
 
+/// What servers say that know no parameters but those of JSON.
+const UNKNOWN_PARAM: &str = "any variant of untagged enum ParamValue";
+
 type Client = FlightServiceClient<InterceptedService<Channel, Token>>;
 
 /// A lake behind one or several equal servers. Cheap to clone.
@@ -158,6 +161,13 @@ impl RemoteLake {
         match Error::from(status) {
             Error::Remote { kind: ErrorKind::Unavailable, message } if is_ours => {
                 Error::Unreachable { target: self.inner.addresses.clone(), reason: message }
+            }
+            Error::Remote { kind: ErrorKind::InvalidRequest, message } if message.contains(UNKNOWN_PARAM) => {
+                Error::invalid(format!(
+                    "server {} is older than this client and does not know the type of a parameter: \
+                     update it, or pass text and CAST it in the query",
+                    self.inner.addresses
+                ))
             }
             error => error,
         }

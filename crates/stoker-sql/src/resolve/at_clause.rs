@@ -5,9 +5,9 @@ use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TableVersion, UnaryOperator, Value, ValueWithSpan,
 };
 use stoker_lake::Lake;
-use stoker_types::{ParamValue, SnapshotRef, TableName};
+use stoker_types::{SnapshotRef, TableName};
 
-use crate::params::Params;
+use crate::params::{Params, constant};
 use crate::{Error, Result};
 
 /// The version of a table that a query asks for.
@@ -120,13 +120,7 @@ impl Constant {
             },
             Value::SingleQuotedString(text) => Ok(Constant::Text(text.clone())),
             Value::Boolean(value) => Ok(Constant::Bool(*value)),
-            Value::Placeholder(name) => match params.value(name)?.1 {
-                ParamValue::Int(value) => Ok(Constant::Int(*value)),
-                ParamValue::Float(value) => Ok(Constant::Float(*value)),
-                ParamValue::Text(text) => Ok(Constant::Text(text.clone())),
-                ParamValue::Bool(value) => Ok(Constant::Bool(*value)),
-                ParamValue::Null | ParamValue::Vector(_) => Err(refuse()),
-            },
+            Value::Placeholder(name) => constant(params.value(name)?.1).ok_or_else(refuse),
             _ => Err(refuse()),
         }
     }

@@ -1,17 +1,19 @@
 //! The arguments of `vector_search`.
 
-use arrow_array::{ArrayRef, Float32Array, Float64Array};
-use arrow_schema::DataType;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{ArrayRef, Float64Array};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Value,
 };
-use std::sync::Arc;
 use stoker_lake::{Metric, Table};
-use stoker_types::{ParamValue, SnapshotRef};
+use stoker_types::SnapshotRef;
 
 use super::Search;
 use crate::dialect::AT_OPERATOR;
-use crate::params::Params;
+use crate::params::{Params, numbers};
 use crate::resolve::{At, Constant, TableRequest, normalize, single_name, table_name};
 use crate::{Error, Result};
 
@@ -117,11 +119,9 @@ impl SearchCall {
         if let Some(value) = self.query.iter().find(|value| !value.is_finite()) {
             return Err(refuse(format!("the query holds {value}")));
         }
-        let query: ArrayRef = match item.data_type() {
-            DataType::Float32 => Arc::new(Float32Array::from_iter_values(self.query.iter().map(|v| *v as f32))),
-            DataType::Float16 | DataType::Float64 | DataType::UInt8 => {
-                let values = Float64Array::from(self.query.clone());
-                arrow_cast::cast(&values, item.data_type())?
+        let query = match item.data_type() {
+            DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::UInt8 => {
+                elements(&self.query, item.data_type(), self.metric).map_err(refuse)?
             }
             other => return Err(refuse(format!("vectors of {other} cannot be searched"))),
         };
@@ -138,7 +138,29 @@ impl SearchCall {
     }
 }
 
-/// `t`, `'t'`, `public.t`, each optionally with `AT (…)`.
+/// A query vector of a column's element type; the reason if it has no distances there.
+fn elements(query: &[f64], element: &DataType, metric: Metric) -> Result<ArrayRef, String> {
+    let text = |source: ArrowError| source.to_string();
+    let values = cast(&Float64Array::from(query.to_vec()), element).map_err(text)?;
+    let kept = cast(&values, &DataType::Float64).map_err(text)?;
+    let kept = kept.as_primitive::<Float64Type>();
+    let lost = kept.iter().zip(query).find(|(kept, _)| !kept.is_some_and(f64::is_finite));
+    if let Some((_, value)) = lost {
+        return Err(format!("the query holds {value}, which {element} cannot hold"));
+    }
+    // Lance computes norms in f32.
+    let norm = kept.values().iter().map(|value| (*value as f32) * (*value as f32)).sum::<f32>();
+    match metric {
+        Metric::Cosine if norm == 0.0 => {
+            Err("the query has length zero, so that it has no cosine distance; use metric => 'l2'".to_string())
+        }
+        Metric::Cosine if norm.is_infinite() => {
+            Err("the query is too long for a cosine distance; divide it by its length".to_string())
+        }
+        _ => Ok(values),
+    }
+}
+
 /// A table as an argument: `t`, `'t'`, `public.t`, each optionally with `AT (…)`.
 pub(crate) fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRequest> {
     match expr {
@@ -184,10 +206,9 @@ fn query_argument(expr: &Expr, params: &mut Params) -> Result<Vec<f64>> {
                 .collect()
         }
         Expr::Value(value) => match &value.value {
-            Value::Placeholder(name) => match params.value(name)?.1 {
-                ParamValue::Vector(values) => Ok(values.clone()),
-                _ => Err(Error::refused(format!("vector_search query {name}"), "the parameter must be a vector")),
-            },
+            Value::Placeholder(name) => numbers(params.value(name)?.1).ok_or_else(|| {
+                Error::refused(format!("vector_search query {name}"), "the parameter must be a vector without nulls")
+            }),
             _ => Err(refuse()),
         },
         _ => Err(refuse()),

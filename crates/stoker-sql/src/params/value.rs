@@ -1,0 +1,120 @@
+//! Parameters as values of the planner.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, ListArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_cast::cast;
+use arrow_cast::display::array_value_to_string;
+use arrow_schema::{DataType, Field};
+use datafusion::common::{Result as DfResult, ScalarValue};
+use stoker_types::ParamValue;
+
+use crate::resolve::Constant;
+
+/// Up to here a double holds every integer.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// A parameter where a vector or a scalar is expected; `None` for those that are literals in the AST.
+pub(super) fn whole(value: &ParamValue) -> DfResult<Option<ScalarValue>> {
+    match value {
+        ParamValue::Vector(values) => {
+            let values = Float32Array::from_iter_values(values.iter().map(|value| *value as f32));
+            let length = i32::try_from(values.len()).unwrap_or(i32::MAX);
+            let list =
+                FixedSizeListArray::try_new_with_length(item(&DataType::Float32), length, Arc::new(values), None, 1)?;
+            Ok(Some(ScalarValue::FixedSizeList(Arc::new(list))))
+        }
+        ParamValue::Arrow(value) => ScalarValue::try_from_array(value.value(), 0).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The elements of a list parameter: integers where all of a vector's are.
+pub(super) fn elements(value: &ParamValue) -> Option<ArrayRef> {
+    match value {
+        ParamValue::Vector(values) => {
+            let is_exact = |value: &f64| value.fract() == 0.0 && value.abs() <= EXACT_INTEGER_MAX;
+            Some(match values.iter().all(is_exact) {
+                true => Arc::new(Int64Array::from_iter_values(values.iter().map(|value| *value as i64))),
+                false => Arc::new(Float64Array::from(values.clone())),
+            })
+        }
+        ParamValue::Arrow(value) => list_values(value.value()),
+        _ => None,
+    }
+}
+
+/// How many elements a list parameter has; `None` for other parameters.
+pub(super) fn list_length(value: &ParamValue) -> Option<usize> {
+    elements(value).map(|elements| elements.len())
+}
+
+/// A vector where a list is expected.
+pub(super) fn list(elements: ArrayRef) -> DfResult<ScalarValue> {
+    let (item, offsets) = (item(elements.data_type()), OffsetBuffer::from_lengths([elements.len()]));
+    Ok(ScalarValue::List(Arc::new(ListArray::try_new(item, offsets, elements, None)?)))
+}
+
+/// The numbers of a vector or of a list without nulls.
+pub(crate) fn numbers(value: &ParamValue) -> Option<Vec<f64>> {
+    let array = match value {
+        ParamValue::Vector(values) => return Some(values.clone()),
+        ParamValue::Arrow(value) => list_values(value.value())?,
+        _ => return None,
+    };
+    let is_number = array.data_type().is_numeric() && array.null_count() == 0;
+    let values = is_number.then(|| cast(&array, &DataType::Float64).ok())??;
+    Some(values.as_primitive::<Float64Type>().values().to_vec())
+}
+
+/// A scalar parameter where the grammar wants a literal; `None` for what none can be.
+pub(crate) fn constant(value: &ParamValue) -> Option<Constant> {
+    match value {
+        ParamValue::Int(value) => Some(Constant::Int(*value)),
+        ParamValue::Float(value) => Some(Constant::Float(*value)),
+        ParamValue::Text(text) => Some(Constant::Text(text.clone())),
+        ParamValue::Bool(value) => Some(Constant::Bool(*value)),
+        ParamValue::Null | ParamValue::Vector(_) => None,
+        ParamValue::Arrow(value) => arrow_constant(value.value()),
+    }
+}
+
+fn arrow_constant(value: &ArrayRef) -> Option<Constant> {
+    if value.is_null(0) {
+        return None;
+    }
+    let as_type = |data_type| cast(value, &data_type).ok().filter(|value| value.is_valid(0));
+    match value.data_type() {
+        DataType::Boolean => Some(Constant::Bool(value.as_boolean().value(0))),
+        integer if integer.is_integer() => {
+            Some(Constant::Int(as_type(DataType::Int64)?.as_primitive::<Int64Type>().value(0)))
+        }
+        number if number.is_numeric() => {
+            Some(Constant::Float(as_type(DataType::Float64)?.as_primitive::<Float64Type>().value(0)))
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Timestamp(..) | DataType::Date32 => {
+            array_value_to_string(value, 0).ok().map(Constant::Text)
+        }
+        _ => None,
+    }
+}
+
+/// The values of the only list of an array.
+fn list_values(list: &ArrayRef) -> Option<ArrayRef> {
+    if list.is_null(0) {
+        return None;
+    }
+    match list.data_type() {
+        DataType::List(_) => Some(list.as_list::<i32>().value(0)),
+        DataType::LargeList(_) => Some(list.as_list::<i64>().value(0)),
+        DataType::FixedSizeList(..) => Some(list.as_fixed_size_list().value(0)),
+        _ => None,
+    }
+}
+
+fn item(data_type: &DataType) -> Arc<Field> {
+    Arc::new(Field::new_list_field(data_type.clone(), true))
+}

@@ -1,0 +1,166 @@
+//! Query parameters of the types that JSON does not have.
+
+use std::fmt;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, NullArray, RecordBatch, StringArray,
+    UInt64Array,
+};
+use arrow_buffer::OffsetBuffer;
+use arrow_ipc::MessageHeader;
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{DataType, Field, Schema};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::{Error, Result};
+
+/// What a message of an Arrow IPC stream begins with.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// The marker and the length before each message's metadata, in bytes.
+const PREFIX_BYTES: usize = 8;
+
+/// A parameter as one Arrow value: a date, timestamp, decimal, binary value, list, ….
+///
+/// Its stored form is an Arrow IPC stream with one column and one row, in base64. The bytes are kept as they came, so that the digest
+/// of a specification does not depend on who writes it again.
+#[derive(Clone)]
+pub struct ArrowParam {
+    value: ArrayRef,
+    ipc: Arc<[u8]>,
+}
+
+impl PartialEq for ArrowParam {
+    fn eq(&self, other: &Self) -> bool {
+        self.ipc == other.ipc
+    }
+}
+
+impl fmt::Debug for ArrowParam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = format!("{:?}", self.value);
+        write!(f, "{} {}", self.value.data_type(), value.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl ArrowParam {
+    /// The parameter that the only element of an array is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for another number of elements, and for types that Arrow's IPC format does not have.
+    pub fn try_new(value: ArrayRef) -> Result<Self> {
+        let refuse = |reason: String| Error::InvalidValue { what: "parameter", reason };
+        if value.len() != 1 {
+            return Err(refuse(format!("its array has {} values, expected one", value.len())));
+        }
+        let ipc = encode(&value).map_err(|source| refuse(format!("{}: {source}", value.data_type())))?;
+        Ok(Self { value, ipc: ipc.into() })
+    }
+
+    /// The value, an array of one element.
+    pub fn value(&self) -> &ArrayRef {
+        &self.value
+    }
+
+    /// Whether it is a list, of any kind.
+    pub fn is_list(&self) -> bool {
+        matches!(
+            self.value.data_type(),
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::ListView(_)
+        )
+    }
+
+    pub(crate) fn to_base64(&self) -> String {
+        STANDARD.encode(&self.ipc)
+    }
+
+    /// Reads the stored form; the reason if it is not one.
+    pub(crate) fn from_base64(text: &str) -> Result<Self, String> {
+        let ipc = STANDARD.decode(text).map_err(|source| format!("an Arrow parameter is not base64: {source}"))?;
+        let value = decode(&ipc).map_err(|reason| format!("an Arrow parameter cannot be read: {reason}"))?;
+        Ok(Self { value, ipc: ipc.into() })
+    }
+
+    pub(crate) fn from_u64(value: u64) -> Result<Self, String> {
+        Self::try_new(Arc::new(UInt64Array::from(vec![value]))).map_err(|source| source.to_string())
+    }
+
+    /// A list of texts, of booleans, of integers or of numbers, with nulls.
+    pub(crate) fn from_json_list(items: &[Value]) -> Result<Self, String> {
+        let is = |fits: fn(&Value) -> bool| items.iter().all(|item| item.is_null() || fits(item));
+        let values: ArrayRef = if is(Value::is_null) {
+            Arc::new(NullArray::new(items.len()))
+        } else if is(Value::is_string) {
+            Arc::new(items.iter().map(Value::as_str).collect::<StringArray>())
+        } else if is(Value::is_boolean) {
+            Arc::new(items.iter().map(Value::as_bool).collect::<BooleanArray>())
+        } else if is(Value::is_i64) {
+            Arc::new(items.iter().map(Value::as_i64).collect::<Int64Array>())
+        } else if is(Value::is_number) {
+            Arc::new(items.iter().map(Value::as_f64).collect::<Float64Array>())
+        } else {
+            return Err(
+                "a list parameter mixes types; its values are all numbers, all texts or all booleans".to_string()
+            );
+        };
+        Self::try_new(Arc::new(one_list(values))).map_err(|source| source.to_string())
+    }
+}
+
+/// An array with one list of these values.
+fn one_list(values: ArrayRef) -> ListArray {
+    let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    ListArray::new(item, OffsetBuffer::from_lengths([values.len()]), values, None)
+}
+
+fn encode(value: &ArrayRef) -> Result<Vec<u8>, arrow_schema::ArrowError> {
+    let schema = Arc::new(Schema::new(vec![Field::new("value", value.data_type().clone(), true)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![value.clone()])?;
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+    writer.write(&batch)?;
+    writer.into_inner()
+}
+
+/// The only value of an IPC stream; the reason if it is not one. Panics of the reader are caught.
+fn decode(ipc: &[u8]) -> Result<ArrayRef, String> {
+    check_messages(ipc)?;
+    let read = catch_unwind(|| {
+        let mut reader = StreamReader::try_new(ipc, None)?;
+        reader.next().transpose()
+    });
+    let batch = read.map_err(|_| "its reader panicked".to_string())?.map_err(|source| source.to_string())?;
+    match batch {
+        Some(batch) if batch.num_rows() == 1 && batch.num_columns() == 1 => Ok(batch.column(0).clone()),
+        _ => Err("it is not one value".to_string()),
+    }
+}
+
+/// Every message lies within the bytes, and none declares more memory than it has bytes.
+fn check_messages(ipc: &[u8]) -> Result<(), String> {
+    let mut rest = ipc;
+    while let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() {
+        let (marker, length) = prefix.split_at(CONTINUATION.len());
+        let length = length.iter().rev().fold(0usize, |length, byte| (length << 8) | usize::from(*byte));
+        if marker != CONTINUATION {
+            return Err("it is not an Arrow IPC stream".to_string());
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        let short = || "it ends inside a message".to_string();
+        let head = after.get(..length).ok_or_else(short)?;
+        let message = arrow_ipc::root_as_message(head).map_err(|source| source.to_string())?;
+        match (message.header_type(), message.header_as_record_batch()) {
+            (MessageHeader::Schema, _) => {}
+            (_, Some(batch)) if batch.compression().is_none() => {}
+            _ => return Err("it is compressed or has a dictionary".to_string()),
+        }
+        let body = usize::try_from(message.bodyLength()).map_err(|source| source.to_string())?;
+        rest = after.get(length..).and_then(|bytes| bytes.get(body..)).ok_or_else(short)?;
+    }
+    Ok(())
+}
