@@ -39,6 +39,8 @@ pub struct SampleColumn {
     pub field: FieldRef,
     /// Where its values come from.
     pub source: ColumnSource,
+    /// Whether an outer join may leave its rows without one that supplies it.
+    pub optional: bool,
 }
 
 /// Where the values of an output column come from.

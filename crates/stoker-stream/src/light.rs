@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
 use arrow_select::interleave::interleave;
 use stoker_chunks::{ChunkScan, RetryPolicy, verify_values, with_retries};
+use stoker_lake::Table;
 use stoker_sql::ResolvedRows;
 
 use crate::read::supplier;
@@ -47,6 +48,13 @@ pub(crate) async fn read_light(
     Ok((arrays, bad))
 }
 
+/// No values of a column.
+fn no_values(table: &Table, column: &str) -> Result<ArrayRef> {
+    let schema = table.schema();
+    let field = schema.field_with_name(column).map_err(Error::arrow)?;
+    Ok(new_empty_array(field.data_type()))
+}
+
 /// Columns that share their tables: one read per table.
 struct Group<'a> {
     source: &'a SourcePlan,
@@ -60,13 +68,19 @@ struct Group<'a> {
 impl Group<'_> {
     async fn read(&self, addrs: &[Vec<u64>], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
         let num_rows = addrs.first().map_or(0, Vec::len);
-        // For each row, which table supplies it, and its place among that table's rows.
+        // For each row, which table supplies it, and its place among that table's rows; where none does, the place of NULL after the
+        // values of all tables.
+        let null = (self.tables.len(), 0);
         let mut supplied: Vec<Vec<u64>> = vec![Vec::new(); self.tables.len()];
         let mut places = Vec::with_capacity(num_rows);
         for row in 0..num_rows {
-            let supplier = supplier(self.tables.iter().copied(), addrs, row)?;
-            places.push((supplier, supplied[supplier].len()));
-            supplied[supplier].push(addrs[self.tables[supplier]][row]);
+            match supplier(self.tables.iter().copied(), addrs, row) {
+                Some(supplier) => {
+                    places.push((supplier, supplied[supplier].len()));
+                    supplied[supplier].push(addrs[self.tables[supplier]][row]);
+                }
+                None => places.push(null),
+            }
         }
         let mut parts: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.columns.len()];
         for (supplier, addrs) in supplied.iter().enumerate() {
@@ -74,10 +88,17 @@ impl Group<'_> {
                 part.push(array);
             }
         }
-        let join = |parts: Vec<ArrayRef>| match parts.as_slice() {
-            [one] => Ok(one.clone()),
-            many => {
-                interleave(&many.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>(), &places).map_err(Error::arrow)
+        let has_null = places.contains(&null);
+        let join = |mut parts: Vec<ArrayRef>| {
+            if let (true, Some(part)) = (has_null, parts.first()) {
+                parts.push(new_null_array(part.data_type(), 1));
+            }
+            match parts.as_slice() {
+                [one] => Ok(one.clone()),
+                many => {
+                    let many: Vec<&dyn Array> = many.iter().map(AsRef::as_ref).collect();
+                    interleave(&many, &places).map_err(Error::arrow)
+                }
             }
         };
         parts.into_iter().map(join).collect()
@@ -87,6 +108,9 @@ impl Group<'_> {
     async fn read_table(&self, supplier: usize, addrs: &[u64], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
         let names: Vec<String> = self.columns.iter().map(|column| self.name(*column, supplier)).collect();
         let table = &self.source.row_set.sources()[self.tables[supplier]];
+        if addrs.is_empty() {
+            return names.iter().map(|name| no_values(table, name)).collect();
+        }
         let attempt = async || {
             // Lance reads and decodes in one call. On a local disk decoding takes longer, in an object store reading does.
             let taken = table.take(&names, addrs);

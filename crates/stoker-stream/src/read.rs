@@ -234,7 +234,11 @@ fn wanted(
     let mut slots: Vec<Option<SlotMut>> = slots.into_iter().map(Some).collect();
     let mut wanted: Vec<Wanted> = sources.iter().map(|_| Wanted::default()).collect();
     for (place, found) in places {
-        let supplier = supplier(sources.iter().map(|(table, ..)| *table), addrs, found)?;
+        let supplier = supplier(sources.iter().map(|(table, ..)| *table), addrs, found);
+        let supplier = supplier.ok_or_else(|| {
+            let names: Vec<&str> = sources.iter().map(|(_, name, _)| name.as_str()).collect();
+            Error::Internal { reason: format!("a row has no tensor {}: no table supplies it", names.join(" or ")) }
+        })?;
         let missing = || Error::Internal { reason: format!("place {place} of a unit has no slot, or two rows") };
         let slot = slots.get_mut(place).and_then(Option::take).ok_or_else(missing)?;
         wanted[supplier].0.push(place as u64);
@@ -248,8 +252,7 @@ fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
     places.iter().map(|place| values[*place as usize]).collect()
 }
 
-/// Which of these tables supplies a row: the first one that has it. `addrs` is `[table][row]`.
-pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, addrs: &[Vec<u64>], row: usize) -> Result<usize> {
-    let supplier = tables.position(|table| addrs[table][row] != NO_ROW);
-    supplier.ok_or_else(|| Error::Internal { reason: "a row without a source".into() })
+/// Which of these tables supplies a row: the first one that has it, or none after an outer join. `addrs` is `[table][row]`.
+pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, addrs: &[Vec<u64>], row: usize) -> Option<usize> {
+    tables.position(|table| addrs[table][row] != NO_ROW)
 }

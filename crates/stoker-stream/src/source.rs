@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::{Field, Schema, SchemaRef};
 use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
-use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes};
+use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes, is_heavy};
 
 use crate::{Error, Result};
 
@@ -29,7 +29,7 @@ pub(crate) struct SourcePlan {
 pub(crate) enum ColumnPlan {
     /// By chunk scan; for each table that can supply it, the table's index, the column's name and its page table.
     Dense { sources: Vec<(usize, String, Arc<DenseColumn>)>, row_bytes: usize },
-    /// Through Lance's decoder, from the first table that supplies the row.
+    /// Through Lance's decoder, from the first table that supplies the row; NULL where none does.
     Table { sources: Vec<(usize, String)> },
     /// From the row set.
     RowSet { index: usize },
@@ -48,6 +48,10 @@ impl SourcePlan {
             }
             let plan = match &column.source {
                 ColumnSource::RowSet(index) => ColumnPlan::RowSet { index: *index },
+                // A light column of an outer join has NULLs, which slots of tensors do not.
+                ColumnSource::Table(sources) if column.optional && !is_heavy(&column.field) => {
+                    ColumnPlan::Table { sources: sources.clone() }
+                }
                 ColumnSource::Table(sources) => match dense_sources(row_set.sources(), sources).await? {
                     Some(dense) => {
                         let row_bytes = dense.first().map_or(0, |(_, _, dense)| dense.row_bytes);

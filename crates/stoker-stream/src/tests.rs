@@ -18,6 +18,7 @@ mod budget;
 mod caching;
 mod local_reads;
 mod mixtures;
+mod outer_joins;
 mod parts;
 mod shared;
 mod spans;

@@ -10,7 +10,7 @@ use datafusion::physical_plan::execute_stream;
 use futures::StreamExt as _;
 use futures::future::try_join;
 use stoker_lake::Table;
-use stoker_types::Digest;
+use stoker_types::{Digest, is_heavy};
 
 use super::bitmaps::{Bitmaps, BitmapsBuilder};
 use super::header::{Header, PageEntry};
@@ -20,7 +20,7 @@ use super::store::{Store, header_path, page_path};
 use super::{Recipe, RowSet, Rows};
 use crate::planning::{on_large_stack, physical};
 use crate::sample::Selection;
-use crate::{Engine, Error, Result, SampleQuery};
+use crate::{ColumnSource, Engine, Error, Result, SampleQuery};
 
 /// Evaluates the query and stores its row set.
 pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowSet> {
@@ -34,7 +34,7 @@ pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowS
     let store = Store::new(engine.lake().objects());
     let selection = query.selection();
     let made = match selection.ranked {
-        true => ranked(selection, batches, store).await?,
+        true => ranked(query, batches, store).await?,
         false => unranked(selection, batches, store).await?,
     };
     let recipe = Recipe { engine: engine.clone(), query: query.clone() };
@@ -136,7 +136,8 @@ async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream,
     Ok(Made { digest, num_rows: header.num_rows, rows: Rows::Unranked(bitmaps) })
 }
 
-async fn ranked(selection: &Selection, mut batches: SendableRecordBatchStream, store: Store) -> Result<Made> {
+async fn ranked(query: &SampleQuery, mut batches: SendableRecordBatchStream, store: Store) -> Result<Made> {
+    let selection = query.selection();
     let schema = batches.schema();
     let mut writer = PageWriter {
         schema: schema.clone(),
@@ -147,7 +148,9 @@ async fn ranked(selection: &Selection, mut batches: SendableRecordBatchStream, s
         held: None,
     };
     while let Some(batch) = batches.next().await {
-        writer.write(batch?).await?;
+        let batch = batch?;
+        check_supplied(query, &batch)?;
+        writer.write(batch).await?;
     }
     writer.flush().await?;
     let PageWriter { store, entries, mut held, .. } = writer;
@@ -166,6 +169,24 @@ async fn ranked(selection: &Selection, mut batches: SendableRecordBatchStream, s
     };
     let rows = Rows::Ranked(Paged::new(schema, selection.sources.len(), pages));
     Ok(Made { digest, num_rows: header.num_rows, rows })
+}
+
+/// Every row of a heavy column comes from a table: tensors have no place for NULL in a batch.
+fn check_supplied(query: &SampleQuery, addrs: &RecordBatch) -> Result<()> {
+    for column in query.columns().iter().filter(|column| column.optional && is_heavy(&column.field)) {
+        let ColumnSource::Table(suppliers) = &column.source else { continue };
+        let is_missing = |row: usize| suppliers.iter().all(|(source, _)| addrs.column(*source).is_null(row));
+        let missing = (0..addrs.num_rows()).any(is_missing);
+        if let (true, Some((source, _))) = (missing, suppliers.first()) {
+            let (name, table) = (column.field.name(), query.selection().sources[*source].name());
+            let reason = format!(
+                "column {name} is heavy, and an outer join gives rows without a row of table {table}, which have no {name}; \
+                 write INNER JOIN, or WHERE … IS NOT NULL with a light column of {table}"
+            );
+            return Err(Error::NotSampleQuery { reason });
+        }
+    }
+    Ok(())
 }
 
 fn snapshots(selection: &Selection) -> Vec<stoker_types::Snapshot> {

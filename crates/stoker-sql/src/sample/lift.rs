@@ -10,6 +10,7 @@
 //! visible column is ([`Origin`]), and whether rows are ordered or may repeat. Sorts get addresses as tie-breakers, a LIMIT
 //! without an order gets one, so that the same snapshots always give the same rows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::Column;
@@ -43,6 +44,8 @@ pub(super) struct Lifted {
     pub(super) repeats: bool,
     /// Whether rows of something without an address take part.
     pub(super) lossy: bool,
+    /// The sources that an outer join may leave out of a row.
+    pub(super) optional: BTreeSet<usize>,
 }
 
 /// The lifted plan and its scanned tables; a source is an index into them.
@@ -65,7 +68,8 @@ impl Lifted {
     /// A plan whose rows have no addresses.
     fn plain(plan: LogicalPlan, reason: &str) -> Self {
         let origins = visible(&plan).iter().map(|_| Origin::other(reason)).collect();
-        Self { plan, origins, carried: Vec::new(), sorted: false, repeats: true, lossy: true }
+        let optional = BTreeSet::new();
+        Self { plan, origins, carried: Vec::new(), sorted: false, repeats: true, lossy: true, optional }
     }
 
     /// The hidden columns as expressions.
@@ -226,7 +230,7 @@ impl Lifter {
         if is_search {
             carried.insert(0, Carried { role: Role::Distance, source });
         }
-        Ok(Lifted { plan, origins, carried, sorted: false, repeats: false, lossy: false })
+        Ok(Lifted { plan, origins, carried, sorted: false, repeats: false, lossy: false, optional: BTreeSet::new() })
     }
 
     fn projection(&mut self, projection: Projection) -> Result<Lifted> {
@@ -274,6 +278,13 @@ impl Lifter {
         let plan =
             Join::try_new(left_plan, right_plan, on, filter, join_type, join_constraint, null_equality, null_aware)?;
         let mark = || Origin::other("is computed by a semi-join");
+        let mut optional: BTreeSet<usize> = left.optional.union(&right.optional).copied().collect();
+        if matches!(join_type, JoinType::Left | JoinType::Full) {
+            optional.extend(right.carried.iter().map(|carried| carried.source));
+        }
+        if matches!(join_type, JoinType::Right | JoinType::Full) {
+            optional.extend(left.carried.iter().map(|carried| carried.source));
+        }
         let (mut origins, mut carried, repeats, lossy) = match join_type {
             JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
                 (left.origins, left.carried, left.repeats, left.lossy)
@@ -291,7 +302,7 @@ impl Lifter {
             origins.push(mark());
         }
         carried.sort_unstable();
-        Ok(Lifted { plan: LogicalPlan::Join(plan), origins, carried, sorted: false, repeats, lossy })
+        Ok(Lifted { plan: LogicalPlan::Join(plan), origins, carried, sorted: false, repeats, lossy, optional })
     }
 
     fn union(&mut self, union: Union) -> Result<Lifted> {
@@ -305,6 +316,7 @@ impl Lifter {
             .collect();
         let repeats = branches.iter().any(|branch| branch.repeats);
         let lossy = branches.iter().any(|branch| branch.lossy);
+        let optional = branches.iter().flat_map(|branch| branch.optional.iter().copied()).collect();
         let mut inputs = Vec::with_capacity(branches.len());
         for branch in branches {
             let mut exprs: Vec<Expr> = visible(&branch.plan).into_iter().map(Expr::Column).collect();
@@ -316,7 +328,7 @@ impl Lifter {
             inputs.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(branch.plan))?)));
         }
         let plan = LogicalPlan::Union(Union::try_new(inputs)?);
-        Ok(Lifted { plan, origins, carried, sorted: false, repeats, lossy })
+        Ok(Lifted { plan, origins, carried, sorted: false, repeats, lossy, optional })
     }
 
     fn window(&mut self, window: Window) -> Result<Lifted> {
@@ -355,10 +367,10 @@ impl Lifter {
             false => lifted.origins.get(*input).cloned().unwrap_or_else(|| Origin::other("is unnested")),
         });
         let origins = origins.collect();
-        let carried = lifted.carried;
+        let (carried, optional) = (lifted.carried, lifted.optional);
         let plan = LogicalPlanBuilder::from(lifted.plan)
             .unnest_columns_with_options(unnest.exec_columns, unnest.options)?
             .build()?;
-        Ok(Lifted { plan, origins, carried, sorted: false, repeats: true, lossy: true })
+        Ok(Lifted { plan, origins, carried, sorted: false, repeats: true, lossy: true, optional })
     }
 }

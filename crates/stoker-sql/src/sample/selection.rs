@@ -58,7 +58,9 @@ pub(super) fn select(
                 ColumnSource::RowSet(computed.len() - 1)
             }
         };
-        columns.push(SampleColumn { field: field.clone(), source });
+        let optional = matches!(origin, Origin::Bare(candidates)
+            if candidates.iter().any(|(source, _)| root.optional.contains(source)));
+        columns.push(SampleColumn { field: field.clone(), source, optional });
     }
     let searches = root.carried.iter().any(|carried| carried.role == Role::Distance);
     let ordered = root.sorted || searches;
