@@ -22,6 +22,7 @@ mod engine;
 mod error;
 mod functions;
 mod guard;
+mod operators;
 mod params;
 mod planning;
 mod provider;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use datafusion::common::TableReference;
+use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -17,6 +18,7 @@ use stoker_types::{ParamValue, Snapshot};
 use tokio::sync::oneshot;
 
 use crate::guard::Parsed;
+use crate::operators::DistanceOperators;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::search::push_prefilters;
 use crate::{Engine, Error, Result, guard, params, resolve};
@@ -105,10 +107,11 @@ fn session(engine: &Engine, values: &[ParamValue]) -> Result<SessionContext> {
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.enable_recursive_ctes = false;
-    let context = SessionContext::new_with_config_rt(config, engine.runtime().clone());
+    let mut context = SessionContext::new_with_config_rt(config, engine.runtime().clone());
     for function in crate::functions::all().into_iter().chain(params::functions(values)?) {
         context.register_udf(function);
     }
+    context.register_expr_planner(Arc::new(DistanceOperators))?;
     let functions: HashSet<String> = context.state().table_functions().keys().cloned().collect();
     for function in functions {
         context.deregister_udtf(&function);

@@ -1,4 +1,4 @@
-//! `l2_distance`, `cosine_distance` and `dot_product` of two vectors.
+//! `l2_distance`, `cosine_distance`, `dot_product` and `negative_inner_product` of two vectors.
 //!
 //! Shapes: two FixedSizeLists or Lists of numbers of equal length, columns or literals; the result is Float32, NULL where
 //! a vector or one of its elements is NULL. Everything is computed in `f32`, in eight independent sums that the compiler
@@ -20,29 +20,35 @@ enum Kind {
     L2,
     Cosine,
     Dot,
+    NegativeInner,
 }
 
 /// One of the distance functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Distance {
+pub(crate) struct Distance {
     kind: Kind,
     signature: Signature,
 }
 
 impl Distance {
     /// The Euclidean distance, with the square root. (`_distance` of a search is Lance's: its square.)
-    pub(super) fn l2() -> Self {
+    pub(crate) fn l2() -> Self {
         Self::new(Kind::L2)
     }
 
     /// One minus the cosine of the angle; NULL where a vector has length zero.
-    pub(super) fn cosine() -> Self {
+    pub(crate) fn cosine() -> Self {
         Self::new(Kind::Cosine)
     }
 
     /// The sum of the products.
-    pub(super) fn dot() -> Self {
+    pub(crate) fn dot() -> Self {
         Self::new(Kind::Dot)
+    }
+
+    /// The sum of the products, negated: the nearest vectors come first.
+    pub(crate) fn negative_inner() -> Self {
+        Self::new(Kind::NegativeInner)
     }
 
     fn new(kind: Kind) -> Self {
@@ -50,14 +56,20 @@ impl Distance {
     }
 
     fn apply(&self, left: &[f32], right: &[f32]) -> Option<f32> {
-        match self.kind {
-            Kind::L2 => Some(sum(left, right, |a, b| (a - b) * (a - b)).sqrt()),
-            Kind::Dot => Some(sum(left, right, |a, b| a * b)),
+        let distance = match self.kind {
+            Kind::L2 => sum(left, right, |a, b| (a - b) * (a - b)).sqrt(),
+            Kind::Dot => sum(left, right, |a, b| a * b),
+            Kind::NegativeInner => -sum(left, right, |a, b| a * b),
             Kind::Cosine => {
                 let norms = sum(left, left, |a, b| a * b).sqrt() * sum(right, right, |a, b| a * b).sqrt();
-                (norms > 0.0).then(|| 1.0 - sum(left, right, |a, b| a * b) / norms)
+                match norms == 0.0 {
+                    true => return None,
+                    false => 1.0 - sum(left, right, |a, b| a * b) / norms,
+                }
             }
-        }
+        };
+        // Sorts go by bits: only a NaN without a sign comes after all numbers.
+        Some(if distance.is_nan() { f32::NAN } else { distance })
     }
 }
 
@@ -82,6 +94,7 @@ impl ScalarUDFImpl for Distance {
             Kind::L2 => "l2_distance",
             Kind::Cosine => "cosine_distance",
             Kind::Dot => "dot_product",
+            Kind::NegativeInner => "negative_inner_product",
         }
     }
 

@@ -32,6 +32,11 @@ pub(super) fn dimensions(data_type: &DataType) -> Dimensions {
     }
 }
 
+/// Whether a type is that of vectors, or of NULL.
+pub(crate) fn is_vector(data_type: &DataType) -> bool {
+    !matches!(dimensions(data_type), Dimensions::NotVector)
+}
+
 /// The rows of a list array, converted to `f32` once per batch.
 pub(super) struct Vectors {
     values: ArrayRef,

@@ -129,7 +129,8 @@ async fn nearest(table: &Table, search: &Search, layout: &Layout, context: &Task
         let found = concat_batches(&schema, &found)?;
         let sorted = sort(&found)?;
         let num_rows = sorted.num_rows();
-        // The last row that was found is farther than rank k, or there are no more rows: no tie is cut.
+        // The last row that was found is farther than rank k, or there are no more rows: no tie is cut. Lance may sort NaN before
+        // numbers: then nearer rows may be missing.
         let complete = num_rows < fetch || {
             let distances = distances(&sorted)?;
             distances.value(num_rows - 1) > distances.value(search.k - 1)
@@ -146,16 +147,25 @@ fn distances(batch: &RecordBatch) -> DfResult<&Float32Array> {
     column.ok_or_else(|| DataFusionError::Internal(format!("a search gave no {DISTANCE}")))
 }
 
+/// The rows in order of distance, NaN last, then address; rows without a distance are left out.
 fn sort(batch: &RecordBatch) -> DfResult<RecordBatch> {
-    let distances = distances(batch)?;
     let addrs = batch.column_by_name(ROW_ADDR).and_then(|column| column.as_any().downcast_ref::<UInt64Array>());
     let Some(addrs) = addrs else { return internal_err!("a search gave no {ROW_ADDR}") };
     let num_rows = u32::try_from(batch.num_rows())
         .map_err(|_| DataFusionError::Internal("a search gave more than 2^32 rows".into()))?;
+    let distances = without_signed_nan(distances(batch)?);
     let mut order: Vec<u32> = (0..num_rows).filter(|row| distances.is_valid(*row as usize)).collect();
     order.sort_unstable_by(|a, b| {
         let (a, b) = (*a as usize, *b as usize);
         distances.value(a).total_cmp(&distances.value(b)).then(addrs.value(a).cmp(&addrs.value(b)))
     });
-    Ok(take_record_batch(batch, &UInt32Array::from(order))?)
+    let mut columns = batch.columns().to_vec();
+    columns[batch.schema().index_of(DISTANCE)?] = Arc::new(distances);
+    let batch = RecordBatch::try_new(batch.schema(), columns)?;
+    Ok(take_record_batch(&batch, &UInt32Array::from(order))?)
+}
+
+/// Every NaN without a sign, which any sort puts after all numbers.
+fn without_signed_nan(distances: &Float32Array) -> Float32Array {
+    distances.unary(|distance| if distance.is_nan() { f32::NAN } else { distance })
 }
