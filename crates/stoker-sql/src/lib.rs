@@ -23,6 +23,7 @@ mod error;
 mod functions;
 mod guard;
 mod operators;
+mod overflow;
 mod params;
 mod planning;
 mod provider;

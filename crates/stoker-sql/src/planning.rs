@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::guard::Parsed;
 use crate::operators::DistanceOperators;
+use crate::overflow::CheckedIntegers;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::search::push_prefilters;
 use crate::{Engine, Error, Result, guard, params, resolve};
@@ -112,6 +113,7 @@ fn session(engine: &Engine, values: &[ParamValue]) -> Result<SessionContext> {
         context.register_udf(function);
     }
     context.register_expr_planner(Arc::new(DistanceOperators))?;
+    context.add_analyzer_rule(Arc::new(CheckedIntegers));
     let functions: HashSet<String> = context.state().table_functions().keys().cloned().collect();
     for function in functions {
         context.deregister_udtf(&function);
