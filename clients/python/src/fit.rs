@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch, make_array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, TensorType, is_heavy};
 
@@ -70,10 +70,23 @@ fn fit_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> 
     if list.value_length() != *length || values.data_type() != item.data_type() {
         return Ok(column.clone());
     }
-    if !item.is_nullable() && values.null_count() > 0 {
-        let message = format!("column {} has nulls inside its tensors or vectors", field.name());
-        return Err(ArrowError::InvalidArgumentError(message));
-    }
-    let fitted = FixedSizeListArray::try_new(item.clone(), *length, values.clone(), list.nulls().cloned())?;
+    let values = match without_nulls(list) {
+        Some(values) => values,
+        None if item.is_nullable() => values.clone(),
+        None => {
+            let message = format!("column {} has nulls inside its tensors or vectors", field.name());
+            return Err(ArrowError::InvalidArgumentError(message));
+        }
+    };
+    let fitted = FixedSizeListArray::try_new(item.clone(), *length, values, list.nulls().cloned())?;
     Ok(Arc::new(fitted))
+}
+
+/// The elements without their validity, if only those of null rows are null, as pyarrow makes them.
+fn without_nulls(list: &FixedSizeListArray) -> Option<ArrayRef> {
+    let values = list.values();
+    let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) else { return Some(values.clone()) };
+    let of_rows = list.nulls()?.expand(list.value_length() as usize);
+    let data = of_rows.contains(nulls).then(|| values.to_data().into_builder().nulls(None).build())?;
+    data.ok().map(make_array)
 }

@@ -1,6 +1,7 @@
 //! Scalar functions over vectors, tensors and bytes.
 
 mod distance;
+mod octet_length;
 mod tensor_mean;
 mod tensor_shape;
 mod vectors;
@@ -17,6 +18,7 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
         ScalarUDF::from(Distance::cosine()),
         ScalarUDF::from(Distance::dot()),
         ScalarUDF::from(Distance::negative_inner()),
+        ScalarUDF::from(octet_length::OctetLength::new()),
         ScalarUDF::from(tensor_mean::TensorMean::new()),
         ScalarUDF::from(tensor_shape::TensorShape::new()),
     ]

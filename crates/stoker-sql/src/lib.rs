@@ -20,8 +20,10 @@
 mod dialect;
 mod engine;
 mod error;
+mod extension;
 mod functions;
 mod guard;
+mod heavy_keys;
 mod operators;
 mod overflow;
 mod params;

@@ -22,7 +22,7 @@ use crate::operators::DistanceOperators;
 use crate::overflow::CheckedIntegers;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::search::push_prefilters;
-use crate::{Engine, Error, Result, guard, params, resolve};
+use crate::{Engine, Error, Result, guard, heavy_keys, params, resolve};
 
 /// The stack of the planner: its recursion over a query within the bounds of [`guard`] stays far below.
 const PLANNER_STACK_BYTES: usize = 64 << 20;
@@ -91,6 +91,7 @@ pub(crate) async fn plan(
         true => plan,
         false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
     };
+    heavy_keys::check(&analysed)?;
     let plan = push_prefilters(analysed)?;
     Ok(Planned { state, plan, snapshots: distinct_snapshots(&tables), explains })
 }

@@ -3,15 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use futures::StreamExt as _;
 use stoker_types::Snapshot;
 
 use crate::Result;
+use crate::extension::fitting_schema;
 use crate::planning::{Planned, physical};
 
 /// A `SELECT` that is planned and pinned, and can be run any number of times.
@@ -30,7 +35,7 @@ impl SqlQuery {
 
     /// The columns of the result.
     pub fn schema(&self) -> SchemaRef {
-        self.physical.schema()
+        fitting_schema(&self.physical.schema())
     }
 
     /// The snapshots that are read: one for each table and version that the query names, in order of first appearance.
@@ -46,7 +51,22 @@ impl SqlQuery {
     /// `ResourceExhausted` when the memory limit does not admit the query.
     pub async fn execute(&self) -> Result<SendableRecordBatchStream> {
         let physical = reset_plan_states(self.physical.clone())?;
-        Ok(execute_stream(physical, self.state.task_ctx())?)
+        let rows = execute_stream(physical, self.state.task_ctx())?;
+        let schema = self.schema();
+        if schema == rows.schema() {
+            return Ok(rows);
+        }
+        let fitted = schema.clone();
+        let rows = rows.map(move |batch| {
+            let batch = batch?;
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            Ok::<_, DataFusionError>(RecordBatch::try_new_with_options(
+                fitted.clone(),
+                batch.columns().to_vec(),
+                &options,
+            )?)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 
     /// The logical and the physical plan as text.

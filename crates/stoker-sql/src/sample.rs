@@ -14,6 +14,7 @@ use std::sync::Arc;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use stoker_types::{ParamValue, Snapshot};
 
+use crate::extension::fitting;
 use crate::planning::Planned;
 use crate::{Error, Result};
 
@@ -56,7 +57,7 @@ pub enum ColumnSource {
 /// Compiles an analysed plan, or says why its rows are not samples.
 pub(crate) fn compile(sql: String, params: Vec<ParamValue>, planned: Planned) -> Result<SampleQuery> {
     determinism::check(&planned.plan)?;
-    let fields: Vec<FieldRef> = planned.plan.schema().fields().iter().cloned().collect();
+    let fields: Vec<FieldRef> = planned.plan.schema().fields().iter().map(fitting).collect();
     for (index, field) in fields.iter().enumerate() {
         if fields[..index].iter().any(|earlier| earlier.name() == field.name()) {
             let reason = "name it with AS: a sample's columns are found by name";
