@@ -32,6 +32,7 @@ mod provider;
 mod query;
 mod resolve;
 mod row_set;
+mod same_query;
 mod sample;
 mod search;
 mod tokens;
@@ -40,6 +41,7 @@ pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use query::SqlQuery;
 pub use row_set::{NO_ROW, ResolvedRows, RowSet};
+pub use same_query::is_same_query;
 pub use sample::{ColumnSource, SampleColumn, SampleQuery};
 
 #[cfg(test)]

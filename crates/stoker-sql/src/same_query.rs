@@ -1,0 +1,55 @@
+//! Whether two texts are the same query.
+
+use crate::EngineOptions;
+use crate::guard::parse;
+
+/// Whether two texts parse to the same statement: white space, comments, the case of keywords and a final semicolon make no
+/// difference, names and values do. A text that does not parse is only the same as itself.
+///
+/// ```
+/// use stoker_sql::is_same_query;
+/// assert!(is_same_query("SELECT id FROM t", "select  id from t -- all\n;"));
+/// assert!(!is_same_query("SELECT id FROM t", "SELECT id FROM T"));
+/// ```
+pub fn is_same_query(one: &str, other: &str) -> bool {
+    let options = EngineOptions::default();
+    one == other
+        || match (parse(one, &options), parse(other, &options)) {
+            (Ok(one), Ok(other)) => one.explain.is_none() && other.explain.is_none() && one.query == other.query,
+            _ => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_query;
+
+    #[test]
+    fn only_what_is_not_part_of_the_statement_may_differ() {
+        let query = "SELECT id, image FROM samples AT (TAG => 'v1') WHERE label < $1 AND name <> 'a  b' ORDER BY id";
+        let equal = [
+            "SELECT id, image  FROM samples AT (TAG => 'v1') WHERE label < $1 AND name <> 'a  b' ORDER BY id",
+            "select id,image from samples at (TAG=>'v1')\nwhere label<$1 and name<>'a  b' order by id;",
+            "/* rows */ SELECT id, image FROM samples AT (TAG => 'v1') -- pinned\nWHERE label < $1 AND name <> 'a  b' ORDER BY id ;",
+        ];
+        for text in equal {
+            assert!(is_same_query(query, text), "{text}");
+        }
+        let others = [
+            query.replace("'a  b'", "'a b'"),
+            query.replace("$1", "$2"),
+            query.replace("'v1'", "'v2'"),
+            query.replace("id, image", "image, id"),
+            query.replace("label", "LABEL"),
+            query.replace("label <", "\"label\" <"),
+            query.replace(" ORDER BY id", ""),
+            format!("EXPLAIN {query}"),
+            format!("{query}; {query}"),
+            "no query".into(),
+        ];
+        for text in others {
+            assert!(!is_same_query(query, &text), "{text}");
+        }
+        assert!(is_same_query("no query", "no query") && !is_same_query("no query", "no  query"));
+    }
+}
