@@ -9,7 +9,7 @@ use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
 use object_store::path::Path;
-use stoker_types::{ErrorKind, SnapshotRef, TableName, TagName};
+use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName, TagName};
 
 use crate::again::again;
 use crate::caught::caught;
@@ -189,6 +189,17 @@ impl Lake {
         }
     }
 
+    /// Whether a snapshot that once was there does not exist any more.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn is_removed(&self, snapshot: &Snapshot) -> Result<bool> {
+        match self.try_latest(&snapshot.table).await? {
+            None => Ok(true),
+            Some(newest) => newest.is_gone(snapshot.version).await,
+        }
+    }
+
     /// The immutable objects that Stoker keeps beside the tables.
     pub fn objects(&self) -> Objects {
         Objects::new(self.inner.clone())
@@ -307,5 +318,9 @@ async fn nearest_versions(newest: &Table, version: u64) -> Result<String> {
     versions.truncate(10);
     versions.sort_unstable();
     let list = versions.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    Ok(format!("; nearest versions: {list}"))
+    let removed = match version > 0 && version < newest.version() {
+        true => "; a cleanup of old versions removed it, which spares versions with a tag",
+        false => "",
+    };
+    Ok(format!("{removed}; nearest versions: {list}"))
 }

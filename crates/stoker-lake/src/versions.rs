@@ -37,6 +37,11 @@ impl Table {
         Ok(versions.into_iter().map(info).collect())
     }
 
+    /// Whether this version does not exist any more: it was removed by a cleanup, or with the table.
+    pub(crate) async fn is_gone(&self, version: u64) -> Result<bool> {
+        Ok(version > self.version() || !self.version_numbers().await?.contains(&version))
+    }
+
     /// The numbers of all versions that still exist, in any order.
     pub(crate) async fn version_numbers(&self) -> Result<Vec<u64>> {
         let list = async || self.dataset().version_refs().await.map_err(|source| self.listing_failed(source));
