@@ -28,7 +28,7 @@ use crate::write::{WriteRequest, write};
 /// Epoch, origin, first step, rows per global batch, last-batch policy.
 type Replayed = (u64, u64, u64, u64, String);
 
-/// A lake in this process, or a server. Opened on first use, and again after a `fork`.
+/// A lake in this process, or a server. Opened by `open`, on first use elsewhere, and again after a `fork`.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Connection {
     target: String,
@@ -66,7 +66,8 @@ impl Connection {
             let message = format!("{} lives in the process that opened it and is empty after a fork", self.target);
             return Err(error(py, ErrorKind::InvalidRequest, &message));
         }
-        let connection = wait(py, stoker_flight::connect(&self.target, &self.options))?.raise(py)?;
+        // Who used it before, in another process or before a fork, reached it: calls wait until it is there again.
+        let connection = wait(py, stoker_flight::reconnect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection.clone()));
         Ok(connection)
     }
@@ -118,9 +119,11 @@ impl Connection {
         Self { target, options, live: Mutex::new(None) }
     }
 
-    /// Opens the connection unless it is open.
+    /// Opens the connection; fails at once where a server cannot be reached.
     fn open(&self, py: Python<'_>) -> PyResult<()> {
-        self.live(py).map(drop)
+        let connection = wait(py, stoker_flight::connect(&self.target, &self.options))?.raise(py)?;
+        *self.live.lock() = Some(PerProcess::new(connection));
+        Ok(())
     }
 
     /// Whether tables can be written: true for a lake in this process.

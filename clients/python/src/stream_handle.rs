@@ -114,19 +114,13 @@ impl StreamHandle {
         StreamState::new(&self.spec, Place::default(), &[], true).to_json()
     }
 
-    /// Checks that a state belongs to this stream; returns what it says. For the state of a mixture whose weights were changed,
-    /// also the stream with these weights, which is to be used from now on.
+    /// Checks that a state belongs to this stream; returns what it says. For the state of a mixture whose weights were changed, and
+    /// for that of another text of the same query, also the state's stream, which is to be used from now on.
     fn check(&self, py: Python<'_>, state: &str) -> PyResult<(Checked, Option<StreamHandle>)> {
         let state = StreamState::from_json(state).raise(py)?;
-        let mut handle = None;
-        if state.stream_id != self.spec.stream_id() && self.spec.mixture.is_some() && state.mixture.is_some() {
-            let connection = self.connection.get().live(py)?;
-            let found = wait(py, connection.load_stream(&state))?;
-            if let Some(found) = found.ok().filter(|found| found.spec().continues(&self.spec)) {
-                handle = Some(StreamHandle::new(self.connection.clone_ref(py), found));
-            }
-        }
-        state.check(handle.as_ref().map_or(&self.spec, |handle| &handle.spec)).raise(py)?;
+        let connection = self.connection.get().live(py)?;
+        let resumed = wait(py, self.live(py)?.resumed(&connection, &state))?.raise(py)?;
+        let handle = resumed.map(|resumed| StreamHandle::new(self.connection.clone_ref(py), resumed));
         let log = state.log.iter().map(|entry| (entry.step, entry.position, entry.global_batch)).collect();
         Ok(((state.epoch, state.position, state.step, log), handle))
     }
@@ -144,9 +138,10 @@ impl StreamHandle {
         wait(py, handle.nulls(columns))?.raise(py)
     }
 
-    /// Global batches from the slice's origin to the end of the epoch, and rows in a full one.
+    /// Global batches from the slice's origin to the end of the epoch, and rows in a full one. Raises for a slice that cannot be opened.
     fn num_steps(&self, py: Python<'_>, slice: SliceRequest) -> PyResult<(u64, u64)> {
         let slice = slice.to_slice(py)?;
+        self.live(py)?.check_slice(&slice).raise(py)?;
         Ok((slice.num_steps(self.spec.num_rows), slice.global_batch()))
     }
 
@@ -195,7 +190,7 @@ impl ReadRequest {
         Ok(ReadOptions {
             bad_rows,
             verify: self.verify,
-            retry_budget: self.retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
+            retry_budget: self.retry_budget_secs.map(Duration::from_secs),
             memory_budget_bytes: self.memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes),
             compression: to_compression(py, self.compression.as_deref())?,
             ahead: self.ahead,

@@ -7,9 +7,10 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stoker_flight::{Connection, StreamHandle};
 use stoker_stream::{BadRows, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, StreamOptions};
 use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, ShuffleMode, Slice, StreamState, Topology};
 
@@ -22,10 +23,12 @@ pub use crate::stream::drain::{Drain, Drained};
 /// Drain a rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// The sample query; $1, $2, …, or ? from left to right, stand for --param values
-    query: String,
+    /// The sample query; $1, $2, …, or ? from left to right, stand for --param values. With --state it may be left out: query, snapshots and order are then those
+    /// that the state pinned
+    #[arg(required_unless_present = "state")]
+    query: Option<String>,
     /// A parameter as JSON, in order
-    #[arg(long = "param", short = 'p', value_name = "JSON")]
+    #[arg(long = "param", short = 'p', value_name = "JSON", requires = "query")]
     params: Vec<String>,
     /// Rows per batch and rank
     #[arg(long, default_value_t = 256, conflicts_with = "global_batch_size")]
@@ -34,7 +37,7 @@ pub struct StreamArgs {
     #[arg(long)]
     global_batch_size: Option<u64>,
     /// The seed of the order
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, requires = "query")]
     seed: u64,
     /// The epoch, from zero
     #[arg(long, default_value_t = 0)]
@@ -50,7 +53,7 @@ pub struct StreamArgs {
     #[arg(long, default_value_t = 1)]
     world_size: u32,
     /// How rows are shuffled
-    #[arg(long, value_enum, default_value = "block")]
+    #[arg(long, value_enum, default_value = "block", requires = "query")]
     shuffle: Shuffle,
     /// What happens to the last batch when it is not full [default: uneven for one rank, pad for several]
     #[arg(long, value_enum)]
@@ -63,11 +66,11 @@ pub struct StreamArgs {
     /// Stop after so many batches
     #[arg(long)]
     max_batches: Option<u64>,
-    /// Continue at a state, as JSON
+    /// Continue at a state, as JSON. With a query, it must be the state's and its tables unchanged
     #[arg(long)]
     state: Option<String>,
     /// The name of the run: all processes that give it stream the same snapshots, whichever comes first
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "query")]
     run_id: Option<String>,
     /// Note in the run's log which step has which positions, for `stoker replay`; rank 0 does
     #[arg(long, requires = "run_id")]
@@ -141,12 +144,10 @@ enum Bad {
 /// Drains the stream and prints the report.
 pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect_with(args.reads.clone()).await?;
-    let options = StreamOptions { seed: args.seed, shuffle: args.shuffle.into(), ..StreamOptions::default() };
     let planning = Instant::now();
-    let query = Query::new(&args.query, &parse_params(&args.params));
     let run_id = args.run_id.as_deref().map(RunId::try_new).transpose()?;
-    let request = PlanRequest { run_id: run_id.clone(), ..PlanRequest::new(query, options) };
-    let handle = connection.plan(&request).await?;
+    let state = args.state.as_deref().map(StreamState::from_json).transpose()?;
+    let handle = find(&args, &connection, run_id.clone(), state.as_ref()).await?;
     let planned = planning.elapsed();
     let size = args.global_batch_size.map_or(BatchSize::PerRank(args.batch_size), BatchSize::Global);
     let topology = Topology::try_new(args.rank, args.world_size)?;
@@ -154,9 +155,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let mut slice = Slice::new(topology, Batching { size, last }, args.epoch);
     let mut sizes: Vec<BatchLogEntry> = Vec::new();
     let mut first_step = 0;
-    if let Some(json) = &args.state {
-        let state = StreamState::from_json(json)?;
-        state.check(handle.spec())?;
+    if let Some(state) = state {
         (slice.epoch, slice.origin, first_step, sizes) = (state.epoch, state.position, state.step, state.log.clone());
         if state.logged_epoch() != state.epoch {
             sizes.clear();
@@ -220,6 +219,29 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     }
     writeln!(out, "{:<24} {}", "state", state.to_json())?;
     Ok(())
+}
+
+/// The stream of the query, or that of the state.
+async fn find(
+    args: &StreamArgs,
+    connection: &Connection,
+    run_id: Option<RunId>,
+    state: Option<&StreamState>,
+) -> anyhow::Result<StreamHandle> {
+    let (query, state) = match (&args.query, state) {
+        (Some(query), state) => (query, state),
+        (None, Some(state)) => return Ok(connection.load_stream(state).await?),
+        (None, None) => bail!("give a query, or a state with --state"),
+    };
+    let options = StreamOptions { seed: args.seed, shuffle: args.shuffle.into(), ..StreamOptions::default() };
+    let query = Query::new(query, &parse_params(&args.params));
+    let request = PlanRequest { run_id, ..PlanRequest::new(query, options) };
+    let handle = connection.plan(&request).await?;
+    let resumed = match state {
+        Some(state) => handle.resumed(connection, state).await?,
+        None => None,
+    };
+    Ok(resumed.unwrap_or(handle))
 }
 
 fn progress(steps: u64, hidden: bool) -> ProgressBar {

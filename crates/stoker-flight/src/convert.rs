@@ -130,6 +130,7 @@ pub(crate) fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> 
         unverified: !options.verify,
         first_batch_only,
         compression: compression_to_proto(options.compression),
+        retry_budget_millis: options.retry_budget.map(|budget| u64::try_from(budget.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 
@@ -147,6 +148,7 @@ pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: Rea
         ahead: policy.first_batch_only,
         first_batch_only: policy.first_batch_only,
         compression,
+        retry_budget: policy.retry_budget_millis.map(Duration::from_millis).or(options.retry_budget),
         ..options
     })
 }

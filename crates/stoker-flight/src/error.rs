@@ -1,5 +1,7 @@
 //! Errors of the service and its client.
 
+use std::time::Duration;
+
 use stoker_types::ErrorKind;
 
 /// The result of this crate's fallible functions.
@@ -49,6 +51,18 @@ pub enum Error {
         target: String,
         /// The last failure.
         reason: String,
+    },
+    /// Nobody answered, however often it was asked.
+    #[error("{attempted} failed {attempts} times in {} s, last: {source}", elapsed.as_secs())]
+    GaveUp {
+        /// What was attempted.
+        attempted: String,
+        /// Attempts in all.
+        attempts: u32,
+        /// From the first attempt to the end of the last.
+        elapsed: Duration,
+        /// How the last attempt failed.
+        source: Box<Error>,
     },
     /// A connection broke in the middle of an answer.
     #[error("the connection to the server was interrupted: {reason}")]
@@ -108,12 +122,21 @@ impl Error {
             Error::Decode(error) => error.kind(),
             Error::BadImage { .. } => ErrorKind::DataCorrupt,
             Error::Remote { kind, .. } => *kind,
+            Error::GaveUp { source, .. } => source.kind(),
             Error::Unreachable { .. } | Error::Interrupted { .. } | Error::Stopping => ErrorKind::Unavailable,
             Error::InvalidTicket { .. } | Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Error::ExpiredTicket { .. } => ErrorKind::Expired,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,
+        }
+    }
+
+    /// The error of the last of several attempts; the error itself after a single one.
+    pub(crate) fn after(self, attempted: &str, attempts: u32, elapsed: Duration) -> Self {
+        match attempts {
+            0 | 1 => self,
+            attempts => Error::GaveUp { attempted: attempted.to_string(), attempts, elapsed, source: Box::new(self) },
         }
     }
 

@@ -27,6 +27,7 @@ mod ticket;
 mod tls;
 mod unix_path;
 mod wire;
+mod write_key;
 
 /// The messages of `proto/stoker/v1/stream.proto`.
 #[expect(missing_docs, reason = "generated; documented in the .proto file")]
@@ -37,7 +38,7 @@ pub mod proto {
 
 pub use client::{
     ConnectOptions, Connection, DecodeOptions, LocalLake, RemoteLake, SampleStream, SqlResult, StreamHandle, TableInfo,
-    connect,
+    connect, reconnect,
 };
 pub use error::{Error, Result};
 pub use server::{ServerConfig, TicketKey, TlsFiles, serve};

@@ -9,6 +9,7 @@ mod endpoints;
 mod fixture;
 mod http2;
 mod messages;
+mod outages;
 mod replicas;
 mod requests;
 mod statuses;

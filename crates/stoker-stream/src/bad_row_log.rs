@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
-use stoker_lake::{CommitMode, WriteOptions};
+use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
 use stoker_types::{Digest, RunId, TableName};
 
@@ -36,11 +36,11 @@ pub struct BadRowEntry {
     pub reason: String,
 }
 
-/// Adds rows to the table of bad rows.
+/// Adds rows to the table of bad rows. With a key, rows that were added under it are not added again.
 ///
 /// # Errors
 /// A table of that name with other columns; storage errors; a lake that cannot be written.
-pub async fn log_bad_rows(engine: &Engine, entries: &[BadRowEntry]) -> Result<()> {
+pub async fn log_bad_rows(engine: &Engine, entries: &[BadRowEntry], key: Option<CommitKey<'_>>) -> Result<()> {
     if entries.is_empty() {
         return Ok(());
     }
@@ -49,7 +49,7 @@ pub async fn log_bad_rows(engine: &Engine, entries: &[BadRowEntry]) -> Result<()
     writer.write(&to_batch(entries)?).await?;
     let schema = writer.schema();
     let drafts = writer.finish().await?;
-    lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, None).await?;
+    lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, key).await?;
     Ok(())
 }
 

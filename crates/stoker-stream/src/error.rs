@@ -1,6 +1,6 @@
 //! Errors of streams.
 
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, Snapshot};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -115,6 +115,29 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A batch that this machine cannot hold.
+    #[error(
+        "a batch of {rows} rows takes {}, and this process may have {} of memory: use a smaller batch size",
+        gigabytes(*bytes),
+        gigabytes(*memory_bytes)
+    )]
+    BatchTooLarge {
+        /// Rows of the rank's largest batch, with padding.
+        rows: u64,
+        /// Bytes that it takes.
+        bytes: u64,
+        /// Bytes that there are.
+        memory_bytes: u64,
+    },
+    /// A snapshot of the stream that a cleanup removed.
+    #[error(
+        "the snapshot {snapshot} was removed by a cleanup of old versions, and its rows with it: stream a newer version, \
+         and tag versions that streams and states name, which keeps them"
+    )]
+    SnapshotRemoved {
+        /// Table and version.
+        snapshot: Snapshot,
+    },
     /// A bug in Stoker.
     #[error("internal: {reason}")]
     Internal {
@@ -138,7 +161,9 @@ impl Error {
             Error::UnknownStream { .. } | Error::UnknownStep { .. } | Error::UnknownStateStep { .. } => {
                 ErrorKind::NotFound
             }
+            Error::SnapshotRemoved { .. } => ErrorKind::NotFound,
             Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
+            Error::BatchTooLarge { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }
@@ -147,4 +172,9 @@ impl Error {
     pub(crate) fn arrow(source: arrow_schema::ArrowError) -> Self {
         Error::Internal { reason: source.to_string() }
     }
+}
+
+/// Bytes for people.
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
 }

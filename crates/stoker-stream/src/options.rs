@@ -206,8 +206,9 @@ pub struct ReadOptions {
     pub bad_rows: BadRows,
     /// Whether the checksums of heavy columns are verified; they are by default.
     pub verify: bool,
-    /// How long a read is tried again after transient faults without progress; 120 s by default.
-    pub retry_budget: Duration,
+    /// How long a read is tried again after transient faults without progress, and how long a client goes on without a batch from any
+    /// server; by default as long as the connection's calls, or 120 s.
+    pub retry_budget: Option<Duration>,
     /// Bytes of batches that are being filled or wait to be taken, at most; 1 GiB by default. The stream may get less where it
     /// shares a [`MemoryBudget`](crate::MemoryBudget) with others.
     pub memory_budget_bytes: u64,
@@ -233,7 +234,7 @@ impl Default for ReadOptions {
         Self {
             bad_rows: BadRows::Error,
             verify: true,
-            retry_budget: RetryPolicy::default().budget,
+            retry_budget: None,
             memory_budget_bytes: 1 << 30,
             io_threads: threads.clamp(1, 16),
             ahead: false,
@@ -251,6 +252,7 @@ impl ReadOptions {
 
     /// How transient faults are retried.
     pub(crate) fn retry(&self) -> RetryPolicy {
-        RetryPolicy { budget: self.retry_budget, ..RetryPolicy::default() }
+        let policy = RetryPolicy::default();
+        RetryPolicy { budget: self.retry_budget.unwrap_or(policy.budget), ..policy }
     }
 }

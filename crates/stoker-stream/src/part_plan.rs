@@ -14,6 +14,7 @@ use std::ops::Range;
 use stoker_types::{Share, Slice};
 
 use crate::plan::PlanInner;
+use crate::unit::UNIT_ROWS_MAX;
 
 /// How large the parts of batches are.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,12 @@ impl PartPlan {
     /// batch, mostly earlier ones; it is read with the last of them.
     pub fn positions_before(&self, row: u64, end: u64) -> impl Iterator<Item = u64> + '_ {
         (self.rows.start + row..self.rows.end).map(|row| self.share.position(row)).take_while(move |at| *at < end)
+    }
+
+    /// Whether it is read after a unit in which parts with so many rows begin before it. A part of nothing but padding is: narrow rows
+    /// take little room in the budget, and more of it while they are read.
+    pub fn is_put_off(&self, num_rows_before: u64) -> bool {
+        self.positions.is_empty() && num_rows_before >= UNIT_ROWS_MAX
     }
 
     /// Whether some of its rows can be read with these positions, and those of all parts before it.

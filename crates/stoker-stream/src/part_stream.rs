@@ -64,8 +64,18 @@ impl PartStream {
         let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
         let share = Share { quota: quota.clone(), blocks };
-        let planner = Planner::new(plan, slice, *options, part_size, scan, share, output);
-        let planner = AbortOnDrop(tokio::spawn(planner.run()));
+        let options = *options;
+        let planner = AbortOnDrop(tokio::spawn(async move {
+            let first = slice.positions(slice.first_step, plan.num_rows()).start;
+            match plan.reaching(slice.epoch, first).await {
+                Ok(plan) => Planner::new(plan, slice, options, part_size, scan, share, output).run().await,
+                Err(error) => {
+                    share.quota.retire();
+                    // A closed channel means that nobody waits any more.
+                    output.send(Err(error)).await.ok();
+                }
+            }
+        }));
         Self {
             input,
             io,

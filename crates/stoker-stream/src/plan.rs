@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use futures::future::try_join_all;
-use stoker_lake::Table;
+use stoker_lake::{Lake, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{
@@ -15,7 +15,8 @@ use stoker_types::{
 use crate::part_plan::PartSize;
 use crate::source::{ColumnPlan, SourcePlan, unify};
 use crate::{
-    BatchStream, Error, MemoryBudget, PartStream, PlanRequest, Query, ReadOptions, Result, StreamOptions, run,
+    BatchStream, Error, MemoryBudget, PartStream, PlanRequest, Query, ReadOptions, Result, StreamOptions,
+    check_batches, removed, run,
 };
 
 /// A planned stream: pinned queries, row sets and order options. Cheap to clone; opens any slice of any epoch.
@@ -97,7 +98,8 @@ impl StreamPlan {
         };
         if let (Some(mix), Some(slots)) = (mix, slots) {
             let segment = MixtureSegment { start: 0, drawn: vec![0; slots.len()], slots };
-            spec.mixture = Some(MixtureSpec { version: MIXTURE_VERSION, stop: mix.stop, segments: vec![segment] });
+            let (version, segments) = (MIXTURE_VERSION, vec![segment]);
+            spec.mixture = Some(MixtureSpec { version, stop: mix.stop, segments, earlier: None });
             let sizes: Vec<u64> = spec.sources.iter().map(|source| source.num_rows).collect();
             let orders = StreamOrders::new(&spec);
             let rows = orders.mixture().and_then(|mixture| mixture.epoch_rows(&sizes, mix.stop, mix.epoch_rows));
@@ -113,8 +115,16 @@ impl StreamPlan {
     /// Opens a planned stream again, on this or another machine.
     ///
     /// # Errors
-    /// [`Error::RowSetMismatch`] when a row set does not have the digest of the specification; errors of reading it.
+    /// [`Error::RowSetMismatch`] when a row set does not have the digest of the specification; [`Error::SnapshotRemoved`]; errors of
+    /// reading it.
     pub async fn load(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
+        match Self::load_pinned(engine, spec).await {
+            Ok(plan) => Ok(plan),
+            Err(error) => Err(removed::explained(engine.lake(), spec, error).await),
+        }
+    }
+
+    async fn load_pinned(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
         let stream_id = spec.stream_id();
         let source = |source: &SourceSpec| {
             let source = source.clone();
@@ -146,40 +156,7 @@ impl StreamPlan {
     /// # Errors
     /// [`Error::UnknownStream`]; as for [`StreamPlan::load`].
     pub async fn load_by_id(engine: &Engine, stream_id: Digest) -> Result<Self> {
-        Self::load(engine, &load_spec(engine, stream_id).await?).await
-    }
-
-    /// The same mixture with other weights from a position of an epoch on. What lies before stays as it is; later changes are
-    /// forgotten.
-    ///
-    /// # Errors
-    /// A stream that is no mixture, weights that do not fit its queries; storage errors.
-    pub async fn reweigh(&self, engine: &Engine, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
-        let mut spec = self.spec().clone();
-        let (Some(mixture), Some(drawing)) = (&mut spec.mixture, self.inner.orders.mixture()) else {
-            let reason = "only a mixture has weights; this stream has one query".to_string();
-            return Err(stoker_types::Error::InvalidValue { what: "weights", reason }.into());
-        };
-        let slots = slots_for(weights)?;
-        if slots.len() != spec.sources.len() {
-            let reason = format!("{} weights for {} queries", slots.len(), spec.sources.len());
-            return Err(stoker_types::Error::InvalidValue { what: "weights", reason }.into());
-        }
-        let start = self.inner.orders.first_draw(epoch).saturating_add(position);
-        mixture.segments.retain(|segment| segment.start < start);
-        mixture.segments.push(MixtureSegment { start, drawn: drawing.drawn_before(start), slots });
-        mixture.validate(spec.sources.len())?;
-        let spec_stored = store_spec(engine, &spec).await?;
-        let inner = PlanInner {
-            stream_id: spec.stream_id(),
-            orders: StreamOrders::new(&spec),
-            spec,
-            schema: self.inner.schema.clone(),
-            sources: self.inner.sources.clone(),
-            spec_stored,
-            row_bytes: self.inner.row_bytes,
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        Self::load(engine, &load_spec(engine.lake(), stream_id).await?).await
     }
 
     fn new(spec: StreamSpec, schema: SchemaRef, sources: Vec<SourcePlan>, spec_stored: bool) -> Self {
@@ -209,6 +186,14 @@ impl StreamPlan {
         self.inner.spec.num_rows
     }
 
+    /// The error of a read, or the removal of the snapshot that it follows from.
+    pub(crate) async fn explained(&self, error: Error) -> Error {
+        match self.tables().next() {
+            Some(table) => removed::explained(table.lake(), self.spec(), error).await,
+            None => error,
+        }
+    }
+
     /// The tables that supply rows, in the order of a batch's row addresses.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.inner.sources.iter().flat_map(|source| source.row_set.sources())
@@ -224,11 +209,20 @@ impl StreamPlan {
         self.inner.row_bytes
     }
 
+    /// Checks that a slice is one of this stream.
+    ///
+    /// # Errors
+    /// An invalid slice; an epoch that the stream does not have.
+    pub fn check_slice(&self, slice: &Slice) -> Result<()> {
+        slice.validate()?;
+        Ok(self.spec().check_epoch(slice.epoch)?)
+    }
+
     /// Opens a rank's share of an epoch, with a memory budget of its own. Reading begins at once, on the current Tokio runtime;
     /// dropping the stream stops it.
     ///
     /// # Errors
-    /// An invalid slice.
+    /// As for [`StreamPlan::check_slice`]; [`Error::BatchTooLarge`].
     pub fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
         self.open_within(&MemoryBudget::default(), slice, options)
     }
@@ -236,9 +230,10 @@ impl StreamPlan {
     /// As [`StreamPlan::open`], with a memory budget that other streams share.
     ///
     /// # Errors
-    /// An invalid slice.
+    /// As for [`StreamPlan::open`].
     pub fn open_within(&self, budget: &MemoryBudget, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
-        slice.validate()?;
+        self.check_slice(slice)?;
+        check_batches(slice, self.num_rows(), self.row_bytes())?;
         Ok(BatchStream::start(self.clone(), *slice, options, budget))
     }
 
@@ -247,7 +242,7 @@ impl StreamPlan {
     /// or is one row; the stream needs memory for some parts only.
     ///
     /// # Errors
-    /// An invalid slice.
+    /// As for [`StreamPlan::check_slice`].
     pub fn open_parts(
         &self,
         budget: &MemoryBudget,
@@ -255,7 +250,7 @@ impl StreamPlan {
         options: &ReadOptions,
         part_bytes: u64,
     ) -> Result<PartStream> {
-        slice.validate()?;
+        self.check_slice(slice)?;
         Ok(PartStream::start(self.clone(), *slice, options, budget, PartSize::Bytes(part_bytes)))
     }
 }
@@ -283,9 +278,9 @@ fn spec_path(stream_id: Digest) -> String {
 }
 
 /// The specification of a stream, from the lake.
-pub(crate) async fn load_spec(engine: &Engine, stream_id: Digest) -> Result<StreamSpec> {
-    let unknown = || Error::UnknownStream { stream_id: stream_id.to_string(), lake: engine.lake().uri().to_string() };
-    let json = engine.lake().objects().get(&spec_path(stream_id)).await?.ok_or_else(unknown)?;
+pub(crate) async fn load_spec(lake: &Lake, stream_id: Digest) -> Result<StreamSpec> {
+    let unknown = || Error::UnknownStream { stream_id: stream_id.to_string(), lake: lake.uri().to_string() };
+    let json = lake.objects().get(&spec_path(stream_id)).await?.ok_or_else(unknown)?;
     let spec = StreamSpec::from_json(&json)?;
     if spec.stream_id() != stream_id {
         return Err(Error::RowSetMismatch {
@@ -297,7 +292,7 @@ pub(crate) async fn load_spec(engine: &Engine, stream_id: Digest) -> Result<Stre
 }
 
 /// Stores the specification; `false` when the lake cannot be written.
-async fn store_spec(engine: &Engine, spec: &StreamSpec) -> Result<bool> {
+pub(crate) async fn store_spec(engine: &Engine, spec: &StreamSpec) -> Result<bool> {
     let path = spec_path(spec.stream_id());
     match engine.lake().objects().put_if_absent(&path, spec.to_json().into()).await {
         Ok(_) => Ok(true),

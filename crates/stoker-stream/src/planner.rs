@@ -134,6 +134,7 @@ impl Planner {
         let done = self.read_all().await;
         self.quota.retire();
         if let Err(error) = done {
+            let error = self.plan.explained(error).await;
             // A closed channel means that nobody waits any more.
             self.output.send(Err(error)).await.ok();
         }
@@ -240,7 +241,13 @@ impl Planner {
     /// the unit ends: earlier, where there is no room for its last parts.
     async fn start(&mut self, mut unit: Range<u64>, blocks: Option<BlockReads>, uses_spans: bool) -> Result<u64> {
         let opened_before = self.num_opened;
+        let mut num_rows = 0;
         while let Some(part) = self.parts.peek().filter(|part| part.begins_in(&unit)).cloned() {
+            if part.is_put_off(num_rows) {
+                unit.end = part.positions.start;
+                break;
+            }
+            num_rows += part.num_rows();
             if !self.reserve(&part).await? {
                 // Parts that are not complete hold the room, so their rows lie before this part.
                 let begin = part.positions.start;
@@ -317,7 +324,12 @@ impl Planner {
         for PartBuilder { part, num_taken_up, .. } in &self.builders {
             positions.extend(part.positions_before(*num_taken_up, unit.end));
         }
+        let mut num_rows = 0;
         for part in self.parts.clone().take_while(|part| part.begins_in(unit)) {
+            if part.is_put_off(num_rows) {
+                break;
+            }
+            num_rows += part.num_rows();
             positions.extend(part.positions_before(0, unit.end));
         }
         if self.looked_up.as_ref().is_some_and(|found| found.positions == positions) {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stoker_lake::PutOutcome;
-use stoker_sql::Engine;
+use stoker_sql::{Engine, is_same_query};
 use stoker_types::{Digest, ErrorKind, RunId, SourceSpec, StreamSpec, slots_for};
 
 use crate::plan::load_spec;
@@ -51,7 +51,7 @@ async fn load(engine: &Engine, request: &PlanRequest, run_id: &RunId, json: &[u8
     if stream.version != RUN_VERSION {
         return Err(malformed(format!("its version is {}, this build knows {RUN_VERSION}", stream.version)));
     }
-    let plan = StreamPlan::load(engine, &load_spec(engine, stream.stream_id).await?).await?;
+    let plan = StreamPlan::load(engine, &load_spec(engine.lake(), stream.stream_id).await?).await?;
     let asked = asked(&plan, request)?;
     let differences = plan.spec().differences(&asked, ("the run", "this process"));
     match differences.is_empty() {
@@ -73,7 +73,9 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
         let known = spec.sources.get(index).or(spec.sources.first());
         let Some(known) = known else { break };
         let order = orders.get(index).unwrap_or(&known.order).clone();
-        sources.push(SourceSpec { sql: query.sql.clone(), params: query.params.clone(), order, ..known.clone() });
+        // Another text of the same query is the run's own.
+        let sql = if is_same_query(&known.sql, &query.sql) { &known.sql } else { &query.sql };
+        sources.push(SourceSpec { sql: sql.clone(), params: query.params.clone(), order, ..known.clone() });
     }
     spec.sources = sources;
     match (&mut spec.mixture, &request.mix, weights) {

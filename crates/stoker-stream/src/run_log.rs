@@ -11,7 +11,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicro
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
-use stoker_lake::{CommitMode, WriteOptions};
+use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
 use stoker_types::{
     BatchSize, Batching, Digest, ErrorKind, LastBatch, ParamValue, RunId, Slice, StreamState, TableName, Topology,
@@ -78,11 +78,12 @@ pub struct RunEntry {
     pub time_micros: i64,
 }
 
-/// Adds an entry to the log of its run; its time is set to now, and after that of all others.
+/// Adds an entry to the log of its run; its time is set to now, and after that of all others. With a key, an entry that was added under
+/// it is not added again.
 ///
 /// # Errors
 /// Storage errors; a lake that cannot be written.
-pub async fn log_run(engine: &Engine, entry: &RunEntry) -> Result<()> {
+pub async fn log_run(engine: &Engine, entry: &RunEntry, key: Option<CommitKey<'_>>) -> Result<()> {
     let last = run_entries(engine, &entry.run_id).await?.last().map_or(i64::MIN, |last| last.time_micros);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
@@ -92,7 +93,7 @@ pub async fn log_run(engine: &Engine, entry: &RunEntry) -> Result<()> {
     writer.write(&to_batch(&entry)?).await?;
     let schema = writer.schema();
     let drafts = writer.finish().await?;
-    lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, None).await?;
+    lake.commit(&name, &schema, CommitMode::CreateOrAppend, drafts, key).await?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 const FIRST_ROWS_MAX: u64 = 1_024;
 
 /// Rows of a unit at most, over the rows of one rank: what is kept for a row while it is read may be more than a narrow row.
-const UNIT_ROWS_MAX: u64 = 1 << 18;
+pub(crate) const UNIT_ROWS_MAX: u64 = 1 << 18;
 
 /// Rows of a unit of local files that is no window.
 pub(crate) fn rows_of_local_unit(plan: &StreamPlan, io_threads: usize) -> u64 {

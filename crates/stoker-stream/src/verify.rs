@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use stoker_sql::Engine;
-use stoker_types::StreamSpec;
+use stoker_types::{MixtureSpec, StreamSpec};
 
 use crate::found_rows::row_addrs;
 use crate::plan::load_spec;
@@ -90,14 +90,14 @@ impl fmt::Display for Positions {
 pub async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
     let mut newest: Option<StreamSpec> = None;
     for stream_id in receipts.iter().map(|receipt| receipt.stream_id).collect::<BTreeSet<_>>() {
-        let spec = load_spec(engine, stream_id).await?;
-        let changes = |spec: &StreamSpec| spec.mixture.as_ref().map_or(0, |mixture| mixture.segments.len());
+        let spec = load_spec(engine.lake(), stream_id).await?;
+        let last_change = |spec: &StreamSpec| spec.mixture.as_ref().map_or(0, MixtureSpec::last_start);
         newest = match newest {
             Some(other) if !other.continues(&spec) => {
                 let (one, another) = (stream_id.short(), other.stream_id().short());
                 return Err(Error::Receipt { reason: format!("it is of stream {one}, not of {another}") });
             }
-            Some(other) if changes(&other) >= changes(&spec) => Some(other),
+            Some(other) if last_change(&other) >= last_change(&spec) => Some(other),
             _ => Some(spec),
         };
     }
@@ -140,6 +140,13 @@ impl StreamPlan {
                 drops.entry(dropped.epoch).or_default().push(dropped);
             }
         }
+        let oldest =
+            epochs.iter().filter_map(|(epoch, parts)| Some((*epoch, parts.iter().map(|part| part.start).min()?)));
+        // Weights of earlier streams are loaded once for all parts.
+        let plan = match oldest.min() {
+            Some((epoch, position)) => self.reaching(epoch, position).await?,
+            None => self.clone(),
+        };
         let mut verdicts = Vec::new();
         for (epoch, parts) in epochs {
             let left_out = (skips.remove(&epoch).unwrap_or_default(), drops.remove(&epoch).unwrap_or_default());
@@ -148,7 +155,7 @@ impl StreamPlan {
             let mut wrong = Vec::new();
             let mut substituted = BTreeSet::new();
             for part in parts {
-                if self.sum(part).await? != part.sum {
+                if plan.sum(part).await? != part.sum {
                     wrong.push(part.clone());
                 }
                 substituted.extend(part.substituted.iter().cloned());
@@ -162,16 +169,18 @@ impl StreamPlan {
     /// The addresses of the rows at these positions of an epoch: for each table of the stream, one for each position.
     ///
     /// # Errors
-    /// Errors of reading the row set.
+    /// Positions or an epoch that the stream does not have; errors of reading the row set.
     pub async fn row_addrs(&self, epoch: u64, positions: &[u64]) -> Result<Vec<Vec<u64>>> {
         let num_rows = self.num_rows();
         if let Some(beyond) = positions.iter().find(|position| **position >= num_rows) {
             let reason = format!("position {beyond} lies beyond the {num_rows} rows");
             return Err(stoker_types::Error::InvalidValue { what: "position", reason }.into());
         }
+        self.spec().check_epoch(epoch)?;
         let mut visits = Vec::with_capacity(positions.len());
-        self.inner.orders.epoch(epoch).visits(positions.iter().copied(), &mut visits);
-        row_addrs(&self.inner, &visits).await
+        let plan = self.reaching(epoch, positions.iter().copied().min().unwrap_or(0)).await?;
+        plan.inner.orders.epoch(epoch).visits(positions.iter().copied(), &mut visits);
+        row_addrs(&plan.inner, &visits).await
     }
 
     /// The sum that a part must have.

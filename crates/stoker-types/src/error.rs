@@ -36,7 +36,7 @@ pub enum Error {
         reason: String,
     },
     /// A state belongs to another stream.
-    #[error("the state belongs to another stream: {}", differences.join("; "))]
+    #[error("the state belongs to another stream: {}{}", differences.join("; "), way_out(differences))]
     StateMismatch {
         /// One line for each field that differs: `seed: state has 7, stream has 8`.
         differences: Vec<String>,
@@ -52,5 +52,15 @@ impl Error {
             }
             Error::StateMismatch { .. } => ErrorKind::StateMismatch,
         }
+    }
+}
+
+/// What to do where a table has another version than the state names.
+fn way_out(differences: &[String]) -> &'static str {
+    match differences.iter().any(|line| line.starts_with("snapshots: ")) {
+        true => {
+            "; to go on with the rows that the state pinned, use lake.resume(state, …), or `stoker stream --state …` without a query"
+        }
+        false => "",
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Digest, Error, Result};
 
 /// The version of the interleaving's definition (`crates/stoker-order/ORDER.md`). A change of any formula is a new version.
 pub const MIXTURE_VERSION: u32 = 1;
@@ -18,8 +18,11 @@ const PERIOD_MAX: u32 = 65_536;
 /// Periods have at least so many slots, as far as the weights allow, so that there is room to vary them.
 const PERIOD_MIN: u32 = 1_024;
 
-/// The most times that weights may change in one stream.
+/// The most weights that one specification holds.
 const SEGMENTS_MAX: usize = 4_096;
+
+/// A specification with so many weights keeps them: the one after the next change names it in place of repeating them.
+const OWN_SEGMENTS_MAX: usize = 32;
 
 /// What ends an epoch of a mixture. Sources that end earlier begin their next epoch; the others go on in the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,6 +65,10 @@ pub struct MixtureSpec {
     pub stop: MixtureStop,
     /// Weights from a draw on; the first begins at 0, and their starts ascend.
     pub segments: Vec<MixtureSegment>,
+    /// The stream before some change of weights: its specification has the weights between the first two segments of this one. Without
+    /// it, there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Digest>,
 }
 
 /// The weights from a draw on.
@@ -93,7 +100,8 @@ impl fmt::Display for MixtureSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.segments.iter().enumerate() {
             let weights: Vec<String> = segment.weights().iter().map(|weight| format!("{weight:.4}")).collect();
-            let from = if index == 0 { String::new() } else { format!(", from draw {} on ", segment.start) };
+            let gap = if index == 1 && self.earlier.is_some() { ", …" } else { "" };
+            let from = if index == 0 { String::new() } else { format!("{gap}, from draw {} on ", segment.start) };
             write!(f, "{from}{}", weights.join(" : "))?;
         }
         write!(f, ", stop {}", self.stop.as_str())
@@ -132,15 +140,62 @@ impl MixtureSpec {
             (start, drawn) = (segment.start, segment.drawn.clone());
         }
         match self.segments[0].start {
+            0 if self.earlier.is_some() && self.segments.len() < 2 => {
+                fail("it names an earlier stream and has no weights after that".into())
+            }
             0 => Ok(()),
             start => fail(format!("it begins at draw {start}")),
         }
     }
 
-    /// Whether one of the two is the other after its weights were changed.
+    /// Whether one of the two is the other after its weights were changed, as far as both tell.
     pub fn continues(&self, other: &MixtureSpec) -> bool {
-        let mut pairs = self.segments.iter().zip(&other.segments);
-        self.version == other.version && self.stop == other.stop && pairs.all(|(mine, theirs)| mine == theirs)
+        let first = (self.version, self.stop, self.segments.first());
+        let same = first == (other.version, other.stop, other.segments.first());
+        same && self.agrees_with(other) && other.agrees_with(self)
+    }
+
+    /// Whether the weights are those of `other` wherever its segments tell.
+    fn agrees_with(&self, other: &MixtureSpec) -> bool {
+        let last = other.last_start();
+        let mut told = self.segments.iter().filter(|mine| other.knows(mine.start) && mine.start <= last);
+        told.all(|mine| other.segments.contains(mine))
+    }
+
+    /// Whether the weights of a draw, and of those after it, are in this specification, not in an earlier one.
+    pub fn knows(&self, draw: u64) -> bool {
+        self.earlier.is_none() || self.segments.get(1).is_some_and(|oldest| oldest.start <= draw)
+    }
+
+    /// The draw at which the weights changed last.
+    pub fn last_start(&self) -> u64 {
+        self.segments.last().map_or(0, |last| last.start)
+    }
+
+    /// The same mixture with other weights from a draw on, which it must [know](MixtureSpec::knows) unless it is the first one. `own_id`
+    /// is the stream of this mixture, where the new one may name it in place of repeating what it holds: then specifications have a
+    /// bounded size, however often weights change.
+    #[must_use]
+    pub fn changed(&self, segment: MixtureSegment, own_id: Option<Digest>) -> Self {
+        let before = self.segments.iter().filter(|before| before.start < segment.start);
+        let mut segments: Vec<MixtureSegment> = before.cloned().collect();
+        let mut earlier = self.earlier.filter(|_| !segments.is_empty());
+        if let Some(own_id) = own_id.filter(|_| segments.len() >= OWN_SEGMENTS_MAX) {
+            segments.truncate(1);
+            earlier = Some(own_id);
+        }
+        segments.push(segment);
+        Self { segments, earlier, ..self.clone() }
+    }
+
+    /// The same mixture with the weights that the specification of its earlier stream holds.
+    #[must_use]
+    pub fn preceded_by(&self, earlier: &MixtureSpec) -> Self {
+        let oldest = self.segments.get(1).map_or(u64::MAX, |oldest| oldest.start);
+        let mut segments: Vec<MixtureSegment> =
+            earlier.segments.iter().filter(|segment| segment.start < oldest).cloned().collect();
+        segments.extend(self.segments.iter().skip(1).cloned());
+        Self { segments, earlier: earlier.earlier, ..self.clone() }
     }
 }
 

@@ -72,6 +72,21 @@ impl StreamSpec {
         self.sources.iter().flat_map(|source| &source.tables)
     }
 
+    /// Checks that an epoch exists. The draws of a mixture are counted over all epochs in 64 bits; one query has epochs without end.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for an epoch of a mixture with draws past 2^64.
+    pub fn check_epoch(&self, epoch: u64) -> Result<()> {
+        let end = epoch.checked_add(1).and_then(|epochs| epochs.checked_mul(self.num_rows));
+        if self.mixture.is_none() || end.is_some() {
+            return Ok(());
+        }
+        let num_epochs = u64::MAX / self.num_rows.max(1);
+        let rows = self.num_rows;
+        let reason = format!("{epoch} is beyond the {num_epochs} epochs that a mixture of {rows} rows an epoch has");
+        Err(Error::InvalidValue { what: "epoch", reason })
+    }
+
     /// Whether this is the stream `other` with other weights at some later draw, or the other way round.
     pub fn continues(&self, other: &StreamSpec) -> bool {
         let same = (&self.sources, self.num_rows, self.seed) == (&other.sources, other.num_rows, other.seed);
@@ -80,6 +95,17 @@ impl StreamSpec {
             (None, None) => same,
             _ => false,
         }
+    }
+
+    /// As [`StreamSpec::continues`], where texts of queries may be others that are the same query.
+    pub fn continues_query(&self, other: &StreamSpec, is_same_query: impl Fn(&str, &str) -> bool) -> bool {
+        let mut renamed = other.clone();
+        for (mine, theirs) in self.sources.iter().zip(&mut renamed.sources) {
+            if is_same_query(&mine.sql, &theirs.sql) {
+                theirs.sql.clone_from(&mine.sql);
+            }
+        }
+        self.continues(&renamed)
     }
 
     /// The specification as canonical JSON: fields in order of declaration, no white space.

@@ -156,8 +156,9 @@ impl StreamState {
     /// Checks that this state belongs to the stream of `spec`.
     ///
     /// # Errors
-    /// [`Error::StateMismatch`] with one line for each difference.
+    /// [`Error::StateMismatch`] with one line for each difference; [`Error::InvalidValue`] for an epoch that the stream does not have.
     pub fn check(&self, spec: &StreamSpec) -> Result<()> {
+        spec.check_epoch(self.epoch)?;
         if self.stream_id == spec.stream_id() && self.position <= spec.num_rows {
             return Ok(());
         }
@@ -174,6 +175,15 @@ impl StreamState {
             differences.push(format!("row set: the state has stream id {}, the stream has {}", ids.0, ids.1));
         }
         Err(Error::StateMismatch { differences })
+    }
+
+    /// Whether nothing that the state tells differs from `spec`, texts of queries and weights of a mixture excepted: only the
+    /// specification of the state's stream tells whether these are other queries.
+    pub fn may_continue(&self, spec: &StreamSpec) -> bool {
+        let first = spec.sources.first().map(|source| &source.order);
+        let same = (self.num_rows, self.seed, self.order.as_ref()) == (spec.num_rows, spec.seed, first);
+        same && self.mixture.is_some() == spec.mixture.is_some()
+            && self.snapshots.iter().eq(spec.snapshots().take(self.snapshots.len()))
     }
 
     fn brief_differences(&self, spec: &StreamSpec) -> Vec<String> {

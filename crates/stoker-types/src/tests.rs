@@ -61,7 +61,7 @@ fn mixed(num_rows: u64, weights: &[f64]) -> StreamSpec {
     spec.sources = vec![spec.sources[0].clone(); weights.len()];
     let slots = slots_for(weights).expect("weights");
     let segments = vec![MixtureSegment { start: 0, drawn: vec![0; weights.len()], slots }];
-    spec.mixture = Some(MixtureSpec { version: MIXTURE_VERSION, stop: MixtureStop::First, segments });
+    spec.mixture = Some(MixtureSpec { version: MIXTURE_VERSION, stop: MixtureStop::First, segments, earlier: None });
     spec
 }
 

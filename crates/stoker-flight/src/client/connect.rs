@@ -9,6 +9,7 @@ use stoker_stream::MemoryBudget;
 
 use crate::cache::open_cache;
 use crate::client::address::Address;
+use crate::client::patience::Patience;
 use crate::client::{Connection, LocalLake, RemoteLake};
 use crate::local_reads::local_reads;
 use crate::{Error, Result};
@@ -22,7 +23,9 @@ pub struct ConnectOptions {
     pub tls_ca: Option<PathBuf>,
     /// Options of the object store, for lakes.
     pub storage_options: StorageOptions,
-    /// How long a stream tries to reach a server again without receiving a batch; 120 s by default.
+    /// How long calls that may be repeated are made again while the servers, or the object store of a lake, cannot be reached, and how
+    /// long a stream without an option of its own goes on without receiving a batch; 120 s by default. A target that never answered
+    /// fails at once.
     pub retry_budget: Duration,
     /// Groups of lanes that a server serves separately; 1 by default.
     pub num_endpoints: u32,
@@ -71,6 +74,23 @@ impl Default for ConnectOptions {
 /// A target that is neither; servers that cannot be reached within five seconds; a cache or direct reads for a server; a cache
 /// that cannot be used.
 pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connection> {
+    let connection = open(target, options, Patience::new(options.retry_budget)).await?;
+    if let Connection::Remote(lake) = &connection {
+        lake.reach().await?;
+    }
+    Ok(connection)
+}
+
+/// As [`connect`], for a target that another process was connected to, or this one before a fork. Nothing is asked yet, and calls wait
+/// for servers from the first one on.
+///
+/// # Errors
+/// As for [`connect`], without those of reaching servers.
+pub async fn reconnect(target: &str, options: &ConnectOptions) -> Result<Connection> {
+    open(target, options, Patience::with_known(options.retry_budget)).await
+}
+
+async fn open(target: &str, options: &ConnectOptions, patience: Patience) -> Result<Connection> {
     match Address::parse_all(target)? {
         Some(_) if options.cache_dir.is_some() => Err(Error::invalid(format!(
             "cache_dir is for lakes, and {target} is a server, which has the cache: start it with `stoker serve --cache-dir`"
@@ -78,12 +98,12 @@ pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connectio
         Some(_) if options.direct_io => Err(Error::invalid(format!(
             "direct_io is for lakes, and {target} is a server, which reads the files: start it with `stoker serve --direct-io`"
         ))),
-        Some(addresses) => Ok(Connection::Remote(RemoteLake::connect(&addresses, options).await?)),
+        Some(addresses) => Ok(Connection::Remote(RemoteLake::try_new(&addresses, options, patience)?)),
         None => {
             let lake = Lake::open(target, &options.storage_options.clone().with_env()).await?;
             let cache = open_cache(&lake, options.cache_dir.as_deref(), options.cache_bytes).await?;
             let engine = Engine::new(lake, EngineOptions::default());
-            Ok(Connection::Local(LocalLake::new(engine, options.budget().with_cache(cache))))
+            Ok(Connection::Local(LocalLake::with_patience(engine, options.budget().with_cache(cache), patience)))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -10,9 +11,10 @@ use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 use stoker_lake::{ColumnLayout, Diagnosis, VersionInfo};
 use stoker_stream::{Compression, EpochVerdict, PlanRequest, Query, Receipt, StreamOptions, StreamPlan};
-use stoker_types::{Digest, ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
+use stoker_types::{Digest, ErrorKind, ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
 
 use crate::client::handle::{Place, StreamHandle};
+use crate::client::patience::Patience;
 use crate::client::remote_sql::{remote_sql, schema_of};
 use crate::client::{LocalLake, RemoteLake};
 use crate::convert::request_to_proto;
@@ -59,7 +61,10 @@ impl Connection {
     /// Storage errors; servers that cannot be reached.
     pub async fn tables(&self) -> Result<Vec<String>> {
         match self {
-            Connection::Local(engine) => Ok(engine.lake().tables().await?.into_iter().map(String::from).collect()),
+            Connection::Local(lake) => {
+                let call = || async { Ok(lake.lake().tables().await?.into_iter().map(String::from).collect()) };
+                lake.patience().ask("listing the tables", call).await
+            }
             Connection::Remote(lake) => ask(lake, "tables", ActionRequest::default()).await,
         }
     }
@@ -70,16 +75,7 @@ impl Connection {
     /// An unknown table, version or tag; storage errors.
     pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
         match self {
-            Connection::Local(engine) => {
-                let table = engine.lake().table(&TableName::try_new(name)?, at).await?;
-                Ok(TableInfo {
-                    name: name.to_string(),
-                    version: table.version(),
-                    num_rows: table.num_rows(),
-                    schema: table.schema(),
-                    tags: table.tags().await?,
-                })
-            }
+            Connection::Local(lake) => lake.patience().ask("opening a table", || local_table(lake, name, at)).await,
             Connection::Remote(lake) => {
                 let answer: TableAnswer = ask(lake, "table", about(name, at)).await?;
                 let schema = Arc::new(schema_from_text(&answer.schema)?);
@@ -102,20 +98,49 @@ impl Connection {
         }
     }
 
-    /// Gives a version of a table a tag.
+    /// Gives a version of a table a tag. Where an answer is lost, it is looked up whether the tag was made.
     ///
     /// # Errors
     /// An unknown table or version, a tag that exists or is not valid; storage errors.
     pub async fn tag(&self, name: &str, at: &SnapshotRef, tag: &str) -> Result<()> {
+        let version = match at {
+            SnapshotRef::Version(version) => *version,
+            at => self.table(name, at).await?.version,
+        };
+        let num_asked = AtomicU32::new(0);
+        let call = || async {
+            let is_first = num_asked.fetch_add(1, Ordering::Relaxed) == 0;
+            match self.tag_once(name, version, tag).await {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_first => {
+                    let tags = self.table(name, &SnapshotRef::Latest).await?.tags;
+                    if tags.get(tag) == Some(&version) { Ok(()) } else { Err(error) }
+                }
+                done => done,
+            }
+        };
+        self.patience().ask("tagging a version", call).await
+    }
+
+    async fn tag_once(&self, name: &str, version: u64, tag: &str) -> Result<()> {
+        let at = SnapshotRef::Version(version);
         match self {
             Connection::Local(engine) => {
-                let table = engine.lake().table(&TableName::try_new(name)?, at).await?;
+                let table = engine.lake().table(&TableName::try_new(name)?, &at).await?;
                 Ok(table.create_tag(&TagName::try_new(tag)?).await?)
             }
             Connection::Remote(lake) => {
-                let request = ActionRequest { new_tag: Some(tag.to_string()), ..about(name, at) };
-                ask::<serde_json::Value>(lake, "tag", request).await.map(|_| ())
+                let request = ActionRequest { new_tag: Some(tag.to_string()), ..about(name, &at) };
+                let body = serde_json::to_vec(&request).map_err(Error::internal)?;
+                lake.do_action_once("tag", body).await.map(|_| ())
             }
+        }
+    }
+
+    /// How long calls are made again.
+    pub(crate) fn patience(&self) -> &Patience {
+        match self {
+            Connection::Local(lake) => lake.patience(),
+            Connection::Remote(lake) => lake.patience(),
         }
     }
 
@@ -165,7 +190,8 @@ impl Connection {
     ) -> Result<SqlResult> {
         match self {
             Connection::Local(engine) => {
-                let query = engine.query(sql, params).await?;
+                let plan = || async { Ok(engine.query(sql, params).await?) };
+                let query = engine.patience().ask("planning a query", plan).await?;
                 let rows = query.execute().await?.map(|batch| Ok(batch.map_err(stoker_sql::Error::from)?));
                 Ok(SqlResult { schema: query.schema(), stream: rows.boxed() })
             }
@@ -179,7 +205,10 @@ impl Connection {
     /// As for [`Connection::sql`].
     pub async fn explain(&self, sql: &str, params: &[ParamValue]) -> Result<String> {
         match self {
-            Connection::Local(engine) => Ok(engine.query(sql, params).await?.explain().await?),
+            Connection::Local(engine) => {
+                let call = || async { Ok(engine.query(sql, params).await?.explain().await?) };
+                engine.patience().ask("explaining a query", call).await
+            }
             Connection::Remote(lake) => {
                 let (sql, params) = (Some(sql.to_string()), params.to_vec());
                 ask(lake, "explain", ActionRequest { sql, params, ..ActionRequest::default() }).await
@@ -203,8 +232,9 @@ impl Connection {
     pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
         request.validate()?;
         match self {
-            Connection::Local(engine) => {
-                Ok(StreamHandle::local(StreamPlan::plan(engine, request).await?, engine.budget()))
+            Connection::Local(lake) => {
+                let call = || async { Ok(StreamPlan::plan(lake, request).await?) };
+                Ok(StreamHandle::local(lake.patience().ask("planning a stream", call).await?, lake))
             }
             Connection::Remote(lake) => plan_remote(lake, Source::Query(request_to_proto(request))).await,
         }
@@ -216,8 +246,9 @@ impl Connection {
     /// `NotFound` for a stream that this lake does not know; storage errors.
     pub async fn stream_by_id(&self, stream_id: Digest) -> Result<StreamHandle> {
         match self {
-            Connection::Local(engine) => {
-                Ok(StreamHandle::local(StreamPlan::load_by_id(engine, stream_id).await?, engine.budget()))
+            Connection::Local(lake) => {
+                let call = || async { Ok(StreamPlan::load_by_id(lake, stream_id).await?) };
+                Ok(StreamHandle::local(lake.patience().ask("loading a stream", call).await?, lake))
             }
             Connection::Remote(lake) => plan_remote(lake, Source::StreamId(stream_id.to_string())).await,
         }
@@ -229,7 +260,10 @@ impl Connection {
     /// Receipts of different streams, or of a stream that this lake does not know; errors of reading its row set.
     pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
         match self {
-            Connection::Local(engine) => Ok(stoker_stream::verify(engine, receipts).await?),
+            Connection::Local(lake) => {
+                let call = || async { Ok(stoker_stream::verify(lake, receipts).await?) };
+                lake.patience().ask("verifying receipts", call).await
+            }
             Connection::Remote(lake) => {
                 let receipts = receipts.to_vec();
                 ask(lake, "verify", ActionRequest { receipts, ..ActionRequest::default() }).await
@@ -243,8 +277,9 @@ impl Connection {
     /// A stream that this lake does not know, data that changed (kind `StateMismatch`); storage errors.
     pub async fn load_stream(&self, state: &StreamState) -> Result<StreamHandle> {
         let handle = match (self, &state.spec) {
-            (Connection::Local(engine), Some(spec)) => {
-                StreamHandle::local(StreamPlan::load(engine, spec).await?, engine.budget())
+            (Connection::Local(lake), Some(spec)) => {
+                let call = || async { Ok(StreamPlan::load(lake, spec).await?) };
+                StreamHandle::local(lake.patience().ask("loading a stream", call).await?, lake)
             }
             (_, None) => self.stream_by_id(state.stream_id).await?,
             (Connection::Remote(lake), Some(spec)) => plan_remote(lake, Source::Spec(spec.to_json())).await?,
@@ -256,10 +291,25 @@ impl Connection {
 
 pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<StreamHandle> {
     let request = StreamRequest { source: Some(source), slice: None, num_endpoints: 0, read: None };
-    let (info, spec_stored) = lake.get_flight_info(Kind::Stream(request)).await?;
+    let call = || lake.get_flight_info(Kind::Stream(request.clone()));
+    let (info, spec_stored) = lake.patience().ask("planning a stream", call).await?;
     let spec = StreamSpec::from_json(&info.app_metadata)?;
     let schema = schema_of(&info)?;
-    Ok(StreamHandle { spec, schema, spec_stored, place: Place::Remote(lake.clone()) })
+    let (bytes, rows) = (u64::try_from(info.total_bytes).unwrap_or(0), u64::try_from(info.total_records).unwrap_or(0));
+    let row_bytes = bytes.checked_div(rows).unwrap_or(0);
+    let (retry_budget, place) = (lake.patience().budget(), Place::Remote(lake.clone()));
+    Ok(StreamHandle { spec, schema, spec_stored, row_bytes, retry_budget, place })
+}
+
+async fn local_table(lake: &LocalLake, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
+    let table = lake.lake().table(&TableName::try_new(name)?, at).await?;
+    Ok(TableInfo {
+        name: name.to_string(),
+        version: table.version(),
+        num_rows: table.num_rows(),
+        schema: table.schema(),
+        tags: table.tags().await?,
+    })
 }
 
 fn about(name: &str, at: &SnapshotRef) -> ActionRequest {

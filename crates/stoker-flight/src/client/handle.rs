@@ -1,7 +1,10 @@
 //! A planned stream, here or on servers.
 
+use std::time::Duration;
+
 use arrow_schema::SchemaRef;
-use stoker_stream::{MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan};
+use stoker_sql::is_same_query;
+use stoker_stream::{MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan, WeightHistory, check_batches};
 use stoker_types::{self as types, BatchLogEntry, ErrorKind, Slice, Snapshot, StreamSpec, StreamState};
 
 use crate::client::connection::{ask, plan_remote};
@@ -9,7 +12,7 @@ use crate::client::decode_stage::DecodeStage;
 use crate::client::image_columns::ImageColumns;
 use crate::client::remote_stream::{RemoteStream, Request};
 use crate::client::sample_stream::{Batches, SampleStream, halved};
-use crate::client::{Connection, DecodeOptions, RemoteLake};
+use crate::client::{Connection, DecodeOptions, LocalLake, RemoteLake};
 use crate::proto::stream_request::Source;
 use crate::proto::{Reweigh, reweigh};
 use crate::server::ActionRequest;
@@ -21,6 +24,10 @@ pub struct StreamHandle {
     pub(crate) spec: StreamSpec,
     pub(crate) schema: SchemaRef,
     pub(crate) spec_stored: bool,
+    /// Bytes of a row, estimated for columns of variable width.
+    pub(crate) row_bytes: u64,
+    /// How long reads are tried again where a stream has no option of its own.
+    pub(crate) retry_budget: Duration,
     pub(crate) place: Place,
 }
 
@@ -32,12 +39,14 @@ pub(crate) enum Place {
 }
 
 impl StreamHandle {
-    pub(crate) fn local(plan: StreamPlan, budget: &MemoryBudget) -> Self {
+    pub(crate) fn local(plan: StreamPlan, lake: &LocalLake) -> Self {
         Self {
             spec: plan.spec().clone(),
             schema: plan.schema(),
             spec_stored: plan.spec_stored(),
-            place: Place::Local(plan, budget.clone()),
+            row_bytes: plan.row_bytes(),
+            retry_budget: lake.retry_budget(),
+            place: Place::Local(plan, lake.budget().clone()),
         }
     }
 
@@ -87,14 +96,32 @@ impl StreamHandle {
         StreamState::new(&self.spec, place, log, !self.spec_stored)
     }
 
+    /// The stream with which a state goes on, if that is not this one but its like: the same with other weights, or with queries whose
+    /// texts differ and whose parsed statements do not. A state of another text or weights costs the loading of its stream.
+    ///
+    /// # Errors
+    /// `StateMismatch` with the differences for a state of another stream; storage errors, servers that cannot be reached.
+    pub async fn resumed(&self, connection: &Connection, state: &StreamState) -> Result<Option<Self>> {
+        if state.stream_id != self.spec.stream_id() && state.may_continue(&self.spec) {
+            match connection.load_stream(state).await {
+                Ok(found) if found.spec.continues_query(&self.spec, is_same_query) => return Ok(Some(found)),
+                Err(error) if error.kind().is_transient() => return Err(error),
+                // The differences say more.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(state.check(&self.spec).map(|()| None)?)
+    }
+
     /// The same mixture with other weights from a position of an epoch on. Every process that asks for the same gets the same stream.
     ///
     /// # Errors
     /// A stream that is no mixture, weights that do not fit its queries; storage errors.
     pub async fn reweigh(&self, connection: &Connection, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
         match (&self.place, connection) {
-            (Place::Local(plan, budget), Connection::Local(engine)) => {
-                Ok(Self::local(plan.reweigh(engine, epoch, position, weights).await?, budget))
+            (Place::Local(plan, _), Connection::Local(lake)) => {
+                let call = || async { Ok(plan.reweigh(lake, epoch, position, weights, WeightHistory::Linked).await?) };
+                Ok(Self::local(lake.patience().ask("changing weights", call).await?, lake))
             }
             (Place::Remote(lake), _) => {
                 let stream = match self.spec_stored {
@@ -102,17 +129,32 @@ impl StreamHandle {
                     false => reweigh::Stream::Spec(self.spec.to_json()),
                 };
                 let weights = weights.to_vec();
-                let reweigh = Reweigh { stream: Some(stream), epoch, position, weights };
+                let reweigh = Reweigh { stream: Some(stream), epoch, position, weights, may_link: true };
                 plan_remote(lake, Source::Reweigh(reweigh)).await
             }
             (Place::Local(..), Connection::Remote(_)) => Err(Error::internal("a stream of another connection")),
         }
     }
 
+    /// Checks that a slice can be opened, without a request: that it is one of this stream, and that this machine could hold its batches.
+    ///
+    /// # Errors
+    /// An invalid slice, an epoch that the stream does not have; `ResourceExhausted` for batches that no memory here holds.
+    pub fn check_slice(&self, slice: &Slice) -> Result<()> {
+        self.check_rows(slice, self.row_bytes)
+    }
+
+    /// As [`StreamHandle::check_slice`], for rows of so many bytes.
+    fn check_rows(&self, slice: &Slice, row_bytes: u64) -> Result<()> {
+        slice.validate()?;
+        self.spec.check_epoch(slice.epoch)?;
+        Ok(check_batches(slice, self.spec.num_rows, row_bytes)?)
+    }
+
     /// Opens a rank's share of an epoch; reading begins at once, on the current Tokio runtime.
     ///
     /// # Errors
-    /// An invalid slice. Errors of servers come with the first batch.
+    /// As for [`StreamHandle::check_slice`]. Errors of servers come with the first batch.
     pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
         let batches = self.batches(slice, options)?;
         Ok(SampleStream::new(batches, self.receipt(slice)))
@@ -136,6 +178,7 @@ impl StreamHandle {
             Place::Remote(lake) => lake.budget(),
         };
         let columns = ImageColumns::try_new(decode, &self.schema, &self.spec, slice, budget.pool().clone())?;
+        self.check_rows(slice, self.row_bytes.saturating_add(columns.tensor_bytes(1)))?;
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;
         let stage = DecodeStage::start(encoded, columns, budget.join_with(&half));
@@ -143,7 +186,8 @@ impl StreamHandle {
     }
 
     fn batches(&self, slice: &Slice, options: &ReadOptions) -> Result<Batches> {
-        slice.validate()?;
+        self.check_slice(slice)?;
+        let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
         Ok(match &self.place {
             Place::Local(plan, budget) => Batches::Local(Box::new(plan.open_within(budget, slice, options)?)),
             Place::Remote(lake) => Batches::Remote(Box::new(RemoteStream::start(Request {

@@ -15,13 +15,14 @@ mod image_columns;
 mod interleave;
 mod local_lake;
 pub(crate) mod message_reader;
+mod patience;
 mod remote_lake;
 mod remote_sql;
 mod remote_stream;
 mod runs;
 mod sample_stream;
 
-pub use connect::{ConnectOptions, connect};
+pub use connect::{ConnectOptions, connect, reconnect};
 pub use connection::{Connection, SqlResult, TableInfo};
 pub use handle::StreamHandle;
 pub use image_columns::DecodeOptions;

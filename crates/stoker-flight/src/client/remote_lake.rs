@@ -21,6 +21,7 @@ use crate::client::channel::{CONNECT_TIMEOUT, endpoint};
 use crate::client::do_get::do_get;
 use crate::client::http2::{Server, tls_config};
 use crate::client::message_reader::MessageReader;
+use crate::client::patience::Patience;
 use crate::convert::COMMAND_VERSION;
 use crate::proto::{Command, command::Kind};
 use crate::wire::{MESSAGE_BYTES_MAX, SPEC_STORED};
@@ -49,6 +50,7 @@ struct Inner {
     channel: Mutex<Option<(usize, Channel)>>,
     options: ConnectOptions,
     budget: MemoryBudget,
+    patience: Patience,
 }
 
 /// The value of the authorization header.
@@ -80,8 +82,8 @@ impl tonic::service::Interceptor for Token {
 }
 
 impl RemoteLake {
-    /// Connects to one of the servers at these addresses, one at least.
-    pub(crate) async fn connect(addresses: &[Address], options: &ConnectOptions) -> Result<Self> {
+    /// The servers at these addresses, one at least. None is asked yet.
+    pub(crate) fn try_new(addresses: &[Address], options: &ConnectOptions, patience: Patience) -> Result<Self> {
         let needs_tls = addresses.iter().any(Address::is_tls);
         let tls = needs_tls.then(|| tls_config(options.tls_ca.as_deref())).transpose()?;
         let server = |address: &Address| {
@@ -96,10 +98,27 @@ impl RemoteLake {
             channel: Mutex::default(),
             options: options.clone(),
             budget: options.budget(),
+            patience,
         };
-        let lake = Self { inner: Arc::new(inner) };
-        lake.client().await?;
-        Ok(lake)
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Connects to one of the servers, which are known from then on.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] within five seconds for each server.
+    pub(crate) async fn reach(&self) -> Result<()> {
+        self.inner.patience.ask("connecting", || async { self.client().await.map(|_| ()) }).await
+    }
+
+    /// Whether there are several servers.
+    pub(crate) fn has_replicas(&self) -> bool {
+        self.inner.servers.len() > 1
+    }
+
+    /// How long calls are made again while no server can be reached.
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.inner.patience
     }
 
     pub(crate) fn options(&self) -> &ConnectOptions {
@@ -137,7 +156,7 @@ impl RemoteLake {
         Err(Error::Unreachable { target: self.inner.addresses.clone(), reason })
     }
 
-    /// Asks one server after the other, until one answers. A connection that broke in the meantime is replaced.
+    /// Asks one server after the other, until one answers: for calls that may be repeated. A connection that broke in the meantime is replaced.
     async fn ask<T, F>(&self, call: impl Fn(Client) -> F) -> Result<Response<T>>
     where
         F: Future<Output = Result<Response<T>, Status>>,
@@ -180,7 +199,7 @@ impl RemoteLake {
         self.inner.current.store((left + 1) % self.inner.servers.len(), Ordering::Relaxed);
     }
 
-    /// The answer to a command; for streams also whether the service finds the stream by its id alone.
+    /// The answer to a command, from the first server that gives one; for streams also whether the service finds the stream by its id alone.
     pub(crate) async fn get_flight_info(&self, kind: Kind) -> Result<(FlightInfo, bool)> {
         let command = Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec();
         let descriptor = FlightDescriptor::new_cmd(command);
@@ -231,26 +250,29 @@ impl RemoteLake {
         Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
     }
 
-    /// The answer to an action. One that only reads is asked for again when its answer breaks off.
+    /// The answer to an action that may be repeated, which is asked for again when it breaks off.
     pub(crate) async fn do_action(&self, name: &str, body: Vec<u8>) -> Result<Vec<u8>> {
         let action = Action { r#type: name.to_string(), body: body.into() };
-        let begin = |mut client: Client| {
-            let action = action.clone();
-            async move { client.do_action(action).await }
-        };
-        if ACTIONS_THAT_WRITE.contains(&name) {
-            return collect(self.ask(begin).await?.into_inner()).await.map_err(|status| self.failure(status));
+        let call = || async { Ok(self.ask(|client| act(client, action.clone())).await?.into_inner()) };
+        self.inner.patience.ask(&format!("action {name}"), call).await
+    }
+
+    /// The answer to an action that must not be repeated, from one server.
+    pub(crate) async fn do_action_once(&self, name: &str, body: Vec<u8>) -> Result<Vec<u8>> {
+        let action = Action { r#type: name.to_string(), body: body.into() };
+        let answer = act(self.client().await?, action).await.map_err(|status| self.failure(status));
+        if answer.as_ref().is_err_and(|error| error.kind().is_transient()) {
+            self.leave();
         }
-        let whole = |client: Client| async move {
-            let answers = begin(client).await?.into_inner();
-            Ok(Response::new(collect(answers).await?))
-        };
-        Ok(self.ask(whole).await?.into_inner())
+        Ok(answer?.into_inner())
     }
 }
 
-/// Actions that must not be repeated.
-const ACTIONS_THAT_WRITE: [&str; 3] = ["tag", "log_run", "log_bad_rows"];
+/// The whole answer of one server to an action.
+async fn act(mut client: Client, action: Action) -> Result<Response<Vec<u8>>, Status> {
+    let answers = client.do_action(action).await?.into_inner();
+    Ok(Response::new(collect(answers).await?))
+}
 
 /// The parts of an answer, as one.
 async fn collect(mut answers: Streaming<arrow_flight::Result>) -> Result<Vec<u8>, Status> {

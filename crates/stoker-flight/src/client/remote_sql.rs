@@ -30,6 +30,11 @@ pub(crate) async fn remote_sql(
 ) -> Result<SqlResult> {
     let (params_json, compression) = (params_to_json(params), compression_to_proto(compression));
     let request = SqlRequest { sql: sql.to_string(), params_json, compression };
+    lake.patience().ask("running a query", || begin(lake, &request)).await
+}
+
+/// Plans a query and asks for its rows.
+async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
     let mut plans = 1;
     loop {
         let (info, _) = lake.get_flight_info(Kind::Sql(request.clone())).await?;

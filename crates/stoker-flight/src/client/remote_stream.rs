@@ -1,8 +1,7 @@
 //! A stream from servers that survives them.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::try_join_all;
 use stoker_chunks::BufferPool;
@@ -15,6 +14,7 @@ use crate::client::RemoteLake;
 use crate::client::batch_assembler::{BatchAssembler, ended_early};
 use crate::client::counters::Counters;
 use crate::client::interleave::interleave_batches;
+use crate::client::patience::Waits;
 use crate::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
 use crate::encode::record_batch_bytes;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
@@ -22,9 +22,6 @@ use crate::{Error, Result};
 
 /// Batches that wait to be taken, at most; the memory budget bounds their bytes.
 const QUEUE_BATCHES: usize = 64;
-/// Waits before asking again double from the first to the last of these.
-const WAIT_FIRST: Duration = Duration::from_millis(50);
-const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// What is asked for, again after every interruption.
 pub(crate) struct Request {
@@ -140,9 +137,9 @@ impl Receiver {
 
     /// Asks any server for the rest when one goes away. The last error ends the stream.
     async fn receive_all(&mut self) {
-        let retry_budget = self.request.lake.options().retry_budget;
-        let mut last_progress = Instant::now();
-        let mut wait = WAIT_FIRST;
+        let Request { lake, options, .. } = &self.request;
+        let retry_budget = options.retry_budget.unwrap_or_else(|| lake.patience().budget());
+        let (mut last_progress, mut failures, mut waits) = (Instant::now(), 0, Waits::default());
         for attempt in 0.. {
             let before = self.next_step;
             let received = self.receive(attempt).await;
@@ -158,10 +155,12 @@ impl Receiver {
                 continue;
             };
             if self.next_step > before {
-                last_progress = Instant::now();
-                wait = WAIT_FIRST;
+                (last_progress, failures, waits) = (Instant::now(), 0, Waits::default());
             }
-            if !may_ask_again(error.kind()) || last_progress.elapsed() >= retry_budget {
+            failures += 1;
+            let elapsed = last_progress.elapsed();
+            if !may_ask_again(error.kind()) || elapsed >= retry_budget {
+                let error = error.after(&format!("receiving step {}", self.next_step), failures, elapsed);
                 self.output.send(Err(error)).await.ok();
                 return;
             }
@@ -171,8 +170,7 @@ impl Receiver {
                 ErrorKind::Expired => self.foreign_tickets_refused = true,
                 _ => self.request.lake.leave(),
             }
-            tokio::time::sleep(jittered(wait)).await;
-            wait = (wait * 2).min(WAIT_MAX);
+            tokio::time::sleep(waits.next()).await;
         }
     }
 
@@ -261,10 +259,4 @@ fn may_ask_again(kind: ErrorKind) -> bool {
         | ErrorKind::Cancelled
         | ErrorKind::Internal => false,
     }
-}
-
-/// Half the wait to all of it, so that the ranks of a job do not come back in step.
-fn jittered(wait: Duration) -> Duration {
-    let random = RandomState::new().hash_one(0) as u32;
-    wait.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX))
 }

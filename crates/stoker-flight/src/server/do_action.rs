@@ -14,6 +14,7 @@ use stoker_stream::{BadRowEntry, Receipt, RunEntry, log_bad_rows, log_run, run_e
 use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
 use crate::server::state::ServerState;
+use crate::write_key::WriteKey;
 use crate::{Error, Result};
 
 /// The actions and what they do.
@@ -32,17 +33,17 @@ pub(crate) const ACTIONS: [(&str, &str); 15] = [
     ("explain", "{sql, params?}: the plan of a query"),
     ("verify", "{receipts}: whether the receipts of all ranks show that each row was seen exactly once"),
     ("run", "{run_id}: the log of a run"),
-    ("log_bad_rows", "{bad_rows}: adds rows to the table of bad rows"),
+    ("log_bad_rows", "{bad_rows, write_key?}: adds rows to the table of bad rows"),
     ("rows", "{stream_id, epoch, positions: {start, end}}: the addresses of the rows at these positions"),
     ("nulls", "{stream_id, columns}: those of the columns that are null in a row of the stream"),
-    ("log_run", "{entry}: adds an entry to the log of its run"),
+    ("log_run", "{entry, write_key?}: adds an entry to the log of its run"),
 ];
 
 /// Rows whose addresses one action gives, at most.
 pub(crate) const ROWS_MAX: u64 = 1 << 18;
 
 /// The body of an action's request.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ActionRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +66,8 @@ pub(crate) struct ActionRequest {
     pub entry: Option<RunEntry>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bad_rows: Vec<BadRowEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_key: Option<WriteKey>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_id: Option<Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +132,8 @@ impl ServerState {
                 json!(run_entries(&self.engine, run_id).await?)
             }
             "log_bad_rows" => {
-                log_bad_rows(&self.engine, &request.bad_rows).await?;
+                let key = request.write_key.as_ref().map(WriteKey::commit_key);
+                log_bad_rows(&self.engine, &request.bad_rows, key).await?;
                 json!({})
             }
             "nulls" => {
@@ -139,7 +143,8 @@ impl ServerState {
             "rows" => json!(self.row_addrs(&request).await?),
             "log_run" => {
                 let entry = request.entry.as_ref().ok_or_else(|| Error::invalid("action log_run needs entry"))?;
-                log_run(&self.engine, entry).await?;
+                let key = request.write_key.as_ref().map(WriteKey::commit_key);
+                log_run(&self.engine, entry, key).await?;
                 json!({})
             }
             "verify" => json!(verify(&self.engine, &request.receipts).await?),

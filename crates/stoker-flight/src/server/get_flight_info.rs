@@ -95,6 +95,7 @@ impl ServerState {
         let mut info = FlightInfo::new().try_with_schema(&plan.schema()).map_err(Error::internal)?;
         if let Some(slice) = &request.slice {
             let slice = slice_from_proto(slice)?;
+            plan.check_slice(&slice)?;
             policy_from_proto(request.read.as_ref(), ReadOptions::default())?;
             let num_endpoints = request.num_endpoints.max(1);
             if num_endpoints > ENDPOINTS_MAX || slice.topology.world_size > u32::MAX / num_endpoints {

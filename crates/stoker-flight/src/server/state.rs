@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use stoker_chunks::ChunkCache;
 use stoker_sql::Engine;
-use stoker_stream::{MemoryBudget, StreamPlan};
+use stoker_stream::{MemoryBudget, StreamPlan, WeightHistory};
 use stoker_types::{Digest, StreamSpec};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +68,9 @@ impl ServerState {
                     Some(reweigh::Stream::Spec(json)) => self.plan_by_spec(&json).await?,
                     None => return Err(Error::invalid("a request for other weights needs a stream")),
                 };
-                let plan = plan.reweigh(&self.engine, reweigh.epoch, reweigh.position, &reweigh.weights).await?;
+                let history = if reweigh.may_link { WeightHistory::Linked } else { WeightHistory::Whole };
+                let (epoch, position, weights) = (reweigh.epoch, reweigh.position, &reweigh.weights);
+                let plan = plan.reweigh(&self.engine, epoch, position, weights, history).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }

@@ -17,7 +17,7 @@ fn segment(start: u64, drawn: Vec<u64>, weights: &[f64]) -> MixtureSegment {
 
 fn mixture(weights: &[f64]) -> MixtureSpec {
     let segments = vec![segment(0, vec![0; weights.len()], weights)];
-    MixtureSpec { version: MIXTURE_VERSION, stop: MixtureStop::First, segments }
+    MixtureSpec { version: MIXTURE_VERSION, stop: MixtureStop::First, segments, earlier: None }
 }
 
 /// Golden values, from another implementation of `ORDER.md`: a change here is a new mixture version.

@@ -76,7 +76,7 @@ fn weights_change_at_a_position_and_the_past_stays() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let plan = StreamPlan::plan(&engine, &request(&[1.0, 1.0], MixtureStop::Rows, 400)).await.expect("a plan");
-        let changed = plan.reweigh(&engine, 0, 150, &[1.0, 4.0]).await.expect("other weights");
+        let changed = plan.reweigh(&engine, 0, 150, &[1.0, 4.0], WeightHistory::Linked).await.expect("other weights");
         assert_ne!(plan.stream_id(), changed.stream_id());
         assert!(changed.spec().continues(plan.spec()) && plan.spec().continues(changed.spec()));
         let (before, after) = (epoch(&plan, 0, 1, 0).await, epoch(&changed, 0, 3, 0).await);
@@ -86,13 +86,97 @@ fn weights_change_at_a_position_and_the_past_stays() {
         // No row of the small query came before: it goes on where it was.
         let seen: Vec<i64> = after.iter().copied().filter(|id| *id < 300).collect();
         assert_eq!(seen.iter().collect::<std::collections::BTreeSet<_>>().len(), seen.len());
-        let again = changed.reweigh(&engine, 0, 150, &[1.0, 4.0]).await.expect("the same weights");
+        let again =
+            changed.reweigh(&engine, 0, 150, &[1.0, 4.0], WeightHistory::Linked).await.expect("the same weights");
         assert_eq!(again.stream_id(), changed.stream_id());
         let one = StreamPlan::create(&engine, ALL, &[], &StreamOptions::default()).await.expect("a plan");
         for (plan, weights) in [(&one, &[1.0][..]), (&plan, &[1.0]), (&plan, &[0.0, 1.0])] {
-            let error = plan.reweigh(&engine, 0, 0, weights).await.map(|_| ()).expect_err("weights that do not fit");
+            let error = plan
+                .reweigh(&engine, 0, 0, weights, WeightHistory::Linked)
+                .await
+                .map(|_| ())
+                .expect_err("weights that do not fit");
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
         }
+    });
+}
+
+/// The paths of all stored specifications.
+async fn specs(engine: &Engine) -> Vec<String> {
+    engine.lake().objects().list("specs").await.expect("a listing")
+}
+
+#[test]
+fn a_change_of_weights_costs_the_same_however_many_came_before() {
+    const CHANGES: u64 = 1_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = StreamPlan::plan(&engine, &request(&[1.0, 1.0], MixtureStop::Rows, 1_100)).await.expect("a plan");
+        let (mut linked, mut whole) = (plan.clone(), plan.clone());
+        let mut most_bytes = 0;
+        for change in 1..=CHANGES {
+            let weights = [1.0, (change % 7 + 1) as f64];
+            linked = linked.reweigh(&engine, 0, change, &weights, WeightHistory::Linked).await.expect("other weights");
+            most_bytes = most_bytes.max(linked.spec().to_json().len());
+        }
+        assert_eq!(specs(&engine).await.len() as u64, 1 + CHANGES, "a change stores one object");
+        assert!(most_bytes < plan.spec().to_json().len() + 4_096, "{most_bytes} bytes");
+        for change in 1..=CHANGES {
+            let weights = [1.0, (change % 7 + 1) as f64];
+            whole = whole.reweigh(&engine, 0, change, &weights, WeightHistory::Whole).await.expect("other weights");
+        }
+        assert!(whole.spec().to_json().len() > 10 * most_bytes, "what it would be otherwise");
+        assert!(linked.spec().continues(plan.spec()) && plan.spec().continues(linked.spec()));
+        assert!(linked.spec().continues(whole.spec()) && whole.spec().continues(linked.spec()));
+
+        // All of it can still be read, from any position on, and after it was loaded again.
+        let expected = epoch(&whole, 0, 1, 0).await;
+        let again = StreamPlan::load_by_id(&engine, linked.stream_id()).await.expect("the stream");
+        assert_eq!(epoch(&again, 0, 1, 0).await, expected);
+        for origin in [1, 31, 500, 967, 999, 1_050] {
+            assert_eq!(epoch(&again, 0, 2, origin).await, expected[origin as usize..], "from {origin}");
+        }
+        let positions: Vec<u64> = (0..1_100).collect();
+        assert_eq!(
+            again.row_addrs(0, &positions).await.expect("addresses"),
+            whole.row_addrs(0, &positions).await.expect("addresses")
+        );
+
+        // Going back forgets what came later.
+        let weights = [3.0, 1.0];
+        let back = again.reweigh(&engine, 0, 200, &weights, WeightHistory::Linked).await.expect("other weights");
+        let expected = whole.reweigh(&engine, 0, 200, &weights, WeightHistory::Whole).await.expect("other weights");
+        assert_eq!(epoch(&back, 0, 1, 0).await, epoch(&expected, 0, 1, 0).await);
+        let anew = again.reweigh(&engine, 0, 0, &weights, WeightHistory::Linked).await.expect("other weights");
+        assert_eq!(
+            anew.stream_id(),
+            plan.reweigh(&engine, 0, 0, &weights, WeightHistory::Whole).await.expect("weights").stream_id()
+        );
+    });
+}
+
+#[test]
+fn epochs_whose_draws_cannot_be_counted_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let plan = StreamPlan::plan(&engine, &request(&[1.0, 1.0], MixtureStop::Rows, 256)).await.expect("a plan");
+        let slice = |epoch| Slice { epoch, ..slice(0, 1, BatchSize::PerRank(64), LastBatch::Pad) };
+        let last = (1 << 56) - 2;
+        assert_eq!(ids(&plan, slice(last), 4).await.concat().len(), 256);
+        for beyond in [last + 1, 1 << 56, u64::MAX] {
+            let error = plan.open(&slice(beyond), &ReadOptions::default()).map(|_| ()).expect_err("no such epoch");
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+            assert!(error.to_string().contains(&format!("{beyond} is beyond the {} epochs", last + 1)), "{error}");
+            let error = plan.row_addrs(beyond, &[0]).await.expect_err("no such epoch");
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+            let error = plan.reweigh(&engine, beyond, 0, &[1.0, 2.0], WeightHistory::Linked).await.map(|_| ());
+            assert_eq!(error.expect_err("no such epoch").kind(), ErrorKind::InvalidRequest);
+        }
+        // The epochs of one query have no end.
+        let one = StreamPlan::create(&engine, ALL, &[], &StreamOptions::default()).await.expect("a plan");
+        assert_eq!(ids(&one, slice(u64::MAX), 1).await.concat().len(), 64);
     });
 }
 
@@ -146,6 +230,10 @@ fn a_run_keeps_its_stream_whoever_asks() {
         let drafts = writer.finish().await.expect("finished");
         engine.lake().commit(&name, &schema, CommitMode::Append, drafts, None).await.expect("committed");
         assert_eq!(StreamPlan::plan(&engine, &request).await.expect("the run").num_rows(), 100);
+        let mut same = request.clone();
+        same.queries[0].sql = format!("{};", same.queries[0].sql.replace("SELECT ", "select  /* all */ "));
+        let joined = StreamPlan::plan(&engine, &same).await.expect("the run, asked for by another text of its query");
+        assert_eq!(joined.spec().sources[0].sql, request.queries[0].sql);
         let fresh = PlanRequest { run_id: None, ..request.clone() };
         assert_eq!(StreamPlan::plan(&engine, &fresh).await.expect("a plan").num_rows(), 103);
         let mut other = request.clone();
@@ -185,7 +273,7 @@ fn the_log_of_a_run_finds_the_rows_of_every_step() {
             entry(RunEvent::Epoch, 11, 1, 0, 40),
         ];
         for entry in &log {
-            log_run(&engine, entry).await.expect("logged");
+            log_run(&engine, entry, None).await.expect("logged");
         }
         let entries = run_entries(&engine, &run_id).await.expect("a log");
         let bare = entries.iter().map(|entry| RunEntry { time_micros: 0, ..entry.clone() });

@@ -196,3 +196,26 @@ fn a_batch_larger_than_the_budget_is_held_in_parts() {
         }
     });
 }
+
+#[test]
+fn padding_of_narrow_rows_comes_in_several_units() {
+    const BATCH: u64 = 1_300_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 300).await;
+        let plan = plan(&engine, "SELECT id FROM t", ShuffleMode::Block).await;
+        let slice = slice(0, 1, BatchSize::PerRank(BATCH), LastBatch::Pad);
+        let mut parts =
+            plan.open_parts(&MemoryBudget::default(), &slice, &ReadOptions::default(), 1 << 20).expect("parts");
+        let mut ids: Vec<i64> = Vec::new();
+        while let Some(part) = parts.next().await.expect("a part") {
+            assert_eq!((part.num_rows, part.num_valid, part.first_row), (BATCH as usize, 300, ids.len()));
+            ids.extend(part.data.column(0).as_primitive::<Int64Type>().values());
+        }
+        assert_eq!(ids.len() as u64, BATCH);
+        assert!(ids.chunks(300).all(|again| again == &ids[..again.len()]));
+        let huge = super::slice(0, 1, BatchSize::Global(1 << 32), LastBatch::Pad);
+        let error = plan.open(&huge, &ReadOptions::default()).map(|_| ()).expect_err("no memory holds it");
+        assert_eq!(error.kind(), stoker_types::ErrorKind::ResourceExhausted, "{error}");
+    });
+}

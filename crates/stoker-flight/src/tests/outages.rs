@@ -1,0 +1,142 @@
+//! Calls between batches while servers are away.
+
+use std::time::Duration;
+
+use stoker_stream::{RunEntry, RunEvent, log_run, run_entries};
+use stoker_types::{BatchSize, Digest, ErrorKind, LastBatch, RunId, SnapshotRef};
+use tempfile::TempDir;
+
+use crate::client::LocalLake;
+use crate::tests::fixture::*;
+use crate::write_key::WriteKey;
+use crate::{ConnectOptions, Connection, ServerConfig, connect, reconnect};
+
+/// A server at an address that another one takes over.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn address(&self) -> String {
+        format!("unix://{}/stoker.sock", self.folder.path().display())
+    }
+
+    fn config(&self) -> ServerConfig {
+        ServerConfig { listen: vec![self.address()], ..config() }
+    }
+}
+
+fn patient() -> ConnectOptions {
+    ConnectOptions { retry_budget: Duration::from_secs(60), ..ConnectOptions::default() }
+}
+
+fn entry(step: u64) -> RunEntry {
+    RunEntry {
+        run_id: RunId::try_new("exp-1").expect("a name"),
+        event: RunEvent::Epoch,
+        stream_id: Digest::of(b"a stream"),
+        step,
+        epoch: step,
+        position: 0,
+        global_batch: 10,
+        last_batch: LastBatch::Pad,
+        world_size: 1,
+        time_micros: 0,
+    }
+}
+
+#[test]
+fn calls_wait_for_a_server_that_comes_back() {
+    run(async {
+        let (lake, place) = (TestLake::new(200).await, Place::new());
+        let mut server = TestServer::start(&lake, place.config()).await;
+        let remote = connect(&place.address(), &patient()).await.expect("a server");
+        let hasty = connect(&place.address(), &impatient()).await.expect("a server");
+        let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
+        server.kill();
+        let error = hasty.tables().await.expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        // Another process, as after unpickling, reaches nobody yet.
+        let elsewhere = reconnect(&place.address(), &patient()).await.expect("nothing is asked");
+        let state = handle.state(stoker_types::Place::default(), &[]);
+        let at = SnapshotRef::Version(1);
+        let calls = async {
+            let (entry, options) = (entry(0), options());
+            tokio::join!(
+                remote.tables(),
+                remote.plan_stream(ALL, &[], &options),
+                remote.sql("SELECT id FROM t", &[]),
+                remote.log_run(&entry),
+                remote.tag("t", &at, "kept"),
+                elsewhere.load_stream(&state),
+            )
+        };
+        let back = async {
+            assert_eq!(hasty.tables().await.expect_err("nobody answers").kind(), ErrorKind::Unavailable);
+            TestServer::start(&lake, place.config()).await
+        };
+        let (_server, (tables, planned, sql, logged, tagged, loaded)) = {
+            let (server, answers) = tokio::join!(back, calls);
+            (server, answers)
+        };
+        assert_eq!(tables.expect("tables"), ["t"]);
+        assert_eq!(planned.expect("a plan").spec(), handle.spec());
+        sql.map(|_| ()).expect("rows");
+        logged.expect("logged");
+        tagged.expect("tagged");
+        assert_eq!(loaded.expect("a stream").spec(), handle.spec());
+        let run_id = RunId::try_new("exp-1").expect("a name");
+        assert_eq!(remote.run_entries(&run_id).await.expect("a log").len(), 1);
+        let again = remote.tag("t", &SnapshotRef::Version(1), "kept").await.expect_err("it exists");
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    });
+}
+
+#[test]
+fn a_stream_of_its_own_budget_gives_up_by_it() {
+    run(async {
+        let (lake, place) = (TestLake::new(200).await, Place::new());
+        let mut server = TestServer::start(&lake, place.config()).await;
+        let remote = connect(&place.address(), &patient()).await.expect("a server");
+        let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
+        server.kill();
+        let slice = slice(0, 1, BatchSize::PerRank(32), LastBatch::Pad);
+        let read = stoker_stream::ReadOptions {
+            retry_budget: Some(Duration::from_millis(200)),
+            ..stoker_stream::ReadOptions::default()
+        };
+        let mut stream = handle.open(&slice, &read).await.expect("a stream");
+        let error = stream.next().await.expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().starts_with("receiving step 0 failed "), "{error}");
+        assert!(error.to_string().contains(&place.address()), "{error}");
+    });
+}
+
+#[test]
+fn a_write_with_a_key_happens_once() {
+    run(async {
+        let lake = TestLake::new(5).await;
+        let engine = lake.engine().await;
+        let run_id = entry(0).run_id;
+        log_run(&engine, &entry(0), None).await.expect("logged");
+        let key = WriteKey::new(1);
+        for _ in 0..3 {
+            log_run(&engine, &entry(1), Some(key.commit_key())).await.expect("logged");
+        }
+        // The same entry of another write is another one.
+        log_run(&engine, &entry(1), Some(WriteKey::new(2).commit_key())).await.expect("logged");
+        let steps = async || {
+            let entries = run_entries(&engine, &run_id).await.expect("a log");
+            entries.iter().map(|entry| entry.step).collect::<Vec<_>>()
+        };
+        assert_eq!(steps().await, [0, 1, 1]);
+        let local = Connection::Local(LocalLake::from(engine.clone()));
+        local.log_run(&entry(2)).await.expect("logged");
+        assert_eq!(steps().await, [0, 1, 1, 2]);
+    });
+}

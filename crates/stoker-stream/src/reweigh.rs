@@ -1,0 +1,127 @@
+//! Changes of a mixture's weights.
+//!
+//! A specification holds the first weights and the last few changes. What was changed before these is in the specification of an
+//! earlier stream, which it names ([`stoker_types::MixtureSpec::earlier`]), so that a change costs the same however many came before
+//! it. Who reads draws from before the changes that a specification holds loads the earlier ones.
+
+use std::sync::Arc;
+
+use stoker_lake::Lake;
+use stoker_order::StreamOrders;
+use stoker_sql::Engine;
+use stoker_types::{MixtureSegment, MixtureSpec, StreamSpec, slots_for};
+
+use crate::plan::{PlanInner, load_spec, store_spec};
+use crate::{Error, Result, StreamPlan};
+
+/// Where the specification of a stream has the changes of weights that it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightHistory {
+    /// In itself, up to 4,096 of them: for clients that do not know of earlier specifications.
+    Whole,
+    /// The last ones in itself, the others in earlier specifications.
+    Linked,
+}
+
+impl StreamPlan {
+    /// The same mixture with other weights from a position of an epoch on. What lies before stays as it is; later changes are
+    /// forgotten. Costs one small object of the lake.
+    ///
+    /// # Errors
+    /// A stream that is no mixture, weights that do not fit its queries, an epoch that it does not have; storage errors.
+    pub async fn reweigh(
+        &self,
+        engine: &Engine,
+        epoch: u64,
+        position: u64,
+        weights: &[f64],
+        history: WeightHistory,
+    ) -> Result<Self> {
+        self.spec().check_epoch(epoch)?;
+        let start = self.inner.orders.first_draw(epoch).saturating_add(position);
+        let spec = self.spec_at(engine.lake(), start).await?;
+        let orders = StreamOrders::new(&spec);
+        let (Some(mixture), Some(drawing)) = (&spec.mixture, orders.mixture()) else {
+            return Err(invalid("only a mixture has weights; this stream has one query".into()));
+        };
+        let slots = slots_for(weights)?;
+        if slots.len() != spec.sources.len() {
+            return Err(invalid(format!("{} weights for {} queries", slots.len(), spec.sources.len())));
+        }
+        let segment = MixtureSegment { start, drawn: drawing.drawn_before(start), slots };
+        let mixture = mixture.changed(segment, (history == WeightHistory::Linked).then(|| spec.stream_id()));
+        mixture.validate(spec.sources.len())?;
+        let spec = StreamSpec { mixture: Some(mixture), ..spec };
+        let spec_stored = store_spec(engine, &spec).await?;
+        let orders = StreamOrders::new(&spec);
+        Ok(self.with(PlanInner { stream_id: spec.stream_id(), orders, spec, spec_stored, ..self.parts() }))
+    }
+
+    /// This stream with orders that reach back to a position of an epoch. Loads the specifications of earlier streams where this one's
+    /// does not have the weights of that position.
+    ///
+    /// # Errors
+    /// [`Error::UnknownStream`] for an earlier stream that the lake does not have; storage errors.
+    pub(crate) async fn reaching(&self, epoch: u64, position: u64) -> Result<Self> {
+        let draw = self.inner.orders.first_draw(epoch).saturating_add(position);
+        let Some(mixture) = self.spec().mixture.as_ref().filter(|mixture| !mixture.knows(draw)) else {
+            return Ok(self.clone());
+        };
+        let lake = self.lake()?;
+        let mut whole = mixture.clone();
+        while let Some(earlier) = earlier(lake, &whole, draw).await? {
+            let no_mixture = || Error::Internal { reason: "the earlier stream of a mixture is none".into() };
+            whole = whole.preceded_by(earlier.mixture.as_ref().ok_or_else(no_mixture)?);
+        }
+        let spec = StreamSpec { mixture: Some(whole), ..self.spec().clone() };
+        Ok(self.with(PlanInner { orders: StreamOrders::new(&spec), ..self.parts() }))
+    }
+
+    /// The specification of this stream, or of the earlier one that has the weights of a draw.
+    async fn spec_at(&self, lake: &Lake, draw: u64) -> Result<StreamSpec> {
+        let mut spec = self.spec().clone();
+        // Before the first draw, nothing needs to be known.
+        while let Some(mixture) = spec.mixture.as_ref().filter(|_| draw > 0)
+            && let Some(earlier) = earlier(lake, mixture, draw).await?
+        {
+            spec = earlier;
+        }
+        Ok(spec)
+    }
+
+    fn lake(&self) -> Result<&Lake> {
+        let none = || Error::Internal { reason: "a mixture without tables".into() };
+        self.tables().next().map(|table| table.lake()).ok_or_else(none)
+    }
+
+    fn with(&self, inner: PlanInner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What this plan consists of.
+    fn parts(&self) -> PlanInner {
+        let PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes } = self.inner.as_ref();
+        let (spec, schema, orders, sources) = (spec.clone(), schema.clone(), orders.clone(), sources.clone());
+        PlanInner {
+            spec,
+            stream_id: *stream_id,
+            schema,
+            orders,
+            sources,
+            spec_stored: *spec_stored,
+            row_bytes: *row_bytes,
+        }
+    }
+}
+
+/// The specification of the stream that a mixture leaves the weights of a draw to; none where it has them itself.
+async fn earlier(lake: &Lake, mixture: &MixtureSpec, draw: u64) -> Result<Option<StreamSpec>> {
+    match mixture.earlier.filter(|_| !mixture.knows(draw)) {
+        Some(stream_id) => load_spec(lake, stream_id).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+fn invalid(reason: String) -> Error {
+    stoker_types::Error::InvalidValue { what: "weights", reason }.into()
+}
