@@ -1,0 +1,71 @@
+"""A small lake, states and receipts as an earlier version of Stoker wrote them.
+
+`python stored_lake.py FOLDER` writes the lake to `FOLDER/lake`, and what was delivered and saved to
+`FOLDER/stored.json`. What lies in `stored/` was written by 0.1.0 and is never written again: `test_stored.py` checks
+that this version goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import stoker
+
+#: Where the stored lake lies.
+STORED = Path(__file__).parent / "stored"
+NUM_ROWS = 48
+QUERY = "SELECT id, vector FROM samples WHERE id < $1"
+PARAMS = [40]
+PARTS = ("SELECT id, vector FROM samples WHERE id < 20", "SELECT id, vector FROM samples WHERE id >= 20")
+STREAM: dict[str, Any] = {"batch_size": 6, "seed": 11, "rank": 0, "world_size": 1}
+RUN_ID = "exp-1"
+#: Batches before a state is saved, and before the weights of the mixture change.
+NUM_TAKEN, NUM_BEFORE = 3, 2
+
+
+def columns() -> dict[str, Any]:
+    """Rows that are functions of their ids."""
+    ids = np.arange(NUM_ROWS)
+    return {"id": ids, "vector": np.stack([ids, ids**2 % 17], axis=1).astype(np.float32)}
+
+
+def single(lake: stoker.Lake) -> stoker.Stream:
+    """A stream over one query, of a run with a log."""
+    return lake.sql(QUERY, PARAMS).stream(run_id=RUN_ID, run_log=True, **STREAM)
+
+
+def mixture(lake: stoker.Lake) -> stoker.Stream:
+    """A stream over two queries."""
+    return stoker.mix([(lake.sql(part), 0.5) for part in PARTS], epoch_rows=48).stream(**STREAM)
+
+
+def ids(batch: stoker.Batch) -> list[int]:
+    return batch["id"][batch.valid].tolist()
+
+
+def deliver(stream: stoker.Stream, weights: list[float] | None) -> dict[str, Any]:
+    """Takes an epoch, saves the state in the middle of it, and what was delivered up to there and afterwards."""
+    taken, saved = [], {}
+    for batch in stream:
+        taken.append(ids(batch))
+        if weights is not None and len(taken) == NUM_BEFORE:
+            stream.set_weights(weights)
+        if len(taken) == NUM_TAKEN:
+            saved = {"state": stream.state_dict(), "receipt": stream.receipt()}
+    return {**saved, "stream_id": stream.stream_id, "batches": taken}
+
+
+def main(folder: Path) -> None:
+    lake = stoker.connect(str(folder / "lake"))
+    lake.create_table("samples", columns(), rows_per_fragment=30)
+    stored = {"single": deliver(single(lake), None), "mixture": deliver(mixture(lake), [1, 3])}
+    (folder / "stored.json").write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,128 @@
+"""What cannot be streamed is refused with what is in the way: batches, epochs, snapshots that a cleanup removed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+from conftest import NUM_ROWS, Server, make_columns
+from test_service import refused
+
+import stoker
+
+QUERY = "SELECT id, image, name FROM samples"
+TOO_LARGE = (
+    r"a batch of \d+ rows takes [\d.]+ GB, and this process may have [\d.]+ GB of memory: use a smaller batch size"
+)
+
+
+@pytest.fixture(params=["in process", "through a server"])
+def place(request: pytest.FixtureRequest, lake_path: str, server: Server) -> stoker.Lake:
+    """The same lake in both ways."""
+    return stoker.connect(lake_path if request.param == "in process" else server.url)
+
+
+@pytest.mark.parametrize("columns", ["id, image, name", "id"])
+def test_batches_that_no_memory_holds_are_refused(place: stoker.Lake, columns: str) -> None:
+    query = place.sql(f"SELECT {columns} FROM samples")
+    cases: list[dict[str, Any]] = [
+        {"batch_size": 2**32},
+        {"global_batch_size": 2**32},
+        {"batch_size": 2**31, "rank": 1, "world_size": 2},
+        {"global_batch_size": 2**32, "rank": 2, "world_size": 3},
+    ]
+    for options in cases:
+        with pytest.raises(stoker.ResourceExhaustedError, match=TOO_LARGE):
+            query.stream(**options)
+    # Without padding, a batch has no more rows than there are.
+    for options in cases:
+        held = query.stream(last_batch="uneven", **options)
+        assert sum(batch.num_valid for batch in held) > 0
+        assert list(query.stream(last_batch="drop", **options)) == []
+
+
+def test_batches_that_no_memory_holds_are_refused_at_the_command_line(lake_path: str, server: Server) -> None:
+    for options in (["--lake", lake_path], ["--server", server.url]):
+        for size in ("--batch-size", "--global-batch-size"):
+            error = refused("stream", QUERY, size, str(2**32), *options)
+            assert "of memory: use a smaller batch size" in error
+
+
+def test_epochs_of_a_mixture_that_cannot_be_counted_are_refused(place: stoker.Lake) -> None:
+    query = place.sql(QUERY)
+    mixture = stoker.mix([(query, 0.5), (place.sql(f"{QUERY} WHERE id < 9"), 0.5)], epoch_rows=256)
+    last = mixture.stream(batch_size=64, epoch=2**56 - 2)
+    saved = last.state_dict()
+    assert sum(batch.num_valid for batch in last) == 256
+    for epoch in (2**56 - 1, 2**56, 2**63 - 1):
+        with pytest.raises(stoker.InvalidRequestError, match=f"{epoch} is beyond the {2**56 - 1} epochs"):
+            mixture.stream(batch_size=64, epoch=epoch)
+        state = {**saved, "epoch": epoch}
+        with pytest.raises(stoker.InvalidRequestError, match="beyond"):
+            mixture.stream(batch_size=64).load_state_dict(state)
+    assert sum(batch.num_valid for batch in query.stream(batch_size=64, epoch=2**63 - 1)) == NUM_ROWS
+
+
+def clean_up(path: str) -> None:
+    """Replaces the rows of the table and removes all versions but the last one."""
+    stoker.connect(path).create_table("samples", make_columns(50, start=1_000), mode="overwrite")
+    table = lance.dataset(f"{path}/samples.lance")
+    table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+
+
+REMOVED = "the snapshot samples@1 was removed by a cleanup of old versions"
+
+
+@pytest.mark.parametrize("through_server", [False, True], ids=["in process", "through a server"])
+def test_a_removed_snapshot_is_named(tmp_path: Path, through_server: bool) -> None:
+    path = str(tmp_path / "lake")
+    stoker.connect(path).create_table("samples", make_columns(600), rows_per_fragment=100)
+    server = Server(path) if through_server else None
+    lake = stoker.connect(path if server is None else server.url)
+    stream = lake.sql(QUERY).stream(batch_size=8, memory_budget_bytes=1)
+    batches = iter(stream)
+    next(batches)
+    state, pickled = json.dumps(stream.state_dict()), pickle.dumps(stream)
+    clean_up(path)
+    if server is None:
+        with pytest.raises(stoker.NotFoundError, match=REMOVED):  # in the middle of the epoch
+            list(batches)
+    stream.set_epoch(1)
+    with pytest.raises(stoker.NotFoundError, match=f"{REMOVED}.*tag versions"):
+        list(stream)
+    elsewhere = stoker.connect(path)
+    place = ["--lake", path]
+    if server is not None:
+        server.stop()
+        server = Server(path)
+        elsewhere, place = stoker.connect(server.url), ["--server", server.url]
+    with pytest.raises(stoker.NotFoundError, match=REMOVED):
+        elsewhere._native.load_stream(state)
+    with pytest.raises(stoker.StateMismatchError, match=r"samples@1.*samples@2.*lake\.resume"):
+        elsewhere.sql(QUERY).stream(batch_size=8).load_state_dict(state)
+    assert REMOVED in refused("stream", "--state", state, *place)
+    with pytest.raises(
+        stoker.NotFoundError, match="a cleanup of old versions removed it, which spares versions with a tag"
+    ):
+        elsewhere.sql("SELECT id FROM samples AT (VERSION => 1)")
+    if server is None:
+        with pytest.raises(stoker.NotFoundError, match=REMOVED):
+            list(pickle.loads(pickled))
+    else:
+        server.stop()
+
+
+def test_damage_is_still_damage(tmp_path: Path) -> None:
+    path = str(tmp_path / "lake")
+    lake = stoker.connect(path)
+    lake.create_table("samples", make_columns(600), rows_per_fragment=100)
+    stream = lake.sql("SELECT id, name FROM samples").stream(batch_size=8, memory_budget_bytes=1)
+    for file in (tmp_path / "lake/samples.lance/data").iterdir():
+        file.unlink()
+    with pytest.raises(stoker.DataCorruptError, match="missing"):
+        list(stream)

@@ -1,0 +1,341 @@
+"""Outages between batches: calls wait for a server or a store that comes back, and writes happen once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Server, make_columns
+from fault_proxy import Faults, Head, Proxy, S3Proxy, reset
+from test_s3 import BUCKET, Store
+from test_unix_socket import address, killable
+
+import stoker
+
+NUM_ROWS = 101
+QUERY = "SELECT id, image FROM samples"
+#: Seconds after which a test that waits for something gives up.
+PATIENCE = 120
+
+
+@pytest.fixture
+def own_path(tmp_path: Path) -> str:
+    """A lake that a test may write to."""
+    path = str(tmp_path / "lake")
+    stoker.connect(path).create_table("samples", make_columns(NUM_ROWS))
+    return path
+
+
+def mixture(lake: stoker.Lake, **options: Any) -> stoker.Stream:
+    parts = [(lake.sql(f"{QUERY} WHERE id {side} 50"), 0.5) for side in ("<", ">=")]
+    return stoker.mix(parts, epoch_rows=64).stream(batch_size=16, seed=1, **options)
+
+
+def ids(stream: stoker.Stream) -> list[int]:
+    return [row for batch in stream for row in batch["id"][batch.valid].tolist()]
+
+
+class Job:
+    """What a job does between its batches."""
+
+    def __init__(self, lake: stoker.Lake) -> None:
+        self.lake = lake
+        self.query = lake.sql(QUERY)
+        self.table = lake.table("samples")
+        self.mixture = mixture(lake)
+        self.logged = self.query.stream(batch_size=32, seed=1, run_id="exp-1", run_log=True)
+        self.pickled = pickle.dumps(self.query.stream(batch_size=32, seed=1))
+        changed = mixture(lake)
+        next(iter(changed))
+        changed.set_weights([3, 1])
+        self.state = changed.state_dict()
+
+    def plan(self) -> None:
+        assert self.query.stream(batch_size=8, seed=2).num_rows == NUM_ROWS
+
+    def select(self) -> None:
+        assert self.lake.sql("SELECT count(*) AS n FROM samples").to_arrow()["n"].to_pylist() == [NUM_ROWS]
+
+    def change_weights(self) -> None:
+        self.mixture.set_weights([1, 3])
+        assert self.mixture.weights == [0.25, 0.75]
+
+    def load_state(self) -> None:
+        self.mixture.load_state_dict(self.state)
+        assert self.mixture.weights == [0.75, 0.25]
+
+    def begin_epoch(self) -> None:
+        assert sorted(ids(self.logged)) == list(range(NUM_ROWS))
+
+    def unpickle(self) -> None:
+        assert sorted(ids(pickle.loads(self.pickled))) == list(range(NUM_ROWS))
+
+    def tag(self) -> None:
+        self.table.tag("kept")
+
+    def list(self) -> None:
+        assert "samples" in self.lake.tables()
+
+
+CALLS: list[Callable[[Job], None]] = [
+    Job.plan,
+    Job.select,
+    Job.change_weights,
+    Job.load_state,
+    Job.begin_epoch,
+    Job.unpickle,
+    Job.tag,
+    Job.list,
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_calls_wait_for_a_server_that_is_started_again(
+    tmp_path: Path, own_path: str, call: Callable[[Job], None]
+) -> None:
+    listen = address(tmp_path)
+    with killable(own_path, listen) as first:
+        patient, hasty = Job(stoker.connect(listen)), Job(stoker.connect(listen, retry_budget_secs=0))
+        first.send_signal(signal.SIGKILL)
+        first.wait(timeout=PATIENCE)
+    with pytest.raises(stoker.UnavailableError, match=listen):
+        call(hasty)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(call, patient)
+        with pytest.raises(stoker.UnavailableError, match=listen):
+            call(hasty)
+        with killable(own_path, listen):
+            waiting.result(timeout=PATIENCE)
+    lake = stoker.connect(own_path)
+    if call is Job.begin_epoch:
+        assert [(entry.event, entry.epoch) for entry in lake.run("exp-1").entries()] == [("epoch", 0)]
+    if call is Job.tag:
+        assert lake.table("samples").tags == {"kept": 1}
+
+
+def test_an_epoch_begins_after_an_outage_and_is_logged_once(tmp_path: Path, own_path: str) -> None:
+    listen = address(tmp_path)
+    with killable(own_path, listen) as first:
+        stream = Job(stoker.connect(listen)).logged
+        epochs = [ids(stream)]
+        first.send_signal(signal.SIGKILL)
+        first.wait(timeout=PATIENCE)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ids, stream)
+        with killable(own_path, listen):
+            epochs.append(waiting.result(timeout=PATIENCE))
+    assert all(sorted(epoch) == list(range(NUM_ROWS)) for epoch in epochs)
+    entries = stoker.connect(own_path).run("exp-1").entries()
+    assert [(entry.event, entry.epoch) for entry in entries] == [("epoch", 0), ("epoch", 1)]
+    (verdict, other) = stoker.connect(own_path).verify([stream.receipt()])
+    assert verdict.is_exactly_once
+    assert other.is_exactly_once
+
+
+def test_what_waited_in_vain_says_what_and_for_how_long(tmp_path: Path, own_path: str) -> None:
+    listen = address(tmp_path)
+    with killable(own_path, listen) as first:
+        lake = stoker.connect(listen, retry_budget_secs=1)
+        query = lake.sql(QUERY)
+        stream = query.stream(batch_size=8, retry_budget_secs=0)
+        first.send_signal(signal.SIGKILL)
+        first.wait(timeout=PATIENCE)
+    with pytest.raises(stoker.UnavailableError, match=rf"planning a stream failed \d+ times in 1 s, last: .*{listen}"):
+        query.stream(batch_size=8)
+    with pytest.raises(stoker.UnavailableError, match=listen):
+        next(iter(stream))
+    with pytest.raises(stoker.UnavailableError, match=listen):
+        stoker.connect(listen)
+
+
+INTERRUPTED = """
+import sys, stoker
+lake = stoker.connect(sys.argv[1])
+print("connected", flush=True)
+sys.stdin.readline()
+print("waiting", flush=True)
+try:
+    lake.tables()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_the_wait(tmp_path: Path, own_path: str) -> None:
+    listen = address(tmp_path)
+    command = [sys.executable, "-c", INTERRUPTED, listen]
+    with killable(own_path, listen) as first:
+        job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert job.stdin is not None
+        assert job.stdout is not None
+        assert job.stdout.readline() == "connected\n"
+        first.send_signal(signal.SIGKILL)
+        first.wait(timeout=PATIENCE)
+    job.stdin.write("\n")
+    job.stdin.flush()
+    assert job.stdout.readline() == "waiting\n"
+    job.send_signal(signal.SIGINT)
+    assert job.communicate(timeout=PATIENCE)[0] == "interrupted\n"
+    assert job.returncode == 0
+
+
+class LostAnswer(Proxy):
+    """Passes bytes on. Resets the first connection that carries a word, in place of the answer."""
+
+    def __init__(self, upstream_port: int, word: bytes) -> None:
+        self.num_lost = 0
+        self._word = word
+        super().__init__(upstream_port, Faults(0, {}))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, asking = await asyncio.open_connection("127.0.0.1", self._upstream_port)
+        asked = asyncio.Event()
+
+        async def requests() -> None:
+            while piece := await reader.read(1 << 16):
+                if self._word in piece and self.num_lost == 0:
+                    asked.set()
+                asking.write(piece)
+                await asking.drain()
+
+        async def replies() -> None:
+            while piece := await answers.read(1 << 16):
+                if asked.is_set() and has_headers(piece):
+                    self.num_lost += 1
+                    return reset(writer)
+                writer.write(piece)
+                await writer.drain()
+
+        pumps = [asyncio.ensure_future(requests()), asyncio.ensure_future(replies())]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            reset(asking)
+            reset(writer)
+
+
+def has_headers(piece: bytes) -> bool:
+    """Whether HTTP/2 frames that begin with these bytes have a frame of headers: the beginning of an answer."""
+    at = 0
+    while at + 9 <= len(piece):
+        if piece[at + 3] == 1:
+            return True
+        at += 9 + int.from_bytes(piece[at : at + 3], "big")
+    return False
+
+
+@contextmanager
+def losing(lake_path: str, word: bytes) -> Iterator[LostAnswer]:
+    """A server behind a proxy that loses one answer."""
+    server = Server(lake_path)
+    with closing(LostAnswer(int(server.url.rsplit(":", 1)[1]), word)) as proxy:
+        yield proxy
+    server.stop()
+
+
+def test_an_entry_whose_answer_was_lost_is_not_written_twice(own_path: str) -> None:
+    with losing(own_path, b"log_run") as proxy:
+        stream = Job(stoker.connect(f"grpc://127.0.0.1:{proxy.port}")).logged
+        for _ in range(2):
+            assert sorted(ids(stream)) == list(range(NUM_ROWS))
+        assert proxy.num_lost == 1
+    entries = stoker.connect(own_path).run("exp-1").entries()
+    assert [(entry.event, entry.epoch) for entry in entries] == [("epoch", 0), ("epoch", 1)]
+
+
+def test_a_tag_whose_answer_was_lost_is_there(own_path: str) -> None:
+    with losing(own_path, b"new_tag") as proxy:
+        table = stoker.connect(f"grpc://127.0.0.1:{proxy.port}").table("samples")
+        table.tag("kept")
+        assert proxy.num_lost == 1
+        with pytest.raises(stoker.AlreadyExistsError):
+            table.tag("kept")
+    assert stoker.connect(own_path).table("samples").tags == {"kept": 1}
+
+
+def test_a_bad_row_log_whose_answer_was_lost_is_not_written_twice(own_path: str) -> None:
+    row = {
+        "run_id": "exp-1",
+        "stream_id": "0" * 64,
+        "epoch": 0,
+        "position": 7,
+        "table": "samples",
+        "version": 1,
+        "row_addr": 3,
+        "reason": "torn",
+    }
+    with losing(own_path, b"log_bad_rows") as proxy:
+        native = stoker.connect(f"grpc://127.0.0.1:{proxy.port}")._native
+        native.log_bad_rows(json.dumps([row]))
+        native.log_bad_rows(json.dumps([row]))
+        assert proxy.num_lost == 1
+    found = stoker.connect(own_path).sql("SELECT position FROM stoker_bad_rows").to_arrow()
+    assert found["position"].to_pylist() == [7, 7]
+
+
+class Outage(S3Proxy):
+    """An S3 server that is away while its gate is shut: connections are reset, and counted."""
+
+    def __init__(self, upstream_port: int) -> None:
+        self.is_shut = threading.Event()
+        self.refused = threading.Semaphore(0)
+        super().__init__(upstream_port, Faults(0, {}))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (request := await Head.read(reader)) is not None:
+            if self.is_shut.is_set():
+                self.refused.release()
+                return reset(writer)
+            if not await self._forward(request, reader, writer, None):
+                return None
+        return None
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with a bucket."""
+    running = Store(tmp_path_factory.mktemp("store") / "log")
+    yield running
+    running.process.terminate()
+    running.process.wait(timeout=30)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_calls_wait_for_a_store_that_comes_back(store: Store, call: Callable[[Job], None]) -> None:
+    uri = f"s3://{BUCKET}/{call.__name__}"
+    lake = stoker.connect(uri, storage_options=store.options)
+    lake.create_table("samples", make_columns(NUM_ROWS))
+    with closing(Outage(int(store.endpoint.rsplit(":", 1)[1]))) as proxy:
+        # The clients of the store do not ask again by themselves.
+        options = {
+            **store.options,
+            "aws_endpoint": f"http://127.0.0.1:{proxy.port}",
+            "client_max_retries": "0",
+            "download_retry_count": "0",
+        }
+        job = Job(stoker.connect(uri, storage_options=options))
+        proxy.is_shut.set()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(call, job)
+            # More often than reading of its own accord asks the store again.
+            for _ in range(8):
+                assert proxy.refused.acquire(timeout=PATIENCE)
+            assert not waiting.done()
+            proxy.is_shut.clear()
+            waiting.result(timeout=PATIENCE)
+    if call is Job.begin_epoch:
+        assert [(entry.event, entry.epoch) for entry in lake.run("exp-1").entries()] == [("epoch", 0)]

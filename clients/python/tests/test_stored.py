@@ -1,0 +1,73 @@
+"""What earlier versions stored stays valid: specifications, row sets, runs, states and receipts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_lake import NUM_TAKEN, QUERY, RUN_ID, STORED, STREAM, ids, mixture, single
+
+import stoker
+
+STORED_STREAMS: dict[str, Callable[[stoker.Lake], stoker.Stream]] = {"single": single, "mixture": mixture}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> stoker.Lake:
+    """A copy of the stored lake."""
+    shutil.copytree(STORED / "lake", tmp_path / "lake")
+    return stoker.connect(str(tmp_path / "lake"))
+
+
+@pytest.fixture(params=STORED_STREAMS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def stored(kind: str) -> dict[str, Any]:
+    """What was saved of a stream."""
+    found: dict[str, Any] = json.loads((STORED / "stored.json").read_text())[kind]
+    return found
+
+
+def test_states_go_on_where_they_were(lake: stoker.Lake, kind: str) -> None:
+    saved = stored(kind)
+    stream = STORED_STREAMS[kind](lake)
+    stream.load_state_dict(saved["state"])
+    assert stream.stream_id == saved["stream_id"] == saved["state"]["stream_id"]
+    assert stream.state_dict() == saved["state"]
+    assert [ids(batch) for batch in stream] == saved["batches"][NUM_TAKEN:]
+    verdicts = lake.verify([saved["receipt"], stream.receipt()])
+    assert [verdict.is_exactly_once for verdict in verdicts] == [True]
+
+
+def test_streams_have_the_ids_and_orders_that_they_had(lake: stoker.Lake) -> None:
+    saved = stored("single")
+    stream = single(lake)
+    assert stream.stream_id == saved["stream_id"]
+    assert [ids(batch) for batch in stream] == saved["batches"]
+    specs = {path.name for path in Path(lake.target, "_stoker/specs").iterdir()}
+    assert specs == {path.name for path in (STORED / "lake/_stoker/specs").iterdir()}, "nothing was planned anew"
+
+
+def test_specifications_are_loaded_by_their_ids(lake: stoker.Lake, kind: str) -> None:
+    saved = stored(kind)
+    handle = lake._native.load_stream(json.dumps(saved["state"]))
+    assert handle.stream_id == saved["stream_id"]
+
+
+def test_runs_and_their_logs_are_found(lake: stoker.Lake) -> None:
+    saved = stored("single")
+    run = lake.run(RUN_ID)
+    assert [(entry.event, entry.step, entry.epoch) for entry in run.entries()] == [("epoch", 0, 0)]
+    for step, rows in enumerate(saved["batches"]):
+        assert ids(run.batch(step)) == rows
+    # Another text of the run's query is that query; another query is not.
+    options = {**STREAM, "run_id": RUN_ID}
+    assert lake.sql(f"{QUERY} -- now", [40]).stream(**options).stream_id == saved["stream_id"]
+    with pytest.raises(stoker.StateMismatchError, match="parameters: the run has"):
+        lake.sql(QUERY, [39]).stream(**options)
