@@ -53,21 +53,47 @@ impl BatchDecoder {
     /// [`Error::NotBinary`]; [`Error::BadImage`] with the first row that is null, damaged, too large or no image: the others
     /// are decoded all the same; [`Error::Internal`] for wrong lengths.
     pub fn decode_into(&self, values: &dyn Array, seeds: &[u64], tensor: &mut [u8]) -> Result<()> {
-        let (files, row_bytes) = (files(values)?, self.transform.row_bytes());
-        if seeds.len() != files.len() || tensor.len() != files.len() * row_bytes {
-            let found = format!("{} rows, {} seeds, {} bytes", files.len(), seeds.len(), tensor.len());
-            return Err(Error::internal(format!("decoding {found} into rows of {row_bytes} bytes")));
+        let row_bytes = self.transform.row_bytes();
+        if tensor.len() != seeds.len() * row_bytes {
+            let found = format!("{} seeds, {} bytes", seeds.len(), tensor.len());
+            return Err(Error::internal(format!("decoding rows with {found} into rows of {row_bytes} bytes")));
         }
-        let rows = tensor.par_chunks_exact_mut(row_bytes).zip(files).zip(seeds).enumerate().with_max_len(1);
+        let failed = self.decode_each(values, seeds, tensor.chunks_exact_mut(row_bytes).collect())?;
+        let first = failed.into_iter().next();
+        first.map_or(Ok(()), |(row, BadImage { reason })| Err(Error::BadImage { row, reason }))
+    }
+
+    /// As [`BatchDecoder::decode_into`], with row i in `tensors[i]`. Returns the rows that are null, damaged, too large or no
+    /// image, ascending; what is in their tensors means nothing.
+    ///
+    /// Which rows these are depends on their files and on the transform alone: augmentations only choose a region of an image that
+    /// was decoded as a whole. So whoever decodes a file comes to the same verdict, with any seed.
+    ///
+    /// # Errors
+    /// [`Error::NotBinary`]; [`Error::Internal`] for wrong lengths.
+    pub fn decode_each(
+        &self,
+        values: &dyn Array,
+        seeds: &[u64],
+        tensors: Vec<&mut [u8]>,
+    ) -> Result<Vec<(usize, BadImage)>> {
+        let (files, row_bytes) = (files(values)?, self.transform.row_bytes());
+        let fits = tensors.iter().all(|tensor| tensor.len() == row_bytes);
+        if seeds.len() != files.len() || tensors.len() != files.len() || !fits {
+            let found = format!("{} rows, {} seeds, {} tensors", files.len(), seeds.len(), tensors.len());
+            return Err(Error::internal(format!("decoding {found} into tensors of {row_bytes} bytes")));
+        }
+        let rows = tensors.into_par_iter().zip(files).zip(seeds).enumerate().with_max_len(1);
         let decode = |lent: &mut Lent<'_>, (row, ((tensor, file), seed)): (usize, Row<'_>)| {
             let failed = self.decode_file(&mut lent.scratch, file, *seed, tensor).err();
-            failed.map(|bad| (row, bad.reason))
+            failed.map(|bad| (row, bad))
         };
-        let failed = self.threads.install(|| {
+        let mut failed: Vec<(usize, BadImage)> = self.threads.install(|| {
             let failures = rows.map_init(|| self.scratch.lend(), decode).flatten_iter();
-            failures.min_by_key(|(row, _)| *row)
+            failures.collect()
         });
-        failed.map_or(Ok(()), |(row, reason)| Err(Error::BadImage { row, reason }))
+        failed.sort_by_key(|(row, _)| *row);
+        Ok(failed)
     }
 
     /// The bytes that [`BatchDecoder::decode_into`] wrote as an array of the transform's tensor type.

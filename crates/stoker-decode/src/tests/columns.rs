@@ -7,7 +7,7 @@ use image::ImageFormat;
 use stoker_types::{ErrorKind, TensorType};
 
 use super::{bytes, column, decoded, encoded, jpeg, picture};
-use crate::{BatchDecoder, Error, ImageTransform, RandomResizedCrop, decode_images};
+use crate::{BatchDecoder, Crop, Error, ImageTransform, RandomResizedCrop, decode_images};
 
 #[test]
 fn rows_are_in_their_places_on_any_number_of_threads() {
@@ -55,6 +55,38 @@ fn the_first_bad_row_is_named() {
     let values: ArrayRef = Arc::new(LargeBinaryArray::from_iter([None::<&[u8]>]));
     let error = decode_images(&values, &ImageTransform::new(16, 16), &[0]).unwrap_err();
     assert!(error.to_string().contains("row 0") && error.to_string().contains("null"), "{error}");
+}
+
+#[test]
+fn all_bad_rows_are_named_whatever_their_seeds() {
+    let image = picture(33, 20);
+    let mut files: Vec<Option<Vec<u8>>> = vec![None, Some(Vec::new()), Some(b"text".to_vec())];
+    for file in [jpeg(&image), encoded(&image, ImageFormat::Png), encoded(&image, ImageFormat::WebP)] {
+        files.extend([1, 2, 3].map(|quarters| Some(file[..file.len() * quarters / 4].to_vec())));
+        files.push(Some(file));
+    }
+    files.extend([(1, 1), (1, 300), (300, 1), (2, 7)].map(|(height, width)| Some(jpeg(&picture(height, width)))));
+    let values: ArrayRef = Arc::new(LargeBinaryArray::from_iter(files.iter().map(Option::as_deref)));
+    let good = [6, 10, 14, 15, 16, 17, 18];
+    let expected: Vec<usize> = (0..files.len()).filter(|row| !good.contains(row)).collect();
+    let random = RandomResizedCrop::default();
+    for transform in [
+        ImageTransform { random_resized_crop: Some(random), horizontal_flip: 0.5, ..ImageTransform::new(24, 20) },
+        ImageTransform { crop: Crop::Random, shorter_side: Some(31), ..ImageTransform::new(24, 20) },
+        ImageTransform { crop: Crop::Random, ..ImageTransform::new(7, 300) },
+    ] {
+        let (decoder, row_bytes) = (BatchDecoder::try_new(transform.clone(), 2).unwrap(), transform.row_bytes());
+        for seed in 0..50 {
+            let mut tensor = vec![0; files.len() * row_bytes];
+            let tensors = tensor.chunks_exact_mut(row_bytes).collect();
+            let bad = decoder.decode_each(values.as_ref(), &vec![seed; files.len()], tensors).unwrap();
+            assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), expected, "{transform:?}, seed {seed}");
+            assert!(bad.iter().all(|(_, bad)| !bad.reason.is_empty()));
+        }
+    }
+    let decoder = BatchDecoder::try_new(ImageTransform::new(4, 4), 1).unwrap();
+    let error = decoder.decode_each(values.as_ref(), &[0], Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
 }
 
 #[test]
