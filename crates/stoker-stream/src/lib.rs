@@ -33,6 +33,7 @@ mod read;
 mod receipt;
 mod removed;
 mod reweigh;
+mod rows_beside;
 mod run;
 mod run_log;
 mod source;
@@ -43,6 +44,7 @@ mod substitute;
 mod unit;
 mod unit_clock;
 mod verify;
+mod windows;
 
 pub use bad_row_log::{BAD_ROWS_TABLE, BadRowEntry, log_bad_rows};
 pub use batch::{Batch, Substitution};
@@ -56,10 +58,12 @@ pub use part_stream::PartStream;
 pub use plan::StreamPlan;
 pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, Skipped, SubstitutedRow, row_hash};
 pub use reweigh::WeightHistory;
+pub use rows_beside::{Beside, RowsBeside};
 pub use run_log::{RUN_LOG_TABLE, RunEntry, RunEvent, log_run, run_entries, state_slice, step_entry};
 pub use stall_meter::StallMeter;
 pub use stats::{Stalls, StreamStats};
 pub use verify::{EpochVerdict, Positions, verify};
+pub use windows::{Window, WindowRow, Windows};
 
 #[cfg(test)]
 mod tests;

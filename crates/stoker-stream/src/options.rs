@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use stoker_chunks::RetryPolicy;
+use stoker_chunks::{ChunkScan, ChunkScanOptions, RetryPolicy};
 use stoker_types::{MixtureStop, ORDER_VERSION, OrderOptions, ParamValue, RunId, ShuffleMode, slots_for};
 
-use crate::Result;
 use crate::source::SourcePlan;
+use crate::{MemoryBudget, Result};
 
 /// A sample query as it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +150,8 @@ impl StreamOptions {
     }
 }
 
-/// What happens to a row that is bad every time it is read: one whose bytes do not have their checksum.
+/// What happens to a row that is bad every time it is read: one whose bytes do not have their checksum or, where the consumer decodes
+/// images, one with an image that cannot be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadRows {
     /// The stream fails and names the row.
@@ -248,6 +249,18 @@ impl ReadOptions {
     /// The bytes that the stream may hold ahead of its time, beside others.
     pub(crate) fn early_budget_bytes(&self) -> u64 {
         (self.memory_budget_bytes / AHEAD_DIVISOR).max(1)
+    }
+
+    /// What reads with these options, with memory and requests of a budget.
+    pub(crate) fn chunk_scan(&self, budget: &MemoryBudget) -> ChunkScan {
+        let options = ChunkScanOptions {
+            local_threads: self.io_threads,
+            local_reads: budget.local_reads(),
+            verify: self.verify,
+            retry: self.retry(),
+            ..ChunkScanOptions::default()
+        };
+        ChunkScan::sharing(options, budget.pool().clone(), budget.requests())
     }
 
     /// How transient faults are retried.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_schema::SchemaRef;
-use stoker_chunks::{ChunkScan, ChunkScanOptions, IoStats, RequestLimit};
+use stoker_chunks::{IoStats, RequestLimit};
 use stoker_types::Slice;
 use tokio::sync::mpsc;
 
@@ -46,15 +46,8 @@ impl PartStream {
         budget: &MemoryBudget,
         part_size: PartSize,
     ) -> Self {
-        let scan_options = ChunkScanOptions {
-            local_threads: options.io_threads,
-            local_reads: budget.local_reads(),
-            verify: options.verify,
-            retry: options.retry(),
-            ..ChunkScanOptions::default()
-        };
         let cache = budget.cache().filter(|_| are_kept(&plan)).cloned();
-        let scan = ChunkScan::sharing(scan_options, budget.pool().clone(), budget.requests()).with_cache(cache);
+        let scan = options.chunk_scan(budget).with_cache(cache);
         let blocks = group(&plan, &slice).map(|(group, ranks)| budget.share(group, slice.topology.rank, ranks));
         let quota = budget.join_with(options);
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };

@@ -11,6 +11,7 @@ use crate::found_rows::FoundRows;
 use crate::part_builder::{PartBuilder, Piece};
 use crate::read::{Damage, Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
+use crate::windows::Window;
 use crate::{Error, Result, StreamPlan};
 
 /// Substitutes that are looked for at once.
@@ -25,7 +26,7 @@ impl StreamPlan {
         Error::BadRow { table: self.table_name(damage.table), address: damage.address, reason: damage.reason.clone() }
     }
 
-    fn table_name(&self, table: usize) -> String {
+    pub(crate) fn table_name(&self, table: usize) -> String {
         self.tables().nth(table).map_or_else(String::new, |table| table.snapshot().to_string())
     }
 }
@@ -91,16 +92,16 @@ struct Row {
 
 /// The next good row after a bad one in its window, cyclically.
 async fn find(plan: &StreamPlan, order: &StreamOrder, scan: &ChunkScan, bad: &Visit, damage: &Damage) -> Result<Row> {
-    let window = order.window_of(bad);
+    let window = Window::of(order, bad);
     let mut reason = damage.reason.clone();
-    for position in (bad.position + 1..window.end).chain(window.start..bad.position) {
-        let visit = order.visit_beside(bad, position);
+    for offset in 1..window.num_rows() {
+        let visit = order.visit_beside(bad, window.row(offset).position);
         match read_one(plan, scan, &visit).await? {
             Ok(row) => return Ok(row),
             Err(damage) => reason = damage.reason,
         }
     }
-    Err(Error::NoSubstitute { address: damage.address, rows: window.end - window.start, reason })
+    Err(Error::NoSubstitute { address: damage.address, rows: window.num_rows(), reason })
 }
 
 async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<Result<Row, Damage>> {

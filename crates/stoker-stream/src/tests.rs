@@ -20,6 +20,7 @@ mod local_reads;
 mod mixtures;
 mod outer_joins;
 mod parts;
+mod rows_beside;
 mod shared;
 mod spans;
 mod stalls;

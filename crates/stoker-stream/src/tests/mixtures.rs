@@ -4,7 +4,7 @@ use stoker_types::{ErrorKind, MixtureStop, RunId};
 
 use super::*;
 
-fn request(weights: &[f64], stop: MixtureStop, epoch_rows: u64) -> PlanRequest {
+pub fn request(weights: &[f64], stop: MixtureStop, epoch_rows: u64) -> PlanRequest {
     let queries =
         ["SELECT x, id, name FROM t WHERE id < 300", "SELECT x, id, name FROM t WHERE id >= 300 AND id % 2 = 0"];
     PlanRequest {

@@ -1,0 +1,129 @@
+//! Rows of windows: those among which a consumer looks for substitutes itself.
+//!
+//! Whether a row has its checksum is found where it is read, and [`substitute`](crate::substitute) acts on it there. Whether its
+//! images can be decoded is found by the consumer, who may have no other way to rows that are not its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use serde::{Deserialize, Serialize};
+use stoker_chunks::{ChunkScan, IoTotals, SlotMut, Slots, to_array};
+use stoker_order::Visit;
+
+use crate::budget::Held;
+use crate::found_rows::FoundRows;
+use crate::read::{Reader, Rows, read_rows};
+use crate::unit_clock::UnitClock;
+use crate::windows::Window;
+use crate::{Error, MemoryBudget, ReadOptions, Result, StreamPlan};
+
+/// Bytes of rows that one call reads, as far as [`StreamPlan::row_bytes`] tells; one row at least.
+const BYTES_MAX: u64 = 8 << 20;
+
+/// Rows that one call reads, at most.
+const ROWS_MAX: u64 = 1_024;
+
+/// A row of the window of a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// The position in the epoch.
+    pub position: u64,
+    /// How many rows after it in its window, cyclically; 0 for the row at the position itself.
+    pub offset: u64,
+}
+
+/// Rows of windows, in the order in which they were asked for.
+#[derive(Debug)]
+pub struct RowsBeside {
+    /// The rows: the columns of the query, in order. Those of bad rows mean nothing.
+    pub data: RecordBatch,
+    /// For each table of the stream, the address of each row; `u64::MAX` where the table does not supply the row.
+    pub row_addrs: Vec<Vec<u64>>,
+    /// The rows that are bad, with what is wrong, and where.
+    pub bad: BTreeMap<usize, String>,
+    /// What reading them took, where that is known.
+    pub io: IoTotals,
+    /// Their part of a memory budget.
+    pub held: Option<Held>,
+}
+
+impl StreamPlan {
+    /// Reads rows of the windows of an epoch, once more and past all caches of chunks: as many of the first ones as take 8 MiB, one
+    /// at least and 1,024 at most, within a part of the budget.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for no rows, and for positions and offsets that the stream does not have; errors of reading.
+    pub async fn rows_beside(
+        &self,
+        budget: &MemoryBudget,
+        epoch: u64,
+        wanted: &[Beside],
+        options: &ReadOptions,
+    ) -> Result<RowsBeside> {
+        let num_rows = (BYTES_MAX / self.row_bytes()).clamp(1, ROWS_MAX);
+        let visits = self.visits_beside(epoch, wanted.iter().take(num_rows as usize))?;
+        let bytes = self.row_bytes().saturating_mul(visits.len() as u64);
+        let held = budget.join(bytes).reserve(bytes).await;
+        let scan = options.chunk_scan(budget);
+        let (Rows { light, addrs, bad }, dense) = self.read_visits(&scan, &visits).await?;
+        let schema = self.schema();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(light.len());
+        for ((field, array), slots) in schema.fields().iter().zip(light).zip(dense) {
+            let missing = || Error::Internal { reason: format!("column {} was not read", field.name()) };
+            columns.push(match slots {
+                Some(slots) => to_array(field.data_type(), visits.len(), slots.freeze()?)?,
+                None => array.ok_or_else(missing)?,
+            });
+        }
+        let row_count = RecordBatchOptions::new().with_row_count(Some(visits.len()));
+        let data = RecordBatch::try_new_with_options(schema, columns, &row_count).map_err(Error::arrow)?;
+        let named = bad.into_iter().map(|(row, damage)| {
+            let reason = format!("{}: {}", self.table_name(damage.table), damage.reason);
+            (row, reason)
+        });
+        let (bad, io) = (named.collect(), scan.stats().totals());
+        Ok(RowsBeside { data, row_addrs: addrs, bad, io, held: Some(held) })
+    }
+
+    /// What these rows are in the orders of their sources.
+    fn visits_beside<'a>(&self, epoch: u64, wanted: impl Iterator<Item = &'a Beside>) -> Result<Vec<Visit>> {
+        let invalid = |what, reason: String| Error::from(stoker_types::Error::InvalidValue { what, reason });
+        let (order, num_rows) = (self.inner.orders.epoch(epoch), self.num_rows());
+        let mut visits = Vec::new();
+        for Beside { position, offset } in wanted {
+            if *position >= num_rows {
+                let reason = format!("position {position} lies beyond the {num_rows} rows");
+                return Err(invalid("position", reason));
+            }
+            let visit = order.visit(*position);
+            let window = Window::of(&order, &visit);
+            if *offset >= window.num_rows() {
+                let reason = format!("row {offset} lies beyond the {} rows of its window", window.num_rows());
+                return Err(invalid("offset", reason));
+            }
+            visits.push(order.visit_beside(&visit, window.row(*offset).position));
+        }
+        match visits.is_empty() {
+            true => Err(invalid("rows", "none are asked for".into())),
+            false => Ok(visits),
+        }
+    }
+
+    /// Reads rows; with the memory of the dense columns.
+    async fn read_visits(&self, scan: &ChunkScan, visits: &[Visit]) -> Result<(Rows, Vec<Option<Arc<Slots>>>)> {
+        let columns = self.inner.columns().iter();
+        let memory = columns.map(|column| Some(Slots::new(scan.pool(), visits.len(), column.dense_row_bytes()?)));
+        let memory: Vec<Option<Arc<Slots>>> = memory.collect();
+        let num_rows = visits.len();
+        let claim = |slots: &Option<Arc<Slots>>| -> stoker_chunks::Result<Vec<SlotMut>> {
+            slots.iter().flat_map(|slots| (0..num_rows).map(move |row| slots.claim(row))).collect()
+        };
+        let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
+        let clock = UnitClock::start();
+        let reader = Reader { plan: &self.inner, scan, clock: &clock, blocks: None };
+        let found = FoundRows::of(&self.inner, visits).await?;
+        Ok((read_rows(reader, found, claims).await?, memory))
+    }
+}
