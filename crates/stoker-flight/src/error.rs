@@ -27,13 +27,26 @@ pub enum Error {
     #[error(transparent)]
     Decode(#[from] stoker_decode::Error),
     /// A row whose image is damaged, too large or none.
-    #[error("column {column}, {place}: the image cannot be decoded: {reason}")]
+    #[error(
+        "{}; bad_rows=\"substitute\" goes on without it, and `stoker quarantine` excludes it",
+        bad_image(column, place, reason)
+    )]
     BadImage {
         /// The column.
         column: String,
         /// The row's ids and its position.
         place: String,
         /// What is wrong with the image.
+        reason: String,
+    },
+    /// No row can take the place of one with a bad image.
+    #[error("no row can take the place of {place}: all {rows} rows of its window are bad, the last: {reason}")]
+    NoSubstitute {
+        /// The bad row's ids and its position.
+        place: String,
+        /// Rows in the window.
+        rows: u64,
+        /// What is wrong with the last one.
         reason: String,
     },
     /// The server answered with an error.
@@ -120,7 +133,7 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
             Error::Decode(error) => error.kind(),
-            Error::BadImage { .. } => ErrorKind::DataCorrupt,
+            Error::BadImage { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
             Error::Remote { kind, .. } => *kind,
             Error::GaveUp { source, .. } => source.kind(),
             Error::Unreachable { .. } | Error::Interrupted { .. } | Error::Stopping => ErrorKind::Unavailable,
@@ -151,4 +164,9 @@ impl Error {
     pub(crate) fn internal(reason: impl ToString) -> Self {
         Error::Internal { reason: reason.to_string() }
     }
+}
+
+/// What is wrong with a row whose image cannot be decoded: its column, its row ids and position, and why.
+pub(crate) fn bad_image(column: &str, place: &str, reason: &str) -> String {
+    format!("column {column}, {place}: the image cannot be decoded: {reason}")
 }

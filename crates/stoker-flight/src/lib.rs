@@ -13,6 +13,7 @@
 //! Servers are stateless: a ticket carries all that a replica with the same keys needs. A client whose
 //! server goes away asks any other for the rest, from the step that it misses.
 
+mod beside_answer;
 mod buffer_codec;
 mod cache;
 mod client;

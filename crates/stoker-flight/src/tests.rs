@@ -2,6 +2,7 @@
 
 mod addresses;
 mod authority_filter;
+mod bad_images;
 mod budget;
 mod compression;
 mod contracts;

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use stoker_chunks::IoTotals;
 use stoker_stream::{Batch, Held, Quota, StallMeter, Stalls, StreamStats};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::client::image_columns::ImageColumns;
+use crate::client::image_columns::{ImageBatch, ImageColumns};
+use crate::client::image_substitutes::ImageSubstitutes;
 use crate::client::sample_stream::Batches;
 use crate::encode::record_batch_bytes;
 use crate::{Error, Result};
@@ -50,6 +52,10 @@ struct Decoded {
 struct Worker {
     batches: Batches,
     columns: Arc<ImageColumns>,
+    /// What finds rows in the places of bad ones, unless these are errors.
+    substitutes: Option<ImageSubstitutes>,
+    /// What it read so far.
+    substitutes_read: IoTotals,
     quota: Quota,
     encoded: Arc<Mutex<StreamStats>>,
     encoded_budget: watch::Receiver<Option<u64>>,
@@ -58,13 +64,20 @@ struct Worker {
 
 impl DecodeStage {
     /// Starts to decode, on the current Tokio runtime.
-    pub fn start(batches: Batches, columns: ImageColumns, quota: Quota) -> Self {
+    pub fn start(
+        batches: Batches,
+        columns: Arc<ImageColumns>,
+        substitutes: Option<ImageSubstitutes>,
+        quota: Quota,
+    ) -> Self {
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let encoded = Arc::new(Mutex::new(batches.stats()));
         let (encoded_budget, followed) = watch::channel(None);
         let worker = Worker {
             batches,
-            columns: Arc::new(columns),
+            columns,
+            substitutes,
+            substitutes_read: IoTotals::default(),
             quota: quota.clone(),
             encoded: encoded.clone(),
             encoded_budget: followed,
@@ -168,17 +181,53 @@ impl Worker {
 
     async fn decoded(&mut self) -> Result<Option<Decoded>> {
         let next = self.next_encoded().await;
-        let stats = self.batches.stats();
-        *self.encoded.lock() = stats;
+        let last_step = self.note_stats();
         let Some(batch) = next? else { return Ok(None) };
         let held = self.quota.reserve(self.columns.tensor_bytes(batch.data.num_rows())).await;
         let (columns, begun) = (self.columns.clone(), Instant::now());
         // The room goes along: aborting this task does not stop the decoding threads.
-        let decoding = tokio::task::spawn_blocking(move || (columns.decode(batch), held));
-        let (batch, held) = decoding.await.map_err(Error::internal)?;
-        let batch = batch?;
-        let mut spans = Stalls { consumer: Duration::ZERO, ..stats.last_step };
+        let decoding = tokio::task::spawn_blocking(move || columns.decode(batch, held));
+        let images = decoding.await.map_err(Error::internal)??;
+        let images = self.without_bad_rows(images).await?;
+        let (batch, held) = self.columns.finish(images)?;
+        let mut spans = Stalls { consumer: Duration::ZERO, ..last_step };
         spans.decode += begun.elapsed();
         Ok(Some(Decoded { batch, spans, _held: held }))
     }
+
+    /// The batch with other rows in place of those whose images cannot be decoded, if these are no errors.
+    async fn without_bad_rows(&mut self, images: ImageBatch) -> Result<ImageBatch> {
+        if images.bad.is_empty() {
+            return Ok(images);
+        }
+        let Some(substitutes) = &self.substitutes else { return Err(self.columns.error(&images)) };
+        let read = &mut self.substitutes_read;
+        let replaced = substitutes.replace(images, |answer| add(read, &answer.io)).await;
+        self.note_stats();
+        replaced
+    }
+
+    /// Tells the consumer's end what was read so far; returns where the time of the last step went.
+    fn note_stats(&self) -> Stalls {
+        let stats = self.batches.stats();
+        let more = &self.substitutes_read;
+        *self.encoded.lock() = StreamStats {
+            requests: stats.requests + more.requests,
+            bytes_read: stats.bytes_read + more.bytes_read,
+            retries: stats.retries + more.retries,
+            hedges: stats.hedges + more.hedges,
+            verified_bytes: stats.verified_bytes + more.verified_bytes,
+            ..stats
+        };
+        stats.last_step
+    }
+}
+
+/// Adds the counts that a stream has, too.
+fn add(sum: &mut IoTotals, more: &IoTotals) {
+    sum.requests += more.requests;
+    sum.bytes_read += more.bytes_read;
+    sum.retries += more.retries;
+    sum.hedges += more.hedges;
+    sum.verified_bytes += more.verified_bytes;
 }

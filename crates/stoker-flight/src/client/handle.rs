@@ -1,15 +1,17 @@
 //! A planned stream, here or on servers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use stoker_sql::is_same_query;
-use stoker_stream::{MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan, WeightHistory, check_batches};
+use stoker_stream::{BadRows, MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan, WeightHistory, check_batches};
 use stoker_types::{self as types, BatchLogEntry, ErrorKind, Slice, Snapshot, StreamSpec, StreamState};
 
 use crate::client::connection::{ask, plan_remote};
 use crate::client::decode_stage::DecodeStage;
 use crate::client::image_columns::ImageColumns;
+use crate::client::image_substitutes::ImageSubstitutes;
 use crate::client::remote_stream::{RemoteStream, Request};
 use crate::client::sample_stream::{Batches, SampleStream, halved};
 use crate::client::{Connection, DecodeOptions, LocalLake, RemoteLake};
@@ -165,8 +167,9 @@ impl StreamHandle {
     /// yet, the other half for those that are.
     ///
     /// # Errors
-    /// As [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that cannot be decoded ends the stream with
-    /// [`Error::BadImage`], whatever [`ReadOptions::bad_rows`] says: only this rank knows of it.
+    /// As [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that is null or cannot be decoded makes its row a bad one:
+    /// with [`BadRows::Error`](stoker_stream::BadRows) the stream ends with [`Error::BadImage`], else the next row of the same window
+    /// whose images decode takes its place, the same on all ranks with these transforms; [`Error::NoSubstitute`] where there is none.
     pub async fn open_decoded(
         &self,
         slice: &Slice,
@@ -181,7 +184,12 @@ impl StreamHandle {
         self.check_rows(slice, self.row_bytes.saturating_add(columns.tensor_bytes(1)))?;
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;
-        let stage = DecodeStage::start(encoded, columns, budget.join_with(&half));
+        let columns = Arc::new(columns);
+        let substitutes = match options.bad_rows {
+            BadRows::Error => None,
+            BadRows::Substitute => Some(ImageSubstitutes::new(self.clone(), options, columns.clone())),
+        };
+        let stage = DecodeStage::start(encoded, columns, substitutes, budget.join_with(&half));
         Ok(SampleStream::new(Batches::Decoded(Box::new(stage)), self.receipt(slice)))
     }
 

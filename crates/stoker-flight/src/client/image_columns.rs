@@ -1,14 +1,16 @@
 //! Which columns of a stream are decoded, and to what.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema, SchemaRef};
-use stoker_chunks::BufferPool;
+use stoker_chunks::{BufferPool, Pooled};
 use stoker_decode::{BatchDecoder, ImageTransform, sample_seed};
-use stoker_stream::Batch;
+use stoker_stream::{Batch, Held};
 use stoker_types::{Slice, StreamSpec};
 
+use crate::error::bad_image;
 use crate::{Error, Result};
 
 /// The transform of each column that is decoded on the client's side, with the threads for it.
@@ -52,6 +54,26 @@ impl DecodeOptions {
     }
 }
 
+/// A batch whose images become tensors.
+pub(crate) struct ImageBatch {
+    /// The rows with their files.
+    pub batch: Batch,
+    /// The tensors of each column that is decoded, row by row.
+    tensors: Vec<Pooled>,
+    /// The rows with images that cannot be decoded.
+    pub bad: BTreeMap<usize, BadImage>,
+    /// The room of the tensors.
+    held: Held,
+}
+
+/// What is wrong with a row.
+pub(crate) struct BadImage {
+    /// Which of the columns that are decoded; where several are bad, the first.
+    pub column: usize,
+    /// What is wrong with its image.
+    pub reason: String,
+}
+
 /// Decodes the batches of one slice.
 pub(crate) struct ImageColumns {
     columns: Vec<Column>,
@@ -90,40 +112,94 @@ impl ImageColumns {
         self.columns.iter().map(|column| (column.decoder.transform().row_bytes() * num_rows) as u64).sum()
     }
 
-    /// The batch with tensors in place of files. Blocks the thread until all are decoded.
-    pub fn decode(&self, batch: Batch) -> Result<Batch> {
-        let mut columns = batch.data.columns().to_vec();
-        for column in &self.columns {
-            columns[column.index] = self.decode_column(column, &batch)?;
-        }
-        let data = RecordBatch::try_new(self.schema.clone(), columns).map_err(Error::internal)?;
-        Ok(Batch { data, ..batch })
+    /// Decodes the images of a batch, as far as that is possible. Blocks the thread until all are decoded.
+    pub fn decode(&self, batch: Batch, held: Held) -> Result<ImageBatch> {
+        let num_rows = batch.data.num_rows();
+        let tensors = |column: &Column| self.pool.take(num_rows * column.decoder.transform().row_bytes());
+        let tensors = self.columns.iter().map(tensors).collect();
+        let mut images = ImageBatch { batch, tensors, bad: BTreeMap::new(), held };
+        let (all, files) = ((0..num_rows).collect::<Vec<_>>(), images.batch.data.clone());
+        images.bad = self.decode_rows(&mut images, &files, &all)?;
+        Ok(images)
     }
 
-    fn decode_column(&self, column: &Column, batch: &Batch) -> Result<ArrayRef> {
-        let (files, num_rows) = (batch.data.column(column.index), batch.data.num_rows());
-        let share = self.slice.share(batch.step, self.spec.num_rows);
-        let seed = |row: usize| sample_seed(self.spec.seed, self.slice.epoch, share.position(row as u64), &column.name);
-        let seeds: Vec<u64> = (0..num_rows).map(seed).collect();
-        let mut tensors = self.pool.take(num_rows * column.decoder.transform().row_bytes());
-        match column.decoder.decode_into(files.as_ref(), &seeds, tensors.as_mut()) {
-            Ok(()) => Ok(column.decoder.tensors(tensors.freeze(), num_rows)?),
-            Err(stoker_decode::Error::BadImage { row, reason }) => Err(Error::BadImage {
-                column: column.name.clone(),
-                place: self.place(batch, row, share.position(row as u64)),
-                reason,
-            }),
-            Err(error) => Err(error.into()),
+    /// Decodes the images of other rows into places of the batch, ascending, one for each row. Returns the rows that are bad in some
+    /// column. Blocks the thread.
+    pub fn decode_rows(
+        &self,
+        images: &mut ImageBatch,
+        rows: &RecordBatch,
+        places: &[usize],
+    ) -> Result<BTreeMap<usize, BadImage>> {
+        let share = self.slice.share(images.batch.step, self.spec.num_rows);
+        let mut bad = BTreeMap::new();
+        for (number, (column, tensors)) in self.columns.iter().zip(&mut images.tensors).enumerate() {
+            let position = |place: &usize| share.position(*place as u64);
+            let seed = |place: &usize| sample_seed(self.spec.seed, self.slice.epoch, position(place), &column.name);
+            let seeds: Vec<u64> = places.iter().map(seed).collect();
+            let (row_bytes, mut wanted) = (column.decoder.transform().row_bytes(), places.iter().peekable());
+            let all = tensors.as_mut().chunks_exact_mut(row_bytes).enumerate();
+            let mine = all.filter_map(|(place, tensor)| wanted.next_if_eq(&&place).map(|_| tensor)).collect();
+            let files = rows.column(column.index);
+            for (row, stoker_decode::BadImage { reason }) in column.decoder.decode_each(files.as_ref(), &seeds, mine)? {
+                bad.entry(row).or_insert(BadImage { column: number, reason });
+            }
         }
+        Ok(bad)
+    }
+
+    /// The batch with tensors in place of files, once all its images are decoded; and its room.
+    pub fn finish(&self, images: ImageBatch) -> Result<(Batch, Held)> {
+        let ImageBatch { batch, tensors, held, .. } = images;
+        let (mut columns, num_rows) = (batch.data.columns().to_vec(), batch.data.num_rows());
+        for (column, tensors) in self.columns.iter().zip(tensors) {
+            columns[column.index] = column.decoder.tensors(tensors.freeze(), num_rows)?;
+        }
+        let data = RecordBatch::try_new(self.schema.clone(), columns).map_err(Error::internal)?;
+        Ok((Batch { data, ..batch }, held))
+    }
+
+    /// The columns that are not decoded, by their places among all.
+    pub fn others(&self) -> Vec<usize> {
+        let is_decoded = |index: &usize| self.columns.iter().any(|column| column.index == *index);
+        (0..self.schema.fields().len()).filter(|index| !is_decoded(index)).collect()
+    }
+
+    /// The position of a row of a batch.
+    pub fn position(&self, batch: &Batch, row: usize) -> u64 {
+        self.slice.share(batch.step, self.spec.num_rows).position(row as u64)
+    }
+
+    /// The epoch of the batches.
+    pub fn epoch(&self) -> u64 {
+        self.slice.epoch
+    }
+
+    /// The error for a batch with bad images: names the first row of the first column that has one.
+    pub fn error(&self, images: &ImageBatch) -> Error {
+        let first = images.bad.iter().min_by_key(|(row, bad)| (bad.column, **row));
+        let Some((row, bad)) = first else { return Error::internal("a batch without bad images") };
+        let place = self.place(&images.batch, *row);
+        Error::BadImage { column: self.columns[bad.column].name.clone(), place, reason: bad.reason.clone() }
+    }
+
+    /// What is wrong with a row of a batch, and which it is.
+    pub fn reason(&self, batch: &Batch, row: usize, bad: &BadImage) -> String {
+        bad_image(&self.columns[bad.column].name, &self.place(batch, row), &bad.reason)
+    }
+
+    /// The name of the column of a bad image.
+    pub fn name(&self, bad: &BadImage) -> &str {
+        &self.columns[bad.column].name
     }
 
     /// Where a row of a batch stands, for messages.
-    fn place(&self, batch: &Batch, row: usize, position: u64) -> String {
+    pub fn place(&self, batch: &Batch, row: usize) -> String {
         let supplied = self.spec.tables().zip(&batch.row_addrs).filter_map(|(table, addrs)| {
             let addr = addrs.get(row).filter(|addr| **addr != u64::MAX)?;
             Some(format!("row id {addr} of {} version {}", table.table, table.version))
         });
         let rows: Vec<String> = supplied.collect();
-        format!("{} (position {position} of epoch {})", rows.join(", "), self.slice.epoch)
+        format!("{} (position {} of epoch {})", rows.join(", "), self.position(batch, row), self.slice.epoch)
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn interleave_batches(mut parts: Vec<Batch>, first: usize) -> Result<
 }
 
 /// Rows of tensors are copied as bytes; other columns go through Arrow's kernel.
-fn interleave_column(arrays: &[ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
+pub(crate) fn interleave_column(arrays: &[ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
     let kernel = || {
         let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
         interleave(&arrays, places).map_err(Error::internal)

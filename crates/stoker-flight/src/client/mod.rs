@@ -12,6 +12,7 @@ mod do_get;
 mod handle;
 pub(crate) mod http2;
 mod image_columns;
+mod image_substitutes;
 mod interleave;
 mod local_lake;
 pub(crate) mod message_reader;
@@ -19,6 +20,7 @@ mod patience;
 mod remote_lake;
 mod remote_sql;
 mod remote_stream;
+mod rows_beside;
 mod runs;
 mod sample_stream;
 

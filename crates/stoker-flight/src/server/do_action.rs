@@ -1,4 +1,4 @@
-//! `DoAction`: what notebooks ask beside queries, as JSON.
+//! `DoAction`: what notebooks and clients ask beside queries, as JSON; rows are answered in Arrow's IPC format.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stoker_lake::{ColumnLayout, Diagnosis, Table, VersionInfo};
-use stoker_stream::{BadRowEntry, Receipt, RunEntry, log_bad_rows, log_run, run_entries, verify};
+use stoker_stream::{BadRowEntry, Beside, ReadOptions, Receipt, RunEntry, log_bad_rows, log_run, run_entries, verify};
 use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
 use crate::server::state::ServerState;
 use crate::write_key::WriteKey;
-use crate::{Error, Result};
+use crate::{Error, Result, beside_answer};
 
 /// The actions and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 15] = [
+pub(crate) const ACTIONS: [(&str, &str); 16] = [
     ("version", "the version of the server"),
     (
         "status",
@@ -36,6 +36,11 @@ pub(crate) const ACTIONS: [(&str, &str); 15] = [
     ("log_bad_rows", "{bad_rows, write_key?}: adds rows to the table of bad rows"),
     ("rows", "{stream_id, epoch, positions: {start, end}}: the addresses of the rows at these positions"),
     ("nulls", "{stream_id, columns}: those of the columns that are null in a row of the stream"),
+    (
+        "rows_beside",
+        "{stream_id or spec, epoch, beside: [{position, offset}], unverified?}: the first of these rows, each `offset` rows after \
+         its position in the window of that, cyclically, as a stream of Arrow's IPC format",
+    ),
     ("log_run", "{entry, write_key?}: adds an entry to the log of its run"),
 ];
 
@@ -76,6 +81,14 @@ pub(crate) struct ActionRequest {
     pub positions: Option<Range<u64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
+    /// A specification as JSON, for lakes that cannot be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
+    /// Checksums are not verified.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unverified: bool,
 }
 
 /// The answer of the action `table`.
@@ -141,6 +154,7 @@ impl ServerState {
                 json!(self.plan_by_id(stream_id).await?.nulls(&request.columns).await?)
             }
             "rows" => json!(self.row_addrs(&request).await?),
+            "rows_beside" => return self.rows_beside(&request).await,
             "log_run" => {
                 let entry = request.entry.as_ref().ok_or_else(|| Error::invalid("action log_run needs entry"))?;
                 let key = request.write_key.as_ref().map(WriteKey::commit_key);
@@ -167,6 +181,18 @@ impl ServerState {
         }
         let positions: Vec<u64> = positions.collect();
         Ok(self.plan_by_id(stream_id).await?.row_addrs(request.epoch.unwrap_or(0), &positions).await?)
+    }
+
+    async fn rows_beside(&self, request: &ActionRequest) -> Result<Vec<u8>> {
+        let plan = match (request.stream_id, &request.spec) {
+            (_, Some(spec)) => self.plan_by_spec(spec.as_bytes()).await?,
+            (Some(stream_id), None) => self.plan_by_id(stream_id).await?,
+            (None, None) => return Err(Error::invalid("action rows_beside needs stream_id or spec")),
+        };
+        let epoch = request.epoch.ok_or_else(|| Error::invalid("action rows_beside needs epoch"))?;
+        let options = ReadOptions { verify: !request.unverified, ..ReadOptions::default() };
+        let rows = plan.rows_beside(&self.budget, epoch, &request.beside, &options).await?;
+        beside_answer::encode(&rows)
     }
 
     async fn action_table(&self, action: &str, request: &ActionRequest) -> Result<Table> {

@@ -184,10 +184,12 @@ fn what_is_not_understood_is_refused_politely() {
         assert_eq!(unknown.map(|_| ()).map_err(code), Err(tonic::Code::NotFound));
         let ticket = client.do_get(Ticket { ticket: "no ticket".into() }).await;
         assert_eq!(ticket.map(|_| ()).map_err(code), Err(tonic::Code::Unauthenticated));
-        let action = client.do_action(Action::new("dance", "")).await;
-        assert_eq!(action.map(|_| ()).map_err(code), Err(tonic::Code::InvalidArgument));
+        for (action, body) in [("dance", ""), ("rows_beside", ""), ("rows_beside", r#"{"spec": "{}", "epoch": 0}"#)] {
+            let action = client.do_action(Action::new(action, body)).await;
+            assert_eq!(action.map(|_| ()).map_err(code), Err(tonic::Code::InvalidArgument));
+        }
         let actions = client.list_actions(Empty {}).await.expect("actions").into_inner();
-        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 14);
+        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 15);
     });
 }
 

@@ -1,0 +1,105 @@
+//! The answer of the action `rows_beside`: a stream of Arrow's IPC format with one record batch.
+//!
+//! The metadata of its schema says of the rows what is not in their columns: the entry [`ABOUT`] is the JSON of [`About`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::root_as_message;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+use stoker_chunks::IoTotals;
+use stoker_stream::RowsBeside;
+
+use crate::{Error, Result};
+
+/// The entry of the schema's metadata.
+const ABOUT: &str = "stoker.rows_beside";
+
+/// What there is to say of the rows beside their columns.
+#[derive(Serialize, Deserialize)]
+struct About {
+    /// As [`RowsBeside::row_addrs`].
+    row_addrs: Vec<Vec<u64>>,
+    /// As [`RowsBeside::bad`].
+    bad: BTreeMap<usize, String>,
+}
+
+/// The answer as bytes.
+///
+/// # Errors
+/// `Internal` for columns that cannot be encoded.
+pub(crate) fn encode(rows: &RowsBeside) -> Result<Vec<u8>> {
+    let about = About { row_addrs: rows.row_addrs.clone(), bad: rows.bad.clone() };
+    let about = serde_json::to_string(&about).map_err(Error::internal)?;
+    let fields = rows.data.schema().fields().clone();
+    let schema = Schema::new_with_metadata(fields, HashMap::from([(ABOUT.to_string(), about)]));
+    let data = with_schema(&rows.data, schema.into())?;
+    let written = || -> Result<Vec<u8>, ArrowError> {
+        let mut writer = StreamWriter::try_new(Vec::new(), &data.schema())?;
+        writer.write(&data)?;
+        writer.into_inner()
+    };
+    written().map_err(Error::internal)
+}
+
+/// The rows of an answer: at least one, at most `rows_max`, with the columns of the stream and addresses in `num_tables` tables.
+///
+/// # Errors
+/// `Internal` for bytes that are no such answer.
+pub(crate) fn decode(bytes: Vec<u8>, schema: &SchemaRef, num_tables: usize, rows_max: usize) -> Result<RowsBeside> {
+    let fail = |reason: String| Error::internal(format!("the answer to action rows_beside cannot be read: {reason}"));
+    // What Arrow does not check, it panics on.
+    let data = stoker_decode::catch_panic(|| record_batch(bytes), |_| ArrowError::IpcError("it is malformed".into()));
+    let data = data.map_err(|source| fail(source.to_string()))?;
+    let metadata = data.schema();
+    let about = metadata.metadata().get(ABOUT).ok_or_else(|| fail("it does not say which rows it has".into()))?;
+    let About { row_addrs, bad } = serde_json::from_str(about).map_err(|source| fail(source.to_string()))?;
+    let num_rows = data.num_rows();
+    let fits = row_addrs.len() == num_tables && row_addrs.iter().all(|addrs| addrs.len() == num_rows);
+    if !fits || !(1..=rows_max).contains(&num_rows) || bad.keys().any(|row| *row >= num_rows) {
+        return Err(fail(format!("it has {num_rows} rows of {rows_max}, and says other things of them")));
+    }
+    let data = with_schema(&data, schema.clone()).map_err(|source| fail(source.to_string()))?;
+    Ok(RowsBeside { data, row_addrs, bad, io: IoTotals::default(), held: None })
+}
+
+/// The only record batch of a stream. Its buffers are slices of the bytes: no length that it declares makes this take memory.
+fn record_batch(bytes: Vec<u8>) -> Result<RecordBatch, ArrowError> {
+    check_messages(&bytes)?;
+    let (mut decoder, mut rest) = (StreamDecoder::new(), Buffer::from(bytes));
+    let found = decoder.decode(&mut rest)?;
+    found.ok_or_else(|| ArrowError::IpcError("it has no record batch".into()))
+}
+
+/// Checks that the messages of a stream lie within its bytes, and that none is compressed: a few bytes could say that they become many.
+fn check_messages(mut rest: &[u8]) -> Result<(), ArrowError> {
+    let fail = |reason: &str| ArrowError::IpcError(reason.into());
+    let cut_off = || fail("it is cut off");
+    loop {
+        let (head, after) = rest.split_first_chunk::<8>().ok_or_else(cut_off)?;
+        let [0xFF, 0xFF, 0xFF, 0xFF, length @ ..] = *head else { return Err(fail("it is no stream")) };
+        let length = u32::from_le_bytes(length) as usize;
+        if length == 0 {
+            return Ok(());
+        }
+        let (message, after) = after.split_at_checked(length).ok_or_else(cut_off)?;
+        let message = root_as_message(message).map_err(|source| fail(&source.to_string()))?;
+        let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+        let batches = [message.header_as_record_batch(), dictionary];
+        if batches.iter().flatten().any(|batch| batch.compression().is_some()) {
+            return Err(fail("it is compressed"));
+        }
+        let body = usize::try_from(message.bodyLength()).map_err(|_| cut_off())?;
+        rest = after.get(body..).ok_or_else(cut_off)?;
+    }
+}
+
+/// The same rows under a schema with other metadata.
+fn with_schema(data: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(data.num_rows()));
+    RecordBatch::try_new_with_options(schema, data.columns().to_vec(), &options).map_err(Error::internal)
+}

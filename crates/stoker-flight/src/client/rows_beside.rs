@@ -1,0 +1,64 @@
+//! Rows of windows, from the engine in this process or from servers.
+
+use std::time::Instant;
+
+use stoker_stream::{Beside, ReadOptions, RowsBeside};
+use stoker_types::ErrorKind;
+
+use crate::client::RemoteLake;
+use crate::client::handle::{Place, StreamHandle};
+use crate::client::patience::Waits;
+use crate::client::remote_stream::may_ask_again;
+use crate::server::ActionRequest;
+use crate::{Error, Result, beside_answer};
+
+impl StreamHandle {
+    /// Rows of the windows of an epoch: some of the first ones, one at least. Through a server, one request; it is repeated for as
+    /// long as those of a stream are.
+    ///
+    /// # Errors
+    /// As for [`StreamPlan::rows_beside`](stoker_stream::StreamPlan::rows_beside); servers that are too old to know the request.
+    pub(crate) async fn rows_beside(&self, epoch: u64, wanted: &[Beside], options: &ReadOptions) -> Result<RowsBeside> {
+        let lake = match &self.place {
+            Place::Local(plan, budget) => return Ok(plan.rows_beside(budget, epoch, wanted, options).await?),
+            Place::Remote(lake) => lake,
+        };
+        let mut request = ActionRequest {
+            epoch: Some(epoch),
+            beside: wanted.to_vec(),
+            unverified: !options.verify,
+            ..ActionRequest::default()
+        };
+        match self.spec_stored {
+            true => request.stream_id = Some(self.spec.stream_id()),
+            false => request.spec = Some(String::from_utf8(self.spec.to_json()).map_err(Error::internal)?),
+        }
+        let answer = ask(lake, serde_json::to_vec(&request).map_err(Error::internal)?).await?;
+        let bytes = answer.len() as u64;
+        let held = lake.budget().join(bytes).reserve(bytes).await;
+        let rows = beside_answer::decode(answer, &self.schema, self.spec.tables().count(), wanted.len())?;
+        Ok(RowsBeside { held: Some(held), ..rows })
+    }
+}
+
+/// The answer of any server, within the time for which a stream waits for one.
+async fn ask(lake: &RemoteLake, body: Vec<u8>) -> Result<Vec<u8>> {
+    let (begun, mut waits) = (Instant::now(), Waits::default());
+    loop {
+        match lake.do_action("rows_beside", body.clone()).await {
+            Err(error) if may_ask_again(error.kind()) && begun.elapsed() < lake.options().retry_budget => {
+                tracing::debug!(%error, "asking again for rows that may stand for bad ones");
+                lake.leave();
+                tokio::time::sleep(waits.next()).await;
+            }
+            // A server that does not know the action refuses its name, or what is in its body.
+            Err(error) if error.kind() == ErrorKind::InvalidRequest => {
+                return Err(Error::invalid(format!(
+                    "cannot look for rows in place of those whose images cannot be decoded: the server may be older than \
+                     this client and not know how; with bad_rows=\"error\" the first such row is named; the server said: {error}"
+                )));
+            }
+            answer => return answer,
+        }
+    }
+}
