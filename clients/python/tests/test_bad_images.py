@@ -20,6 +20,8 @@ QUERY = "SELECT id, x, image FROM photos"
 BAD_IMAGES = (7, 20, 21, 33)
 DAMAGED = (22, 40)
 BAD = {*BAD_IMAGES, *DAMAGED}
+#: What begins as a JPEG file does; nothing else is written into a column of images.
+NO_IMAGE = b"\xff\xd8\xff and then a page of text"
 OPTIONS = {"seed": 3, "decode": {"image": RANDOM}, "bad_rows": "substitute"}
 
 
@@ -45,13 +47,13 @@ def write(path: Path, images: list[bytes | None], damaged: tuple[int, ...] = ())
 
 
 def broken_files() -> list[bytes | None]:
-    """Files of which some are cut off, some are text, and one is missing; a cut JPEG file begins as one."""
+    """Files of which two are cut off, one is text after its first bytes, and one is missing."""
     found: list[bytes | None] = list(files(NUM_ROWS))
     for row in BAD_IMAGES:
         file = found[row]
         assert file is not None
         found[row] = file[: len(file) * 2 // 3]
-    found[20] = b"a page of text in place of an image"
+    found[20] = NO_IMAGE
     found[33] = None
     return found
 
@@ -200,7 +202,7 @@ def test_a_window_without_a_good_image_is_an_error(place: stoker.Lake) -> None:
 
 
 def test_many_bad_images_and_little_memory(tmp_path: Path) -> None:
-    broken: list[bytes | None] = [b"no image"] * NUM_ROWS
+    broken: list[bytes | None] = [NO_IMAGE] * NUM_ROWS
     broken[13] = files(14)[13]
     lake = write(tmp_path, broken)
     for batch_size in (1, 7, NUM_ROWS):
