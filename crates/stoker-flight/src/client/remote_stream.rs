@@ -246,7 +246,7 @@ impl Receiver {
 }
 
 /// Whether another server, or the same one later, may answer differently.
-pub(crate) fn may_ask_again(kind: ErrorKind) -> bool {
+fn may_ask_again(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Unavailable | ErrorKind::Expired | ErrorKind::ResourceExhausted => true,
         ErrorKind::InvalidRequest

@@ -1,20 +1,15 @@
 //! Rows of windows, from the engine in this process or from servers.
 
-use std::time::Instant;
-
 use stoker_stream::{Beside, ReadOptions, RowsBeside};
 use stoker_types::ErrorKind;
 
 use crate::client::RemoteLake;
 use crate::client::handle::{Place, StreamHandle};
-use crate::client::patience::Waits;
-use crate::client::remote_stream::may_ask_again;
 use crate::server::ActionRequest;
 use crate::{Error, Result, beside_answer};
 
 impl StreamHandle {
-    /// Rows of the windows of an epoch: some of the first ones, one at least. Through a server, one request; it is repeated for as
-    /// long as those of a stream are.
+    /// Rows of the windows of an epoch: some of the first ones, one at least. Through a server, one request.
     ///
     /// # Errors
     /// As for [`StreamPlan::rows_beside`](stoker_stream::StreamPlan::rows_beside); servers that are too old to know the request.
@@ -41,24 +36,13 @@ impl StreamHandle {
     }
 }
 
-/// The answer of any server, within the time for which a stream waits for one.
+/// The answer of any server. A server that does not know the action refuses its name, or what is in its body.
 async fn ask(lake: &RemoteLake, body: Vec<u8>) -> Result<Vec<u8>> {
-    let (begun, mut waits) = (Instant::now(), Waits::default());
-    loop {
-        match lake.do_action("rows_beside", body.clone()).await {
-            Err(error) if may_ask_again(error.kind()) && begun.elapsed() < lake.options().retry_budget => {
-                tracing::debug!(%error, "asking again for rows that may stand for bad ones");
-                lake.leave();
-                tokio::time::sleep(waits.next()).await;
-            }
-            // A server that does not know the action refuses its name, or what is in its body.
-            Err(error) if error.kind() == ErrorKind::InvalidRequest => {
-                return Err(Error::invalid(format!(
-                    "cannot look for rows in place of those whose images cannot be decoded: the server may be older than \
-                     this client and not know how; with bad_rows=\"error\" the first such row is named; the server said: {error}"
-                )));
-            }
-            answer => return answer,
-        }
-    }
+    lake.do_action("rows_beside", body).await.map_err(|error| match error.kind() {
+        ErrorKind::InvalidRequest => Error::invalid(format!(
+            "cannot look for rows in place of those whose images cannot be decoded: the server may be older than this client and not \
+             know how; with bad_rows=\"error\" the first such row is named; the server said: {error}"
+        )),
+        _ => error,
+    })
 }
