@@ -114,7 +114,8 @@ class StreamSource(ABC):
             shuffle_window_bytes: Bytes within which rows mix, over all ranks. Default: 512 MiB.
             block_bytes: Bytes of neighbouring rows that stay together when blocks are shuffled. Default: 512 KiB.
             num_lanes: Parts of the order that are read independently. Default: 48.
-            bad_rows: What happens to a row whose stored bytes do not have their checksum, also after a second read:
+            bad_rows: What happens to a row whose stored bytes do not have their checksum, or whose image (``decode``) is
+                null or cannot be decoded, also after a second read:
                 ``"error"`` fails; with ``"substitute"`` the next good row of the same window takes its place, the same
                 on every rank, and :attr:`Batch.substituted` and the receipt tell.
             verify: Whether the checksums of heavy columns are verified.
@@ -133,8 +134,8 @@ class StreamSource(ABC):
             decode: For columns that hold JPEG, PNG or WebP files: what each image becomes. Native threads decode ahead
                 of the loop, in this process also when the lake is behind a server; a batch then has a tensor in
                 place of the files. The order and the state do not depend on it, so that it may change at a resume.
-                An image that cannot be decoded fails the stream, with its row id, under any ``bad_rows``:
-                :meth:`Table.quarantine` excludes it.
+                An image that is null or cannot be decoded makes its row a bad one, see ``bad_rows``; give all ranks the
+                same transforms.
             decode_threads: Threads that decode, for each column of images. Default: the number of cores.
             evaluation: Whether every pass delivers the same epoch from its start, wherever the pass before it was left:
                 for validation.

@@ -48,21 +48,17 @@ impl SourcePlan {
                     let addrs = self.row_set.sources()[*table].null_rows(name).await?;
                     null_rows.push(addrs.into_iter().collect::<HashSet<u64>>());
                 }
-                if null_rows.iter().all(HashSet::is_empty) {
+                // With several tables, a row may lack the one that would supply the column: an outer join.
+                if self.row_set.sources().len() == 1 && null_rows.iter().all(HashSet::is_empty) {
                     return Ok(false);
                 }
                 let is_null = |addrs: &[Vec<u64>], row| {
-                    let place = supplier(sources.iter().map(|(table, _)| *table), addrs, row)?;
-                    Ok::<_, crate::Error>(null_rows[place].contains(&addrs[sources[place].0][row]))
+                    let supplier = supplier(sources.iter().map(|(table, _)| *table), addrs, row);
+                    supplier.is_none_or(|place| null_rows[place].contains(&addrs[sources[place].0][row]))
                 };
                 self.any_rows(|rows| {
                     let num_rows = rows.addrs.first().map_or(0, Vec::len);
-                    for row in 0..num_rows {
-                        if is_null(&rows.addrs, row)? {
-                            return Ok(true);
-                        }
-                    }
-                    Ok(false)
+                    Ok((0..num_rows).any(|row| is_null(&rows.addrs, row)))
                 })
                 .await
             }

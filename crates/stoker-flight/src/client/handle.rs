@@ -182,6 +182,7 @@ impl StreamHandle {
         };
         let columns = ImageColumns::try_new(decode, &self.schema, &self.spec, slice, budget.pool().clone())?;
         self.check_rows(slice, self.row_bytes.saturating_add(columns.tensor_bytes(1)))?;
+        let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;
         let columns = Arc::new(columns);
