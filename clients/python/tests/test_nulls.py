@@ -96,7 +96,7 @@ def test_nulls_are_refused_when_a_stream_is_planned(nulls_lake: stoker.Lake, que
 )
 def test_rows_without_nulls_are_streamed(nulls_lake: stoker.Lake, query: str, num_rows: int) -> None:
     with nulls_lake.sql(query).stream(batch_size=6, shuffle="full") as stream:
-        batches = [{name: batch[name][batch.valid] for name in batch.schema.names} for batch in stream]
+        batches = [{name: batch[name][batch.valid] for name in batch.to_arrow().schema.names} for batch in stream]
     assert sum(len(batch["id"]) for batch in batches) == num_rows
 
 
