@@ -209,7 +209,7 @@ def test_the_command_line_ingests_images_and_streams_them(store: Store, tmp_path
             Image.new("RGB", (24, 24), (99, 100, 0)).save(tmp_path / label / "new.png")
         run("ingest", "imagefolder", str(tmp_path), "pictures", "--mode", mode, "--quiet")
         assert f"{rows} rows" in run("tables"), "the same files are not appended twice"
-    assert '"rows":41' in run("stream", "SELECT image, label FROM pictures", "--batch-size", "8", "--json")
+    assert '"rows_in_epoch":41' in run("stream", "SELECT image, label FROM pictures", "--batch-size", "8", "--json")
 
 
 IMAGES = "SELECT id, image FROM samples"
