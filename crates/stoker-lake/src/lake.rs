@@ -189,13 +189,13 @@ impl Lake {
         }
     }
 
-    /// Whether a snapshot that once was there does not exist any more.
+    /// Whether a cleanup of old versions removed a snapshot: its table has a newer version, and not this one.
     ///
     /// # Errors
     /// Storage errors.
     pub async fn is_removed(&self, snapshot: &Snapshot) -> Result<bool> {
         match self.try_latest(&snapshot.table).await? {
-            None => Ok(true),
+            None => Ok(false),
             Some(newest) => newest.is_gone(snapshot.version).await,
         }
     }

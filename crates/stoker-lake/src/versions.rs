@@ -37,9 +37,9 @@ impl Table {
         Ok(versions.into_iter().map(info).collect())
     }
 
-    /// Whether this version does not exist any more: it was removed by a cleanup, or with the table.
+    /// Whether an older version does not exist any more.
     pub(crate) async fn is_gone(&self, version: u64) -> Result<bool> {
-        Ok(version > self.version() || !self.version_numbers().await?.contains(&version))
+        Ok(version > 0 && version < self.version() && !self.version_numbers().await?.contains(&version))
     }
 
     /// The numbers of all versions that still exist, in any order.
