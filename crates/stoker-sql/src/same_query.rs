@@ -1,10 +1,14 @@
 //! Whether two texts are the same query.
 
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, ObjectNamePart, Query, visit_expressions_mut};
+
 use crate::EngineOptions;
 use crate::guard::parse;
 
-/// Whether two texts parse to the same statement: white space, comments, the case of keywords and a final semicolon make no
-/// difference, names and values do. A text that does not parse is only the same as itself.
+/// Whether two texts parse to the same statement: white space, comments, the case of keywords and of the names of
+/// functions, and a final semicolon make no difference, other names and values do. A text that does not parse is only the same as itself.
 ///
 /// ```
 /// use stoker_sql::is_same_query;
@@ -15,9 +19,28 @@ pub fn is_same_query(one: &str, other: &str) -> bool {
     let options = EngineOptions::default();
     one == other
         || match (parse(one, &options), parse(other, &options)) {
-            (Ok(one), Ok(other)) => one.explain.is_none() && other.explain.is_none() && one.query == other.query,
+            (Ok(one), Ok(other)) if one.explain.is_none() && other.explain.is_none() => {
+                folded(one.query) == folded(other.query)
+            }
             _ => false,
         }
+}
+
+/// The query with names of functions in lower case, unless they are quoted. `AT` before a version of a table is one to the parser.
+fn folded(mut query: Box<Query>) -> Box<Query> {
+    let _: ControlFlow<()> = visit_expressions_mut(&mut query, |expr| {
+        if let Expr::Function(function) = expr {
+            for part in &mut function.name.0 {
+                if let ObjectNamePart::Identifier(name) = part
+                    && name.quote_style.is_none()
+                {
+                    name.value.make_ascii_lowercase();
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    query
 }
 
 #[cfg(test)]
