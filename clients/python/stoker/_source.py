@@ -114,8 +114,8 @@ class StreamSource(ABC):
             shuffle_window_bytes: Bytes within which rows mix, over all ranks. Default: 512 MiB.
             block_bytes: Bytes of neighbouring rows that stay together when blocks are shuffled. Default: 512 KiB.
             num_lanes: Parts of the order that are read independently. Default: 48.
-            bad_rows: What happens to a row whose stored bytes do not have their checksum, or whose image (``decode``) is
-                null or cannot be decoded, also after a second read:
+            bad_rows: What happens to a row whose stored bytes do not have their checksum, or whose image (``decode``)
+                is null or cannot be decoded, also after a second read:
                 ``"error"`` fails; with ``"substitute"`` the next good row of the same window takes its place, the same
                 on every rank, and :attr:`Batch.substituted` and the receipt tell.
             verify: Whether the checksums of heavy columns are verified.

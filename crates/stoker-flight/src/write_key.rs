@@ -34,6 +34,6 @@ impl WriteKey {
 
     /// The same for a commit.
     pub fn commit_key(&self) -> CommitKey<'_> {
-        CommitKey { key: &self.key, since_version: self.since_version }
+        CommitKey { key: &self.key, since_version: self.since_version, chosen_at: None }
     }
 }
