@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stoker._errors import InvalidRequestError
 
@@ -69,14 +68,15 @@ def _with_files(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.Reco
         for batch in reader:
             arrays = {name: batch.column(name) for name in schema.names}
             for field in structs:
-                arrays[field.name] = pc.struct_field(arrays[field.name], "bytes")
+                # `flatten` makes null what lies in a null struct; `field` would not.
+                arrays[field.name] = arrays[field.name].flatten()[field.type.get_field_index("bytes")]
             yield pa.RecordBatch.from_arrays(list(arrays.values()), schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _is_file(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    return bool(pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0)
 
 
 def _has_views(stream: Any) -> bool:

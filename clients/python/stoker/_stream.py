@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -554,15 +555,17 @@ class Stream:
         """Moves on from an epoch whose last batch the loop has got."""
         if always or self._is_finished():
             self._close_running()
-            self._begin(self._following(), "epoch")
+            with suppress(InvalidRequestError):  # the last epoch that can be counted: iterating on says so
+                self._begin(self._following(), "epoch")
 
     def _begin(self, place: Place, event: str) -> None:
         """Moves the place elsewhere than a loop does."""
         self._place = place
-        self._num_steps = self._stream().num_steps(self._slice())[0]  # raises for invalid options
+        self._num_steps = 0
         self._event = event
         self._ended_epoch = None
         self._place_changes += 1
+        self._num_steps = self._stream().num_steps(self._slice())[0]  # raises for a slice that cannot be opened
 
     def _use(self, handle: _native.StreamHandle) -> None:
         self._handle, self._pinned = handle, handle.pinned_state()

@@ -38,7 +38,7 @@ def test_batches_that_no_memory_holds_are_refused(place: stoker.Lake, columns: s
     ]
     for options in cases:
         with pytest.raises(stoker.ResourceExhaustedError, match=TOO_LARGE):
-            query.stream(**options)
+            query.stream(last_batch="pad", **options)
     # Without padding, a batch has no more rows than there are.
     for options in cases:
         held = query.stream(last_batch="uneven", **options)
@@ -49,7 +49,7 @@ def test_batches_that_no_memory_holds_are_refused(place: stoker.Lake, columns: s
 def test_batches_that_no_memory_holds_are_refused_at_the_command_line(lake_path: str, server: Server) -> None:
     for options in (["--lake", lake_path], ["--server", server.url]):
         for size in ("--batch-size", "--global-batch-size"):
-            error = refused("stream", QUERY, size, str(2**32), *options)
+            error = refused("stream", QUERY, size, str(2**32), "--last-batch", "pad", *options)
             assert "of memory: use a smaller batch size" in error
 
 

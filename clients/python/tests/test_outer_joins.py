@@ -47,7 +47,7 @@ def either(request: pytest.FixtureRequest, joined_path: str, joined_server: Serv
 def test_light_columns_of_missing_rows_are_null(either: stoker.Lake, join: str) -> None:
     sql = f"SELECT s.id, n.note_id, n.note, n.weight FROM samples s {join} JOIN notes n ON n.note_id = s.id"
     expected = sorted(map(str, either.sql(sql).to_arrow().to_pylist()))
-    stream = either.sql(sql).stream(batch_size=7, seed=3, last_batch="uneven")
+    stream = either.sql(sql).stream(batch_size=7, seed=3, allow_nulls=True)
     rows = []
     for batch in stream:
         table = batch.to_arrow()
@@ -60,8 +60,8 @@ def test_light_columns_of_missing_rows_are_null(either: stoker.Lake, join: str) 
 
 def test_rows_and_receipts_are_the_same_anywhere(joined_path: str, joined_server: Server) -> None:
     sql = "SELECT s.id, s.image, n.note FROM samples s LEFT JOIN notes n ON n.note_id = s.id"
-    here = stoker.connect(joined_path).sql(sql).stream(batch_size=9, seed=5)
-    there = stoker.connect(joined_server.url).sql(sql).stream(batch_size=9, seed=5)
+    here = stoker.connect(joined_path).sql(sql).stream(batch_size=9, seed=5, allow_nulls=True)
+    there = stoker.connect(joined_server.url).sql(sql).stream(batch_size=9, seed=5, allow_nulls=True)
     assert here.stream_id == there.stream_id
     for mine, theirs in zip(here, there, strict=True):
         assert mine.to_arrow().equals(theirs.to_arrow())
@@ -81,6 +81,6 @@ def test_tensors_of_missing_rows_are_refused_when_planned(either: stoker.Lake) -
     rows = [row for batch in stream for row in batch["id"].tolist()]
     assert sorted(rows) == list(range(20))
     # A small tensor is a light column.
-    stream = either.sql(f"SELECT s.id, p.small {join}").stream(batch_size=40, last_batch="uneven")
+    stream = either.sql(f"SELECT s.id, p.small {join}").stream(batch_size=40, allow_nulls=True)
     table = next(iter(stream)).to_arrow()
     assert [value is None for value in table["small"].to_pylist()] == [row >= 20 for row in table["id"].to_pylist()]
