@@ -61,6 +61,8 @@ def tensor_shape(field: pa.Field) -> tuple[int, ...]:
         >>> stoker.tensor_shape(lake.table("digits").schema.field("image"))
         (1, 8, 8)
     """
+    if not isinstance(field, pa.Field):
+        raise InvalidRequestError(f"a {type(field).__name__} has no shape; give a pyarrow.Field of a schema")
     if isinstance(field.type, pa.FixedShapeTensorType):
         return tuple(field.type.shape)
     return (field.type.list_size,) if pa.types.is_fixed_size_list(field.type) else ()

@@ -31,7 +31,14 @@ def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
     Raises:
         InvalidRequestError: The value is none of these, or columns differ in length.
     """
-    stream = _stream(data)
+    try:
+        stream = _stream(data)
+    except (ValueError, OverflowError, pa.ArrowException) as failed:
+        if isinstance(failed, InvalidRequestError):
+            raise
+        raise InvalidRequestError(f"cannot write this data: {failed}") from failed
+    if isinstance(encoded_images, str):
+        raise InvalidRequestError(f"encoded_images is {encoded_images!r}; it must be a list of names of columns")
     if not encoded_images and not _has_views(stream):
         return stream
     reader = _with_files(pa.RecordBatchReader.from_stream(stream), encoded_images)

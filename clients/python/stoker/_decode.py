@@ -100,17 +100,24 @@ class ImageTransform:
             "crop": self.crop,
             "shorter_side": whole_or_none("shorter_side", self.shorter_side, 1, _EDGE_MAX),
             "random_resized_crop": ((0.08, 1.0), (3 / 4, 4 / 3)) if crop is True else crop or None,
-            "horizontal_flip": float(self.horizontal_flip),
+            "horizontal_flip": _number("horizontal_flip", self.horizontal_flip),
             "channels": whole("channels", self.channels, 1, 3),
             "layout": self.layout,
             "dtype": self.dtype,
-            "mean": None if self.mean is None else [float(value) for value in self.mean],
-            "std": None if self.std is None else [float(value) for value in self.std],
+            "mean": None if self.mean is None else [_number("mean", value) for value in self.mean],
+            "std": None if self.std is None else [_number("std", value) for value in self.std],
             "interpolation": self.interpolation,
             "fill": whole("fill", self.fill, 0, 255),
             "apply_orientation": bool(self.apply_orientation),
             "image_bytes_max": whole_or_none("image_bytes_max", self.image_bytes_max, 1),
         }
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidRequestError(f"{name} is {value!r}; it must be a number") from None
 
 
 def decode_request(
@@ -124,6 +131,8 @@ def decode_request(
     threads = whole_or_none("decode_threads", num_threads, 1, 1024)
     if not decode:
         return None
+    if not isinstance(decode, Mapping):
+        raise InvalidRequestError(f"decode is a {type(decode).__name__}; it must be a dict of ImageTransforms")
     for name, transform in decode.items():
         if not isinstance(transform, ImageTransform):
             raise InvalidRequestError(f"decode[{name!r}] is {transform!r}; it must be a stoker.ImageTransform")

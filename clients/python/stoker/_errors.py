@@ -22,6 +22,17 @@ __all__ = [
 ]
 
 
+#: The most characters of a message: what is longer repeats a value that somebody gave.
+_MESSAGE_MAX = 1500
+
+
+def _readable(message: str) -> str:
+    """The beginning and the end of a message that is too long to be read."""
+    if len(message) <= _MESSAGE_MAX:
+        return message
+    return f"{message[: _MESSAGE_MAX - 400]}… ({len(message)} characters) …{message[-300:]}"
+
+
 class StokerError(Exception):
     """Base class of all errors that Stoker raises.
 
@@ -30,6 +41,9 @@ class StokerError(Exception):
     """
 
     kind: str = "internal"
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(_readable(str(message)))
 
 
 class InvalidRequestError(StokerError, ValueError):

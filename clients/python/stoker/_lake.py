@@ -26,6 +26,8 @@ __all__ = ["ColumnLayout", "EpochVerdict", "Finding", "Lake", "Table", "VersionI
 IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
 Metric = Literal["l2", "cosine", "dot"]
 
+#: The most characters of a target.
+_TARGET_MAX = 8192
 #: The most endpoints that a server shares a stream among.
 _ENDPOINTS_MAX = 256
 #: The most partitions and sub-vectors of an index.
@@ -84,6 +86,12 @@ def connect(
         >>> lake.tables()
         []
     """
+    if not isinstance(target, str):
+        raise InvalidRequestError(f"target is a {type(target).__name__}; it must be text: a path or a URL")
+    if len(target) > _TARGET_MAX:
+        raise InvalidRequestError(f"target has {len(target)} characters; paths and URLs have at most {_TARGET_MAX}")
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise InvalidRequestError(f"storage_options is a {type(storage_options).__name__}; it must be a dict of text")
     options = {
         "token": token,
         "tls_ca": tls_ca,
@@ -160,6 +168,10 @@ class Lake:
             >>> lake.sql("SELECT count(*) AS n FROM digits WHERE label = $1", params=[3]).to_arrow().to_pylist()
             [{'n': 2}]
         """
+        if isinstance(params, str | bytes | bytearray):
+            raise InvalidRequestError(
+                f"params is {type(params).__name__}; it must be a list of the values of $1, $2, …"
+            )
         query = Query(self, sql, [] if params is None else params)
         query._run().close()
         return query
@@ -284,6 +296,8 @@ class Lake:
             InvalidRequestError: These are not receipts, or not of one stream.
             NotFoundError: The lake does not know the stream.
         """
+        if isinstance(receipts, str | bytes | Mapping):
+            raise InvalidRequestError(f"cannot use the receipt: receipts is a {type(receipts).__name__}, not a list")
 
         def runs(positions: Mapping[str, Any]) -> list[tuple[int, int]]:
             return [(run["start"], run["end"]) for run in positions["runs"]]

@@ -60,7 +60,7 @@ class TorchLoader(IterableDataset[Any]):
         _check_columns(stream.schema, options)
         self._stream = stream
         self._options = options
-        self._device = None if options.device is None else torch.device(options.device)
+        self._device = _device(options.device)
         self._narrowed = False
 
     @property
@@ -199,6 +199,13 @@ class LoaderRows:
 
     def __len__(self) -> int:
         return self._num_rows
+
+
+def _device(device: Any) -> torch.device | None:
+    try:
+        return None if device is None else torch.device(device)
+    except RuntimeError as unknown:
+        raise InvalidRequestError(f"device is {device!r}: {unknown}") from None
 
 
 def _check_columns(schema: pa.Schema, options: TorchOptions) -> None:

@@ -43,7 +43,7 @@ VALUES: dict[str, Any] = {
 }
 
 #: Errors that a caller can act on.
-ACTED_ON = (TypeError, FileNotFoundError, NotADirectoryError)
+ACTED_ON = (TypeError, UnicodeError, FileNotFoundError, NotADirectoryError)
 
 SAMPLES = "SELECT id, image, label, emb FROM samples"
 BOTH, LOCAL = "both", "local"
@@ -250,7 +250,11 @@ def server(template: Path) -> Iterator[Server]:
     running = Server(str(template))
     yield running
     assert running.process.poll() is None, "the server lives on"
-    assert running.stop() == 0
+    running.process.terminate()
+    assert running.process.stdout is not None
+    log = running.process.stdout.read()
+    assert running.process.wait(timeout=60) == 0, log[-3000:]
+    assert "panicked" not in log
 
 
 def outcome(call: Call, lake: stoker.Lake, value: Any) -> str | None:
