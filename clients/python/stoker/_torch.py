@@ -202,10 +202,15 @@ class LoaderRows:
 
 
 def _device(device: Any) -> torch.device | None:
+    if device is None:
+        return None
     try:
-        return None if device is None else torch.device(device)
-    except RuntimeError as unknown:
+        chosen = torch.device(device)
+    except (RuntimeError, ValueError) as unknown:
         raise InvalidRequestError(f"device is {device!r}: {unknown}") from None
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise InvalidRequestError(f"device is {device!r}; PyTorch finds {torch.cuda.device_count()} CUDA devices here")
+    return chosen
 
 
 def _check_columns(schema: pa.Schema, options: TorchOptions) -> None:
