@@ -278,6 +278,8 @@ class Stream:
         self._receipts.skip(place.epoch, place.position, end)
         self._begin(Place.resumed(place.epoch, end, place.step, place.log, size), "skip")
         self._goes_on = True
+        if self._is_finished():
+            self._ended_epoch = place.epoch  # the next pass is the rest of this epoch, which is empty
         return steps
 
     def set_weights(self, weights: Sequence[float]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NUM_ROWS, Server
+from conftest import NUM_ROWS, Server, make_columns
 
 import stoker
 
@@ -81,15 +82,14 @@ def test_an_epoch_ends_with_its_last_batch(
     assert {tuple(verdict.dropped) for verdict in verdicts} == {((100, 101),) if last_batch == "drop" else ()}
 
 
-def test_the_run_log_is_that_of_a_loop_that_asks_on(place: stoker.Lake) -> None:
-    logs = []
-    where = "server" if place.target.startswith("grpc") else "process"
+def test_the_run_log_is_that_of_a_loop_that_asks_on(tmp_path: Path) -> None:
+    place, logs = stoker.connect(str(tmp_path)), []
+    place.create_table("samples", make_columns(NUM_ROWS))
     for run, loop in (("ends-list", list), ("ends-islice", by_islice)):
-        name = f"{run}-{where}"
-        stream = place.sql(QUERY).stream(batch_size=25, run_id=name, run_log=True)
+        stream = place.sql(QUERY).stream(batch_size=25, run_id=run, run_log=True)
         for _ in range(3):
             loop(stream)
-        logs.append([(entry.event, entry.step, entry.epoch, entry.position) for entry in place.run(name).entries()])
+        logs.append([(entry.event, entry.step, entry.epoch, entry.position) for entry in place.run(run).entries()])
     assert logs[0] == logs[1] == [("epoch", 5 * epoch, epoch, 0) for epoch in range(3)]
 
 

@@ -58,7 +58,9 @@ def test_a_mixture_goes_on_with_its_weights(lake: stoker.Lake) -> None:
     assert [ids_of(batch) for batch in resumed] == [ids_of(batch) for batch in stream]
 
 
-def test_a_resumed_run_is_logged(lake: stoker.Lake) -> None:
+def test_a_resumed_run_is_logged(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    lake.create_table("samples", make_columns(NUM_ROWS))
     stream = lake.sql("SELECT id FROM samples").stream(batch_size=10, run_id="resumed-1", run_log=True)
     next(iter(stream))
     resumed = lake.resume(stream.state_dict(), batch_size=10, run_id="resumed-1", run_log=True)

@@ -119,14 +119,14 @@ def test_accelerate_does_not_shard_a_second_time(digits: str, tmp_path: Path) ->
     import sys
     import torch
     from accelerate import Accelerator
+    from accelerate.data_loader import prepare_data_loader
     import stoker
 
     accelerator = Accelerator(cpu=True)
     query = stoker.connect(sys.argv[1]).sql("SELECT label FROM digits")
     for dispatch in (True, False):
         wrapped = torch.utils.data.DataLoader(query.torch(batch_size=8), batch_size=None)
-        accelerator.dispatch_batches = dispatch
-        prepared = accelerator.prepare_data_loader(wrapped)
+        prepared = prepare_data_loader(wrapped, dispatch_batches=dispatch, put_on_device=True)
         try:
             rows = sum(len(batch["label"]) for batch in prepared)
             print(f"dispatch {dispatch}: {rows} rows", flush=True)

@@ -149,7 +149,7 @@ async fn no_internal_name_is_shown() {
     let fixture = Fixture::new().await;
     let params = [ParamValue::Vector(vec![1.0, 2.0, 3.0, 1.0])];
     for sql in [
-        "SELECT s.id, l2_distance(emb, $1) AS d FROM samples s JOIN samples AT (VERSION => 1) o USING (id)",
+        "SELECT s.id, l2_distance(s.emb, $1) AS d FROM samples s JOIN samples AT (VERSION => 1) o USING (id)",
         "SELECT id FROM vector_search(samples, emb, $1) WHERE split = 'test' ORDER BY _distance",
     ] {
         let query = fixture.engine.query(sql, &params).await.expect(sql);
