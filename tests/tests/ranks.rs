@@ -284,6 +284,14 @@ async fn a_job_resumes_at_every_position_on_another_number_of_ranks() -> Result<
         ensure!(state.to_string().len() < 1024, "{state}");
         let onward = ["--batch-size", "2", "--state", &state.to_string()];
         let resumed = fixture.job(place, ROWS, 2, &onward)?;
+        if position == ROWS {
+            // The epoch has ended: the next one follows.
+            ensure!(resumed[0].state["epoch"] == 1, "{}", resumed[0].state);
+            for job in [&interrupted, &resumed] {
+                fixture.ensure_exactly_once(job.iter().flat_map(|rank| &rank.steps), ROWS)?;
+            }
+            continue;
+        }
         let both = interrupted.iter().chain(&resumed).flat_map(|rank| &rank.steps);
         fixture.ensure_exactly_once(both, ROWS).with_context(|| format!("interrupted at {position}"))?;
         let receipts: Vec<&Path> = interrupted.iter().chain(&resumed).map(|rank| rank.receipt.as_path()).collect();

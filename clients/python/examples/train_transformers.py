@@ -90,7 +90,7 @@ class DigitsTrainer(Trainer):
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Notes the rows before the Trainer rebuilds the batch."""
-        self.ledger.write("train", inputs, self.train_dataset.epoch)
+        self.ledger.write("train", inputs, self.get_train_dataloader().epoch)
         return super().training_step(model, inputs, num_items_in_batch)
 
     def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **options: Any) -> Any:

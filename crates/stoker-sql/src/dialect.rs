@@ -14,6 +14,9 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 /// Binds tighter than every other operator, so that `t AT (…)` is one argument.
 const AT_PRECEDENCE: u8 = 120;
 
+/// Distances bind tighter than comparisons and looser than sums, as all operators of PostgreSQL's extensions do.
+const DISTANCE_PRECEDENCE: u8 = 22;
+
 /// The name of the infix operator that holds an `AT` clause between parsing and resolving.
 pub(crate) const AT_OPERATOR: &str = "AT";
 
@@ -39,7 +42,10 @@ impl Dialect for LakeDialect {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        at_clause_follows(parser).then_some(Ok(AT_PRECEDENCE))
+        if at_clause_follows(parser) {
+            return Some(Ok(AT_PRECEDENCE));
+        }
+        is_distance(&parser.peek_token_ref().token).then_some(Ok(DISTANCE_PRECEDENCE))
     }
 
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
@@ -141,6 +147,15 @@ impl Dialect for LakeDialect {
 
     fn supports_unicode_string_literal(&self) -> bool {
         true
+    }
+}
+
+/// Whether this is `<->`, `<=>` or `<#>`.
+fn is_distance(token: &Token) -> bool {
+    match token {
+        Token::Spaceship => true,
+        Token::CustomBinaryOperator(name) => name == "<->" || name == "<#>",
+        _ => false,
     }
 }
 
