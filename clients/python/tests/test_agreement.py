@@ -62,7 +62,7 @@ def test_ranks_that_ask_for_something_else_are_refused(tmp_path: Path, options: 
         outcome = "no error"
     except stoker.StateMismatchError as refused:
         outcome = str(refused)
-    sys.stdout.write(json.dumps([dist.get_rank(), outcome]) + "\n")
+    sys.stdout.write(json.dumps([dist.get_rank(), outcome]) + "\\n")
     dist.destroy_process_group()
     """
     if "sql" in options:
@@ -102,7 +102,7 @@ def test_ranks_of_torchrun_agree_before_they_have_a_process_group(tmp_path: Path
         refused = ""
     except stoker.StateMismatchError as error:
         refused = str(error)
-    sys.stdout.write(json.dumps([rank, [found, refused]]) + "\n")
+    sys.stdout.write(json.dumps([rank, [found, refused]]) + "\\n")
     """
     (first, told), (second, refused) = torchrun(2, tmp_path, code, str(tmp_path / "lake"))
     for one, other in zip(first, second, strict=True):
@@ -147,7 +147,7 @@ def test_ranks_of_one_tensor_parallel_group_get_the_same_rows(tmp_path: Path) ->
     state = by_mesh.state_dict()
     resumed = stoker.connect(sys.argv[1]).resume(state, batch_size=4, mesh=mesh["dp"])
     place = [by_mesh.rank, by_mesh.world_size, resumed.rank, resumed.epoch]
-    sys.stdout.write(json.dumps([dist.get_rank(), [place, found, refused]]) + "\n")
+    sys.stdout.write(json.dumps([dist.get_rank(), [place, found, refused]]) + "\\n")
     dist.destroy_process_group()
     """
     ranks = torchrun(4, tmp_path, code, str(tmp_path / "lake"))
@@ -180,7 +180,7 @@ def test_a_resume_with_different_states_is_refused(tmp_path: Path) -> None:
         outcome = "no error"
     except stoker.StateMismatchError as refused:
         outcome = str(refused)
-    sys.stdout.write(json.dumps([dist.get_rank(), outcome]) + "\n")
+    sys.stdout.write(json.dumps([dist.get_rank(), outcome]) + "\\n")
     dist.destroy_process_group()
     """
     for outcome in torchrun(2, tmp_path, code, str(tmp_path / "lake")):
