@@ -175,6 +175,10 @@ CALLS: dict[str, tuple[Call, str]] = {
     "Table.quarantine(one row)": (lambda lake, value: lake.table("samples").quarantine([value]), LOCAL),
     "Table.quarantine(reason)": (lambda lake, value: lake.table("samples").quarantine([0], value), LOCAL),
     "Query.to_arrow(compression)": (lambda lake, value: lake.sql(SAMPLES).to_arrow(compression=value), BOTH),
+    "Query.to_reader(compression)": (
+        lambda lake, value: lake.sql(SAMPLES).to_reader(compression=value).read_all(),
+        BOTH,
+    ),
     **{f"Query.stream({name})": (stream_with(name), BOTH) for name in STREAM_OPTIONS},
     "Query.stream(rank)": (stream_with("rank", world_size=2), BOTH),
     "Query.stream(world_size)": (stream_with("world_size", rank=0), BOTH),
@@ -188,7 +192,7 @@ CALLS: dict[str, tuple[Call, str]] = {
     ),
     "Query.stream(batch_size, padded)": (stream_with("batch_size", last_batch="pad"), BOTH),
     "Query.stream(batch_size, ranks)": (stream_with("batch_size", rank=1, world_size=3), BOTH),
-    "Query.stream(a null)": (
+    "Query.stream(a parameter as a column)": (
         lambda lake, value: first_of(lake.sql("SELECT id, $1 AS x FROM samples", params=[value]).stream(batch_size=4)),
         BOTH,
     ),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::FieldRef;
+use arrow_schema::{DataType, FieldRef};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Projection, Sort};
 use datafusion::prelude::Expr;
@@ -53,6 +53,10 @@ pub(super) fn select(
                     .collect(),
             ),
             Origin::Other(reason) if is_heavy(field) => return Err(heavy(field, reason)),
+            Origin::Other(_) if matches!(field.data_type(), DataType::FixedSizeList(_, 0)) => {
+                let reason = format!("its column {} is a list of no elements; leave it out", field.name());
+                return Err(Error::NotSampleQuery { reason });
+            }
             Origin::Other(_) => {
                 computed.push(Expr::Column(column.clone()));
                 ColumnSource::RowSet(computed.len() - 1)
