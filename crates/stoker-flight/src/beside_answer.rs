@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
-use arrow_ipc::root_as_message;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use stoker_chunks::IoTotals;
 use stoker_stream::RowsBeside;
+use stoker_types::check_ipc_stream;
 
 use crate::{Error, Result};
 
@@ -69,33 +69,10 @@ pub(crate) fn decode(bytes: Vec<u8>, schema: &SchemaRef, num_tables: usize, rows
 
 /// The only record batch of a stream. Its buffers are slices of the bytes: no length that it declares makes this take memory.
 fn record_batch(bytes: Vec<u8>) -> Result<RecordBatch, ArrowError> {
-    check_messages(&bytes)?;
+    check_ipc_stream(&bytes).map_err(ArrowError::IpcError)?;
     let (mut decoder, mut rest) = (StreamDecoder::new(), Buffer::from(bytes));
     let found = decoder.decode(&mut rest)?;
     found.ok_or_else(|| ArrowError::IpcError("it has no record batch".into()))
-}
-
-/// Checks that the messages of a stream lie within its bytes, and that none is compressed: a few bytes could say that they become many.
-fn check_messages(mut rest: &[u8]) -> Result<(), ArrowError> {
-    let fail = |reason: &str| ArrowError::IpcError(reason.into());
-    let cut_off = || fail("it is cut off");
-    loop {
-        let (head, after) = rest.split_first_chunk::<8>().ok_or_else(cut_off)?;
-        let [0xFF, 0xFF, 0xFF, 0xFF, length @ ..] = *head else { return Err(fail("it is no stream")) };
-        let length = u32::from_le_bytes(length) as usize;
-        if length == 0 {
-            return Ok(());
-        }
-        let (message, after) = after.split_at_checked(length).ok_or_else(cut_off)?;
-        let message = root_as_message(message).map_err(|source| fail(&source.to_string()))?;
-        let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
-        let batches = [message.header_as_record_batch(), dictionary];
-        if batches.iter().flatten().any(|batch| batch.compression().is_some()) {
-            return Err(fail("it is compressed"));
-        }
-        let body = usize::try_from(message.bodyLength()).map_err(|_| cut_off())?;
-        rest = after.get(body..).ok_or_else(cut_off)?;
-    }
 }
 
 /// The same rows under a schema with other metadata.

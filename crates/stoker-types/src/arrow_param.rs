@@ -17,12 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::{Error, Result};
-
-/// What a message of an Arrow IPC stream begins with.
-const CONTINUATION: [u8; 4] = [0xff; 4];
-/// The marker and the length before each message's metadata, in bytes.
-const PREFIX_BYTES: usize = 8;
+use crate::{Error, Result, check_ipc_stream};
 
 /// A parameter as one Arrow value: a date, timestamp, decimal, binary value, list, ….
 ///
@@ -127,7 +122,10 @@ fn encode(value: &ArrayRef) -> Result<Vec<u8>, arrow_schema::ArrowError> {
 
 /// The only value of an IPC stream; the reason if it is not one. Panics of the reader are caught.
 fn decode(ipc: &[u8]) -> Result<ArrayRef, String> {
-    check_messages(ipc)?;
+    let is_plain = |kind: &MessageHeader| matches!(*kind, MessageHeader::Schema | MessageHeader::RecordBatch);
+    if !check_ipc_stream(ipc)?.iter().all(is_plain) {
+        return Err("it has messages other than a schema and values".to_string());
+    }
     let read = catch_unwind(|| {
         let mut reader = StreamReader::try_new(ipc, None)?;
         reader.next().transpose()
@@ -137,30 +135,4 @@ fn decode(ipc: &[u8]) -> Result<ArrayRef, String> {
         Some(batch) if batch.num_rows() == 1 && batch.num_columns() == 1 => Ok(batch.column(0).clone()),
         _ => Err("it is not one value".to_string()),
     }
-}
-
-/// Every message lies within the bytes, and none declares more memory than it has bytes.
-fn check_messages(ipc: &[u8]) -> Result<(), String> {
-    let mut rest = ipc;
-    while let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() {
-        let (marker, length) = prefix.split_at(CONTINUATION.len());
-        let length = length.iter().rev().fold(0usize, |length, byte| (length << 8) | usize::from(*byte));
-        if marker != CONTINUATION {
-            return Err("it is not an Arrow IPC stream".to_string());
-        }
-        if length == 0 {
-            return Ok(());
-        }
-        let short = || "it ends inside a message".to_string();
-        let head = after.get(..length).ok_or_else(short)?;
-        let message = arrow_ipc::root_as_message(head).map_err(|source| source.to_string())?;
-        match (message.header_type(), message.header_as_record_batch()) {
-            (MessageHeader::Schema, _) => {}
-            (_, Some(batch)) if batch.compression().is_none() => {}
-            _ => return Err("it is compressed or has a dictionary".to_string()),
-        }
-        let body = usize::try_from(message.bodyLength()).map_err(|source| source.to_string())?;
-        rest = after.get(length..).and_then(|bytes| bytes.get(body..)).ok_or_else(short)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,39 @@
+//! What a stream of Arrow's IPC format from elsewhere must be before a reader sees it.
+
+use arrow_ipc::MessageHeader;
+
+/// What a message begins with.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// The marker and the length before each message's metadata, in bytes.
+const PREFIX_BYTES: usize = 8;
+
+/// Checks that a stream is whole, that its messages lie within its bytes, and that none is compressed: a few bytes could say that they
+/// become many. A reader of such a stream takes no more memory than the stream has bytes. Returns the kinds of the messages.
+///
+/// # Errors
+/// What is wrong, in words that follow the stream's name.
+pub fn check_ipc_stream(stream: &[u8]) -> Result<Vec<MessageHeader>, String> {
+    let cut_off = || "it is cut off".to_string();
+    let (mut rest, mut kinds) = (stream, Vec::new());
+    loop {
+        let (prefix, after) = rest.split_first_chunk::<PREFIX_BYTES>().ok_or_else(cut_off)?;
+        let [marker @ .., l0, l1, l2, l3] = *prefix;
+        if marker != CONTINUATION {
+            return Err("it is not an Arrow IPC stream".to_string());
+        }
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        if length == 0 {
+            return Ok(kinds);
+        }
+        let (message, after) = after.split_at_checked(length).ok_or_else(cut_off)?;
+        let message = arrow_ipc::root_as_message(message).map_err(|source| source.to_string())?;
+        let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+        let batches = [message.header_as_record_batch(), dictionary];
+        if batches.iter().flatten().any(|batch| batch.compression().is_some()) {
+            return Err("it is compressed".to_string());
+        }
+        kinds.push(message.header_type());
+        let body = usize::try_from(message.bodyLength()).map_err(|_| cut_off())?;
+        rest = after.get(body..).ok_or_else(cut_off)?;
+    }
+}
