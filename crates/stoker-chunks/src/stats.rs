@@ -1,5 +1,6 @@
 //! Counts of requests and bytes.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Running counts; shared by all reads of a stream.
@@ -43,6 +44,22 @@ pub struct IoTotals {
     pub cache_miss_bytes: u64,
     /// Chunks of the cache that were damaged: they were removed, and read from their stores.
     pub cache_damaged: u64,
+}
+
+impl AddAssign for IoTotals {
+    fn add_assign(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.bytes_read += other.bytes_read;
+        self.bytes_used += other.bytes_used;
+        self.retries += other.retries;
+        self.hedges += other.hedges;
+        self.hedges_won += other.hedges_won;
+        self.verified_bytes += other.verified_bytes;
+        self.bad_rows += other.bad_rows;
+        self.cache_hit_bytes += other.cache_hit_bytes;
+        self.cache_miss_bytes += other.cache_miss_bytes;
+        self.cache_damaged += other.cache_damaged;
+    }
 }
 
 /// What reading a range took.

@@ -145,20 +145,13 @@ impl PartStream {
 
     /// What the stream did so far. Batches and steps count with their last part, rows and bytes with each.
     pub fn stats(&self) -> StreamStats {
-        let io = self.io.totals();
-        StreamStats {
-            requests: io.requests,
-            bytes_read: io.bytes_read,
-            retries: io.retries,
-            hedges: io.hedges,
+        let mut stats = StreamStats {
             request_limit: self.requests.num_requests() as u64,
-            verified_bytes: io.verified_bytes,
-            cache_hit_bytes: io.cache_hit_bytes,
-            cache_miss_bytes: io.cache_miss_bytes,
-            cache_damaged: io.cache_damaged,
             stalls: self.stalls.sum(),
             last_step: self.stalls.last_step(),
             ..self.counted
-        }
+        };
+        stats.add_io(&self.io.totals());
+        stats
     }
 }

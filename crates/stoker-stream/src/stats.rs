@@ -3,6 +3,8 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use stoker_chunks::IoTotals;
+
 /// What a stream did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
@@ -41,6 +43,20 @@ pub struct StreamStats {
     pub last_step: Stalls,
 }
 
+impl StreamStats {
+    /// Adds what reading took.
+    pub fn add_io(&mut self, io: &IoTotals) {
+        self.requests += io.requests;
+        self.bytes_read += io.bytes_read;
+        self.retries += io.retries;
+        self.hedges += io.hedges;
+        self.verified_bytes += io.verified_bytes;
+        self.cache_hit_bytes += io.cache_hit_bytes;
+        self.cache_miss_bytes += io.cache_miss_bytes;
+        self.cache_damaged += io.cache_damaged;
+    }
+}
+
 /// Where the time of steps went: to the pipeline, as far as the consumer waited for it, and to the consumer.
 ///
 /// A step lasts from the moment in which the consumer got a batch to the moment in which it gets the next one; the first step
@@ -51,7 +67,8 @@ pub struct StreamStats {
 ///   through Lance's decoder, which reads and decodes in one call. Rows of dense columns are compared with their checksums as
 ///   they come, which counts as reading them;
 /// - decode: the rest of the unit that completed the batch: columns that Lance's decoder reads from a local disk, comparing
-///   those with their checksums, substitutes for bad rows, assembling; images that are decoded; for a remote stream also putting messages together;
+///   those with their checksums, substitutes for bad rows, assembling; images that are decoded; for a remote stream
+///   also putting messages together;
 /// - network, for a remote stream: waiting for messages, less what the server waited for the batch itself, which it tells with
 ///   the batch and which counts as its storage and decode.
 ///

@@ -202,32 +202,16 @@ impl Worker {
         }
         let Some(substitutes) = &self.substitutes else { return Err(self.columns.error(&images)) };
         let read = &mut self.substitutes_read;
-        let replaced = substitutes.replace(images, |answer| add(read, &answer.io)).await;
+        let replaced = substitutes.replace(images, |answer| *read += answer.io).await;
         self.note_stats();
         replaced
     }
 
     /// Tells the consumer's end what was read so far; returns where the time of the last step went.
     fn note_stats(&self) -> Stalls {
-        let stats = self.batches.stats();
-        let more = &self.substitutes_read;
-        *self.encoded.lock() = StreamStats {
-            requests: stats.requests + more.requests,
-            bytes_read: stats.bytes_read + more.bytes_read,
-            retries: stats.retries + more.retries,
-            hedges: stats.hedges + more.hedges,
-            verified_bytes: stats.verified_bytes + more.verified_bytes,
-            ..stats
-        };
+        let mut stats = self.batches.stats();
+        stats.add_io(&self.substitutes_read);
+        *self.encoded.lock() = stats;
         stats.last_step
     }
-}
-
-/// Adds the counts that a stream has, too.
-fn add(sum: &mut IoTotals, more: &IoTotals) {
-    sum.requests += more.requests;
-    sum.bytes_read += more.bytes_read;
-    sum.retries += more.retries;
-    sum.hedges += more.hedges;
-    sum.verified_bytes += more.verified_bytes;
 }
