@@ -48,8 +48,9 @@ impl SourcePlan {
                     let addrs = self.row_set.sources()[*table].null_rows(name).await?;
                     null_rows.push(addrs.into_iter().collect::<HashSet<u64>>());
                 }
-                // With several tables, a row may lack the one that would supply the column: an outer join.
-                if self.row_set.sources().len() == 1 && null_rows.iter().all(HashSet::is_empty) {
+                // In an outer join, a row may lack the table that would supply the column.
+                let is_optional = self.query.columns()[column].optional;
+                if !is_optional && null_rows.iter().all(HashSet::is_empty) {
                     return Ok(false);
                 }
                 let is_null = |addrs: &[Vec<u64>], row| {

@@ -90,7 +90,11 @@ impl ReceiptBuilder {
     /// A receipt without parts.
     pub fn new(stream_id: Digest, slice: &Slice, num_rows: u64) -> Self {
         let (parts, skipped, dropped) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slice: *slice, num_rows, receipt: Receipt { version: 2, stream_id, parts, skipped, dropped } }
+        Self {
+            slice: *slice,
+            num_rows,
+            receipt: Receipt { version: RECEIPT_VERSION_MIN, stream_id, parts, skipped, dropped },
+        }
     }
 
     /// Notes a delivered batch of the slice. Padding is not noted.
