@@ -32,8 +32,8 @@ fn message(error: &anyhow::Error) -> String {
     shortened(&text)
 }
 
-/// The first line of a message in plain words, without the places in source code that Lance adds and without the query parts of URLs, in
-/// which some stores carry signatures.
+/// The first line of a message in plain words, without the places in source code that Lance adds and without the query
+/// parts of URLs, in which some stores carry signatures.
 fn readable(message: &str) -> String {
     let message = plain_message(message);
     let line = message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();

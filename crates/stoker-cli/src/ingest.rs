@@ -260,7 +260,11 @@ fn left_out(endings: &BTreeMap<String, u64>) -> String {
     let mut counts: Vec<(&String, &u64)> = endings.iter().collect();
     counts.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let listed: Vec<String> = counts.iter().map(|(ending, count)| format!("{ending} {count}")).collect();
-    format!("{} files with other endings were left out: {}", endings.values().sum::<u64>(), listed.join(", "))
+    let files = match endings.values().sum::<u64>() {
+        1 => "1 file with another ending was".to_string(),
+        count => format!("{count} files with other endings were"),
+    };
+    format!("{files} left out: {}", listed.join(", "))
 }
 
 /// A progress bar on standard error, or plain lines where it is no terminal.

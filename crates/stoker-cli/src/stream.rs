@@ -23,8 +23,8 @@ pub use crate::stream::drain::{Drain, Drained};
 /// Drain a rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// The sample query; $1, $2, …, or ? from left to right, stand for --param values. With --state it may be left out: query, snapshots and order are then those
-    /// that the state pinned
+    /// The sample query; $1, $2, …, or ? from left to right, stand for --param values. With --state it may be left out: query,
+    /// snapshots and order are then those that the state pinned
     #[arg(required_unless_present = "state")]
     query: Option<String>,
     /// A parameter as JSON, in order

@@ -156,7 +156,8 @@ impl RemoteLake {
         Err(Error::Unreachable { target: self.inner.addresses.clone(), reason })
     }
 
-    /// Asks one server after the other, until one answers: for calls that may be repeated. A connection that broke in the meantime is replaced.
+    /// Asks one server after the other, until one answers: for calls that may be repeated. A connection that broke in the
+    /// meantime is replaced.
     async fn ask<T, F>(&self, call: impl Fn(Client) -> F) -> Result<Response<T>>
     where
         F: Future<Output = Result<Response<T>, Status>>,
@@ -199,7 +200,8 @@ impl RemoteLake {
         self.inner.current.store((left + 1) % self.inner.servers.len(), Ordering::Relaxed);
     }
 
-    /// The answer to a command, from the first server that gives one; for streams also whether the service finds the stream by its id alone.
+    /// The answer to a command, from the first server that gives one; for streams also whether the service finds the
+    /// stream by its id alone.
     pub(crate) async fn get_flight_info(&self, kind: Kind) -> Result<(FlightInfo, bool)> {
         let command = Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec();
         let descriptor = FlightDescriptor::new_cmd(command);

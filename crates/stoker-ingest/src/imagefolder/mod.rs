@@ -25,8 +25,8 @@ use rows::{RowBuilder, Rows};
 /// Bytes of rows that are decoded at a time; while one such group is written, the next is decoded.
 const GROUP_BYTES: u64 = 64 << 20;
 
-/// Writes a folder of images into a table: `DIR/CLASS/*` or `DIR/SPLIT/CLASS/*`, as [`ImageFolderOptions::splits`] says. PNG, JPEG and WebP files are found by their names, in folders of
-/// any depth below a class, and read for what they are.
+/// Writes a folder of images into a table: `DIR/CLASS/*` or `DIR/SPLIT/CLASS/*`, as [`ImageFolderOptions::splits`] says.
+/// PNG, JPEG and WebP files are found by their names, in folders of any depth below a class, and read for what they are.
 ///
 /// A row per image, sorted by path; no column is nullable:
 ///

@@ -35,7 +35,8 @@ use source::Sources;
 ///   over 1,024 bytes per row
 /// - `tensors` and `vectors` become non-null FixedSizeLists; every row is checked for nulls and for its length. bfloat16 is
 ///   stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`
-/// - `images`, and structs of Hugging Face images unless they are in `as_is`, become LargeBinary with the field metadata `stoker.kind` = `encoded_image`; they are not decoded
+/// - `images`, and structs of Hugging Face images unless they are in `as_is`, become LargeBinary with the field metadata
+///   `stoker.kind` = `encoded_image`; they are not decoded
 ///
 /// Dropping the future ends the ingest as a kill would: the same call continues after the last finished unit.
 ///
