@@ -44,6 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     pause::register(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
+    module.add_function(wrap_pyfunction!(params::params_json, module)?)?;
     module.add_class::<arrow_export::ArrowArray>()?;
     module.add_class::<arrow_export::ArrowSchema>()?;
     module.add_class::<batch::Batch>()?;

@@ -15,6 +15,12 @@ pub(crate) fn params(values: &[Bound<'_, PyAny>]) -> PyResult<Vec<ParamValue>> {
     values.iter().enumerate().map(|(index, value)| param(index + 1, value)).collect()
 }
 
+/// The stored form of parameters, by which equal ones are alike.
+#[pyfunction]
+pub(crate) fn params_json(py: Python<'_>, values: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
+    serde_json::to_string(&params(&values)?).map_err(|source| error(py, ErrorKind::Internal, &source.to_string()))
+}
+
 fn param(number: usize, value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     let py = value.py();
     let converted = py.import("stoker._params")?.getattr("converted")?.call1((value,)).and_then(|value| own(&value));

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,13 +112,13 @@ def _of_group(distributed: Any, group: Any) -> Ranks:
     return Ranks(rank, world_size, "group")
 
 
-def fingerprint(values: Any) -> str:
-    """Returns a short text that tells values of different ranks apart: how they begin, and a digest of all of them."""
+def fingerprint(params: Sequence[Any]) -> str:
+    """Returns a short text that tells parameters of different ranks apart: how they begin, and a digest of them."""
     try:
-        data = pickle.dumps(values)
-    except Exception:  # whatever cannot be pickled may still be a parameter
-        data = repr(values).encode("utf-8", "surrogatepass")
-    return f"{repr(values)[:60]} ({hashlib.sha256(data).hexdigest()[:12]})"
+        text = _native.params_json(params)
+    except StokerError:  # planning refuses them, where all ranks hear of it
+        text = repr([type(param).__name__ for param in params])
+    return f"{text[:60]} ({hashlib.sha256(text.encode()).hexdigest()[:12]})"
 
 
 def agree(

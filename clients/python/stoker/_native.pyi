@@ -69,6 +69,7 @@ class IndexRequest(TypedDict):
     num_partitions: int | None
     num_sub_vectors: int | None
 
+def params_json(values: Sequence[Any]) -> str: ...
 def check_transform(transform: TransformRequest) -> None: ...
 
 class ArrowArray:

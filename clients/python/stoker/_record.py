@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Receipts", "log_bad_rows", "log_place"]
 
-#: The versions of receipts that tell of dropped rows, and of those that do not.
-_VERSION, _VERSION_BEFORE = 3, 2
+#: The version of a receipt without parts.
+_VERSION_MIN = 2
 
 
 class Receipts:
     """What loops got in the passes that are over, and what they left out on purpose."""
 
     def __init__(self) -> None:
+        self.version = _VERSION_MIN
         self.parts: list[dict[str, Any]] = []
         self.skipped: list[dict[str, int]] = []
         self.dropped: list[dict[str, int]] = []
@@ -29,6 +30,7 @@ class Receipts:
     def add(self, stream: _native.SampleStream, handed: int) -> None:
         """Keeps what a pass tells at its end: the loop got the steps before ``handed``."""
         found = json.loads(stream.receipt(handed))
+        self.version = max(self.version, found["version"])
         self.parts += found["parts"]
         self.dropped += found.get("dropped", [])
 
@@ -41,7 +43,7 @@ class Receipts:
         found = {} if running is None else json.loads(running.receipt(handed))
         dropped = [*self.dropped, *found.get("dropped", [])]
         receipt: dict[str, Any] = {
-            "version": _VERSION if dropped else _VERSION_BEFORE,
+            "version": max(self.version, found.get("version", _VERSION_MIN)),
             "stream_id": stream_id,
             "parts": [*self.parts, *found.get("parts", [])],
         }
