@@ -15,9 +15,10 @@ from typing import Any
 
 from chaos_ledger import Place
 from chaos_rank import RankJob
+from conftest import stoker_bin
 from fault_proxy import Faults, GrpcProxy, S3Proxy
-from test_s3 import BUCKET, Store
-from test_service import environment, stoker_bin
+from s3_store import BUCKET, Store
+from test_service import environment
 
 NUM_EPOCHS = 3
 LAKE = f"s3://{BUCKET}/chaos"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from s3_store import Store
 
 import stoker
 
@@ -62,13 +63,27 @@ def lake(lake_path: str) -> stoker.Lake:
     return stoker.connect(lake_path)
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with a bucket."""
+    running = Store(tmp_path_factory.mktemp("store") / "log")
+    yield running
+    running.stop()
+
+
+def stoker_bin() -> str:
+    """The path of the stoker binary; without one, the test fails."""
+    binary = os.environ.get("STOKER_BIN", "")
+    if not Path(binary).is_file():
+        pytest.fail(f"STOKER_BIN is {binary!r}: set it to the stoker binary, as `cargo xtask test` does")
+    return binary
+
+
 class Server:
     """A `stoker serve` process on a port of its own choice."""
 
     def __init__(self, lake_path: str, environment: Mapping[str, str] | None = None) -> None:
-        binary = os.environ["STOKER_BIN"]
-        assert Path(binary).exists(), f"STOKER_BIN names {binary}, which does not exist"
-        command = [binary, "serve", "--lake", lake_path, "--listen", "127.0.0.1:0"]
+        command = [stoker_bin(), "serve", "--lake", lake_path, "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -98,9 +113,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(lake_path: str) -> Iterator[Server]:
-    """A server over the lake; `cargo xtask test` sets STOKER_BIN."""
-    if "STOKER_BIN" not in os.environ:
-        pytest.fail("set STOKER_BIN to the stoker binary, as `cargo xtask test` does")
+    """A server over the lake."""
     running = Server(lake_path)
     yield running
     running.stop()

@@ -30,6 +30,18 @@ DAMAGED = frozenset({"DataCorruptError"})
 DAMAGED_MANIFEST = DAMAGED | {"InvalidRequestError", "NotFoundError"}
 
 
+def damage_rows(table: Path, rows: Iterable[bytes]) -> None:
+    """Flips one bit in each of these rows, wherever a data file of the table has their bytes."""
+    rows = list(rows)
+    for path in (table / "data").iterdir():
+        stored = bytearray(path.read_bytes())
+        for row in rows:
+            at = stored.find(row)
+            if at >= 0:
+                stored[at + 100] ^= 1
+        path.write_bytes(stored)
+
+
 class Reader:
     """A process that reads tables, so that a crash or a hang is one failure; it is started again after one."""
 

@@ -13,8 +13,9 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 #: Bytes that a proxy takes at once, and about as many as it holds back.
 _PIECE_BYTES = 8 << 10
@@ -117,6 +118,17 @@ def reset(writer: asyncio.StreamWriter) -> None:
     if connection is not None and connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
+
+
+async def run_until_one_ends(*pumps: Coroutine[Any, Any, None]) -> None:
+    """Runs the two directions of a connection until one of them ends."""
+    tasks = [asyncio.ensure_future(pump) for pump in pumps]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass
@@ -285,19 +297,12 @@ class GrpcProxy(Proxy):
             self.faults.count("refused")
             return reset(writer)
         frames = Http2Frames()
-        pumps = [
-            asyncio.ensure_future(_copy(reader, asking, None)),
-            asyncio.ensure_future(self._answer(answers, writer, frames)),
-        ]
         try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await run_until_one_ends(_copy(reader, asking, None), self._answer(answers, writer, frames))
         except asyncio.CancelledError:
             self._lost(frames)
             raise
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
             reset(asking)
             reset(writer)
 

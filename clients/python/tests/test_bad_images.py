@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import Server
+from damage import damage_rows
 from test_decode import RANDOM, files
 
 import stoker
@@ -36,13 +37,7 @@ def write(path: Path, images: list[bytes | None], damaged: tuple[int, ...] = ())
     ids = np.arange(NUM_ROWS)
     data = {"id": ids, "x": values(ids), "image": pa.array(images, pa.large_binary())}
     lake.create_table("photos", data, encoded_images=["image"])
-    for file in (path / "photos.lance" / "data").iterdir():
-        stored = bytearray(file.read_bytes())
-        for row in damaged:
-            at = stored.find(values(np.array([row])).tobytes())
-            if at >= 0:
-                stored[at + 100] ^= 1
-        file.write_bytes(stored)
+    damage_rows(path / "photos.lance", [values(np.array([row])).tobytes() for row in damaged])
     return stoker.connect(lake.target)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Server
+from damage import damage_rows
 
 import stoker
 
@@ -31,13 +32,7 @@ def own_lake(tmp_path: Path) -> stoker.Lake:
     lake = stoker.connect(str(tmp_path / "lake"))
     ids = np.arange(NUM_ROWS)
     lake.create_table("samples", {"id": ids, "x": values(ids)}, rows_per_fragment=128)
-    for path in (tmp_path / "lake" / "samples.lance" / "data").iterdir():
-        stored = bytearray(path.read_bytes())
-        for row in DAMAGED:
-            at = stored.find(values(np.array([row])).tobytes())
-            if at >= 0:
-                stored[at + 100] ^= 1
-        path.write_bytes(stored)
+    damage_rows(tmp_path / "lake" / "samples.lance", [values(np.array([row])).tobytes() for row in DAMAGED])
     return stoker.connect(lake.target)
 
 

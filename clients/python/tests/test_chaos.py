@@ -11,7 +11,6 @@ have. `STOKER_CHAOS_SEED` chooses the faults.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 from chaos_job import GRPC_FAULTS, LAKE, NUM_EPOCHS, QUERY, S3_FAULTS, STREAM, Chaos, Checkpoint, Run
 from chaos_ledger import Phase, findings, name_of, payload_of, read_ledger
-from test_s3 import BUCKET, Store
+from s3_store import BUCKET, Store
 
 import stoker
 
@@ -37,18 +36,13 @@ RUNS = [
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store with the table `samples`, written in three fragments and two versions, with damaged rows."""
-    running = Store(tmp_path_factory.mktemp("store") / "log")
-    try:
-        lake = stoker.connect(LAKE, storage_options=running.options)
-        lake.create_table("samples", columns(range(2_000)), rows_per_fragment=ROWS_PER_FRAGMENT)
-        lake.table("samples").append(columns(range(2_000, NUM_ROWS)))
-        poison(running)
-        yield running
-    finally:
-        running.process.terminate()
-        running.process.wait(timeout=30)
+def store(store: Store) -> Store:
+    """The store with the table `samples`, written in three fragments and two versions, with damaged rows."""
+    lake = stoker.connect(LAKE, storage_options=store.options)
+    lake.create_table("samples", columns(range(2_000)), rows_per_fragment=ROWS_PER_FRAGMENT)
+    lake.table("samples").append(columns(range(2_000, NUM_ROWS)))
+    poison(store)
+    return store
 
 
 def columns(rows: range) -> dict[str, Any]:

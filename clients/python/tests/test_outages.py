@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,8 +18,8 @@ from typing import Any
 
 import pytest
 from conftest import Server, make_columns
-from fault_proxy import Faults, Head, Proxy, S3Proxy, reset
-from test_s3 import BUCKET, Store
+from fault_proxy import Faults, Head, Proxy, S3Proxy, reset, run_until_one_ends
+from s3_store import BUCKET, Store
 from test_unix_socket import address, killable
 
 import stoker
@@ -164,7 +165,6 @@ import sys, stoker
 lake = stoker.connect(sys.argv[1])
 print("connected", flush=True)
 sys.stdin.readline()
-print("waiting", flush=True)
 try:
     lake.tables()
 except KeyboardInterrupt:
@@ -182,11 +182,19 @@ def test_ctrl_c_ends_the_wait(tmp_path: Path, own_path: str) -> None:
         assert job.stdout.readline() == "connected\n"
         first.send_signal(signal.SIGKILL)
         first.wait(timeout=PATIENCE)
-    job.stdin.write("\n")
-    job.stdin.flush()
-    assert job.stdout.readline() == "waiting\n"
-    job.send_signal(signal.SIGINT)
-    assert job.communicate(timeout=PATIENCE)[0] == "interrupted\n"
+    path = listen.removeprefix("unix://")
+    Path(path).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(PATIENCE)
+        listener.bind(path)
+        listener.listen()
+        job.stdin.write("\n")
+        job.stdin.flush()
+        # The server is gone, and the call tries again: it waits.
+        listener.accept()[0].close()
+        job.send_signal(signal.SIGINT)
+        printed, _ = job.communicate(timeout=PATIENCE)
+    assert printed == "interrupted\n"
     assert job.returncode == 0
 
 
@@ -217,13 +225,9 @@ class LostAnswer(Proxy):
                 writer.write(piece)
                 await writer.drain()
 
-        pumps = [asyncio.ensure_future(requests()), asyncio.ensure_future(replies())]
         try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await run_until_one_ends(requests(), replies())
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
             reset(asking)
             reset(writer)
 
@@ -303,15 +307,6 @@ class Outage(S3Proxy):
             if not await self._forward(request, reader, writer, None):
                 return None
         return None
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store with a bucket."""
-    running = Store(tmp_path_factory.mktemp("store") / "log")
-    yield running
-    running.process.terminate()
-    running.process.wait(timeout=30)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from conftest import NUM_ROWS, SHAPE, Server, expected_image, make_columns
@@ -131,8 +129,6 @@ def test_writing_needs_the_lake(remote: stoker.Lake) -> None:
 
 
 def test_a_replaced_server_loses_no_row(lake_path: str) -> None:
-    if "STOKER_BIN" not in os.environ:
-        pytest.fail("set STOKER_BIN to the stoker binary, as `cargo xtask test` does")
     first, second = Server(lake_path), Server(lake_path)
     try:
         target = f"{first.url},{second.url.removeprefix('grpc://')}"

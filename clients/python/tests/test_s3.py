@@ -5,71 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import subprocess
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import boto3
 import lance
 import numpy as np
 import pyarrow.flight as flight
 import pytest
 from conftest import Server, expected_image, make_columns
 from PIL import Image
+from s3_store import BUCKET, Store
 
 import stoker
 
-BUCKET = "stoker-test"
 NUM_ROWS = 2_000
 QUERY = "SELECT id, image FROM samples WHERE id < 1500"
-
-
-class Store:
-    """A moto server on a port of its own choice, and the log of what it was asked."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-        program = Path(sys.executable).with_name("moto_server")
-        with log.open("w") as out:
-            command = [program, "-H", "127.0.0.1", "-p", "0"]
-            self.process = subprocess.Popen(
-                command, stdout=out, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-            )
-        found = None
-        while found is None:
-            assert self.process.poll() is None, f"the store ended:\n{log.read_text()}"
-            found = re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())
-        self.endpoint = found[1]
-        self.options = {
-            "aws_endpoint": self.endpoint,
-            "aws_region": "us-east-1",
-            "aws_access_key_id": "test",
-            "aws_secret_access_key": "test-secret",
-            "allow_http": "true",
-        }
-        names = ("endpoint_url", "region_name", "aws_access_key_id", "aws_secret_access_key")
-        self.client = boto3.client("s3", **dict(zip(names, self.options.values(), strict=False)))
-        self.client.create_bucket(Bucket=BUCKET)
-
-    def environment(self) -> dict[str, str]:
-        """The same options for a process."""
-        return {name.upper(): value for name, value in self.options.items()}
-
-    def gets(self, since: int) -> list[str]:
-        """The paths of data files that were read since the log had this length."""
-        return re.findall(r"GET (\S+/data/\S+) HTTP/1\.1\S* 20[06]", self.log.read_text()[since:])
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store with a bucket."""
-    running = Store(tmp_path_factory.mktemp("store") / "log")
-    yield running
-    running.process.terminate()
-    running.process.wait(timeout=30)
 
 
 @pytest.fixture(scope="module")

@@ -20,19 +20,13 @@ from typing import cast
 import pyarrow as pa
 import pytest
 from certificates import Certificates
-from conftest import NUM_ROWS, make_columns
+from conftest import NUM_ROWS, make_columns, stoker_bin
 from pyarrow import flight
 
 import stoker
 
 TOKEN = "the-token-of-this-service"
 SQL = "SELECT id, image, name FROM samples WHERE label < 7 ORDER BY id"
-
-
-def stoker_bin() -> str:
-    if "STOKER_BIN" not in os.environ:
-        pytest.fail("set STOKER_BIN to the stoker binary, as `cargo xtask test` does")
-    return os.environ["STOKER_BIN"]
 
 
 def environment(own: dict[str, str]) -> dict[str, str]:

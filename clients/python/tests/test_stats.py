@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import Server
 from fault_proxy import Faults, Head, S3Proxy
-from test_s3 import BUCKET, Store
+from s3_store import BUCKET, Store
 
 import stoker
 
@@ -36,20 +36,15 @@ class SlowS3(S3Proxy):
 
 
 @pytest.fixture(scope="module")
-def far_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stoker.Lake]:
+def far_lake(store: Store) -> Iterator[stoker.Lake]:
     """A lake on a store that answers late, with a table whose images are read as plain bytes."""
-    store = Store(tmp_path_factory.mktemp("store") / "log")
-    try:
-        uri = f"s3://{BUCKET}/far"
-        pixels = np.arange(NUM_ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), np.uint8)
-        near = stoker.connect(uri, storage_options=store.options)
-        near.create_table("samples", {"id": np.arange(NUM_ROWS), "image": pixels})
-        with closing(SlowS3(int(store.endpoint.rpartition(":")[2]), Faults(0, {}))) as proxy:
-            options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
-            yield stoker.connect(uri, storage_options=options)
-    finally:
-        store.process.terminate()
-        store.process.wait(timeout=30)
+    uri = f"s3://{BUCKET}/far"
+    pixels = np.arange(NUM_ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), np.uint8)
+    near = stoker.connect(uri, storage_options=store.options)
+    near.create_table("samples", {"id": np.arange(NUM_ROWS), "image": pixels})
+    with closing(SlowS3(int(store.endpoint.rpartition(":")[2]), Faults(0, {}))) as proxy:
+        options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
+        yield stoker.connect(uri, storage_options=options)
 
 
 def largest(stalls: Mapping[str, stoker.Stall]) -> str:

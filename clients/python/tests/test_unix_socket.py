@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NUM_ROWS
+from conftest import NUM_ROWS, stoker_bin
 from pyarrow import flight
-from test_service import cli, environment, refused, serving, stoker_bin
+from test_service import cli, environment, refused, serving
 
 import stoker
 

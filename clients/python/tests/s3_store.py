@@ -1,0 +1,55 @@
+"""A real S3-compatible server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import boto3
+
+#: The bucket that every store has.
+BUCKET = "stoker-test"
+
+
+class Store:
+    """A moto server on a port of its own choice, and the log of what it was asked."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        program = Path(sys.executable).with_name("moto_server")
+        with log.open("w") as out:
+            command = [program, "-H", "127.0.0.1", "-p", "0"]
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            )
+        found = None
+        while found is None:
+            assert self.process.poll() is None, f"the store ended:\n{log.read_text()}"
+            found = re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())
+        self.endpoint = found[1]
+        self.options = {
+            "aws_endpoint": self.endpoint,
+            "aws_region": "us-east-1",
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "test-secret",
+            "allow_http": "true",
+        }
+        names = ("endpoint_url", "region_name", "aws_access_key_id", "aws_secret_access_key")
+        self.client = boto3.client("s3", **dict(zip(names, self.options.values(), strict=False)))
+        self.client.create_bucket(Bucket=BUCKET)
+
+    def environment(self) -> dict[str, str]:
+        """The same options for a process."""
+        return {name.upper(): value for name, value in self.options.items()}
+
+    def gets(self, since: int) -> list[str]:
+        """The paths of data files that were read since the log had this length."""
+        return re.findall(r"GET (\S+/data/\S+) HTTP/1\.1\S* 20[06]", self.log.read_text()[since:])
+
+    def stop(self) -> None:
+        """Ends the server."""
+        self.process.terminate()
+        self.process.wait(timeout=30)
