@@ -81,6 +81,19 @@ def test_rows_without_a_vector(tmp_path: Path) -> None:
             assert sorted(found) == [row for row in range(600) if row not in (7, 9)]
 
 
+def test_an_index_that_has_too_few_vectors_to_learn_from_says_so(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(1).normal(size=(256, 8)).astype(np.float32)
+    vectors[9] = np.nan
+    table = stoker.connect(str(tmp_path)).create_table("t", {"id": range(256), "emb": vectors})
+    with pytest.raises(
+        stoker.InvalidRequestError, match=r"column emb of t@1: ivf_pq learns from 256 vectors.*ivf_flat"
+    ):
+        table.create_index("emb", kind="ivf_pq", num_sub_vectors=4)
+    table.create_index("emb", kind="ivf_flat")
+    table.append({"id": [256], "emb": vectors[:1]})
+    table.create_index("emb", kind="ivf_pq", num_sub_vectors=4)
+
+
 def test_null_rows_of_tensors_are_refused_by_name(tmp_path: Path) -> None:
     lake = stoker.connect(str(tmp_path))
     wide = pa.array([[1.0] * 300, None, [2.0] * 300], pa.list_(pa.float32(), 300))

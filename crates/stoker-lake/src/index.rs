@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Metric, Result, Table};
 
+/// Vectors from which Lance learns the codes of product quantisation at 8 bits, at least.
+const PQ_VECTORS_MIN: usize = 1 << 8;
+
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
@@ -76,7 +79,17 @@ impl Table {
                 dataset.create_index(&[column], IndexType::Inverted, None, &InvertedIndexParams::default(), true).await
             }
         };
-        built.map_err(|source| Error::storage(format!("indexing column {column} of {}", self.snapshot()), source))?;
+        let attempted = || format!("indexing column {column} of {}", self.snapshot());
+        built.map_err(|source| match (kind, source) {
+            (IndexKind::IvfPq { .. }, lance_core::Error::Unprocessable { .. }) => Error::InvalidRequest {
+                attempted: attempted(),
+                reason: format!(
+                    "ivf_pq learns from {PQ_VECTORS_MIN} vectors or more, and the column has fewer that are neither null nor have a \
+                     NaN: use ivf_flat"
+                ),
+            },
+            (_, source) => Error::storage(attempted(), source),
+        })?;
         Ok(dataset.manifest().version)
     }
 
