@@ -50,6 +50,8 @@ def nulls_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stoke
     for mode, start in (("create", 0), ("append", 20)):
         part = pa.table({"id": pa.array(range(start, start + 20)), "image": image.slice(start, 20)})
         lance.write_dataset(part, str(tmp_path / "images.lance"), mode=mode, data_storage_version="2.2")
+    # Footers of older files do not tell of nulls.
+    lance.write_dataset(columns(), str(tmp_path / "old.lance"), data_storage_version="2.0")
     if request.param == "in process":
         yield lake
         return
@@ -68,6 +70,7 @@ def nulls_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stoke
         ("SELECT label + 1 AS next FROM t", "next"),
         ("SELECT t.id, label FROM t JOIN other ON t.id = other.id ORDER BY weight, t.id", "label"),
         ("SELECT label FROM t AT (VERSION => 1) WHERE id > 10", "label"),
+        ("SELECT id, label FROM old", "label"),
         ("SELECT id, image FROM images", "image"),
         ("SELECT id, image FROM images WHERE id < 8", "image"),
     ],
@@ -86,6 +89,7 @@ def test_nulls_are_refused_when_a_stream_is_planned(nulls_lake: stoker.Lake, que
     ("query", "num_rows"),
     [
         ("SELECT id, whole, score, name FROM t", NUM_ROWS),
+        ("SELECT id, whole FROM old", NUM_ROWS),
         ("SELECT id, label FROM t WHERE label IS NOT NULL", NUM_ROWS - 1),
         ("SELECT id, label FROM t WHERE id < 11", 11),
         ("SELECT id, emb, flag, label FROM t WHERE id NOT IN (7, 11)", NUM_ROWS - 2),

@@ -5,9 +5,12 @@ use arrow_array::types::UInt64Type;
 use datafusion::common::Column;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
+use lance_encoding::decoder::{PageEncoding, PageInfo};
+use lance_encoding::format::metadata::{RepDefLayer, page_layout::Layout};
 use stoker_types::is_heavy;
 
+use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile};
 use crate::obstacle::Obstacle;
 use crate::scan::ROW_ADDR;
 use crate::{Error, Result, ScanRequest, Table};
@@ -18,8 +21,8 @@ const BATCH_ROWS: usize = 1 << 16;
 impl Table {
     /// The addresses of the rows in which a column is null.
     ///
-    /// Nothing is read of a column that is not nullable. Of a heavy one, only footers are read unless they tell of nulls. Otherwise
-    /// the column is scanned.
+    /// Nothing is read of a column that is not nullable, and only footers unless they tell of nulls; then the column is scanned.
+    /// Where footers do not tell, as in files before version 2.1, a light column is scanned, and a heavy one is taken to have none.
     ///
     /// # Errors
     /// `InvalidRequest` for an unknown column; `DataCorrupt` for unreadable footers; storage errors.
@@ -55,10 +58,45 @@ impl Table {
     async fn may_have_nulls(&self, column: &str) -> Result<bool> {
         let schema = self.schema();
         let Ok(field) = schema.field_with_name(column) else { return Ok(false) };
-        if !field.is_nullable() || !is_heavy(field) {
-            return Ok(field.is_nullable());
+        if !field.is_nullable() {
+            return Ok(false);
         }
-        let tells = |obstacle: &Obstacle| matches!(obstacle, Obstacle::Nulls | Obstacle::OnlyNulls | Obstacle::NoFile);
-        Ok(self.survey(field).await?.obstacles.iter().any(|(obstacle, _)| tells(obstacle)))
+        let scheduler = self.footer_scheduler();
+        let mut fragments = stream::iter(self.dataset().get_fragments())
+            .map(|fragment| {
+                let scheduler = scheduler.clone();
+                async move { self.column_files(&scheduler, &fragment, column).await }
+            })
+            .buffer_unordered(FOOTERS_IN_FLIGHT);
+        while let Some(files) = fragments.try_next().await? {
+            let may_have_nulls = |file: &FoundFile| match file {
+                Ok((_, metadata, index)) => metadata.column_infos[*index].page_infos.iter().any(page_may_have_nulls),
+                Err(Obstacle::NoFile) => true,
+                Err(_) => !is_heavy(field),
+            };
+            if files.iter().any(may_have_nulls) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
+}
+
+/// Whether a page can have rows that are null.
+fn page_may_have_nulls(page: &PageInfo) -> bool {
+    let PageEncoding::Structural(layout) = &page.encoding else { return true };
+    let layers = match &layout.layout {
+        Some(Layout::FullZipLayout(zip)) if zip.bits_def == 0 => return false,
+        Some(Layout::ConstantLayout(constant)) if constant.inline_value.is_none() => return true,
+        Some(Layout::FullZipLayout(zip)) => &zip.layers,
+        Some(Layout::ConstantLayout(constant)) => &constant.layers,
+        Some(Layout::MiniBlockLayout(mini)) => &mini.layers,
+        Some(Layout::BlobLayout(blob)) => &blob.layers,
+        None => return true,
+    };
+    let has_none = |layer: &i32| {
+        use RepDefLayer::{RepdefAllValidItem, RepdefAllValidList, RepdefEmptyableList};
+        matches!(RepDefLayer::try_from(*layer), Ok(RepdefAllValidItem | RepdefAllValidList | RepdefEmptyableList))
+    };
+    !layers.iter().all(has_none)
 }

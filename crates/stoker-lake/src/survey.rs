@@ -96,7 +96,7 @@ impl Table {
     }
 
     /// Where a column lies in a fragment. Lists and structs lie where their leaves do.
-    async fn column_files(
+    pub(crate) async fn column_files(
         &self,
         scheduler: &Arc<ScanScheduler>,
         fragment: &FileFragment,
