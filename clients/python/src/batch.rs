@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::UInt64Array;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use stoker_types::Share;
 
 use crate::arrow_export::ArrowArray;
 
@@ -39,11 +40,12 @@ pub(crate) struct BatchPlace {
     /// Rows in all.
     #[pyo3(get)]
     num_rows: usize,
+    share: Share,
 }
 
 impl Batch {
-    /// Wraps a batch of the engine.
-    pub(crate) fn try_new(py: Python<'_>, batch: stoker_stream::Batch) -> PyResult<Self> {
+    /// Wraps a batch of the engine, whose rows are this share of a global batch.
+    pub(crate) fn try_new(py: Python<'_>, batch: stoker_stream::Batch, share: Share) -> PyResult<Self> {
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
         let place = BatchPlace {
             row_addrs: batch.row_addrs.into_iter().map(|addrs| Arc::new(UInt64Array::from(addrs))).collect(),
@@ -53,6 +55,7 @@ impl Batch {
             position: batch.cursor.position,
             num_valid: batch.num_valid,
             num_rows: batch.data.num_rows(),
+            share,
         };
         Ok(Self { data: Py::new(py, ArrowArray::from_batch(batch.data))?, place: Py::new(py, place)? })
     }
@@ -76,5 +79,10 @@ impl BatchPlace {
     fn row_addrs(&self, py: Python<'_>) -> PyResult<Vec<Py<ArrowArray>>> {
         let array = |addrs: &Arc<UInt64Array>| Py::new(py, ArrowArray::from_values(addrs.clone()));
         self.row_addrs.iter().map(array).collect()
+    }
+
+    /// The positions of these rows of the batch in the order of its epoch.
+    fn positions(&self, rows: Vec<u64>) -> Vec<u64> {
+        rows.into_iter().map(|row| self.share.position(row)).collect()
     }
 }

@@ -88,8 +88,9 @@ impl SampleStream {
             return Ok(None);
         };
         noted.pending.push_back((batch.step, part));
+        let share = noted.receipt.share(batch.step);
         *self.stream.lock() = PerProcess::new(stream);
-        Batch::try_new(py, batch).map(Some)
+        Batch::try_new(py, batch, share).map(Some)
     }
 
     /// Whether the last rows are being read, or were received.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use stoker_stream::{BadRows, ReadOptions};
+use stoker_stream::{BadRows, ReadOptions, Windows};
 use stoker_types::{BatchLogEntry, ErrorKind, Place, Snapshot, StreamSpec, StreamState};
 
 use crate::arrow_export::ArrowSchema;
@@ -74,6 +74,12 @@ impl StreamHandle {
     #[getter]
     fn row_tables(&self) -> Vec<Vec<(String, u64)>> {
         self.spec.sources.iter().map(|source| pairs(source.tables.iter())).collect()
+    }
+
+    /// Which query of a mixture the rows at these positions of an epoch come from.
+    fn sources(&self, epoch: u64, positions: Vec<u64>) -> Vec<usize> {
+        let windows = Windows::new(&self.spec, epoch);
+        positions.into_iter().map(|position| windows.of(position).row(0).source).collect()
     }
 
     /// The weights of a mixture, as they are kept: pairs of the first draw and one share for each query.

@@ -105,13 +105,26 @@ class BatchRows:
     @property
     def source(self) -> np.ndarray[Any, Any]:
         """Which query of a mixture each row comes from."""
+        if "source" not in self._known:
+            self._known["source"] = self._sources()
+        found: np.ndarray[Any, Any] = self._known["source"]
+        return found
+
+    def _sources(self) -> np.ndarray[Any, Any]:
         source = np.zeros(self.num_rows, dtype=np.int64)
+        if len(self.row_tables) == 1:
+            return source
+        source -= 1
         addresses = self._addresses()
         first = 0
         for index, tables in enumerate(self.row_tables):
             for addrs in addresses[first : first + len(tables)]:
                 source[addrs != NO_ROW] = index
             first += len(tables)
+        # Rows of outer joins may have no table.
+        rows = np.flatnonzero(source < 0)
+        if len(rows) and self._place is not None and isinstance(self._row_tables, _native.StreamHandle):
+            source[rows] = self._row_tables.sources(self._place.epoch, self._place.positions(rows.tolist()))
         return source
 
     def _addresses(self) -> list[np.ndarray[Any, Any]]:
@@ -125,7 +138,7 @@ class BatchRows:
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("num_rows", "num_valid", "epoch", "position", "substituted")
-        known = {**{name: self._native(name) for name in names}, "addresses": self._addresses()}
+        known = {**{name: self._native(name) for name in names}, "addresses": self._addresses(), "source": self.source}
         return {"step": self._step, "stream_id": self.cursor.stream_id, "tables": self.row_tables, "known": known}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 
 import numpy as np
@@ -53,6 +54,23 @@ def test_light_columns_of_missing_rows_are_null(either: stoker.Lake, join: str) 
         for ids, column in zip(batch.row_ids.T, columns, strict=True):
             assert [row == NO_ROW for row in ids.tolist()] == [value is None for value in column.to_pylist()]
     assert sorted(rows) == expected
+
+
+def test_the_query_of_a_row_that_no_table_supplies(either: stoker.Lake) -> None:
+    joined = "SELECT s.id + 0 AS id, n.weight FROM samples s LEFT JOIN notes n ON n.note_id = s.id"
+    low, high = (either.sql(f"{joined} WHERE s.id {side} 15") for side in ("<", ">="))
+    num_missing = 0
+    for world in (1, 3):
+        for rank in range(world):
+            stream = stoker.mix({low: 0.5, high: 0.5}, stop="all").stream(
+                global_batch_size=12, rank=rank, world_size=world, last_batch="pad", allow_nulls=True
+            )
+            for batch in stream:
+                expected = [row >= 15 for row in batch.to_arrow()["id"].to_pylist()]
+                assert batch.source.tolist() == expected
+                assert pickle.loads(pickle.dumps(batch._rows)).source.tolist() == expected
+                num_missing += int((batch.row_ids == NO_ROW).all(axis=1).sum())
+    assert num_missing > 0
 
 
 def test_rows_and_receipts_are_the_same_anywhere(joined_path: str, joined_server: Server) -> None:

@@ -1,7 +1,7 @@
 //! Receipts: which positions a rank delivered, and a sum over their rows.
 
 use serde::{Deserialize, Serialize};
-use stoker_types::{Digest, LastBatch, Slice};
+use stoker_types::{Digest, LastBatch, Share, Slice};
 
 use crate::{Batch, Error, Result, Substitution};
 
@@ -97,6 +97,11 @@ impl ReceiptBuilder {
         }
     }
 
+    /// The rows of the slice in the global batch of a step.
+    pub fn share(&self, step: u64) -> Share {
+        self.slice.share(step, self.num_rows)
+    }
+
     /// Notes a delivered batch of the slice. Padding is not noted.
     pub fn add(&mut self, batch: &Batch) {
         self.push(self.part(batch));
@@ -105,7 +110,7 @@ impl ReceiptBuilder {
     /// What a batch of the slice adds to the receipt once it is delivered; costs a hash for each row.
     pub fn part(&self, batch: &Batch) -> ReceiptPart {
         let positions = self.slice.positions(batch.step, self.num_rows);
-        let share = self.slice.share(batch.step, self.num_rows);
+        let share = self.share(batch.step);
         let valid = batch.substituted.iter().filter(|substitution| substitution.row < batch.num_valid);
         let bad: Vec<&Substitution> = valid.collect();
         let substituted = bad.iter().map(|substitution| SubstitutedRow {
