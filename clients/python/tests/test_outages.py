@@ -16,10 +16,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Server, make_columns
 from fault_proxy import Faults, Head, Proxy, S3Proxy, reset, run_until_one_ends
 from s3_store import BUCKET, Store
+from test_bad_images import OPTIONS as DECODED
+from test_bad_images import QUERY as PHOTOS
+from test_bad_images import broken_files
+from test_bad_images import write as write_photos
 from test_unix_socket import address, killable
 
 import stoker
@@ -291,6 +296,68 @@ def test_a_bad_row_log_whose_answer_was_lost_is_not_written_twice(own_path: str)
     assert found["position"].to_pylist() == [7, 7]
 
 
+class Killer(Proxy):
+    """Passes bytes on to a server, which it kills when a connection carries a word for the first time."""
+
+    def __init__(self, server: Server, word: bytes) -> None:
+        self.has_killed = threading.Event()
+        self._server = server
+        self._word = word
+        super().__init__(int(server.url.rsplit(":", 1)[1]), Faults(0, {}))
+
+    def go_on_with(self, server: Server) -> None:
+        """Passes connections on to another server from now on."""
+        self._upstream_port = int(server.url.rsplit(":", 1)[1])
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, asking = await asyncio.open_connection("127.0.0.1", self._upstream_port)
+
+        async def requests() -> None:
+            while piece := await reader.read(1 << 16):
+                if self._word in piece and not self.has_killed.is_set():
+                    self._server.process.kill()
+                    self._server.process.wait()
+                    self.has_killed.set()
+                asking.write(piece)
+                await asking.drain()
+
+        async def replies() -> None:
+            while piece := await answers.read(1 << 16):
+                writer.write(piece)
+                await writer.drain()
+
+        try:
+            await run_until_one_ends(requests(), replies())
+        finally:
+            reset(asking)
+            reset(writer)
+
+
+def rows_of_photos(lake: stoker.Lake) -> list[tuple[int, int]]:
+    """The id and the sum of the pixels at each position, with good rows in the place of bad ones."""
+    stream = lake.sql(PHOTOS).stream(batch_size=9, **DECODED)
+    return [(row, int(image.sum())) for batch in stream for row, image in zip(batch["id"], batch["image"], strict=True)]
+
+
+def test_a_server_killed_in_a_search_for_substitutes_costs_a_pause(tmp_path: Path) -> None:
+    lake = write_photos(tmp_path, broken_files())
+    rows = rows_of_photos(lake)
+    first = Server(lake.target)
+    with closing(Killer(first, b"rows_beside")) as proxy, ThreadPoolExecutor(1) as pool:
+        streaming = pool.submit(rows_of_photos, stoker.connect(f"grpc://127.0.0.1:{proxy.port}"))
+        assert proxy.has_killed.wait(PATIENCE)
+        second = Server(lake.target)
+        proxy.go_on_with(second)
+        assert streaming.result(timeout=PATIENCE) == rows
+    second.stop()
+    # A stream of no patience ends.
+    first = Server(lake.target)
+    with closing(Killer(first, b"rows_beside")) as proxy:
+        query = stoker.connect(f"grpc://127.0.0.1:{proxy.port}").sql(PHOTOS)
+        with pytest.raises(stoker.UnavailableError, match=f"cannot reach .*{proxy.port}"):
+            list(query.stream(batch_size=9, retry_budget_secs=0, **DECODED))
+
+
 class Outage(S3Proxy):
     """An S3 server that is away while its gate is shut: connections are reset, and counted."""
 
@@ -334,3 +401,24 @@ def test_calls_wait_for_a_store_that_comes_back(store: Store, call: Callable[[Jo
             waiting.result(timeout=PATIENCE)
     if call is Job.begin_epoch:
         assert [(entry.event, entry.epoch) for entry in lake.run("exp-1").entries()] == [("epoch", 0)]
+
+
+@pytest.mark.parametrize("columns", ["wide", "id, name", "id, wide, name"])
+def test_a_stream_through_a_server_gives_a_store_up_by_its_own_budget(store: Store, columns: str) -> None:
+    uri = f"s3://{BUCKET}/budget-{len(columns)}"
+    rows = {**make_columns(NUM_ROWS), "wide": np.ones((NUM_ROWS, 2048), np.uint8)}
+    stoker.connect(uri, storage_options=store.options).create_table("samples", rows)
+    with closing(Outage(int(store.endpoint.rsplit(":", 1)[1]))) as proxy:
+        server = Server(uri, {**store.environment(), "AWS_ENDPOINT": f"http://127.0.0.1:{proxy.port}"})
+        # The connection would wait for longer than the test does, and so would the server.
+        lake = stoker.connect(server.url, retry_budget_secs=10 * PATIENCE)
+        stream = lake.sql(f"SELECT {columns} FROM samples").stream(batch_size=8, retry_budget_secs=1)
+        proxy.is_shut.set()
+        with ThreadPoolExecutor(1) as pool:
+            streaming = pool.submit(list, stream)
+            assert proxy.refused.acquire(timeout=PATIENCE)
+            with pytest.raises(stoker.UnavailableError, match=r"samples@1|receiving step 0 failed"):
+                streaming.result(timeout=PATIENCE / 2)
+        proxy.is_shut.clear()
+        assert sum(batch.num_valid for batch in stream) == NUM_ROWS
+        server.stop()

@@ -130,8 +130,13 @@ pub(crate) fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> 
         unverified: !options.verify,
         first_batch_only,
         compression: compression_to_proto(options.compression),
-        retry_budget_millis: options.retry_budget.map(|budget| u64::try_from(budget.as_millis()).unwrap_or(u64::MAX)),
+        retry_budget_millis: options.retry_budget.map(to_millis),
     }
+}
+
+/// Whole milliseconds; the most that there are for longer times.
+pub(crate) fn to_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: ReadOptions) -> Result<ReadOptions> {

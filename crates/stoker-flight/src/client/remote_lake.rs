@@ -254,9 +254,14 @@ impl RemoteLake {
 
     /// The answer to an action that may be repeated, which is asked for again when it breaks off.
     pub(crate) async fn do_action(&self, name: &str, body: Vec<u8>) -> Result<Vec<u8>> {
+        self.do_action_patiently(name, body, &self.inner.patience).await
+    }
+
+    /// As [`RemoteLake::do_action`], with the patience of a stream.
+    pub(crate) async fn do_action_patiently(&self, name: &str, body: Vec<u8>, patience: &Patience) -> Result<Vec<u8>> {
         let action = Action { r#type: name.to_string(), body: body.into() };
         let call = || async { Ok(self.ask(|client| act(client, action.clone())).await?.into_inner()) };
-        self.inner.patience.ask(&format!("action {name}"), call).await
+        patience.ask(&format!("action {name}"), call).await
     }
 
     /// The answer to an action that must not be repeated, from one server.

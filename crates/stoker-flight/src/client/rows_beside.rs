@@ -5,11 +5,14 @@ use stoker_types::ErrorKind;
 
 use crate::client::RemoteLake;
 use crate::client::handle::{Place, StreamHandle};
+use crate::client::patience::Patience;
+use crate::convert::to_millis;
 use crate::server::ActionRequest;
 use crate::{Error, Result, beside_answer};
 
 impl StreamHandle {
-    /// Rows of the windows of an epoch: some of the first ones, one at least. Through a server, one request.
+    /// Rows of the windows of an epoch: some of the first ones, one at least. Through a server, one request, which is made again
+    /// while nobody answers, for as long as the options' retry budget says.
     ///
     /// # Errors
     /// As for [`StreamPlan::rows_beside`](stoker_stream::StreamPlan::rows_beside); servers that are too old to know the request.
@@ -22,13 +25,15 @@ impl StreamHandle {
             epoch: Some(epoch),
             beside: wanted.to_vec(),
             unverified: !options.verify,
+            retry_budget_millis: options.retry_budget.map(to_millis),
             ..ActionRequest::default()
         };
         match self.spec_stored {
             true => request.stream_id = Some(self.spec.stream_id()),
             false => request.spec = Some(String::from_utf8(self.spec.to_json()).map_err(Error::internal)?),
         }
-        let answer = ask(lake, serde_json::to_vec(&request).map_err(Error::internal)?).await?;
+        let patience = options.retry_budget.map_or_else(|| lake.patience().clone(), Patience::with_known);
+        let answer = ask(lake, serde_json::to_vec(&request).map_err(Error::internal)?, &patience).await?;
         let bytes = answer.len() as u64;
         let held = lake.budget().join(bytes).reserve(bytes).await;
         let rows = beside_answer::decode(answer, &self.schema, self.spec.tables().count(), wanted.len())?;
@@ -37,8 +42,8 @@ impl StreamHandle {
 }
 
 /// The answer of any server. A server that does not know the action refuses its name, or what is in its body.
-async fn ask(lake: &RemoteLake, body: Vec<u8>) -> Result<Vec<u8>> {
-    lake.do_action("rows_beside", body).await.map_err(|error| match error.kind() {
+async fn ask(lake: &RemoteLake, body: Vec<u8>, patience: &Patience) -> Result<Vec<u8>> {
+    lake.do_action_patiently("rows_beside", body, patience).await.map_err(|error| match error.kind() {
         ErrorKind::InvalidRequest => Error::invalid(format!(
             "cannot look for rows in place of those whose images cannot be decoded: the server may be older than this client and not \
              know how; with bad_rows=\"error\" the first such row is named; the server said: {error}"

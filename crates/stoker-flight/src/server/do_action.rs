@@ -1,6 +1,7 @@
 //! `DoAction`: what notebooks and clients ask beside queries, as JSON; rows are answered in Arrow's IPC format.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use arrow_flight::{ActionType, IpcMessage, SchemaAsIpc};
 use arrow_ipc::writer::IpcWriteOptions;
@@ -38,8 +39,8 @@ pub(crate) const ACTIONS: [(&str, &str); 16] = [
     ("nulls", "{stream_id, columns}: those of the columns that are null in a row of the stream"),
     (
         "rows_beside",
-        "{stream_id or spec, epoch, beside: [{position, offset}], unverified?}: the first of these rows, each `offset` rows after \
-         its position in the window of that, cyclically, as a stream of Arrow's IPC format",
+        "{stream_id or spec, epoch, beside: [{position, offset}], unverified?, retry_budget_millis?}: the first of these rows, each \
+         `offset` rows after its position in the window of that, cyclically, as a stream of Arrow's IPC format",
     ),
     ("log_run", "{entry, write_key?}: adds an entry to the log of its run"),
 ];
@@ -89,6 +90,9 @@ pub(crate) struct ActionRequest {
     /// Checksums are not verified.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unverified: bool,
+    /// Milliseconds for which reads are tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_budget_millis: Option<u64>,
 }
 
 /// The answer of the action `table`.
@@ -190,7 +194,8 @@ impl ServerState {
             (None, None) => return Err(Error::invalid("action rows_beside needs stream_id or spec")),
         };
         let epoch = request.epoch.ok_or_else(|| Error::invalid("action rows_beside needs epoch"))?;
-        let options = ReadOptions { verify: !request.unverified, ..ReadOptions::default() };
+        let retry_budget = request.retry_budget_millis.map(Duration::from_millis);
+        let options = ReadOptions { verify: !request.unverified, retry_budget, ..ReadOptions::default() };
         let rows = plan.rows_beside(&self.budget, epoch, &request.beside, &options).await?;
         beside_answer::encode(&rows)
     }
