@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pytest
 from conftest import NUM_ROWS, Server, make_columns
+from test_bad_images import NUM_ROWS as BATCH_ROWS
+from test_bad_images import write as write_photos
+from test_decode import files
 from test_service import refused
 
 import stoker
@@ -51,6 +57,53 @@ def test_batches_that_no_memory_holds_are_refused_at_the_command_line(lake_path:
         for size in ("--batch-size", "--global-batch-size"):
             error = refused("stream", QUERY, size, str(2**32), "--last-batch", "pad", *options)
             assert "of memory: use a smaller batch size" in error
+
+
+@pytest.mark.parametrize("through_server", [False, True], ids=["in process", "through a server"])
+def test_decoded_batches_that_no_memory_holds_are_refused(tmp_path: Path, through_server: bool) -> None:
+    own = write_photos(tmp_path, list(files(BATCH_ROWS)))
+    server = Server(own.target) if through_server else None
+    query = (own if server is None else stoker.connect(server.url)).sql("SELECT id, image FROM photos")
+    # Files of a few hundred bytes fit in any memory; their tensors of 0.2 GB do not.
+    large = {"image": stoker.ImageTransform(size=(8_192, 8_192))}
+    with pytest.raises(stoker.ResourceExhaustedError, match=TOO_LARGE):
+        list(query.stream(batch_size=2**12, last_batch="pad", decode=large))
+    with pytest.raises(stoker.ResourceExhaustedError, match=TOO_LARGE):
+        list(query.torch(batch_size=2**12, last_batch="pad", decode=large))
+    small = {"image": stoker.ImageTransform(size=8)}
+    (batch,) = query.stream(batch_size=2**12, last_batch="pad", decode=small)
+    assert (batch.num_valid, batch["image"].shape) == (BATCH_ROWS, (2**12, 3, 8, 8))
+    if server is not None:
+        server.stop()
+
+
+#: Streams a batch of 2 GiB where 1 GiB is left, and then a small one.
+SHORT_OF_MEMORY = """
+import resource, sys, stoker
+query = stoker.connect(sys.argv[1]).sql("SELECT x FROM wide")
+small = lambda: sum(batch.num_valid for batch in query.stream(batch_size=8, last_batch="uneven"))
+assert small() == 40
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + (1 << 30), -1))
+try:
+    list(query.stream(batch_size=2**15, last_batch="pad"))
+except stoker.ResourceExhaustedError as error:
+    print(error)
+assert small() == 40
+"""
+
+
+@pytest.mark.parametrize("through_server", [False, True], ids=["in process", "through a server"])
+def test_memory_that_the_system_does_not_give_is_an_error(tmp_path: Path, through_server: bool) -> None:
+    rows = np.arange(40, dtype=np.uint8)[:, None].repeat(1 << 16, axis=1)
+    stoker.connect(str(tmp_path)).create_table("wide", {"x": rows})
+    server = Server(str(tmp_path)) if through_server else None
+    place = str(tmp_path) if server is None else server.url
+    job = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY, place], capture_output=True, text=True, timeout=120)
+    assert job.returncode == 0, job.stderr
+    assert "bytes of memory for a batch: use a smaller batch size" in job.stdout
+    if server is not None:
+        server.stop()
 
 
 def test_epochs_of_a_mixture_that_cannot_be_counted_are_refused(place: stoker.Lake) -> None:

@@ -203,7 +203,7 @@ impl ChunkScan {
 
     /// Bytes of a file, in memory of the pool.
     async fn read_store(&self, column: &DenseColumn, fragment: u32, range: Range<u64>) -> Result<Buffer> {
-        let memory = Slots::new(self.pool(), 1, num_bytes(range.end - range.start)?);
+        let memory = Slots::try_new(self.pool(), 1, num_bytes(range.end - range.start)?)?;
         let pieces = vec![Piece::new(u64::from(fragment) << 32, 0, memory.claim(0)?)];
         let mut read = Read { fragment, offset: range.start, length: range.end - range.start, pieces };
         self.read_remote(column, &mut read, false).await?;

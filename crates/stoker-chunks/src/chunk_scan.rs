@@ -174,7 +174,7 @@ impl ChunkScan {
     /// # Errors
     /// As for [`ChunkScan::gather`]; [`Error::BadRow`] when a row is damaged.
     pub async fn column(&self, name: &str, column: &Arc<DenseColumn>, addresses: &[u64]) -> Result<ArrayRef> {
-        let slots = Slots::new(&self.pool, addresses.len(), column.row_bytes);
+        let slots = Slots::try_new(&self.pool, addresses.len(), column.row_bytes)?;
         let rows = addresses.iter().enumerate();
         let rows = rows.map(|(row, address)| Ok((*address, slots.claim(row)?))).collect::<Result<Vec<_>>>()?;
         if let Some(bad) = self.gather(name, column, rows).await?.into_iter().next() {

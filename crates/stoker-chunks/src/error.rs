@@ -54,6 +54,14 @@ pub enum Error {
         /// How the last attempt failed.
         source: Box<Error>,
     },
+    /// The system gives no memory for a batch.
+    #[error(
+        "the system gives this process no {bytes} bytes of memory for a batch: use a smaller batch size or memory budget"
+    )]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
     /// A folder that cannot keep chunks.
     #[error("cannot use {} as cache_dir: {source}", dir.display())]
     CacheFolder {
@@ -80,6 +88,7 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::ShuttingDown | Error::Stalled { .. } => ErrorKind::Unavailable,
             Error::GaveUp { source, .. } => source.kind(),
+            Error::OutOfMemory { .. } => ErrorKind::ResourceExhausted,
             Error::CacheFolder { .. } => ErrorKind::InvalidRequest,
             Error::UnknownRow { .. } | Error::BadRow { .. } => ErrorKind::DataCorrupt,
             Error::Internal { .. } => ErrorKind::Internal,

@@ -209,7 +209,10 @@ impl Scratch {
         let range = read.offset..read.offset + read.length;
         let failed = |source| reader.read_failed(range.clone(), source);
         if let Some(pool) = &self.direct_pool {
-            let buffer = self.buffer.get_or_insert_with(|| pool.take(BUFFER_BYTES));
+            let buffer = match &mut self.buffer {
+                Some(buffer) => buffer,
+                none => none.insert(pool.take(BUFFER_BYTES)?),
+            };
             if let Some(asked) = read_direct(reader, read, buffer.as_mut()).map_err(failed)? {
                 return Ok(Some(asked));
             }

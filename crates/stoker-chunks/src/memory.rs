@@ -1,7 +1,7 @@
 //! Memory of batches, from the system in pages as large as it has.
 #![expect(unsafe_code, reason = "the standard library has no memory in huge pages; see the safety comments")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
@@ -46,15 +46,16 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Memory {
-    /// Zeros.
-    pub fn new(length: usize) -> Self {
-        if length >= HUGE_BYTES { Self::in_region(length, 1).remove(0) } else { Self::small(length) }
+    /// Zeros; `None` where the system gives no memory.
+    fn try_new(length: usize) -> Option<Self> {
+        if length >= HUGE_BYTES { Self::in_region(length, 1)?.pop() } else { Self::small(length) }
     }
 
-    /// As much memory of one length as shares a region: at least one, at most `bytes_max` bytes unless one alone takes more.
-    pub fn several(length: usize, bytes_max: usize) -> Vec<Self> {
+    /// As much memory of one length as shares a region: at least one, at most `bytes_max` bytes unless one alone takes more. `None`
+    /// where the system gives none.
+    pub fn several(length: usize, bytes_max: usize) -> Option<Vec<Self>> {
         if !(HUGE_MEMORY_MIN..WASTE_DIVISOR * HUGE_BYTES).contains(&length) {
-            return vec![Self::new(length)];
+            return Some(vec![Self::try_new(length)?]);
         }
         let is_wasteful = |count: &usize| {
             let used = count * length;
@@ -63,40 +64,33 @@ impl Memory {
         };
         match (1..).find(|count| !is_wasteful(count)) {
             Some(count) if count == 1 || count * length <= bytes_max => Self::in_region(length, count),
-            _ => vec![Self::new(length)],
+            _ => Some(vec![Self::try_new(length)?]),
         }
     }
 
     /// Memory from the allocator.
-    fn small(length: usize) -> Self {
-        let Ok(layout) = Layout::from_size_align(length.max(1), LINE_BYTES) else {
-            handle_alloc_error(Layout::new::<u8>());
-        };
-        let region = Region::new(layout);
-        Self { base: region.base, length, _region: Arc::new(region) }
+    fn small(length: usize) -> Option<Self> {
+        let region = Region::try_new(Layout::from_size_align(length.max(1), LINE_BYTES).ok()?)?;
+        Some(Self { base: region.base, length, _region: Arc::new(region) })
     }
 
     /// Neighbours in a region of whole huge pages.
-    fn in_region(length: usize, count: usize) -> Vec<Self> {
+    fn in_region(length: usize, count: usize) -> Option<Vec<Self>> {
         // The last huge page, too, is then the region's own.
-        let stride = length.next_multiple_of(LINE_BYTES);
-        let size = stride.checked_mul(count).and_then(|size| size.checked_next_multiple_of(HUGE_BYTES));
-        let Some(Ok(layout)) = size.map(|size| Layout::from_size_align(size, HUGE_BYTES)) else {
-            handle_alloc_error(Layout::new::<u8>());
-        };
-        let region = Arc::new(Region::new(layout));
+        let stride = length.checked_next_multiple_of(LINE_BYTES)?;
+        let size = stride.checked_mul(count)?.checked_next_multiple_of(HUGE_BYTES)?;
+        let region = Arc::new(Region::try_new(Layout::from_size_align(size, HUGE_BYTES).ok()?)?);
         // SAFETY: `count` times `stride` bytes lie in the region.
         let base = |index: usize| unsafe { region.base.add(index * stride) };
-        (0..count).map(|index| Self { base: base(index), length, _region: region.clone() }).collect()
+        Some((0..count).map(|index| Self { base: base(index), length, _region: region.clone() }).collect())
     }
 }
 
 impl Region {
-    fn new(layout: Layout) -> Self {
+    fn try_new(layout: Layout) -> Option<Self> {
         // SAFETY: the sizes of all layouts above are at least 1.
         let base = unsafe { allocate(layout) };
-        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Self { base, layout }
+        Some(Self { base: NonNull::new(base)?, layout })
     }
 }
 

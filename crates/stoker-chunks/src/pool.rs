@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::memory::Memory;
+use crate::{Error, Result};
 
 /// The part of a pool's bytes that it keeps beside any memory in use. Consumers hold batches beside those that fill the budget: what
 /// they drop is wanted for the next ones, not given back to be cleared and faulted in once more.
@@ -83,7 +84,10 @@ impl BufferPool {
     }
 
     /// Memory of exactly `length` initialised bytes with any content.
-    pub fn take(&self, length: usize) -> Pooled {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the system gives none.
+    pub fn take(&self, length: usize) -> Result<Pooled> {
         let (found, room) = {
             let mut state = self.shared.state.lock();
             state.used_bytes += length;
@@ -93,14 +97,17 @@ impl BufferPool {
             state.shrink();
             (found, state.bytes_max.saturating_sub(state.used_bytes + state.free_bytes))
         };
-        let memory = found.unwrap_or_else(|| self.make(length, room));
-        Pooled { memory: Some(memory), pool: Arc::downgrade(&self.shared) }
+        let Some(memory) = found.or_else(|| self.make(length, room)) else {
+            self.shared.state.lock().used_bytes -= length;
+            return Err(Error::OutOfMemory { bytes: length });
+        };
+        Ok(Pooled { memory: Some(memory), pool: Arc::downgrade(&self.shared) })
     }
 
     /// New memory; what shares its region is kept for later.
-    fn make(&self, length: usize, room: usize) -> Memory {
-        let mut made = Memory::several(length, room.saturating_add(length));
-        let memory = made.pop().unwrap_or_else(|| Memory::new(length));
+    fn make(&self, length: usize, room: usize) -> Option<Memory> {
+        let mut made = Memory::several(length, room.saturating_add(length))?;
+        let memory = made.pop();
         if !made.is_empty() {
             let mut state = self.shared.state.lock();
             state.free_bytes += made.len() * length;

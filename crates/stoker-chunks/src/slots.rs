@@ -33,11 +33,14 @@ unsafe impl Sync for Slots {}
 
 impl Slots {
     /// Slots in memory from a pool.
-    pub fn new(pool: &BufferPool, num_rows: usize, row_bytes: usize) -> Arc<Self> {
-        let mut memory = pool.take(num_rows * row_bytes);
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the system gives none.
+    pub fn try_new(pool: &BufferPool, num_rows: usize, row_bytes: usize) -> Result<Arc<Self>> {
+        let mut memory = pool.take(num_rows.saturating_mul(row_bytes))?;
         let base = memory.as_mut_ptr();
         let states = (0..num_rows).map(|_| AtomicU8::new(FREE)).collect();
-        Arc::new(Self { base, memory, row_bytes, states })
+        Ok(Arc::new(Self { base, memory, row_bytes, states }))
     }
 
     /// Bytes of all slots.

@@ -55,21 +55,21 @@ pub(crate) struct Piece {
 }
 
 impl PartBuilder {
-    pub fn new(plan: &PlanInner, part: PartPlan, pool: &BufferPool) -> Self {
+    pub fn try_new(plan: &PlanInner, part: PartPlan, pool: &BufferPool) -> Result<Self> {
         let rows = part.num_rows() as usize;
         let slots = |column: &ColumnPlan| match column {
-            ColumnPlan::Dense { row_bytes, .. } => Some(Slots::new(pool, rows, *row_bytes)),
-            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => None,
+            ColumnPlan::Dense { row_bytes, .. } => Slots::try_new(pool, rows, *row_bytes).map(Some),
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => Ok(None),
         };
-        Self {
+        Ok(Self {
             part,
             num_taken_up: 0,
-            dense: plan.columns().iter().map(slots).collect(),
+            dense: plan.columns().iter().map(slots).collect::<stoker_chunks::Result<_>>()?,
             light: vec![Vec::new(); plan.columns().len()],
             addrs: vec![Vec::new(); plan.num_tables()],
             num_added: 0,
             substituted: Vec::new(),
-        }
+        })
     }
 
     /// The memory of a dense column.

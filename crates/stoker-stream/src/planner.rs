@@ -258,7 +258,7 @@ impl Planner {
                 unit.end = begin;
                 break;
             }
-            self.builders.push_back(PartBuilder::new(&self.plan.inner, part, self.scan.pool()));
+            self.builders.push_back(PartBuilder::try_new(&self.plan.inner, part, self.scan.pool())?);
             self.parts.next();
             self.num_opened += 1;
         }

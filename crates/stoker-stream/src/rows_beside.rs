@@ -114,8 +114,9 @@ impl StreamPlan {
     /// Reads rows; with the memory of the dense columns.
     async fn read_visits(&self, scan: &ChunkScan, visits: &[Visit]) -> Result<(Rows, Vec<Option<Arc<Slots>>>)> {
         let columns = self.inner.columns().iter();
-        let memory = columns.map(|column| Some(Slots::new(scan.pool(), visits.len(), column.dense_row_bytes()?)));
-        let memory: Vec<Option<Arc<Slots>>> = memory.collect();
+        let slots = |row_bytes| Slots::try_new(scan.pool(), visits.len(), row_bytes);
+        let memory = columns.map(|column| column.dense_row_bytes().map(slots).transpose());
+        let memory = memory.collect::<stoker_chunks::Result<Vec<Option<Arc<Slots>>>>>()?;
         let num_rows = visits.len();
         let claim = |slots: &Option<Arc<Slots>>| -> stoker_chunks::Result<Vec<SlotMut>> {
             slots.iter().flat_map(|slots| (0..num_rows).map(move |row| slots.claim(row))).collect()

@@ -106,10 +106,10 @@ async fn find(plan: &StreamPlan, order: &StreamOrder, scan: &ChunkScan, bad: &Vi
 
 async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<Result<Row, Damage>> {
     let columns = plan.inner.columns();
-    let memory: Vec<_> = columns
+    let memory = columns
         .iter()
-        .map(|column| column.dense_row_bytes().map(|row_bytes| Slots::new(scan.pool(), 1, row_bytes)))
-        .collect();
+        .map(|column| column.dense_row_bytes().map(|row_bytes| Slots::try_new(scan.pool(), 1, row_bytes)).transpose())
+        .collect::<stoker_chunks::Result<Vec<_>>>()?;
     let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
     let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
     let clock = UnitClock::start();

@@ -84,7 +84,7 @@ pub(super) fn read_entry(
         return Ok(Found::Damaged);
     }
     let mut header = [0; HEADER_BYTES];
-    let mut memory = pool.take(length);
+    let mut memory = pool.take(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
     match read_all(&file, &mut [IoSliceMut::new(&mut header), IoSliceMut::new(memory.as_mut())], 0, ReadFrom::Anywhere)
     {
         Ok(_) => {}

@@ -33,7 +33,7 @@ async fn open(folder: &Path, bytes_max: u64) -> ChunkCache {
 /// Reads all rows of a column, checks them, and waits until they are kept. Returns what was counted.
 async fn epoch_of(column: &Arc<DenseColumn>, cache: &ChunkCache, reads: BlockReads) -> IoTotals {
     let scan = ChunkScan::new(ChunkScanOptions::default()).with_cache(Some(cache.clone()));
-    let slots = Slots::new(scan.pool(), NUM_ROWS, ROW);
+    let slots = Slots::try_new(scan.pool(), NUM_ROWS, ROW).expect("memory");
     let block = |first: usize| {
         let rows = first..first + BLOCK_ROWS;
         let wanted = rows.clone().map(|row| (row as u64, slots.claim(row).expect("a free slot"))).collect();

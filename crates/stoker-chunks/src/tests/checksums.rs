@@ -61,7 +61,7 @@ fn damaged_rows_come_back_with_their_slots_and_the_others_are_filled() {
         let name = flip(folder.path(), &column, 3);
         flip(folder.path(), &column, LAST_OF_SECOND);
         let wanted = [all_addresses(), vec![3, 4]].concat();
-        let slots = Slots::new(scan.pool(), wanted.len(), ROW);
+        let slots = Slots::try_new(scan.pool(), wanted.len(), ROW).expect("memory");
         let rows = wanted.iter().enumerate().map(|(row, address)| (*address, slots.claim(row).expect("a free slot")));
         let bad = scan.gather("x", &column, rows.collect()).await.expect("a gather");
         let found: Vec<_> = bad.iter().map(|bad| (bad.address, bad.slots.len())).collect();
@@ -215,7 +215,7 @@ fn decoded_values_are_checked_and_read_twice() {
 
 #[test]
 fn suspects_are_taken_out_of_a_read_as_reads_of_their_own() {
-    let slots = Slots::new(&BufferPool::new(0), 4, 100);
+    let slots = Slots::try_new(&BufferPool::new(0), 4, 100).expect("memory");
     let mut read = Read { fragment: 2, offset: 1_000, length: 700, pieces: Vec::new() };
     for row in 0..4u64 {
         let mut slot = slots.claim(row as usize).expect("a free slot");

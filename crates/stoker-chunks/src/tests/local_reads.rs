@@ -49,7 +49,7 @@ impl Rows {
 
     /// A read of ascending rows, with their checksums, and its slots.
     fn read(&self, wanted: &[u64]) -> (Arc<Slots>, Read) {
-        let slots = Slots::new(&BufferPool::new(0), wanted.len(), self.row_bytes);
+        let slots = Slots::try_new(&BufferPool::new(0), wanted.len(), self.row_bytes).expect("memory");
         let (first, last) = (wanted[0], wanted[wanted.len() - 1]);
         let piece = |(index, row): (usize, &u64)| {
             let at = (row - first) * self.row_bytes as u64;
@@ -289,7 +289,7 @@ fn damaged_rows_are_found_in_direct_reads() {
             let column = dense(&some_table(folder.path().to_str().expect("UTF-8")).await).await;
             flip(folder.path(), &column, 3);
             let (scan, wanted) = (scan(local_reads), all_addresses());
-            let slots = Slots::new(scan.pool(), wanted.len(), ROW);
+            let slots = Slots::try_new(scan.pool(), wanted.len(), ROW).expect("memory");
             let claim = |row| slots.claim(row).expect("a free slot");
             let rows = wanted.iter().enumerate().map(|(row, address)| (*address, claim(row))).collect();
             let bad = scan.gather("x", &column, rows).await.expect("a gather");

@@ -170,7 +170,7 @@ impl Trial {
 
     /// Reads the range, checks all bytes a minute after that, and tells when the read was done.
     pub async fn read(&self) -> Result<Duration> {
-        let slots = Slots::new(&BufferPool::new(0), NUM_ROWS, ROW);
+        let slots = Slots::try_new(&BufferPool::new(0), NUM_ROWS, ROW).expect("memory");
         let at = |row: usize| 2 * (row * ROW) as u64;
         let piece = |row| Ok(Piece::new(row as u64, at(row), slots.claim(row)?));
         let pieces = (0..NUM_ROWS).map(piece).collect::<Result<Vec<_>>>()?;

@@ -26,7 +26,7 @@ fn scan() -> ChunkScan {
 
 /// Gathers rows of a table in one fragment, and checks their bytes. `found` counts how often a block's rows were asked for.
 async fn take(scan: &ChunkScan, group: &Arc<Membership>, column: &Arc<DenseColumn>, rows: &[u64], found: &AtomicU64) {
-    let slots = Slots::new(scan.pool(), rows.len(), ROW);
+    let slots = Slots::try_new(scan.pool(), rows.len(), ROW).expect("memory");
     let mut blocks: Vec<Block> = Vec::new();
     for (place, row) in rows.iter().enumerate() {
         let (number, wanted) = (row / BLOCK_ROWS, (*row, slots.claim(place).expect("a slot")));
@@ -140,7 +140,7 @@ fn a_reader_that_goes_away_leaves_its_blocks_to_the_next() {
         let (one, two) = join_both(&reads);
         let scan = scan();
         {
-            let slots = Slots::new(scan.pool(), 1, ROW);
+            let slots = Slots::try_new(scan.pool(), 1, ROW).expect("memory");
             let wanted = vec![(7, slots.claim(0).expect("a slot"))];
             let blocks = vec![Block { number: 0, num_rows: BLOCK_ROWS, wanted }];
             let reads = BlockReads::ForGroup(one.clone());

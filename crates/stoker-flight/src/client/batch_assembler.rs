@@ -56,8 +56,10 @@ impl BatchAssembler {
             waited += asked.elapsed();
             let metadata = BatchMetadata::decode(head.metadata.clone())
                 .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
-            let new = || RowAssembler::new(schema, share.num_rows as usize, &self.pool);
-            let mut assembler = rows.take().unwrap_or_else(new);
+            let mut assembler = match rows.take() {
+                Some(begun) => begun,
+                None => RowAssembler::try_new(schema, share.num_rows as usize, &self.pool)?,
+            };
             self.check(&metadata, share.num_rows, share.num_valid, assembler.rows() as u64)?;
             let places = assembler.places(&head)?;
             let asked = Instant::now();

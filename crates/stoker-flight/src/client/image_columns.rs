@@ -115,8 +115,9 @@ impl ImageColumns {
     /// Decodes the images of a batch, as far as that is possible. Blocks the thread until all are decoded.
     pub fn decode(&self, batch: Batch, held: Held) -> Result<ImageBatch> {
         let num_rows = batch.data.num_rows();
-        let tensors = |column: &Column| self.pool.take(num_rows * column.decoder.transform().row_bytes());
-        let tensors = self.columns.iter().map(tensors).collect();
+        let bytes = |column: &Column| num_rows.saturating_mul(column.decoder.transform().row_bytes());
+        let tensors = self.columns.iter().map(|column| self.pool.take(bytes(column)));
+        let tensors = tensors.collect::<stoker_chunks::Result<_>>().map_err(stoker_stream::Error::from)?;
         let mut images = ImageBatch { batch, tensors, bad: BTreeMap::new(), held };
         let (all, files) = ((0..num_rows).collect::<Vec<_>>(), images.batch.data.clone());
         images.bad = self.decode_rows(&mut images, &files, &all)?;

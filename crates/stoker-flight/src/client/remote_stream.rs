@@ -159,7 +159,7 @@ impl Receiver {
             }
             failures += 1;
             let elapsed = last_progress.elapsed();
-            if !may_ask_again(error.kind()) || elapsed >= retry_budget {
+            if !may_ask_again(&error) || elapsed >= retry_budget {
                 let error = error.after(&format!("receiving step {}", self.next_step), failures, elapsed);
                 self.output.send(Err(error)).await.ok();
                 return;
@@ -245,9 +245,11 @@ impl Receiver {
     }
 }
 
-/// Whether another server, or the same one later, may answer differently.
-fn may_ask_again(kind: ErrorKind) -> bool {
-    match kind {
+/// Whether another server, or the same one later, may answer differently. What the engine of this process says is no answer: it has
+/// no memory for a batch.
+fn may_ask_again(error: &Error) -> bool {
+    match error.kind() {
+        _ if matches!(error, Error::Stream(_)) => false,
         ErrorKind::Unavailable | ErrorKind::Expired | ErrorKind::ResourceExhausted => true,
         ErrorKind::InvalidRequest
         | ErrorKind::NotFound

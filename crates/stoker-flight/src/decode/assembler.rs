@@ -42,9 +42,12 @@ struct Column {
 
 impl RowAssembler {
     /// For batches of exactly `num_rows` rows, in memory from a pool.
-    pub fn new(schema: SchemaRef, num_rows: usize, pool: &BufferPool) -> Self {
-        let parts = columns(&schema, num_rows, pool).map_or_else(|| Parts::Batches(Vec::new()), Parts::Columns);
-        Self { schema, num_rows, rows: 0, parts }
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    pub fn try_new(schema: SchemaRef, num_rows: usize, pool: &BufferPool) -> Result<Self> {
+        let parts = columns(&schema, num_rows, pool)?.map_or_else(|| Parts::Batches(Vec::new()), Parts::Columns);
+        Ok(Self { schema, num_rows, rows: 0, parts })
     }
 
     /// Rows so far.
@@ -194,18 +197,20 @@ fn decode_column(
 }
 
 /// The columns of a schema; `None` when a type does not have a known number of buffers.
-fn columns(schema: &Schema, num_rows: usize, pool: &BufferPool) -> Option<Vec<Column>> {
+fn columns(schema: &Schema, num_rows: usize, pool: &BufferPool) -> Result<Option<Vec<Column>>> {
+    let counts: Option<Vec<(usize, usize)>> =
+        schema.fields().iter().map(|field| buffer_counts(field.data_type())).collect();
+    let Some(counts) = counts else { return Ok(None) };
     let (mut node, mut buffer) = (0, 0);
-    let column = |field: &FieldRef| {
-        let (nodes, buffers) = buffer_counts(field.data_type())?;
-        let builder = match FixedWidth::try_new(field.data_type(), num_rows, pool) {
+    let column = |(field, (nodes, buffers)): (&FieldRef, (usize, usize))| {
+        let builder = match FixedWidth::try_new(field.data_type(), num_rows, pool)? {
             Some(fixed) => ColumnBuilder::Fixed(fixed),
             None => ColumnBuilder::Parts(Vec::new()),
         };
         let column =
             Column { field: field.clone(), nodes: node..node + nodes, buffers: buffer..buffer + buffers, builder };
         (node, buffer) = (node + nodes, buffer + buffers);
-        Some(column)
+        Ok(column)
     };
-    schema.fields().iter().map(column).collect()
+    schema.fields().iter().zip(counts).map(column).collect::<Result<_>>().map(Some)
 }

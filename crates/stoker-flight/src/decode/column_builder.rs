@@ -34,6 +34,18 @@ impl ColumnBuilder {
     }
 }
 
+/// Bytes of a row, and the items of lists; `None` for types of other widths.
+fn width_of(data_type: &DataType) -> Option<(usize, Option<usize>)> {
+    match data_type {
+        DataType::FixedSizeList(item, length) => {
+            let items = usize::try_from(*length).ok().filter(|items| *items > 0)?;
+            Some((item.data_type().primitive_width()?.checked_mul(items)?, Some(items)))
+        }
+        DataType::FixedSizeBinary(width) => Some((usize::try_from(*width).ok().filter(|width| *width > 0)?, None)),
+        other => Some((other.primitive_width()?, None)),
+    }
+}
+
 /// Numbers, fixed-size binary values, or fixed-size lists of numbers.
 pub(crate) struct FixedWidth {
     data_type: DataType,
@@ -50,24 +62,21 @@ pub(crate) struct FixedWidth {
 
 impl FixedWidth {
     /// A builder with memory for `rows` rows; `None` for other types.
-    pub fn try_new(data_type: &DataType, rows: usize, pool: &BufferPool) -> Option<Self> {
-        let (width, items) = match data_type {
-            DataType::FixedSizeList(item, length) => {
-                let items = usize::try_from(*length).ok().filter(|items| *items > 0)?;
-                (item.data_type().primitive_width()?.checked_mul(items)?, Some(items))
-            }
-            DataType::FixedSizeBinary(width) => (usize::try_from(*width).ok().filter(|width| *width > 0)?, None),
-            other => (other.primitive_width()?, None),
-        };
-        Some(Self {
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    pub fn try_new(data_type: &DataType, rows: usize, pool: &BufferPool) -> Result<Option<Self>> {
+        let Some((width, items)) = width_of(data_type) else { return Ok(None) };
+        let values = pool.take(rows.saturating_mul(width)).map_err(stoker_stream::Error::from)?;
+        Ok(Some(Self {
             data_type: data_type.clone(),
             width,
             items,
-            values: pool.take(rows.checked_mul(width)?),
+            values,
             filled: 0,
             nulls: NullBufferBuilder::new(rows),
             item_nulls: NullBufferBuilder::new(rows * items.unwrap_or(0)),
-        })
+        }))
     }
 
     /// Where the values of a message belong; `None` when it lacks bytes.

@@ -53,7 +53,7 @@ fn received(message: Message, schema: &SchemaRef, rows: usize) -> Result<RecordB
     let head = MessageHead { header: message.header.clone(), ..MessageHead::default() };
     let body = MessageBody::new(message.body.concat().into(), Vec::new());
     let whole = whole_record_batch(&head, body, schema);
-    let mut assembler = RowAssembler::new(schema.clone(), rows, &BufferPool::new(0));
+    let mut assembler = RowAssembler::try_new(schema.clone(), rows, &BufferPool::new(0)).expect("memory");
     let assembled = add(&mut assembler, message, 9_999).and_then(|_| assembler.finish());
     if let (Ok(whole), Ok(assembled)) = (&whole, &assembled) {
         assert_eq!(whole, assembled);
@@ -164,7 +164,7 @@ fn what_a_buffer_holds_is_what_it_declares_and_what_its_rows_take() {
     for compression in CODECS {
         let error = |buffer: Vec<u8>| {
             let bytes = buffer.len();
-            let mut rows = RowAssembler::new(schema.clone(), 4, &BufferPool::new(0));
+            let mut rows = RowAssembler::try_new(schema.clone(), 4, &BufferPool::new(0)).expect("memory");
             let error = add(&mut rows, four_rows(buffer, bytes, compression), 999).expect_err("refused");
             assert_eq!(error.kind(), ErrorKind::Internal);
             error.to_string()
@@ -185,7 +185,7 @@ fn what_a_buffer_holds_is_what_it_declares_and_what_its_rows_take() {
                 "{compression:?}: {text:?}, not {reason:?}"
             );
         }
-        let mut rows = RowAssembler::new(schema.clone(), 4, &BufferPool::new(0));
+        let mut rows = RowAssembler::try_new(schema.clone(), 4, &BufferPool::new(0)).expect("memory");
         let stored = four_rows([&(-1_i64).to_le_bytes()[..], &[9; 4]].concat(), 12, compression);
         assert_eq!(add(&mut rows, stored, 999).expect("rows"), 4);
         assert_eq!(rows.finish().expect("a batch").column(0).as_primitive::<UInt8Type>().values(), &[9; 4]);

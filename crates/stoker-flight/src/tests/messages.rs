@@ -153,7 +153,7 @@ proptest! {
         let messages = part_messages(&sent, &Stalls::default(), &options).expect("messages");
         prop_assert!(!messages.is_empty());
         let mut named = Vec::new();
-        let mut assembler = RowAssembler::new(data.schema(), rows, &BufferPool::new(0));
+        let mut assembler = RowAssembler::try_new(data.schema(), rows, &BufferPool::new(0)).expect("memory");
         for message in messages {
             let stock = message.clone().into_flight_data();
             let stock = flight_data_to_arrow_batch(&stock, data.schema(), &Default::default()).expect("a batch");
@@ -198,7 +198,7 @@ fn damaged_messages_are_errors() {
     let data = batch(20, 1, false);
     let schema = data.schema();
     let message = || record_batch_messages(&data, &plain(usize::MAX >> 1)).expect("messages").remove(0);
-    let assembler = |rows| RowAssembler::new(schema.clone(), rows, &BufferPool::new(0));
+    let assembler = |rows| RowAssembler::try_new(schema.clone(), rows, &BufferPool::new(0)).expect("memory");
     let mut short = message();
     short.body = vec![short.body.concat()[..10_000].to_vec().into()];
     assert!(add(&mut assembler(20), short, 999).is_err(), "too few bytes");
@@ -217,7 +217,7 @@ fn two_columns(places: [usize; 2]) -> Result<RecordBatch> {
     let header = record_batch_header(&layout);
     let body = vec![bytes::Bytes::from_iter(0..64)];
     let fields = ["a", "b"].map(|name| Field::new(name, DataType::UInt8, false)).to_vec();
-    let mut rows = RowAssembler::new(Arc::new(Schema::new(fields)), 4, &BufferPool::new(0));
+    let mut rows = RowAssembler::try_new(Arc::new(Schema::new(fields)), 4, &BufferPool::new(0)).expect("memory");
     add(&mut rows, Message { header, metadata: bytes::Bytes::new(), body }, 999)?;
     rows.finish()
 }

@@ -261,8 +261,8 @@ fn streams_that_nobody_takes_from_do_not_block_the_others() {
 
 #[test]
 fn memory_of_a_stream_that_ended_is_kept_for_the_next_one_and_then_given_back() {
-    let fill = |budget: &MemoryBudget| budget.pool().take(100_000).as_mut().fill(1);
-    let is_kept = |budget: &MemoryBudget| budget.pool().take(100_000).as_ref()[0] == 1;
+    let fill = |budget: &MemoryBudget| budget.pool().take(100_000).expect("memory").as_mut().fill(1);
+    let is_kept = |budget: &MemoryBudget| budget.pool().take(100_000).expect("memory").as_ref()[0] == 1;
     run(async {
         let patient = MemoryBudget::keeping_memory_for(1 << 20, Duration::from_secs(3_600));
         let (stream, _ahead) = (patient.join(u64::MAX), patient.join(10_000));

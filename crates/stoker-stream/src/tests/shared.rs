@@ -187,7 +187,7 @@ fn a_stream_opened_ahead_takes_the_place_of_those_before_it_when_they_have_read_
             tokio::task::yield_now().await;
         }
         assert!(stream.stats().bytes_read < TABLE_BYTES, "there is no memory yet");
-        drop(budget.pool().take(7 << 20));
+        drop(budget.pool().take(7 << 20).expect("memory"));
         while stream.stats().bytes_read < TABLE_BYTES {
             tokio::task::yield_now().await;
         }
@@ -236,8 +236,8 @@ fn the_last_of_several_ranks_gives_back_what_was_kept() {
     let group = Group { stream: Digest::of(b"stream"), epoch: 0, residue: 0 };
     let ranks = [0, 1].map(|rank| (budget.share(group.clone(), rank, 2), budget.join(u64::MAX)));
     assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "the rest is for what they share");
-    budget.pool().take(100_000).as_mut().fill(1);
-    let is_kept = || budget.pool().take(100_000).as_ref()[0] == 1;
+    budget.pool().take(100_000).expect("memory").as_mut().fill(1);
+    let is_kept = || budget.pool().take(100_000).expect("memory").as_ref()[0] == 1;
     assert!(is_kept());
     drop(ranks);
     assert!(!is_kept(), "the next epoch may share blocks, but nobody is here");

@@ -77,7 +77,7 @@ fn damaged_rows_are_found_where_the_rest_is_known() {
         let known = read(&plan, &scan, &order, &positions).await;
         let mut read = Vec::new();
         for known in [Some(known.slice(0..1_000)), None] {
-            let memory = Slots::new(scan.pool(), 1_000, WIDTH);
+            let memory = Slots::try_new(scan.pool(), 1_000, WIDTH).expect("memory");
             let slots = (0..1_000).map(|row| memory.claim(row).expect("a slot")).collect();
             let claims = vec![slots, Vec::new(), Vec::new()];
             let rows = match known {
