@@ -18,7 +18,7 @@ import torch
 from digits_net import DigitsNet
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.nn.functional import cross_entropy
-from training import Ledger, arguments, loaders, mean_over_ranks, num_channels
+from training import Ledger, arguments, leave, loaders, mean_over_ranks, num_channels
 
 
 class Digits(lightning.LightningModule):
@@ -99,6 +99,7 @@ def main() -> None:
     )
     resume = args.checkpoint if args.checkpoint.exists() else None
     trainer.fit(Digits(args), ckpt_path=resume, weights_only=False)
+    leave()
 
 
 if __name__ == "__main__":

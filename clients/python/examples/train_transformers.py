@@ -22,7 +22,7 @@ import torch
 from digits_net import DigitsNet
 from torch import nn
 from torch.nn.functional import cross_entropy
-from training import Ledger, arguments, loaders, num_channels
+from training import Ledger, arguments, leave, loaders, num_channels
 from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -135,6 +135,7 @@ def main() -> None:
     data = {"train_dataset": train, "eval_dataset": test}
     trainer = DigitsTrainer(args, model=model, args=settings, compute_metrics=accuracy, **data)
     trainer.train(resume_from_checkpoint=last)
+    leave()
 
 
 if __name__ == "__main__":

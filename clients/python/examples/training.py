@@ -46,6 +46,13 @@ def num_channels(args: argparse.Namespace) -> int:
     return int(shape[0])
 
 
+def leave() -> None:
+    """Ends the process group, if there is one, once all ranks are done: its threads may abort a process that exits."""
+    if dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
+
+
 def mean_over_ranks(losses: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
     """The mean loss over the rows of all ranks, for DDP, which averages gradients over ranks.
 
