@@ -83,7 +83,8 @@ fn calls_wait_for_a_server_that_comes_back() {
             let (server, answers) = tokio::join!(back, calls);
             (server, answers)
         };
-        assert_eq!(tables.expect("tables"), ["t"]);
+        // The log of the run may be a table by then.
+        assert!(tables.expect("tables").contains(&"t".to_string()));
         assert_eq!(planned.expect("a plan").spec(), handle.spec());
         sql.map(|_| ()).expect("rows");
         logged.expect("logged");
