@@ -17,6 +17,7 @@ use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_types::{ErrorKind, TableName};
 
 use crate::exact_commit::ExactCommit;
+use crate::lineage::Lineage;
 use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
 use crate::{Error, Lake, Result, Table};
 
@@ -105,7 +106,11 @@ impl Lake {
             let operation = self.operation(name, schema, mode, &fragments, existing.as_ref())?;
             let result = self.execute(name, existing.as_ref(), operation, key).await;
             match result {
-                Ok(dataset) => return self.acknowledge(name, dataset, &fragments).await,
+                Ok(dataset) => match self.acknowledge(name, dataset.manifest().version, &fragments).await? {
+                    Some(version) => return Ok(version),
+                    None if attempts_left > 0 => {}
+                    None => return Err(lost(name, dataset.manifest().version)),
+                },
                 Err(error) => match self.try_latest(name).await? {
                     // The answer was lost, the commit was not.
                     Some(now) if key.is_none() && now.holds(&fragments) => return Ok(now.version()),
@@ -198,31 +203,48 @@ impl Lake {
         committed.map_err(|source| Error::storage(attempted(), source))
     }
 
-    /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when the newest version
-    /// holds its files, or when every version from it to the newest exists, so that no cleanup came between.
-    async fn acknowledge(&self, name: &TableName, dataset: Dataset, drafts: &[FragmentDraft]) -> Result<u64> {
-        let version = dataset.manifest().version;
-        let newest = self.try_latest(name).await?;
-        if let Some(newest) = &newest
-            && newest.version() >= version
-        {
-            if newest.holds(drafts) {
-                return Ok(version);
-            }
-            let later = newest.version_numbers().await?.into_iter().filter(|found| *found >= version).count() as u64;
-            if later > newest.version() - version {
-                return Ok(version);
-            }
+    /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when later versions came from
+    /// it. `None` for one that is lost: its slot is no part of the table's history, and the fragments may be committed again.
+    async fn acknowledge(&self, name: &TableName, version: u64, drafts: &[FragmentDraft]) -> Result<Option<u64>> {
+        let lineage = match self.try_latest(name).await? {
+            Some(newest) if newest.version() >= version => self.lineage(&newest, version, &files(drafts)).await?,
+            _ => Lineage::Unknown,
+        };
+        match lineage {
+            Lineage::Kept => Ok(Some(version)),
+            Lineage::Lost => Ok(None),
+            Lineage::Unknown => Err(Error::Storage {
+                attempted: format!("committing version {version} of table {name}"),
+                kind: ErrorKind::Unavailable,
+                source: "whether it counts is unknown: storage was slow, and versions that would tell were cleaned up meanwhile; look \
+                         whether the newest version has the rows before you write them again"
+                    .into(),
+            }),
         }
-        let newest = newest.map(|table| table.version());
-        Err(Error::Storage {
-            attempted: format!("committing version {version} of table {name}"),
-            kind: ErrorKind::Unavailable,
-            source: format!(
-                "the newest version is {newest:?} afterwards; the commit may be lost, check before retrying"
-            )
-            .into(),
-        })
+    }
+}
+
+/// The names of all data files of drafts.
+fn files(drafts: &[FragmentDraft]) -> HashSet<String> {
+    drafts.iter().flat_map(FragmentDraft::files).collect()
+}
+
+/// The names of the data files that a transaction adds in new fragments.
+fn added_files(transaction: &Transaction) -> HashSet<String> {
+    match &transaction.operation {
+        Operation::Append { fragments } | Operation::Overwrite { fragments, .. } => {
+            fragments.iter().flat_map(|fragment| &fragment.files).map(|file| file.path.clone()).collect()
+        }
+        _ => HashSet::new(),
+    }
+}
+
+/// The error of a commit that is no part of its table's history.
+pub(crate) fn lost(name: &TableName, version: u64) -> Error {
+    Error::Storage {
+        attempted: format!("committing version {version} of table {name}"),
+        kind: ErrorKind::Unavailable,
+        source: "storage was slow, and others went on from another version meanwhile: repeat it".into(),
     }
 }
 
@@ -241,7 +263,7 @@ fn pause(attempts: u32) -> Duration {
 impl Table {
     /// Whether this version names files of these drafts: it descends from their commit.
     pub fn holds(&self, drafts: &[FragmentDraft]) -> bool {
-        self.names_any(drafts.iter().flat_map(FragmentDraft::files).collect())
+        self.names_any(&files(drafts))
     }
 
     /// The version that was committed under a key, among those after `since` that were not cleaned up.
@@ -278,7 +300,7 @@ impl Table {
         Ok(commits)
     }
 
-    fn names_any(&self, files: HashSet<String>) -> bool {
+    pub(crate) fn names_any(&self, files: &HashSet<String>) -> bool {
         self.dataset().fragments().iter().flat_map(|fragment| &fragment.files).any(|file| files.contains(&file.path))
     }
 
@@ -295,9 +317,7 @@ impl Table {
             if key_of(&found) != Some(key) {
                 return Ok(false);
             }
-            if let Operation::Append { fragments } | Operation::Overwrite { fragments, .. } = &found.operation
-                && self.names_any(fragments.iter().flat_map(|f| &f.files).map(|file| file.path.clone()).collect())
-            {
+            if self.names_any(&added_files(&found)) {
                 return Ok(true);
             }
         }
@@ -340,7 +360,10 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
     while let Some((version, transaction)) = transactions.try_next().await? {
         let Some(transaction) = transaction else { continue };
         if key_of(&transaction) == Some(key.key) {
-            return Ok(Search::Committed(version));
+            match table.lake().lineage(table, version, &added_files(&transaction)).await? {
+                Lineage::Kept | Lineage::Unknown => return Ok(Search::Committed(version)),
+                Lineage::Lost => continue,
+            }
         }
         let overtakes = key_of(&transaction).is_some() || replaces_rows(&transaction);
         if version > chosen_at && overtakes && matches!(found, Search::Nothing) {
@@ -368,7 +391,7 @@ fn key_of(transaction: &Transaction) -> Option<&str> {
 }
 
 /// The transaction that made a version; `None` for versions that were cleaned up.
-async fn transaction(table: &Table, version: u64) -> Result<Option<Transaction>> {
+pub(crate) async fn transaction(table: &Table, version: u64) -> Result<Option<Transaction>> {
     match table.dataset().read_transaction_by_version(version).await {
         Ok(transaction) => Ok(transaction),
         Err(source) => {

@@ -229,7 +229,7 @@ impl Lake {
         }
     }
 
-    async fn at_version(&self, newest: &Table, version: u64, at: &SnapshotRef) -> Result<Table> {
+    pub(crate) async fn at_version(&self, newest: &Table, version: u64, at: &SnapshotRef) -> Result<Table> {
         if version == newest.version() {
             return Ok(newest.clone());
         }

@@ -27,6 +27,7 @@ mod footer;
 mod index;
 mod lake;
 mod layout;
+mod lineage;
 mod nulls;
 mod objects;
 mod obstacle;

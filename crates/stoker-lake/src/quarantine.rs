@@ -14,6 +14,7 @@ use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::caught::caught;
+use crate::commit::lost;
 use crate::damage::decode_error;
 use crate::{Error, Lake, Result, Table};
 
@@ -79,10 +80,11 @@ impl Lake {
                 return Ok(Quarantined { version: table.version(), num_excluded, num_excluded_before });
             }
             match table.exclude(rows, reason).await {
-                Ok(version) => {
-                    self.check_kept(name, version, row_addrs).await?;
-                    return Ok(Quarantined { version, num_excluded, num_excluded_before });
-                }
+                Ok(version) => match self.is_kept(name, version, row_addrs).await? {
+                    true => return Ok(Quarantined { version, num_excluded, num_excluded_before }),
+                    false if attempts_left > 0 => {}
+                    false => return Err(lost(name, version)),
+                },
                 // Rows may have been deleted or moved meanwhile: look for them in the newest version.
                 Err(source) if is_conflict(&source) && attempts_left > 0 => {}
                 Err(source) => return Err(Error::storage(attempted(), source)),
@@ -90,27 +92,26 @@ impl Lake {
         }
     }
 
-    /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when every version from it
-    /// to the newest exists, so that no cleanup came between, or when the newest excludes the rows.
-    async fn check_kept(&self, name: &TableName, version: u64, row_addrs: &[u64]) -> Result<()> {
+    /// Whether a version that excludes rows counts: a commit that stalled across a cleanup can be lost although storage accepted it.
+    async fn is_kept(&self, name: &TableName, version: u64, row_addrs: &[u64]) -> Result<bool> {
         let newest = self.table(name, &SnapshotRef::Latest).await?;
-        if newest.version() == version {
-            return Ok(());
+        if newest.version() <= version {
+            return Ok(newest.version() == version);
         }
-        if newest.version() > version {
-            let later = newest.version_numbers().await?.into_iter().filter(|found| *found >= version).count() as u64;
-            if later > newest.version() - version
-                || newest.select(row_addrs).await.is_ok_and(|rows| rows.present.is_empty())
-            {
-                return Ok(());
+        let mut later = newest.version_numbers().await?;
+        later.retain(|number| *number > version);
+        later.sort_unstable_by(|one, other| other.cmp(one));
+        for number in later {
+            let excludes = match self.at_version(&newest, number, &SnapshotRef::Version(number)).await {
+                Ok(table) => table.select(row_addrs).await.is_ok_and(|rows| rows.present.is_empty()),
+                Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            };
+            if excludes {
+                return Ok(true);
             }
         }
-        Err(Error::Storage {
-            attempted: format!("excluding rows of table {name} in version {version}"),
-            kind: ErrorKind::Unavailable,
-            source: format!("the newest version is {} afterwards; the commit may be lost, repeat it", newest.version())
-                .into(),
-        })
+        Ok(false)
     }
 }
 
