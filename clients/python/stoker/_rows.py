@@ -138,7 +138,9 @@ class BatchRows:
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("num_rows", "num_valid", "epoch", "position", "substituted")
-        known = {**{name: self._native(name) for name in names}, "addresses": self._addresses(), "source": self.source}
+        known = {**{name: self._native(name) for name in names}, "addresses": self._addresses()}
+        if len(self.row_tables) > 1:
+            known["source"] = self.source
         return {"step": self._step, "stream_id": self.cursor.stream_id, "tables": self.row_tables, "known": known}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
