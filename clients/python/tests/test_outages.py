@@ -203,13 +203,20 @@ def test_ctrl_c_ends_the_wait(tmp_path: Path, own_path: str) -> None:
     assert job.returncode == 0
 
 
-class LostAnswer(Proxy):
-    """Passes bytes on. Resets the first connection that carries a word, in place of the answer."""
+class WordProxy(Proxy):
+    """Passes bytes on to a server. Connections that carry a word are noticed, and answers to it may be dropped."""
 
-    def __init__(self, upstream_port: int, word: bytes) -> None:
-        self.num_lost = 0
+    def __init__(self, server: Server, word: bytes) -> None:
         self._word = word
-        super().__init__(upstream_port, Faults(0, {}))
+        super().__init__(port_of(server), Faults(0, {}))
+
+    def notice(self) -> bool:
+        """Called when a connection carries the word; returns whether answers on it are looked at."""
+        raise NotImplementedError
+
+    def drops(self, piece: bytes) -> bool:
+        """Whether the connection is reset in place of this piece of an answer."""
+        raise NotImplementedError
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, asking = await asyncio.open_connection("127.0.0.1", self._upstream_port)
@@ -217,15 +224,14 @@ class LostAnswer(Proxy):
 
         async def requests() -> None:
             while piece := await reader.read(1 << 16):
-                if self._word in piece and self.num_lost == 0:
+                if self._word in piece and self.notice():
                     asked.set()
                 asking.write(piece)
                 await asking.drain()
 
         async def replies() -> None:
             while piece := await answers.read(1 << 16):
-                if asked.is_set() and has_headers(piece):
-                    self.num_lost += 1
+                if asked.is_set() and self.drops(piece):
                     return reset(writer)
                 writer.write(piece)
                 await writer.drain()
@@ -235,6 +241,26 @@ class LostAnswer(Proxy):
         finally:
             reset(asking)
             reset(writer)
+
+
+def port_of(server: Server) -> int:
+    """The port that a server listens on."""
+    return int(server.url.rsplit(":", 1)[1])
+
+
+class LostAnswer(WordProxy):
+    """Resets the first connection that carries the word, in place of the answer."""
+
+    num_lost = 0
+
+    def notice(self) -> bool:
+        return self.num_lost == 0
+
+    def drops(self, piece: bytes) -> bool:
+        if not has_headers(piece):
+            return False
+        self.num_lost += 1
+        return True
 
 
 def has_headers(piece: bytes) -> bool:
@@ -251,7 +277,7 @@ def has_headers(piece: bytes) -> bool:
 def losing(lake_path: str, word: bytes) -> Iterator[LostAnswer]:
     """A server behind a proxy that loses one answer."""
     server = Server(lake_path)
-    with closing(LostAnswer(int(server.url.rsplit(":", 1)[1]), word)) as proxy:
+    with closing(LostAnswer(server, word)) as proxy:
         yield proxy
     server.stop()
 
@@ -296,41 +322,24 @@ def test_a_bad_row_log_whose_answer_was_lost_is_not_written_twice(own_path: str)
     assert found["position"].to_pylist() == [7, 7]
 
 
-class Killer(Proxy):
-    """Passes bytes on to a server, which it kills when a connection carries a word for the first time."""
+class Killer(WordProxy):
+    """Kills the server when a connection carries the word for the first time."""
 
     def __init__(self, server: Server, word: bytes) -> None:
         self.has_killed = threading.Event()
         self._server = server
-        self._word = word
-        super().__init__(int(server.url.rsplit(":", 1)[1]), Faults(0, {}))
+        super().__init__(server, word)
 
     def go_on_with(self, server: Server) -> None:
         """Passes connections on to another server from now on."""
-        self._upstream_port = int(server.url.rsplit(":", 1)[1])
+        self._upstream_port = port_of(server)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, asking = await asyncio.open_connection("127.0.0.1", self._upstream_port)
-
-        async def requests() -> None:
-            while piece := await reader.read(1 << 16):
-                if self._word in piece and not self.has_killed.is_set():
-                    self._server.process.kill()
-                    self._server.process.wait()
-                    self.has_killed.set()
-                asking.write(piece)
-                await asking.drain()
-
-        async def replies() -> None:
-            while piece := await answers.read(1 << 16):
-                writer.write(piece)
-                await writer.drain()
-
-        try:
-            await run_until_one_ends(requests(), replies())
-        finally:
-            reset(asking)
-            reset(writer)
+    def notice(self) -> bool:
+        if not self.has_killed.is_set():
+            self._server.process.kill()
+            self._server.process.wait()
+            self.has_killed.set()
+        return False
 
 
 def rows_of_photos(lake: stoker.Lake) -> list[tuple[int, int]]:
