@@ -10,9 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Metric, Result, Table};
 
-/// Vectors from which Lance learns the codes of product quantisation at 8 bits, at least.
-const PQ_VECTORS_MIN: usize = 1 << 8;
-
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
@@ -80,15 +77,15 @@ impl Table {
             }
         };
         let attempted = || format!("indexing column {column} of {}", self.snapshot());
-        built.map_err(|source| match (kind, source) {
-            (IndexKind::IvfPq { .. }, lance_core::Error::Unprocessable { .. }) => Error::InvalidRequest {
+        built.map_err(|source| match source {
+            // Too few vectors to learn from.
+            lance_core::Error::Unprocessable { message, .. } => Error::InvalidRequest {
                 attempted: attempted(),
                 reason: format!(
-                    "ivf_pq learns from {PQ_VECTORS_MIN} vectors or more, and the column has fewer that are neither null nor have a \
-                     NaN: use ivf_flat"
+                    "{message}; vectors that are null or have a NaN do not count, and ivf_flat with few partitions needs the fewest"
                 ),
             },
-            (_, source) => Error::storage(attempted(), source),
+            source => Error::storage(attempted(), source),
         })?;
         Ok(dataset.manifest().version)
     }
