@@ -85,10 +85,12 @@ def test_an_index_that_has_too_few_vectors_to_learn_from_says_so(tmp_path: Path)
     vectors = np.random.default_rng(1).normal(size=(256, 8)).astype(np.float32)
     vectors[9] = np.nan
     table = stoker.connect(str(tmp_path)).create_table("t", {"id": range(256), "emb": vectors})
-    with pytest.raises(
-        stoker.InvalidRequestError, match=r"column emb of t@1: ivf_pq learns from 256 vectors.*ivf_flat"
-    ):
+    too_few = r"column emb of t@1: Not enough rows to train PQ. Requires 256 rows but only 255.* a NaN do not.*ivf_flat"
+    with pytest.raises(stoker.InvalidRequestError, match=too_few):
         table.create_index("emb", kind="ivf_pq", num_sub_vectors=4)
+    for kind in ("ivf_flat", "ivf_pq"):
+        with pytest.raises(stoker.InvalidRequestError, match=r"column emb of t@1: .*500 centroids.*few partitions"):
+            table.create_index("emb", kind=kind, num_partitions=500, num_sub_vectors=4 if kind == "ivf_pq" else None)
     table.create_index("emb", kind="ivf_flat")
     table.append({"id": [256], "emb": vectors[:1]})
     table.create_index("emb", kind="ivf_pq", num_sub_vectors=4)
