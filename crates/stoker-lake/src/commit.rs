@@ -70,8 +70,8 @@ impl Lake {
     /// With a key, a commit of the same key is found again instead of repeated.
     ///
     /// # Errors
-    /// [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that does not fit, [`Error::Overtaken`] as
-    /// [`CommitKey::chosen_at`] says, storage errors. The lake stays as it was.
+    /// [`Error::UnsafeStore`], [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that does not fit,
+    /// [`Error::Overtaken`] as [`CommitKey::chosen_at`] says, storage errors. The lake stays as it was.
     pub async fn commit(
         &self,
         name: &TableName,
@@ -80,6 +80,7 @@ impl Lake {
         fragments: Vec<FragmentDraft>,
         key: Option<CommitKey<'_>>,
     ) -> Result<u64> {
+        self.check_atomic_create().await?;
         let _committing = self.inner.committing.lock().await;
         let mut searched = key.map_or(0, |key| key.since_version);
         let mut attempts_left = ATTEMPTS_MAX;
@@ -213,13 +214,7 @@ impl Lake {
         match lineage {
             Lineage::Kept => Ok(Some(version)),
             Lineage::Lost => Ok(None),
-            Lineage::Unknown => Err(Error::Storage {
-                attempted: format!("committing version {version} of table {name}"),
-                kind: ErrorKind::Unavailable,
-                source: "whether it counts is unknown: storage was slow, and versions that would tell were cleaned up meanwhile; look \
-                         whether the newest version has the rows before you write them again"
-                    .into(),
-            }),
+            Lineage::Unknown => Err(unknown(name, version)),
         }
     }
 }
@@ -245,6 +240,17 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
         attempted: format!("committing version {version} of table {name}"),
         kind: ErrorKind::Unavailable,
         source: "storage was slow, and others went on from another version meanwhile: repeat it".into(),
+    }
+}
+
+/// The error of a commit of which nothing is left that would tell whether it is part of its table's history.
+fn unknown(name: &TableName, version: u64) -> Error {
+    Error::Storage {
+        attempted: format!("committing version {version} of table {name}"),
+        kind: ErrorKind::Unavailable,
+        source: "whether it counts is unknown: storage was slow, and versions that would tell were cleaned up meanwhile; look \
+                 whether the newest version has the rows before you write them again"
+            .into(),
     }
 }
 
@@ -298,10 +304,6 @@ impl Table {
             }
         }
         Ok(commits)
-    }
-
-    pub(crate) fn names_any(&self, files: &HashSet<String>) -> bool {
-        self.dataset().fragments().iter().flat_map(|fragment| &fragment.files).any(|file| files.contains(&file.path))
     }
 
     /// Whether the rows committed under a key as `version` belong to this version of the table: the table was not replaced and
@@ -361,8 +363,9 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
         let Some(transaction) = transaction else { continue };
         if key_of(&transaction) == Some(key.key) {
             match table.lake().lineage(table, version, &added_files(&transaction)).await? {
-                Lineage::Kept | Lineage::Unknown => return Ok(Search::Committed(version)),
+                Lineage::Kept => return Ok(Search::Committed(version)),
                 Lineage::Lost => continue,
+                Lineage::Unknown => return Err(unknown(table.name(), version)),
             }
         }
         let overtakes = key_of(&transaction).is_some() || replaces_rows(&transaction);

@@ -8,6 +8,7 @@ mod dense;
 mod doctor;
 mod indexes;
 mod layout;
+mod lineage;
 mod objects;
 mod quarantine;
 mod reading;
