@@ -19,6 +19,7 @@ mod compression;
 mod connection;
 mod decode_request;
 mod exceptions;
+mod exit;
 mod fit;
 mod fork;
 mod images;
@@ -31,6 +32,7 @@ mod sample_stream;
 mod slice_request;
 mod stream_handle;
 mod table_info;
+mod ticker;
 mod write;
 
 use pyo3::prelude::*;
@@ -42,6 +44,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     pause::register(module.py())?;
+    exit::register(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
     module.add_function(wrap_pyfunction!(params::params_json, module)?)?;

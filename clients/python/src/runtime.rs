@@ -1,7 +1,6 @@
 //! One tokio runtime per process, and waiting on it without holding the interpreter lock.
 
 use std::future::Future;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -9,38 +8,49 @@ use stoker_types::ErrorKind;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exceptions::error;
+use crate::exit::detached;
+use crate::ticker::Ticker;
 
-/// How often a waiting thread looks for signals such as Ctrl-C.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+/// The threads of a process.
+#[derive(Clone, Copy)]
+struct Threads {
+    pid: u32,
+    runtime: &'static Runtime,
+    ticker: &'static Ticker,
+}
 
-/// The runtime and the process that started its threads.
-static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+/// The threads, and the process that started them.
+static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
 
 /// This process's runtime, started on first use.
 ///
 /// Threads do not survive `fork`: a child gets a runtime of its own, and the parent's is left alone, because stopping it
 /// would wait for threads that do not exist. Runtimes are never dropped; there is one per process.
 pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
-    let pid = std::process::id();
-    let mut slot = RUNTIME.lock();
-    if let Some((owner, runtime)) = *slot
-        && owner == pid
+    threads(py).map(|threads| threads.runtime)
+}
+
+fn threads(py: Python<'_>) -> PyResult<Threads> {
+    let mut slot = THREADS.lock();
+    if let Some(threads) = *slot
+        && threads.pid == std::process::id()
     {
-        return Ok(runtime);
+        return Ok(threads);
     }
-    let built = Builder::new_multi_thread().enable_all().thread_name("stoker").build();
-    let built = built.map_err(|source| {
+    let failed = |source: std::io::Error| {
         error(py, ErrorKind::ResourceExhausted, &format!("starting the threads of the stoker runtime: {source}"))
-    })?;
-    let runtime: &'static Runtime = Box::leak(Box::new(built));
-    *slot = Some((pid, runtime));
-    Ok(runtime)
+    };
+    let runtime = Builder::new_multi_thread().enable_all().thread_name("stoker").build().map_err(failed)?;
+    let ticker = Ticker::start().map_err(failed)?;
+    let threads = Threads { pid: std::process::id(), runtime: Box::leak(Box::new(runtime)), ticker };
+    *slot = Some(threads);
+    Ok(threads)
 }
 
 /// This process's runtime, if it was started.
 pub(crate) fn started() -> Option<&'static Runtime> {
-    let slot = *RUNTIME.lock();
-    slot.filter(|(owner, _)| *owner == std::process::id()).map(|(_, runtime)| runtime)
+    let slot = *THREADS.lock();
+    slot.filter(|threads| threads.pid == std::process::id()).map(|threads| threads.runtime)
 }
 
 /// Waits for a future without holding the interpreter lock.
@@ -51,16 +61,23 @@ where
     F: Future + Send,
     F::Output: Send,
 {
-    let runtime = runtime(py)?;
+    let Threads { runtime, ticker, .. } = threads(py)?;
     let _context = runtime.enter();
     let mut future = Box::pin(future);
     loop {
         let waiting = &mut future;
-        let outcome =
-            py.detach(|| runtime.block_on(async { tokio::time::timeout(SIGNAL_INTERVAL, waiting.as_mut()).await }));
+        let outcome = detached(py, || {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    output = waiting.as_mut() => Some(output),
+                    () = ticker.tick() => None,
+                }
+            })
+        });
         match outcome {
-            Ok(output) => return Ok(output),
-            Err(_elapsed) => py.check_signals()?,
+            Some(output) => return Ok(output),
+            None => py.check_signals()?,
         }
     }
 }

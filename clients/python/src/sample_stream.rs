@@ -10,6 +10,7 @@ use stoker_types::ErrorKind;
 
 use crate::batch::Batch;
 use crate::exceptions::{Raise, error};
+use crate::exit::detached;
 use crate::fork::PerProcess;
 use crate::runtime::{runtime, wait};
 use crate::stream_handle::ReadRequest;
@@ -150,7 +151,7 @@ impl SampleStream {
         if let Some(stream) = taken {
             *self.stats.lock() = stream.stats();
             let runtime = runtime(py)?;
-            py.detach(|| {
+            detached(py, || {
                 let _context = runtime.enter();
                 drop(stream);
             });

@@ -8,6 +8,7 @@ use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::arrow_import::reader;
 use crate::exceptions::{Raise, error};
+use crate::exit::detached;
 use crate::fit::{fit, target_schema};
 use crate::images::wrong_image;
 use crate::runtime::wait;
@@ -75,7 +76,7 @@ fn write_all(
 ) -> PyResult<()> {
     let mut num_rows = 0;
     // The reader may call back into Python, which attaches by itself.
-    while let Some(batch) = py.detach(|| batches.next()) {
+    while let Some(batch) = detached(py, || batches.next()) {
         let batch = fit(&batch.raise(py)?, target).raise(py)?;
         if let Some(reason) = wrong_image(&batch, target, num_rows) {
             return Err(stoker_lake::Error::InvalidData { table: table.to_string(), reason }).raise(py);

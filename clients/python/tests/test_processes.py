@@ -152,3 +152,52 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert out == "interrupted\n", err
     assert process.returncode == 0
+
+
+#: Work of Python threads that nobody waits for.
+BUSY_THREADS = """
+import signal
+import sys
+import threading
+import stoker
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+lake = stoker.connect(sys.argv[1])
+query = lake.sql("SELECT count(*) FROM t a, t b, t c, t d WHERE a.id * b.id = c.id + d.id")
+
+def stream():
+    for _ in range(10_000):
+        for batch in lake.sql("SELECT id FROM t").stream(batch_size=7):
+            batch["id"].sum()
+
+for work in (query.to_arrow, stream) * 4:
+    threading.Thread(target=work, daemon=True).start()
+"""
+
+
+def test_ctrl_c_ends_a_wait_while_queries_keep_all_threads_busy(tmp_path: Path) -> None:
+    stoker.connect(str(tmp_path)).create_table("t", {"id": range(3000)})
+    process = python(
+        BUSY_THREADS
+        + """
+try:
+    print("waiting", flush=True)
+    query.to_arrow()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+""",
+        str(tmp_path),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (out, process.returncode) == ("interrupted\n", 0), err
+
+
+def test_a_process_ends_while_daemon_threads_read(tmp_path: Path) -> None:
+    stoker.connect(str(tmp_path)).create_table("t", {"id": range(3000)})
+    for _ in range(5):
+        process = python(BUSY_THREADS + "print(len(lake.tables()))", str(tmp_path))
+        out, err = process.communicate(timeout=60)
+        assert (out, process.returncode) == ("1\n", 0), err
