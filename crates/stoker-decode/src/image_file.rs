@@ -133,6 +133,9 @@ impl<'a> ImageFile<'a> {
     }
 }
 
+/// Bytes that what stands beside the pixels of a file may take: colour profiles have some kibibytes.
+const BESIDE_PIXELS_BYTES: u64 = 1 << 20;
+
 /// Decodes a JPEG file into `pixels` with zune-jpeg and nothing around it: what the other ways are measured against.
 ///
 /// # Errors
@@ -156,12 +159,29 @@ fn open_jpeg(file: &[u8]) -> Result<ImageFile<'_>, BadImage> {
 fn open_other(file: &[u8], format: ImageFormat, bytes_max: u64) -> Result<ImageFile<'_>, BadImage> {
     let mut reader = ImageReader::with_format(Cursor::new(file), format);
     let mut limits = Limits::default();
-    limits.max_alloc = Some(bytes_max.saturating_mul(2));
+    let bytes = if format == ImageFormat::Png { png_bytes(file).unwrap_or(bytes_max) } else { bytes_max };
+    limits.max_alloc = Some(bytes.min(bytes_max).saturating_mul(2).saturating_add(BESIDE_PIXELS_BYTES));
     reader.limits(limits);
     let decoder = reader.into_decoder().map_err(BadImage::new)?;
     let (width, height) = decoder.dimensions();
     let header = Header { height, width, has_color: decoder.color_type().has_color() };
     Ok(ImageFile { header, decoder: Decoder::Other(Box::new(decoder)) })
+}
+
+/// Bytes of the pixels of a PNG file as its header has them (PNG specification, 11.2.1), with those of a palette as colours: what stands
+/// beside them, a colour profile for one, is compressed and may be of any size.
+fn png_bytes(file: &[u8]) -> Option<u64> {
+    let (width, rest) = file.get(16..26)?.split_first_chunk::<4>()?;
+    let (height, rest) = rest.split_first_chunk::<4>()?;
+    let &[depth, color_type] = rest else { return None };
+    let samples = match color_type {
+        0 => 1,
+        4 => 2,
+        2 => 3,
+        _ => 4,
+    };
+    let pixels = u64::from(u32::from_be_bytes(*width)).saturating_mul(u64::from(u32::from_be_bytes(*height)));
+    Some(pixels.saturating_mul(samples * u64::from(depth.div_ceil(8))))
 }
 
 /// Whether an end-of-image marker (ITU-T T.81, B.1.1.3) comes after the first scan begins. Previews in segments before it
@@ -213,5 +233,49 @@ fn flat(image: DynamicImage, channels: Channels) -> Vec<u8> {
     match channels {
         Channels::Gray => image.into_luma8().into_raw(),
         Channels::Rgb => image.into_rgb8().into_raw(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use image::codecs::png::PngEncoder;
+    use image::{ExtendedColorType, ImageEncoder as _};
+
+    use super::{Decoder, ImageFile};
+    use crate::Channels;
+
+    /// A file whose colour profile has so many bytes, all zero.
+    fn with_profile(profile_bytes: usize, color: ExtendedColorType, pixels: &[u8]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut encoder = PngEncoder::new(&mut file);
+        encoder.set_icc_profile(vec![0; profile_bytes]).expect("PNG files have profiles");
+        encoder.write_image(pixels, 4, 2, color).expect("the pixels are those of the image");
+        file
+    }
+
+    /// Bytes of the profile that a decoder holds.
+    fn profile_bytes(file: &[u8]) -> Option<usize> {
+        match ImageFile::open(file, 256 << 20).expect("an image").decoder {
+            Decoder::Other(mut decoder) => {
+                decoder.icc_profile().expect("profiles are optional").map(|bytes| bytes.len())
+            }
+            Decoder::Jpeg(..) => unreachable!("it is a PNG file"),
+        }
+    }
+
+    #[test]
+    fn a_profile_takes_no_more_memory_than_the_image() {
+        let gray: Vec<u8> = (0..8).collect();
+        let colors: Vec<u8> = (0..8 * 8).collect();
+        for (color, pixels) in [(ExtendedColorType::L8, &gray[..]), (ExtendedColorType::Rgba16, &colors[..])] {
+            assert_eq!(profile_bytes(&with_profile(3_000, color, pixels)), Some(3_000), "real profiles are as small");
+            let bomb = with_profile(64 << 20, color, pixels);
+            assert!(bomb.len() < 1 << 20);
+            assert_eq!(profile_bytes(&bomb), None);
+            let mut decoded = Vec::new();
+            let file = ImageFile::open(&bomb, 256 << 20).expect("an image");
+            file.decode(Channels::Gray, &mut decoded).expect("the pixels are good");
+            assert_eq!(decoded.len(), 8);
+        }
     }
 }
