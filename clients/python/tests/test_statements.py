@@ -88,9 +88,10 @@ def test_an_index_that_has_too_few_vectors_to_learn_from_says_so(tmp_path: Path)
     too_few = r"column emb of t@1: Not enough rows to train PQ. Requires 256 rows but only 255.* a NaN do not.*ivf_flat"
     with pytest.raises(stoker.InvalidRequestError, match=too_few):
         table.create_index("emb", kind="ivf_pq", num_sub_vectors=4)
-    for kind in ("ivf_flat", "ivf_pq"):
-        with pytest.raises(stoker.InvalidRequestError, match=r"column emb of t@1: .*500 centroids.*few partitions"):
-            table.create_index("emb", kind=kind, num_partitions=500, num_sub_vectors=4 if kind == "ivf_pq" else None)
+    with pytest.raises(
+        stoker.InvalidRequestError, match=r"column emb of t@1: KMeans cannot train \d+ .*few partitions"
+    ):
+        table.create_index("emb", kind="ivf_flat", num_partitions=500)
     table.create_index("emb", kind="ivf_flat")
     table.append({"id": [256], "emb": vectors[:1]})
     table.create_index("emb", kind="ivf_pq", num_sub_vectors=4)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::common::TableReference;
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::context::SessionContext;
-use datafusion::execution::session_state::SessionState;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
@@ -18,10 +18,13 @@ use stoker_types::{ParamValue, Snapshot};
 use tokio::sync::oneshot;
 
 use crate::guard::Parsed;
+use crate::like_escapes::LikeEscapes;
 use crate::operators::DistanceOperators;
 use crate::overflow::CheckedIntegers;
+use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::search::push_prefilters;
+use crate::single_rows::keep_single_rows;
 use crate::{Engine, Error, Result, guard, heavy_keys, params, resolve};
 
 /// The stack of the planner: its recursion over a query within the bounds of [`guard`] stays far below.
@@ -109,12 +112,19 @@ fn session(engine: &Engine, values: &[ParamValue]) -> Result<SessionContext> {
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.enable_recursive_ctes = false;
-    let mut context = SessionContext::new_with_config_rt(config, engine.runtime().clone());
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(engine.runtime().clone())
+        .with_default_features()
+        .with_optimizer_rules(optimizer_rules())
+        .build();
+    let mut context = SessionContext::new_with_state(state);
     for function in crate::functions::all().into_iter().chain(params::functions(values)?) {
         context.register_udf(function);
     }
     context.register_expr_planner(Arc::new(DistanceOperators))?;
     context.add_analyzer_rule(Arc::new(CheckedIntegers));
+    context.add_analyzer_rule(Arc::new(LikeEscapes));
     let functions: HashSet<String> = context.state().table_functions().keys().cloned().collect();
     for function in functions {
         context.deregister_udtf(&function);
@@ -127,7 +137,7 @@ pub(crate) async fn physical(
     state: &SessionState,
     plan: &LogicalPlan,
 ) -> Result<(SessionState, Arc<dyn ExecutionPlan>)> {
-    let optimized = state.optimize(plan)?;
+    let optimized = state.optimize(&keep_single_rows(plan.clone())?)?;
     let mut batch_rows = state.config().batch_size();
     optimized.apply_with_subqueries(|node| {
         batch_rows = batch_rows.min(rows_per_batch(node.schema().as_arrow()));

@@ -18,6 +18,7 @@ use stoker_types::Snapshot;
 use crate::Result;
 use crate::extension::fitting_schema;
 use crate::planning::{Planned, physical};
+use crate::single_rows::keep_single_rows;
 
 /// A `SELECT` that is planned and pinned, and can be run any number of times.
 pub struct SqlQuery {
@@ -53,12 +54,13 @@ impl SqlQuery {
         let physical = reset_plan_states(self.physical.clone())?;
         let rows = execute_stream(physical, self.state.task_ctx())?;
         let schema = self.schema();
-        if schema == rows.schema() {
-            return Ok(rows);
-        }
         let fitted = schema.clone();
+        // Both sides of a UNION give batches of their own schemas, which differ in what may be null.
         let rows = rows.map(move |batch| {
             let batch = batch?;
+            if batch.schema_ref() == &fitted {
+                return Ok(batch);
+            }
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             Ok::<_, DataFusionError>(RecordBatch::try_new_with_options(
                 fitted.clone(),
@@ -74,7 +76,7 @@ impl SqlQuery {
     /// # Errors
     /// `InvalidRequest` when the plan cannot be optimised.
     pub async fn explain(&self) -> Result<String> {
-        let optimized = self.state.optimize(&self.logical)?;
+        let optimized = self.state.optimize(&keep_single_rows(self.logical.clone())?)?;
         let logical = optimized.display_indent();
         let physical = displayable(self.physical.as_ref()).indent(false).to_string();
         Ok(format!("logical plan\n{logical}\n\nphysical plan\n{}", physical.trim_end()))

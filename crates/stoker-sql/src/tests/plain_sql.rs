@@ -85,3 +85,28 @@ async fn snapshots_stay_while_the_table_grows() {
         assert_eq!(ints(&batches[0], "n"), [NUM_NEWEST]);
     }
 }
+
+/// DataFusion 54 drops one of two projections that read alike.
+#[tokio::test]
+async fn nested_projections_of_the_same_text_are_all_computed() {
+    let fixture = Fixture::new().await;
+    let nested = |projection: &str, depth: usize| {
+        (0..depth).fold("samples WHERE id < 3".to_string(), |from, level| match level {
+            0 => format!("SELECT {projection} FROM {from}"),
+            _ => format!("SELECT {projection} FROM ({from})"),
+        })
+    };
+    for depth in 1..=7_i64 {
+        let sql = nested("id + 1 AS id", depth as usize);
+        assert_eq!(ints(&fixture.collect(&format!("{sql} ORDER BY id")).await, "id"), [depth, depth + 1, depth + 2]);
+        let sql = nested("id, 2 * label AS label", depth as usize);
+        let doubled = fixture.collect(&format!("SELECT sum(label) AS n FROM ({sql})")).await;
+        assert_eq!(ints(&doubled, "n"), [3 << depth], "labels are 0, 1 and 2");
+        let swaps = nested("label AS id, id AS label", depth as usize)
+            .replace("samples WHERE id < 3", "(SELECT id + 5 AS id, label FROM samples WHERE id < 3)");
+        let swapped = fixture.collect(&format!("SELECT sum(id) AS n FROM ({swaps})")).await;
+        assert_eq!(ints(&swapped, "n"), [if depth % 2 == 0 { 18 } else { 3 }]);
+    }
+    let mixed = "SELECT id + 1 AS id FROM (SELECT id + 1 AS id FROM (SELECT id + 2 AS id FROM (SELECT id + 2 AS id FROM samples)))";
+    assert_eq!(ints(&fixture.collect(&format!("SELECT min(id) AS id FROM ({mixed})")).await, "id"), [6]);
+}
