@@ -8,7 +8,7 @@ use futures::future::try_join;
 use stoker_lake::DenseColumn;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::coalesce::{Limits, Read, coalesce};
+use crate::coalesce::{Limits, Read, coalesce, merged};
 use crate::local_threads::LocalThreads;
 use crate::remote::Remote;
 use crate::stats::Asked;
@@ -216,7 +216,7 @@ impl ChunkScan {
         with_retries(self.retry, stoker_lake::Error::kind, |_| self.stats.add_retry(), load).await
     }
 
-    /// Reads rows that do not have their checksums once more, one by one and past caches. Those that fail again are bad.
+    /// Reads rows that do not have their checksums once more, past caches. Those that fail again are bad.
     pub(crate) async fn read_again(
         &self,
         name: &str,
@@ -224,25 +224,21 @@ impl ChunkScan {
         suspects: Vec<Read>,
     ) -> Result<Vec<BadRow>> {
         let mut bad = Vec::new();
-        for mut read in suspects {
+        for mut read in merged(suspects, REMOTE) {
             let (Some(file), Some(checksums)) = (column.file(read.fragment), &column.checksums) else {
                 return Err(Error::Internal { reason: format!("fragment {} has no checksums", read.fragment) });
             };
-            for address in addresses(slice::from_ref(&read)) {
-                // What is wrong may also be the checksum in memory.
-                let reload = || checksums.reload(address);
-                let kind = stoker_lake::Error::kind;
-                let checksum = with_retries(self.retry, kind, |_| self.stats.add_retry(), reload).await?;
-                expect(slice::from_mut(&mut read), vec![checksum]);
-            }
+            // What is wrong may also be the checksums in memory.
+            let addresses = addresses(slice::from_ref(&read));
+            let (kind, reload) = (stoker_lake::Error::kind, || checksums.reload(&addresses));
+            let expected = with_retries(self.retry, kind, |_| self.stats.add_retry(), reload).await?;
+            expect(slice::from_mut(&mut read), expected);
             match file.reader.local() {
                 Some(_) => read = self.read_past_cache(&file.reader, read).await?,
                 None => self.read_remote(column, &mut read, true).await?,
             }
             let failed = read.take_suspects(&self.stats);
-            if failed.is_empty() {
-                self.stats.add_retry();
-            }
+            (failed.len()..addresses.len()).for_each(|_| self.stats.add_retry());
             read.finish();
             for piece in failed.into_iter().flat_map(|read| read.pieces) {
                 self.stats.add_bad_row();

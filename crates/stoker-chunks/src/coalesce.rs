@@ -81,6 +81,25 @@ impl Read {
     }
 }
 
+/// Makes one read of those whose rows lie side by side, or nearly so.
+pub(crate) fn merged(mut reads: Vec<Read>, limits: Limits) -> Vec<Read> {
+    reads.sort_unstable_by_key(|read| (read.fragment, read.offset));
+    let mut merged: Vec<Read> = Vec::new();
+    for read in reads {
+        if let Some(last) = merged.last_mut().filter(|last| last.fragment == read.fragment)
+            && let Some(gap) = read.offset.checked_sub(last.offset + last.length)
+            && let Some(length) = limits.joined(last.length, last.pieces.len() as u64, gap, read.length)
+        {
+            let shift = read.offset - last.offset;
+            last.pieces.extend(read.pieces.into_iter().map(|piece| Piece { at: piece.at + shift, ..piece }));
+            last.length = length;
+            continue;
+        }
+        merged.push(read);
+    }
+    merged
+}
+
 /// Sorts rows by address and merges neighbours.
 pub(crate) fn coalesce(
     name: &str,

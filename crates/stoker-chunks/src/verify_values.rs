@@ -13,8 +13,8 @@ use crate::{Error, Result, RetryPolicy, with_retries};
 /// Compares the values of a column that [`Table::take`] gave for these addresses, in their order, with their checksums. Returns
 /// the addresses of the damaged rows, ascending, each with what is wrong with it. Rows without a checksum are not checked.
 ///
-/// A value that does not have its checksum is read once more before, alone and past the system's memory of its file. Transient
-/// faults are retried by `retry`.
+/// Values that do not have their checksums are read once more before, past the system's memory of their file. Transient faults are
+/// retried by `retry`.
 ///
 /// # Errors
 /// Storage errors. An error of kind `Unavailable` when the second read of a value gave what is right: take all of them again.
@@ -42,38 +42,46 @@ pub async fn verify_values(
             suspects.insert(*address);
         }
     }
-    let mut bad = Vec::new();
-    for address in suspects {
-        bad.push((address, read_again(table, column, &checksums, address, retry).await?));
+    let suspects: Vec<u64> = suspects.into_iter().collect();
+    let mut bad = Vec::with_capacity(suspects.len());
+    for suspects in suspects.chunk_by(|one, next| one >> 32 == next >> 32) {
+        bad.extend(read_again(table, column, &checksums, suspects, retry).await?);
     }
     Ok(bad)
 }
 
-/// Reads a value that did not have its checksum once more. What is wrong with it, unless it is right now.
+/// Reads values of one fragment that did not have their checksums once more. What is wrong with them, unless one is right now.
 async fn read_again(
     table: &Table,
     column: &str,
     checksums: &Checksums,
-    address: u64,
+    addresses: &[u64],
     retry: RetryPolicy,
-) -> Result<String> {
+) -> Result<Vec<(u64, String)>> {
     let kind = stoker_lake::Error::kind;
-    let Some(reader) = checksums.reader(address) else {
-        return Err(Error::Internal { reason: format!("row address {address:#x} of {column} has no checksum") });
-    };
-    let expected = with_retries(retry, kind, |_| {}, || checksums.reload(address)).await?;
+    let missing = || Error::Internal { reason: format!("rows {addresses:x?} of {column} have no checksums") };
+    let reader = addresses.first().and_then(|address| checksums.reader(*address)).ok_or_else(missing)?;
+    let expected = with_retries(retry, kind, |_| {}, || checksums.reload(addresses)).await?;
     forget_file(reader)?;
-    let (columns, addresses) = ([column.to_string()], [address]);
-    let taken = with_retries(retry, kind, |_| {}, || table.take(&columns, &addresses)).await?;
-    let found = row_checksums(taken.column(0)).and_then(|found| found.first().copied()).unwrap_or_default();
-    match expected {
-        Some(expected) if expected != found => Ok(mismatch(column, found, expected, reader.place())),
-        _ => Err(Error::Lake(stoker_lake::Error::Storage {
-            attempted: format!("reading row address {address:#x} of {column} from {}", reader.place()),
-            kind: ErrorKind::Unavailable,
-            source: "a second read gave other bytes".into(),
-        })),
+    let columns = [column.to_string()];
+    let taken = with_retries(retry, kind, |_| {}, || table.take(&columns, addresses)).await?;
+    let found = row_checksums(taken.column(0)).ok_or_else(missing)?;
+    let mut bad = Vec::with_capacity(addresses.len());
+    for ((address, expected), found) in addresses.iter().zip(expected).zip(found) {
+        match expected {
+            Some(expected) if expected != found => {
+                bad.push((*address, mismatch(column, found, expected, reader.place())));
+            }
+            _ => {
+                return Err(Error::Lake(stoker_lake::Error::Storage {
+                    attempted: format!("reading row address {address:#x} of {column} from {}", reader.place()),
+                    kind: ErrorKind::Unavailable,
+                    source: "a second read gave other bytes".into(),
+                }));
+            }
+        }
     }
+    Ok(bad)
 }
 
 /// Lets the system forget a file, when the lake is local.

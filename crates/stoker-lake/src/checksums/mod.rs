@@ -109,16 +109,28 @@ impl Checksums {
         Ok(checksums)
     }
 
-    /// The checksum of one row, read anew, in case that the one in memory is what is damaged.
+    /// The checksums of rows of one fragment, in ascending order, read anew with one request, in case that those in memory are what is
+    /// damaged.
     ///
     /// # Errors
     /// As for [`Checksums::load`].
-    pub async fn reload(&self, address: u64) -> Result<Option<u32>> {
-        let (fragment, row) = place_of(address);
-        let Some(file) = self.files.get(&fragment).filter(|file| row < file.num_rows) else { return Ok(None) };
-        self.segments.remove(&file.key(&self.rows(file, row / self.segment_rows)));
-        let bytes = file.reader.read(file.bytes(&(row..row + 1))).await?;
-        Ok(numbers(&bytes).first().copied().and_then(known))
+    pub async fn reload(&self, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
+        let none = vec![None; addresses.len()];
+        let rows: Vec<u64> = addresses.iter().map(|address| place_of(*address).1).collect();
+        let (Some(address), Some(first), Some(last)) = (addresses.first(), rows.first(), rows.last()) else {
+            return Ok(none);
+        };
+        let Some(file) = self.files.get(&place_of(*address).0) else { return Ok(none) };
+        let range = *first..last.saturating_add(1).min(file.num_rows);
+        if range.is_empty() {
+            return Ok(none);
+        }
+        for segment in range.start / self.segment_rows..=(range.end - 1) / self.segment_rows {
+            self.segments.remove(&file.key(&self.rows(file, segment)));
+        }
+        let values = numbers(&file.reader.read(file.bytes(&range)).await?);
+        let value = |row: &u64| values.get(usize::try_from(row.checked_sub(*first)?).ok()?).copied().and_then(known);
+        Ok(rows.iter().map(value).collect())
     }
 
     /// Reads the data file of a row; `None` when the file has no checksums.

@@ -18,7 +18,7 @@ fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, checksums:
     is_send(table.dense_column("x"));
     is_send(table.checksums("x"));
     is_send(checksums.load(&[]));
-    is_send(checksums.reload(0));
+    is_send(checksums.reload(&[]));
     is_send(table.describe());
     is_send(table.doctor());
     is_send(table.scan(&request));
