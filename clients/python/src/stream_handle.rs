@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use stoker_stream::{BadRows, ReadOptions, Windows};
+use stoker_stream::{BadRows, BadShare, ReadOptions, Windows};
 use stoker_types::{BatchLogEntry, ErrorKind, Place, Snapshot, StreamSpec, StreamState};
 
 use crate::arrow_export::ArrowSchema;
@@ -179,6 +179,7 @@ impl StreamHandle {
 pub(crate) struct ReadRequest {
     memory_budget_bytes: Option<u64>,
     bad_rows: String,
+    max_bad_share: f64,
     verify: bool,
     retry_budget_secs: Option<u64>,
     compression: Option<String>,
@@ -195,6 +196,7 @@ impl ReadRequest {
         };
         Ok(ReadOptions {
             bad_rows,
+            max_bad_share: BadShare::try_new(self.max_bad_share).raise(py)?,
             verify: self.verify,
             retry_budget: self.retry_budget_secs.map(Duration::from_secs),
             memory_budget_bytes: self.memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes),

@@ -202,9 +202,9 @@ class Lake:
             world_size: Ranks in all.
             mesh: A mesh of the data-parallel dimensions, in place of both.
             process_group: A group of ranks that share the rows, in place of all three.
-            **options: ``last_batch``, ``drop_last``, ``memory_budget_bytes``, ``bad_rows``, ``verify``,
-                ``retry_budget_secs``, ``compression``, ``run_id``, ``run_log``, ``decode``, ``decode_threads``,
-                ``evaluation``.
+            **options: ``last_batch``, ``drop_last``, ``memory_budget_bytes``, ``bad_rows``, ``max_bad_share``,
+                ``verify``, ``retry_budget_secs``, ``compression``, ``run_id``, ``run_log``, ``decode``,
+                ``decode_threads``, ``evaluation``.
 
         Raises:
             InvalidRequestError: This is not a state, or an option does not fit.

@@ -19,6 +19,7 @@ class StreamRequest(TypedDict):
 class ReadRequest(TypedDict):
     memory_budget_bytes: int | None
     bad_rows: str
+    max_bad_share: float
     verify: bool
     retry_budget_secs: int | None
     compression: str | None

@@ -100,6 +100,7 @@ class Run:
         read: _native.ReadRequest = {
             "memory_budget_bytes": None,
             "bad_rows": "substitute",
+            "max_bad_share": 1.0,
             "verify": True,
             "retry_budget_secs": None,
             "compression": None,

@@ -517,6 +517,7 @@ class Stream:
         return {
             "memory_budget_bytes": config.memory_budget_bytes,
             "bad_rows": config.bad_rows,
+            "max_bad_share": config.max_bad_share,
             "verify": config.verify,
             "retry_budget_secs": config.retry_budget_secs,
             "compression": config.compression,

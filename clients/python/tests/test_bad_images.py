@@ -201,9 +201,22 @@ def test_many_bad_images_and_little_memory(tmp_path: Path) -> None:
     broken[13] = files(14)[13]
     lake = write(tmp_path, broken)
     for batch_size in (1, 7, NUM_ROWS):
-        stream = lake.sql(QUERY).stream(batch_size=batch_size, memory_budget_bytes=1, **OPTIONS)
+        stream = lake.sql(QUERY).stream(batch_size=batch_size, memory_budget_bytes=1, max_bad_share=1, **OPTIONS)
         assert {row for batch in stream for row in batch["id"].tolist()} == {13}
         assert len(stream.substituted()) == NUM_ROWS - 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, NUM_ROWS])
+def test_too_many_bad_images_end_a_stream(tmp_path: Path, batch_size: int) -> None:
+    good = files(NUM_ROWS)
+    lake = write(tmp_path, [NO_IMAGE if row % 2 else good[row] for row in range(NUM_ROWS)])
+    stream = lake.sql(QUERY).stream(batch_size=batch_size, **OPTIONS)
+    with pytest.raises(
+        stoker.DataCorruptError, match=rf"17 of the {NUM_ROWS} rows of a window are bad, and at most 16 may"
+    ):
+        list(stream)
+    enough = lake.sql(QUERY).stream(batch_size=batch_size, max_bad_share=0.5, **OPTIONS)
+    assert sum(batch.num_valid for batch in enough) == NUM_ROWS
 
 
 def test_mixtures_substitute_from_the_same_query(place: stoker.Lake) -> None:

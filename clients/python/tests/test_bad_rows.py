@@ -6,11 +6,13 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Server
 from damage import damage_rows
+from s3_store import BUCKET, Store
 
 import stoker
 
@@ -111,6 +113,37 @@ def test_bad_rows_of_a_run_are_a_table_and_can_be_excluded(place: stoker.Lake, o
     assert sorted(rest) == [row for row in range(NUM_ROWS) if row not in DAMAGED]
 
 
+@pytest.mark.parametrize("shuffle", ["block", "full", False])
+def test_a_table_that_is_damaged_all_over_ends_a_stream_soon(
+    place: stoker.Lake, own_lake: stoker.Lake, shuffle: Any
+) -> None:
+    damage_rows(Path(own_lake.target) / "samples.lance", [values(np.array([row])).tobytes() for row in range(200)])
+    stream = place.sql(QUERY).stream(batch_size=10, shuffle=shuffle, bad_rows="substitute")
+    with pytest.raises(
+        stoker.DataCorruptError, match=r"of the 300 rows of a window are bad, and at most 16 may.*checksum of column x"
+    ):
+        list(stream)
+    enough = place.sql(QUERY).stream(batch_size=10, shuffle=shuffle, bad_rows="substitute", max_bad_share=0.9)
+    assert sum(batch.num_valid for batch in enough) == NUM_ROWS
+
+
+def test_a_damaged_table_in_a_store_costs_few_requests(own_lake: stoker.Lake, store: Store) -> None:
+    folder = Path(own_lake.target)
+    damage_rows(
+        folder / "samples.lance", [values(np.array([row])).tobytes() for row in set(range(NUM_ROWS)) - {*DAMAGED}]
+    )
+    for path in folder.rglob("*"):
+        if path.is_file():
+            store.client.upload_file(str(path), BUCKET, f"damaged/{path.relative_to(folder)}")
+    lake = stoker.connect(f"s3://{BUCKET}/damaged", storage_options=store.options)
+    begun = len(store.log.read_text())
+    stream = lake.sql(QUERY).stream(batch_size=10, bad_rows="substitute")
+    with pytest.raises(stoker.DataCorruptError, match="rows of a window are bad"):
+        list(stream)
+    # Some for each of the rows that may be bad; searches through the window for each bad row would take thousands.
+    assert len(store.gets(begun)) < 500
+
+
 def test_the_command_line_substitutes(own_lake: stoker.Lake, tmp_path: Path) -> None:
     receipt = tmp_path / "receipt"
     command = [os.environ["STOKER_BIN"], "--lake", own_lake.target]
@@ -128,5 +161,8 @@ def test_the_command_line_substitutes(own_lake: stoker.Lake, tmp_path: Path) -> 
 
 
 def test_bad_policies_are_refused(place: stoker.Lake) -> None:
+    for share in (-0.1, 1.5, float("nan"), "all"):
+        with pytest.raises(stoker.InvalidRequestError, match=r"max_bad_share is .*from 0 to 1"):
+            place.sql(QUERY).stream(batch_size=4, max_bad_share=share)  # type: ignore[arg-type]
     with pytest.raises(stoker.InvalidRequestError, match="'error' or 'substitute'"):
         place.sql(QUERY).stream(batch_size=4, bad_rows="skip")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ use arrow_schema::{DataType, Field, Schema};
 use clap::Args;
 use futures::StreamExt;
 use stoker_flight::{Connection, SqlResult, StreamHandle};
-use stoker_stream::{ReadOptions, state_slice};
+use stoker_stream::{BadRows, BadShare, ReadOptions, state_slice};
 use stoker_types::{RunId, Slice, StreamState, Topology};
 
 use crate::connect::LakeArgs;
@@ -42,7 +42,7 @@ pub async fn run(args: ReplayArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let topology = Topology::try_new(args.rank.unwrap_or(0), args.world_size.unwrap_or(1))?;
     let (handle, slice) = find(&connection, &args, topology).await?;
-    let options = ReadOptions { bad_rows: stoker_stream::BadRows::Substitute, ..ReadOptions::default() };
+    let options = ReadOptions { bad_rows: BadRows::Substitute, max_bad_share: BadShare::ALL, ..ReadOptions::default() };
     let mut stream = handle.open(&slice, &options).await?;
     let Some(batch) = stream.next().await? else { bail!("step {} has no rows", args.step) };
     for bad in &batch.substituted {

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stoker_flight::{Connection, StreamHandle};
-use stoker_stream::{BadRows, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, StreamOptions};
+use stoker_stream::{BadRows, BadShare, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, StreamOptions};
 use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, ShuffleMode, Slice, StreamState, Topology};
 
 use crate::batch_log::BatchLog;
@@ -78,6 +78,9 @@ pub struct StreamArgs {
     /// What happens to rows whose bytes do not have their checksum
     #[arg(long, value_enum, default_value = "error")]
     bad_rows: Bad,
+    /// With `--bad-rows substitute`: the share of the rows of a window that may be bad, from 0 to 1; 16 rows always may
+    #[arg(long, value_name = "SHARE", default_value_t = BadShare::default().share())]
+    max_bad_share: f64,
     /// Do not verify checksums
     #[arg(long)]
     no_verify: bool,
@@ -190,6 +193,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
             Bad::Error => BadRows::Error,
             Bad::Substitute => BadRows::Substitute,
         },
+        max_bad_share: BadShare::try_new(args.max_bad_share)?,
         verify: !args.no_verify,
         memory_budget_bytes: args.memory_budget_mib << 20,
         compression: args.compression.map(Codec::into),

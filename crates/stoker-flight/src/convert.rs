@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use stoker_stream::{BadRows, Compression, MixOptions, PlanRequest, Query, ReadOptions, Stalls, StreamOptions};
+use stoker_stream::{
+    BadRows, BadShare, Compression, MixOptions, PlanRequest, Query, ReadOptions, Stalls, StreamOptions,
+};
 use stoker_types::{BatchSize, Batching, LastBatch, MixtureStop, ParamValue, RunId, ShuffleMode, Slice, Topology};
 
 use crate::proto;
@@ -131,6 +133,7 @@ pub(crate) fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> 
         first_batch_only,
         compression: compression_to_proto(options.compression),
         retry_budget_millis: options.retry_budget.map(to_millis),
+        max_bad_share: Some(options.max_bad_share.share()),
     }
 }
 
@@ -147,8 +150,10 @@ pub(crate) fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: Rea
             .ok_or_else(|| Error::invalid(format!("bad_rows is {name:?}; use error or substitute")))?,
     };
     let compression = compression_from_proto(&policy.compression)?;
+    let max_bad_share = policy.max_bad_share.map_or(Ok(options.max_bad_share), BadShare::try_new)?;
     Ok(ReadOptions {
         bad_rows,
+        max_bad_share,
         verify: !policy.unverified,
         ahead: policy.first_batch_only,
         first_batch_only: policy.first_batch_only,

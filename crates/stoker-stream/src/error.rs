@@ -73,6 +73,21 @@ pub enum Error {
         /// What is wrong with the last one.
         reason: String,
     },
+    /// More rows of a window are bad than may be.
+    #[error(
+        "{num_bad} of the {num_rows} rows of a window are bad, and at most {num_max} may be; the last: {last}. So many are no accident: \
+         look at the table and its storage with `stoker doctor`, exclude the rows with `stoker quarantine`, or raise max_bad_share"
+    )]
+    TooManyBadRows {
+        /// Bad rows that were met in the window.
+        num_bad: u64,
+        /// Rows in the window.
+        num_rows: u64,
+        /// How many of them may be bad.
+        num_max: u64,
+        /// The last one, and what is wrong with it.
+        last: String,
+    },
     /// A run that was started with another stream.
     #[error("run {run_id} streams something else: {}", differences.join("; "))]
     RunMismatch {
@@ -155,7 +170,7 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
             Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } => ErrorKind::InvalidRequest,
-            Error::BadRow { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
+            Error::BadRow { .. } | Error::NoSubstitute { .. } | Error::TooManyBadRows { .. } => ErrorKind::DataCorrupt,
             Error::RunMismatch { .. } => ErrorKind::StateMismatch,
             Error::RunNotStored { source, .. } => source.kind(),
             Error::UnknownStream { .. } | Error::UnknownStep { .. } | Error::UnknownStateStep { .. } => {

@@ -13,6 +13,7 @@
 //! as fit the budget. Rows go straight from storage into their place in their part.
 
 mod bad_row_log;
+mod bad_share;
 mod batch;
 mod batch_stream;
 mod blocks;
@@ -47,6 +48,7 @@ mod verify;
 mod windows;
 
 pub use bad_row_log::{BAD_ROWS_TABLE, BadRowEntry, log_bad_rows};
+pub use bad_share::{BadRowsMet, BadShare};
 pub use batch::{Batch, Substitution};
 pub use batch_stream::BatchStream;
 pub use budget::{Held, MemoryBudget, Quota};

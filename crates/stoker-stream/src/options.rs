@@ -6,7 +6,7 @@ use stoker_chunks::{ChunkScan, ChunkScanOptions, RetryPolicy};
 use stoker_types::{MixtureStop, ORDER_VERSION, OrderOptions, ParamValue, RunId, ShuffleMode, slots_for};
 
 use crate::source::SourcePlan;
-use crate::{MemoryBudget, Result};
+use crate::{BadShare, MemoryBudget, Result};
 
 /// A sample query as it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -205,6 +205,8 @@ impl Compression {
 pub struct ReadOptions {
     /// What happens to bad rows; an error by default.
     pub bad_rows: BadRows,
+    /// Of how many rows of a window others may take the place; one in a hundred, or 16 where that is more, by default.
+    pub max_bad_share: BadShare,
     /// Whether the checksums of heavy columns are verified; they are by default.
     pub verify: bool,
     /// How long a read is tried again after transient faults without progress, and how long a client goes on without a batch from any
@@ -234,6 +236,7 @@ impl Default for ReadOptions {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             bad_rows: BadRows::Error,
+            max_bad_share: BadShare::default(),
             verify: true,
             retry_budget: None,
             memory_budget_bytes: 1 << 30,

@@ -20,7 +20,7 @@ use crate::plan::StreamPlan;
 use crate::read::{Reader, Rows, read_dense, read_rows};
 use crate::source::ColumnPlan;
 use crate::spans::Spans;
-use crate::substitute::substitutes;
+use crate::substitute::{Met, substitutes};
 use crate::unit::{UnitSize, Units, rows_of_local_unit};
 use crate::unit_clock::UnitClock;
 use crate::{BadRows, Error, ReadOptions, Result, Stalls};
@@ -56,6 +56,8 @@ pub(crate) struct Planner {
     /// The room of parts that are not delivered yet, oldest first, by their numbers.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
+    /// Of rows that others stand for.
+    met: Met,
 }
 
 struct Reading {
@@ -110,6 +112,7 @@ impl Planner {
         let order = plan.inner.orders.epoch(slice.epoch);
         let parts = Parts::new(slice, plan.num_rows(), part_size.rows_max(plan.row_bytes()));
         Self {
+            met: Met::new(options.max_bad_share),
             options,
             quota: share.quota,
             shared: share.blocks.map(Arc::new),
@@ -387,7 +390,7 @@ impl Planner {
                     BadRows::Substitute => {
                         let mut visits = Vec::with_capacity(piece.range.len());
                         self.order.visits(reading.positions[piece.range.clone()].iter().copied(), &mut visits);
-                        substitutes(&self.plan, &self.order, &self.scan, &visits, piece, builder).await?
+                        substitutes(&self.plan, &self.order, &self.scan, &visits, piece, builder, &self.met).await?
                     }
                 };
             }

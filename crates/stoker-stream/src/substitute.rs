@@ -4,6 +4,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;
 use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 use stoker_chunks::{ChunkScan, Slots};
 use stoker_order::{StreamOrder, Visit};
 
@@ -11,8 +12,8 @@ use crate::found_rows::FoundRows;
 use crate::part_builder::{PartBuilder, Piece};
 use crate::read::{Damage, Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
-use crate::windows::Window;
-use crate::{Error, Result, StreamPlan};
+use crate::windows::{Window, WindowRow};
+use crate::{BadRowsMet, BadShare, Error, Result, StreamPlan};
 
 /// Substitutes that are looked for at once.
 const SEARCHES_AT_ONCE: usize = 16;
@@ -31,13 +32,31 @@ impl StreamPlan {
     }
 }
 
+/// The bad rows that a stream met, for searches at the same time.
+pub(crate) struct Met(Mutex<BadRowsMet>);
+
+impl Met {
+    pub fn new(share: BadShare) -> Self {
+        Self(Mutex::new(BadRowsMet::new(share)))
+    }
+
+    fn contains(&self, window: &Window, row: WindowRow) -> bool {
+        self.0.lock().contains(window, row)
+    }
+
+    fn add(&self, plan: &StreamPlan, window: &Window, row: WindowRow, damage: &Damage) -> Result<()> {
+        let named = || format!("row {:#x} of {}: {}", damage.address, plan.table_name(damage.table), damage.reason);
+        self.0.lock().add(window, row, named)
+    }
+}
+
 /// Puts the next good row of the same window in the place of each bad row of a piece: into the slots of its part and into the
 /// piece. `visits` are those of the piece's rows.
 ///
 /// What is good does not depend on who asks, so that all ranks and replicas find the same substitutes.
 ///
 /// # Errors
-/// [`Error::NoSubstitute`] when all rows of a window are bad; errors of reading.
+/// [`Error::TooManyBadRows`]; [`Error::NoSubstitute`] when all rows of a window are bad; errors of reading.
 pub(crate) async fn substitutes(
     plan: &StreamPlan,
     order: &StreamOrder,
@@ -45,10 +64,15 @@ pub(crate) async fn substitutes(
     visits: &[Visit],
     mut piece: Piece,
     builder: &mut PartBuilder,
+    met: &Met,
 ) -> Result<Piece> {
     let bad = std::mem::take(&mut piece.bad);
+    for (place, damage) in &bad {
+        let window = Window::of(order, &visits[*place]);
+        met.add(plan, &window, window.row(0), damage)?;
+    }
     let search = |(place, damage): (usize, Damage)| async move {
-        let row = find(plan, order, scan, &visits[place], &damage).await?;
+        let row = find(plan, order, scan, &visits[place], &damage, met).await?;
         Ok::<_, Error>((place, damage, row))
     };
     let found: Vec<(usize, Damage, Row)> =
@@ -91,14 +115,26 @@ struct Row {
 }
 
 /// The next good row after a bad one in its window, cyclically.
-async fn find(plan: &StreamPlan, order: &StreamOrder, scan: &ChunkScan, bad: &Visit, damage: &Damage) -> Result<Row> {
+async fn find(
+    plan: &StreamPlan,
+    order: &StreamOrder,
+    scan: &ChunkScan,
+    bad: &Visit,
+    damage: &Damage,
+    met: &Met,
+) -> Result<Row> {
     let window = Window::of(order, bad);
     let mut reason = damage.reason.clone();
-    for offset in 1..window.num_rows() {
-        let visit = order.visit_beside(bad, window.row(offset).position);
-        match read_one(plan, scan, &visit).await? {
-            Ok(row) => return Ok(row),
-            Err(damage) => reason = damage.reason,
+    for row in (1..window.num_rows()).map(|offset| window.row(offset)) {
+        if met.contains(&window, row) {
+            continue;
+        }
+        match read_one(plan, scan, &order.visit_beside(bad, row.position)).await? {
+            Ok(found) => return Ok(found),
+            Err(damage) => {
+                met.add(plan, &window, row, &damage)?;
+                reason = damage.reason;
+            }
         }
     }
     Err(Error::NoSubstitute { address: damage.address, rows: window.num_rows(), reason })

@@ -50,6 +50,12 @@ impl Window {
         self.positions.end - self.positions.start
     }
 
+    /// The first row, which names the window.
+    pub(crate) fn first(&self) -> WindowRow {
+        let Visit { source, epoch, .. } = self.visit;
+        WindowRow { source, epoch, position: self.positions.start }
+    }
+
     /// The row that comes `offset` rows after the bad one, cyclically; the bad row itself for 0.
     pub fn row(&self, offset: u64) -> WindowRow {
         let Visit { source, epoch, position, .. } = self.visit;

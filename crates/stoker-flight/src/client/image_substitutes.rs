@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_select::take::take_record_batch;
-use stoker_stream::{Beside, ReadOptions, RowsBeside, Substitution, Window, WindowRow, Windows};
+use parking_lot::Mutex;
+use stoker_stream::{BadRowsMet, Beside, ReadOptions, RowsBeside, Substitution, Window, WindowRow, Windows};
 use tokio::task::spawn_blocking;
 
 use crate::client::StreamHandle;
@@ -38,6 +39,7 @@ pub(crate) struct ImageSubstitutes {
     columns: Arc<ImageColumns>,
     /// Of the epoch, once there was a bad row.
     windows: OnceLock<Windows>,
+    met: Arc<Mutex<BadRowsMet>>,
 }
 
 /// A search for the bad rows of one batch.
@@ -48,6 +50,8 @@ struct Search {
     open: Vec<Open>,
     /// The rows that were found to be bad.
     bad: HashSet<WindowRow>,
+    /// Those of all batches.
+    met: Arc<Mutex<BadRowsMet>>,
     /// What is wrong with the last of them.
     last_reason: String,
     found: Vec<Found>,
@@ -76,16 +80,17 @@ struct Found {
 
 impl ImageSubstitutes {
     pub fn new(handle: StreamHandle, options: &ReadOptions, columns: Arc<ImageColumns>) -> Self {
-        Self { handle, options: *options, columns, windows: OnceLock::new() }
+        let met = Arc::new(Mutex::new(BadRowsMet::new(options.max_bad_share)));
+        Self { handle, options: *options, columns, windows: OnceLock::new(), met }
     }
 
     /// Decodes good rows into the places of the bad ones, and names these in the batch. `on_read` is told of every answer.
     ///
     /// # Errors
-    /// [`Error::NoSubstitute`] where all rows of a window are bad; errors of reading.
+    /// [`Error::NoSubstitute`] where all rows of a window are bad; `TooManyBadRows`; errors of reading.
     pub async fn replace(&self, images: ImageBatch, mut on_read: impl FnMut(&RowsBeside)) -> Result<ImageBatch> {
         let windows = self.windows.get_or_init(|| Windows::new(self.handle.spec(), self.columns.epoch()));
-        let mut search = Search::new(self.columns.clone(), images, windows);
+        let mut search = Search::new(self.columns.clone(), images, windows, self.met.clone());
         let mut rows = ROWS_FIRST;
         while !search.open.is_empty() {
             let (keys, wanted) = search.wanted(rows)?;
@@ -99,13 +104,13 @@ impl ImageSubstitutes {
 }
 
 impl Search {
-    fn new(columns: Arc<ImageColumns>, images: ImageBatch, windows: &Windows) -> Self {
+    fn new(columns: Arc<ImageColumns>, images: ImageBatch, windows: &Windows, met: Arc<Mutex<BadRowsMet>>) -> Self {
         let open = images.bad.keys().map(|row| {
             let position = columns.position(&images.batch, *row);
             Open { row: *row, position, window: windows.of(position), next: 0 }
         });
         let (open, bad, last_reason) = (open.collect(), HashSet::new(), String::new());
-        Self { columns, images, open, bad, last_reason, found: Vec::new(), answers: Vec::new() }
+        Self { columns, images, open, bad, met, last_reason, found: Vec::new(), answers: Vec::new() }
     }
 
     /// The next `rows` rows for each bad one that are not known to be bad, each once: the first of all, the second of all, and so on.
@@ -146,7 +151,7 @@ impl Search {
         }
         let first_found = self.found.len();
         loop {
-            let tried = self.next_tries(&places);
+            let tried = self.next_tries(&places)?;
             if tried.is_empty() {
                 break;
             }
@@ -165,10 +170,18 @@ impl Search {
     }
 
     /// For each bad row, by its place among them, the next row to be tried, if it is in the answer.
-    fn next_tries(&mut self, places: &HashMap<WindowRow, usize>) -> Vec<(usize, usize)> {
+    fn next_tries(&mut self, places: &HashMap<WindowRow, usize>) -> Result<Vec<(usize, usize)>> {
         let mut tried = Vec::new();
         for (index, open) in self.open.iter_mut().enumerate() {
             while open.next < open.window.num_rows() && self.bad.contains(&open.window.row(open.next)) {
+                let named = || {
+                    let place = self.columns.place(&self.images.batch, open.row);
+                    match open.next {
+                        0 => format!("{place}: {}", self.last_reason),
+                        behind => format!("the row {behind} behind {place}: {}", self.last_reason),
+                    }
+                };
+                self.met.lock().add(&open.window, open.window.row(open.next), named)?;
                 open.next += 1;
             }
             if open.next < open.window.num_rows()
@@ -177,7 +190,7 @@ impl Search {
                 tried.push((index, *place));
             }
         }
-        tried
+        Ok(tried)
     }
 
     /// Decodes rows of an answer into the places of bad rows.

@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use stoker_chunks::IoTotals;
 use stoker_decode::ImageTransform;
 use stoker_lake::{CommitMode, WriteOptions};
-use stoker_stream::{BadRows, Batch, ReadOptions, Receipt, RowsBeside};
+use stoker_stream::{BadRows, BadShare, Batch, ReadOptions, Receipt, RowsBeside};
 use stoker_types::{BatchSize, ErrorKind, LastBatch, ShuffleMode, Slice, TableName, TensorType};
 
 use crate::tests::fixture::*;
@@ -86,7 +86,7 @@ fn both() -> DecodeOptions {
 }
 
 fn policy(bad_rows: BadRows) -> ReadOptions {
-    ReadOptions { bad_rows, ..ReadOptions::default() }
+    ReadOptions { bad_rows, max_bad_share: BadShare::ALL, ..ReadOptions::default() }
 }
 
 /// The batches of a slice and its receipt, or the error that ends them.
@@ -221,6 +221,13 @@ fn bad_images_fail_a_stream_where_nothing_can_stand_for_them() {
             assert_eq!(error.kind(), ErrorKind::DataCorrupt);
             let text = error.to_string();
             assert!(text.contains("all 60 rows of its window are bad") && text.contains("photos version 1"), "{text}");
+            let limited = ReadOptions { max_bad_share: BadShare::default(), ..policy(BadRows::Substitute) };
+            let error = decoded(&handle, &slice, &limited).await.expect_err("too many bad rows");
+            assert_eq!(error.kind(), ErrorKind::DataCorrupt);
+            assert!(
+                error.to_string().contains("17 of the 60 rows of a window are bad, and at most 16 may be"),
+                "{error}"
+            );
             let error = decoded(&handle, &slice, &policy(BadRows::Error)).await.expect_err("a bad row");
             assert_eq!(error.kind(), ErrorKind::DataCorrupt);
             for part in ["of photos version 1", "cannot be decoded", "bad_rows=\"substitute\"", "quarantine"] {

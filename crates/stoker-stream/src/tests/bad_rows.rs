@@ -135,9 +135,45 @@ fn a_window_without_a_good_row_is_an_error() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 20).await;
         damage(&engine, &(0..20).collect::<Vec<_>>()).await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        let options = ReadOptions { bad_rows: BadRows::Substitute, ..ReadOptions::default() };
+        let max_bad_share = BadShare::ALL;
+        let options = ReadOptions { bad_rows: BadRows::Substitute, max_bad_share, ..ReadOptions::default() };
         let slice = slice(0, 1, BatchSize::PerRank(5), LastBatch::Pad);
         let error = plan.open(&slice, &options).expect("a stream").next().await.expect_err("no good row");
         assert!(error.to_string().contains("all 20 rows of its window are bad"), "{error}");
+    });
+}
+
+#[test]
+fn a_window_with_too_many_bad_rows_ends_the_stream_early() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        damage(&engine, &(0..900).collect::<Vec<_>>()).await;
+        for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
+            let plan = plan(&engine, ALL, shuffle).await;
+            for share in [0.01, 0.5] {
+                let max_bad_share = BadShare::try_new(share).expect("a share");
+                let options = ReadOptions { bad_rows: BadRows::Substitute, max_bad_share, ..ReadOptions::default() };
+                let slice = slice(0, 1, BatchSize::PerRank(10), LastBatch::Pad);
+                let mut stream = plan.open(&slice, &options).expect("a stream");
+                let error = loop {
+                    match stream.next().await {
+                        Ok(batch) => assert!(batch.is_some(), "all rows were delivered"),
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!(error.kind(), stoker_types::ErrorKind::DataCorrupt);
+                let text = error.to_string();
+                for part in ["rows of a window are bad", "column x", "max_bad_share"] {
+                    assert!(text.contains(part), "{part} is not in: {text}");
+                }
+                let Error::TooManyBadRows { num_bad, num_rows, num_max, .. } = error else { unreachable!("{text}") };
+                assert_eq!(
+                    (num_bad, num_max),
+                    (num_max + 1, ((num_rows as f64 * share) as u64).max(16)),
+                    "{shuffle:?}"
+                );
+            }
+        }
     });
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::{BadRows, ReadOptions, Receipt};
+use stoker_stream::{BadRows, BadShare, ReadOptions, Receipt};
 use stoker_types::{ErrorKind, Slice};
 
 use crate::tests::contracts::case::{Case, Job, damaged_case};
@@ -63,7 +63,7 @@ async fn bad_rows_stop_those_who_read_them(lab: &Lab, case: &Case) -> TestCaseRe
 }
 
 fn with_policy(job: &Job, bad_rows: BadRows) -> Job {
-    Job { read: ReadOptions { bad_rows, ..job.read }, ..*job }
+    Job { read: ReadOptions { bad_rows, max_bad_share: BadShare::ALL, ..job.read }, ..*job }
 }
 
 /// What is to come in an epoch of a damaged table.
