@@ -102,7 +102,7 @@ impl Journal {
     /// Notes where a run begins, unless an attempt before this one did; returns what is noted.
     pub async fn begin(&self, begun: Begun) -> Result<Begun> {
         let path = format!("{}/begun.json", self.folder);
-        match self.objects.put_if_absent(&path, to_json(&begun)?.into()).await? {
+        match self.objects.claim(&path, to_json(&begun)?.into()).await? {
             PutOutcome::Created => Ok(begun),
             // What cannot be understood tells nothing: search all versions.
             PutOutcome::Exists => Ok(get(&self.objects, &path).await?.unwrap_or_default()),

@@ -19,6 +19,9 @@ const UNDECODABLE: [&str; 4] = [
 /// What object_store says of answers by which stores ask for fewer requests; the types of its errors are private.
 const OVERLOADED: [&str; 3] = ["status code: 429", "status code: 503", "SlowDown"];
 
+/// What object_store says of answers of stores that do not take such requests at all: "method not allowed", "not implemented".
+const NOT_ALLOWED: [&str; 2] = ["status code: 405", "status code: 501"];
+
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -32,6 +35,14 @@ pub enum Error {
         /// The URI, without credentials.
         uri: String,
         /// What is wrong and what would be right.
+        reason: String,
+    },
+    /// The store of a lake loses commits.
+    #[error("{lake} cannot be written, commits would be lost: {reason}; use a store that creates objects atomically")]
+    UnsafeStore {
+        /// The lake and its endpoint.
+        lake: String,
+        /// What failed.
         reason: String,
     },
     /// A table, version, tag or row does not exist.
@@ -108,9 +119,10 @@ impl Error {
     /// What a caller should do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::InvalidUri { .. } | Error::InvalidData { .. } | Error::InvalidRequest { .. } => {
-                ErrorKind::InvalidRequest
-            }
+            Error::InvalidUri { .. }
+            | Error::UnsafeStore { .. }
+            | Error::InvalidData { .. }
+            | Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::TableExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
             Error::Overtaken { .. } => ErrorKind::Unavailable,
@@ -153,6 +165,11 @@ fn without_query(word: &str) -> &str {
     }
 }
 
+/// Whether a store failed, or could not be reached, rather than answered.
+pub(crate) fn is_transient(error: &object_store::Error) -> bool {
+    classify(error).is_transient()
+}
+
 /// Follows the chain of causes to the kind of error.
 fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
     let mut current = Some(source);
@@ -171,6 +188,8 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 object_store::Error::Generic { store: "memory" | "InMemory", .. } => ErrorKind::DataCorrupt,
                 // Lance's own error on its way through this crate.
                 object_store::Error::Generic { store: "N/A", source } => classify(source.as_ref()),
+                object_store::Error::NotImplemented { .. } => ErrorKind::PermissionDenied,
+                error if is_not_allowed(error) => ErrorKind::PermissionDenied,
                 error => refused_by_system(error).unwrap_or(ErrorKind::Unavailable),
             };
         }
@@ -224,6 +243,12 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
         current = error.source();
     }
     kind
+}
+
+/// Whether a store does not take such requests at all.
+fn is_not_allowed(source: &object_store::Error) -> bool {
+    let text = source.to_string();
+    NOT_ALLOWED.iter().any(|part| text.contains(part))
 }
 
 /// Whether an answer, or the rest of it, stayed away.

@@ -12,6 +12,9 @@ use object_store::path::Path;
 use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName, TagName};
 
 use crate::again::again;
+use crate::atomic_create::AtomicCreate;
+use crate::breaker::Breaker;
+use crate::breaker_store::BreakerWrapper;
 use crate::caught::caught;
 use crate::checksums::ChecksumCache;
 use crate::damage::opening_error;
@@ -23,6 +26,9 @@ use crate::{Error, Objects, Result, StorageOptions, Table};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
 const SCHEMES: [&str; 5] = ["file", "s3", "gs", "az", "memory"];
+
+/// Those of stores that are reached over a network.
+const REMOTE_SCHEMES: [&str; 3] = ["s3://", "gs://", "az://"];
 
 /// Listings under way at once.
 const LISTINGS_AT_ONCE: usize = 16;
@@ -49,10 +55,22 @@ pub(crate) struct LakeInner {
     pub dense: DenseCache,
     pub checksums: ChecksumCache,
     pub checked: Checked,
+    pub atomic_create: AtomicCreate,
     /// Held while a commit of this process looks for its idempotency key and commits.
     pub committing: tokio::sync::Mutex<()>,
     /// URI and endpoint, without credentials.
     pub place: Arc<str>,
+}
+
+impl LakeInner {
+    /// Whether its store is reached over a network.
+    pub fn is_remote(&self) -> bool {
+        is_remote(&self.uri)
+    }
+}
+
+fn is_remote(uri: &str) -> bool {
+    REMOTE_SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
 }
 
 impl std::fmt::Debug for Lake {
@@ -71,8 +89,13 @@ impl Lake {
     pub async fn open(uri: &str, options: &StorageOptions) -> Result<Lake> {
         let uri = normalise(uri)?;
         let accessor = StorageOptionsAccessor::with_static_options(options.resolved());
-        let params =
-            ObjectStoreParams { storage_options_accessor: Some(Arc::new(accessor)), ..ObjectStoreParams::default() };
+        let breaker = Arc::new(Breaker::default());
+        let is_remote = is_remote(&uri);
+        let params = ObjectStoreParams {
+            storage_options_accessor: Some(Arc::new(accessor)),
+            object_store_wrapper: is_remote.then(|| Arc::new(BreakerWrapper::new(breaker.clone())) as _),
+            ..ObjectStoreParams::default()
+        };
         let registry = Arc::new(ObjectStoreRegistry::default());
         let (store, base) =
             ObjectStore::from_uri_and_params(registry.clone(), &uri, &params).await.map_err(|source| {
@@ -90,9 +113,21 @@ impl Lake {
         };
         let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
-        let direct = DirectStore::try_new(&uri, &params).await;
-        let inner =
-            LakeInner { uri, params, session, store, direct, base, dense, checksums, checked, committing, place };
+        let direct = DirectStore::try_new(&uri, &params, breaker).await;
+        let inner = LakeInner {
+            uri,
+            params,
+            session,
+            store,
+            direct,
+            base,
+            dense,
+            checksums,
+            checked,
+            atomic_create: AtomicCreate::default(),
+            committing,
+            place,
+        };
         Ok(Lake { inner: Arc::new(inner) })
     }
 

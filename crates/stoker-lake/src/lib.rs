@@ -12,7 +12,10 @@
 //! ```
 
 mod again;
+mod atomic_create;
 mod blobs;
+mod breaker;
+mod breaker_store;
 mod caught;
 mod checksums;
 mod commit;

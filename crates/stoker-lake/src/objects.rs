@@ -9,10 +9,10 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 
 use crate::lake::LakeInner;
-use crate::{Error, Result};
+use crate::{Error, Lake, Result};
 
 /// The folder in the lake.
-const FOLDER: &str = "_stoker";
+pub(crate) const FOLDER: &str = "_stoker";
 
 /// Objects under `<lake>/_stoker/`: specifications, row sets, ingest journals.
 #[derive(Clone)]
@@ -34,7 +34,17 @@ impl Objects {
         Self { lake }
     }
 
-    /// Creates an object unless it exists; atomic against other writers.
+    /// Creates an object that says who came first; exactly one of several writers creates it.
+    ///
+    /// # Errors
+    /// [`Error::UnsafeStore`]; storage errors; kind `PermissionDenied` when the lake cannot be written.
+    pub async fn claim(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
+        Lake { inner: self.lake.clone() }.check_atomic_create().await?;
+        self.put_if_absent(path, bytes).await
+    }
+
+    /// Creates an object unless it exists: for content that its path names, so that it does not matter who wrote it where the store is
+    /// not atomic.
     ///
     /// # Errors
     /// Storage errors; kind `PermissionDenied` when the lake cannot be written.

@@ -70,6 +70,7 @@ impl Lake {
             let reason = format!("the reason has {reason_bytes} bytes; give at most {REASON_BYTES_MAX}");
             return Err(Error::InvalidRequest { attempted: attempted(), reason });
         }
+        self.check_atomic_create().await?;
         let mut attempts_left = ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;

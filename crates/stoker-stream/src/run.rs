@@ -30,7 +30,7 @@ pub(crate) async fn plan_run(engine: &Engine, request: &PlanRequest, run_id: &Ru
     let plan = StreamPlan::plan_now(engine, request).await?;
     let stream = RunStream { version: RUN_VERSION, stream_id: plan.stream_id() };
     let json = serde_json::to_vec(&stream).map_err(|source| Error::Internal { reason: source.to_string() })?;
-    match engine.lake().objects().put_if_absent(&path, json.into()).await {
+    match engine.lake().objects().claim(&path, json.into()).await {
         Ok(PutOutcome::Created) => Ok(plan),
         Ok(PutOutcome::Exists) => {
             let gone = || Error::Internal { reason: format!("run {run_id} exists and cannot be read") };

@@ -66,7 +66,7 @@ impl Lake {
     /// A writer of rows for a table, which need not exist yet. With `for_append`, the rows must fit the table if it exists.
     ///
     /// # Errors
-    /// [`Error::InvalidData`] for a column with a reserved name, and when the table exists with another schema and
+    /// [`Error::UnsafeStore`]; [`Error::InvalidData`] for a column with a reserved name, and when the table exists with another schema and
     /// `for_append` is set; storage errors.
     pub async fn writer(
         &self,
@@ -75,6 +75,7 @@ impl Lake {
         for_append: bool,
         options: WriteOptions,
     ) -> Result<TableWriter> {
+        self.check_atomic_create().await?;
         let existing = if for_append { self.try_latest(name).await? } else { None };
         let (schema, lance_schema) = match &existing {
             Some(table) => {

@@ -1,0 +1,130 @@
+//! Whether a store creates objects atomically, which all commits rely on.
+//!
+//! Some stores ignore `If-None-Match`, others look first and write then: of several writers at the same time more than one is told
+//! that it created the object, and all but one of their commits are lost. That shows when several race for one object.
+
+use std::hash::{BuildHasher, RandomState};
+
+use futures::future::join_all;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use stoker_types::ErrorKind;
+use tokio::sync::OnceCell;
+
+use crate::lake::LakeInner;
+use crate::objects::FOLDER;
+use crate::{Error, Lake, Result};
+
+/// Writers that race for one object.
+const NUM_CREATORS: usize = 8;
+
+/// Races with a winner.
+const NUM_RACES: usize = 2;
+
+/// Races at most. Stores may refuse all writers that come at the same time.
+const NUM_RACES_MAX: usize = 6;
+
+/// What is known of a store.
+#[derive(Default)]
+pub(crate) struct AtomicCreate {
+    /// Why it is not atomic, once it was tried out.
+    reason: OnceCell<Option<String>>,
+}
+
+/// How a race ended.
+enum Race {
+    /// One writer won, and the object is its own.
+    Won,
+    /// All were refused.
+    Undecided,
+    /// The store is not atomic.
+    Broken(String),
+}
+
+impl Lake {
+    /// Checks, once for each lake that is opened, that its store creates objects atomically. Folders of this machine and of memory do.
+    ///
+    /// # Errors
+    /// [`Error::UnsafeStore`] where it does not; `PermissionDenied` where objects under `_stoker/` cannot be written; storage errors.
+    pub(crate) async fn check_atomic_create(&self) -> Result<()> {
+        let lake = &self.inner;
+        if !lake.is_remote() {
+            return Ok(());
+        }
+        match lake.atomic_create.reason.get_or_try_init(|| try_out(lake)).await? {
+            None => Ok(()),
+            Some(reason) => Err(Error::UnsafeStore { lake: lake.place.to_string(), reason: reason.clone() }),
+        }
+    }
+}
+
+/// Lets writers race until it is known whether the store is atomic. Returns why it is not.
+async fn try_out(lake: &LakeInner) -> Result<Option<String>> {
+    let mut num_won = 0;
+    for _ in 0..NUM_RACES_MAX {
+        match race(lake).await? {
+            Race::Won => num_won += 1,
+            Race::Undecided => {}
+            Race::Broken(reason) => return Ok(Some(reason)),
+        }
+        if num_won == NUM_RACES {
+            tracing::debug!(lake = %lake.place, "the store creates objects atomically");
+            return Ok(None);
+        }
+    }
+    let attempted = format!("trying whether {} creates objects atomically", lake.place);
+    let source = format!("it refused all of {NUM_CREATORS} writers, {NUM_RACES_MAX} times").into();
+    Err(Error::Storage { attempted, kind: ErrorKind::Unavailable, source })
+}
+
+async fn race(lake: &LakeInner) -> Result<Race> {
+    let name = format!("{:016x}", RandomState::new().hash_one(NUM_CREATORS));
+    let path: Path = lake.base.clone().join(FOLDER).join("probes").join(name.as_str());
+    let content = |creator: usize| format!("writer {creator} of {NUM_CREATORS}");
+    let outcomes = join_all((0..NUM_CREATORS).map(|creator| {
+        let payload = PutPayload::from(content(creator).into_bytes());
+        lake.store.put_if_absent(&path, payload)
+    }));
+    let ended = ended(lake, &path, outcomes.await, content).await;
+    if let Err(error) = lake.store.inner.delete(&path).await {
+        tracing::debug!(%path, %error, "the object that writers raced for stays");
+    }
+    ended
+}
+
+/// How the race for an object ended, from what its writers were told.
+async fn ended(
+    lake: &LakeInner,
+    path: &Path,
+    outcomes: Vec<object_store::Result<()>>,
+    content: impl Fn(usize) -> String,
+) -> Result<Race> {
+    let attempted = || format!("trying whether {} creates objects atomically, with {path}", lake.place);
+    let mut winners = Vec::new();
+    for (creator, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Ok(()) => winners.push(creator),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
+            Err(source) => return Err(Error::storage(attempted(), source)),
+        }
+    }
+    let winner = match winners[..] {
+        [] => return Ok(Race::Undecided),
+        [winner] => winner,
+        _ => {
+            let reason = format!(
+                "of {NUM_CREATORS} writers that created one object at the same time, with If-None-Match: *, {} were told that they did",
+                winners.len()
+            );
+            return Ok(Race::Broken(reason));
+        }
+    };
+    let read = async { lake.store.inner.get(path).await?.bytes().await };
+    let found = read.await.map_err(|source| Error::storage(attempted(), source))?;
+    Ok(match found == content(winner) {
+        true => Race::Won,
+        false => {
+            Race::Broken("an object that one writer created holds what another one, which was refused, wrote".into())
+        }
+    })
+}
