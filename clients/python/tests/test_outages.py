@@ -431,3 +431,41 @@ def test_a_stream_through_a_server_gives_a_store_up_by_its_own_budget(store: Sto
         proxy.is_shut.clear()
         assert sum(batch.num_valid for batch in stream) == NUM_ROWS
         server.stop()
+
+
+class MissesOnce(S3Proxy):
+    """Does not find any data file when it is asked for it first."""
+
+    def __init__(self, upstream_port: int, times: int) -> None:
+        self._times = times
+        self._num_missed: dict[str, int] = {}
+        super().__init__(upstream_port, Faults(0, {}))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (request := await Head.read(reader)) is not None:
+            path = request.path
+            if request.method == "GET" and "/data/" in path and self._num_missed.get(path, 0) < self._times:
+                self._num_missed[path] = self._num_missed.get(path, 0) + 1
+                self.faults.count("missed")
+                writer.write(Head("HTTP/1.1 404 Not Found", {"content-length": "0"}).to_bytes())
+                await writer.drain()
+            elif not await self._forward(request, reader, writer, None):
+                return None
+        return None
+
+
+@pytest.mark.parametrize("times", [1, 1_000])
+def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> None:
+    uri = f"s3://{BUCKET}/missing-{times}"
+    stoker.connect(uri, storage_options=store.options).create_table("samples", make_columns(NUM_ROWS))
+    with closing(MissesOnce(int(store.endpoint.rsplit(":", 1)[1]), times)) as proxy:
+        options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
+        lake = stoker.connect(uri, storage_options=options)
+        if times == 1:
+            assert sorted(ids(lake.sql("SELECT id, name, image FROM samples").stream(batch_size=16, seed=1))) == list(
+                range(NUM_ROWS)
+            )
+        else:
+            with pytest.raises(stoker.DataCorruptError, match="samples"):
+                ids(lake.sql("SELECT id, name, image FROM samples").stream(batch_size=16, seed=1))
+        assert proxy.faults.fired["missed"] > 0

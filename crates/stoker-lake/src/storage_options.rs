@@ -15,6 +15,16 @@ const FROM_ENV: [(&str, &str); 8] = [
     ("AWS_ALLOW_HTTP", "allow_http"),
 ];
 
+/// Options that limit the rate of Lance's requests: the lowest rate must not be above the others.
+const MIN_RATE: &str = "lance_aimd_min_rate";
+const RATES: [&str; 3] = [MIN_RATE, "lance_aimd_initial_rate", "lance_aimd_max_rate"];
+
+/// Requests a second that Lance begins with.
+const INITIAL_RATE: &str = "2000";
+
+/// How often Lance's limit tries again by itself.
+const RATE_RETRIES: &str = "lance_aimd_max_retries";
+
 /// Key-value options of an object store, for example `aws_endpoint`, `aws_region`, `aws_access_key_id`, `timeout`.
 ///
 /// Values never appear in debug output: some are credentials.
@@ -44,7 +54,8 @@ impl StorageOptions {
     }
 
     /// All options with Stoker's defaults: requests time out after 5 s and are retried three times within 20 s; an
-    /// `http://` endpoint is allowed because it was named.
+    /// `http://` endpoint is allowed because it was named. What Lance limits the rate of requests by stays as it is at first, and does not
+    /// try again: it falls to one request a second in an outage, and is slow to rise. A breaker of this crate holds requests back then.
     pub(crate) fn resolved(&self) -> HashMap<String, String> {
         let mut options: HashMap<_, _> = self.0.clone().into_iter().collect();
         if self.get("aws_endpoint").is_some_and(|endpoint| endpoint.starts_with("http://")) {
@@ -61,6 +72,13 @@ impl StorageOptions {
             ("download_retry_count", "2"),
         ] {
             options.entry(key.into()).or_insert_with(|| value.into());
+        }
+        let is_set = |key: &str| self.get(key).is_some() || std::env::var_os(key.to_uppercase()).is_some();
+        if !RATES.into_iter().any(is_set) {
+            options.insert(MIN_RATE.into(), INITIAL_RATE.into());
+        }
+        if !is_set(RATE_RETRIES) {
+            options.insert(RATE_RETRIES.into(), "0".into());
         }
         options
     }

@@ -26,6 +26,9 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStore, RetryConfig};
 
 pub(crate) use self::body::{SocketBody, fill};
+use crate::breaker::Breaker;
+use crate::breaker_store::through_twice;
+
 use self::service::{DirectConnector, Handover, Timeouts};
 
 /// Options that the usual client follows, and this one does not.
@@ -38,11 +41,12 @@ const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "AL
 #[derive(Debug)]
 pub(crate) struct DirectStore {
     store: AmazonS3,
+    breaker: Arc<Breaker>,
 }
 
 impl DirectStore {
     /// The bucket of a lake; `None` where its objects are better read the usual way.
-    pub async fn try_new(uri: &str, params: &ObjectStoreParams) -> Option<Arc<Self>> {
+    pub async fn try_new(uri: &str, params: &ObjectStoreParams, breaker: Arc<Breaker>) -> Option<Arc<Self>> {
         let mut options = StorageOptions::new(params.storage_options().cloned().unwrap_or_default());
         options.with_env_s3();
         let is_foreign = |key: &String| FOREIGN_OPTIONS.contains(&key.as_str()) || key.starts_with("headers.");
@@ -80,7 +84,7 @@ impl DirectStore {
         let connector = DirectConnector::new(Timeouts { connect, answer });
         let builder = builder.with_url(uri).with_credentials(credentials).with_region(region).with_retry(retry);
         let store = builder.with_http_connector(connector).build().ok()?;
-        Some(Arc::new(Self { store }))
+        Some(Arc::new(Self { store, breaker }))
     }
 
     /// Asks for a range. With a [`SocketBody`], that has the bytes and the payload of the result is empty.
@@ -91,7 +95,7 @@ impl DirectStore {
     ) -> object_store::Result<(GetResult, Option<SocketBody>)> {
         let handover = Handover::default();
         options.extensions.insert(handover.clone());
-        let got = self.store.get_opts(path, options).await?;
+        let got = through_twice(&self.breaker, path, || self.store.get_opts(path, options.clone())).await?;
         Ok((got, handover.take()))
     }
 }

@@ -1,6 +1,7 @@
 //! The client against servers that answer as they are told, over real sockets.
 
 use std::io::IoSliceMut;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -146,7 +147,7 @@ fn store(url: &str, max_retries: usize) -> Result<DirectStore> {
     let builder = builder.with_access_key_id("a").with_secret_access_key("b").with_allow_http(true);
     let builder = builder.with_retry(RetryConfig { backoff, max_retries, ..RetryConfig::default() });
     let connector = DirectConnector::new(Timeouts { connect: PATIENT, answer: Duration::from_millis(500) });
-    Ok(DirectStore { store: builder.with_http_connector(connector).build()? })
+    Ok(DirectStore { store: builder.with_http_connector(connector).build()?, breaker: Arc::default() })
 }
 
 const OBJECT: &str = "HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\nContent-Range: bytes 0-2/3\r\n\

@@ -1,0 +1,233 @@
+//! A circuit breaker: holds requests back while a store answers none.
+//!
+//! ```text
+//!            8 failures, no answer between          an answer
+//! closed ──────────────────────────────► open ─────────────────► slow start ── 2 s ──► closed
+//!                                         │ one request a second      twice as many at once every 250 ms
+//! ```
+//!
+//! Layers above try again by themselves, each in its own way; what they send while nothing is answered would be many requests for
+//! nothing, and each of them would find out late that the store is back.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Failures without an answer between them, after which the store counts as out.
+const FAILURES_MAX: u32 = 8;
+
+/// The time between two requests that try whether the store is back.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The longest time that a request is held back: who sent it may have waited long enough.
+const HELD_MAX: Duration = Duration::from_secs(5);
+
+/// Requests under way at first after an outage; twice as many after every step.
+const SLOW_START_REQUESTS: u64 = 4;
+const SLOW_START_STEP: Duration = Duration::from_millis(250);
+const SLOW_START_STEPS: u32 = 8;
+
+/// How requests to one store end, and which may begin.
+#[derive(Debug, Default)]
+pub(crate) struct Breaker {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    num_failed: u32,
+    num_under_way: u64,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Phase {
+    #[default]
+    Closed,
+    Open {
+        since: Instant,
+        next_probe: Instant,
+    },
+    SlowStart {
+        since: Instant,
+    },
+}
+
+/// A request that may begin. Dropping it without an outcome says nothing of the store.
+#[derive(Debug)]
+pub(crate) struct Pass<'a> {
+    breaker: &'a Breaker,
+}
+
+/// A store answers no request, and has not for some time.
+#[derive(Debug, thiserror::Error)]
+#[error("the store has answered no request for {} s; it is asked again every second", elapsed.as_secs())]
+pub(crate) struct Out {
+    elapsed: Duration,
+}
+
+impl Breaker {
+    /// Waits until a request may begin.
+    ///
+    /// # Errors
+    /// [`Out`] where it may not begin soon.
+    pub async fn enter(&self) -> Result<Pass<'_>, Out> {
+        let begun = Instant::now();
+        loop {
+            let changed = self.changed.notified();
+            let now = Instant::now();
+            let wait = match self.state.lock().admit(now) {
+                Ok(()) => return Ok(Pass { breaker: self }),
+                Err(held) if now - begun >= HELD_MAX => return Err(Out { elapsed: held.elapsed }),
+                Err(held) => held.wait.min(HELD_MAX.saturating_sub(now - begun)),
+            };
+            // Either way, it asks again.
+            let _ = timeout(wait.max(Duration::from_millis(1)), changed).await;
+        }
+    }
+}
+
+/// A request that has to wait.
+#[derive(Debug)]
+struct HeldBack {
+    wait: Duration,
+    elapsed: Duration,
+}
+
+impl State {
+    /// Whether a request may begin now, which then counts as under way.
+    fn admit(&mut self, now: Instant) -> Result<(), HeldBack> {
+        match &mut self.phase {
+            Phase::Closed => {}
+            Phase::Open { next_probe, .. } if now >= *next_probe => *next_probe = now + PROBE_INTERVAL,
+            Phase::Open { since, next_probe } => {
+                return Err(HeldBack { wait: *next_probe - now, elapsed: now - *since });
+            }
+            Phase::SlowStart { since } => {
+                let steps = (now - *since).as_millis() / SLOW_START_STEP.as_millis();
+                if steps >= u128::from(SLOW_START_STEPS) {
+                    self.phase = Phase::Closed;
+                } else if self.num_under_way >= SLOW_START_REQUESTS << steps {
+                    return Err(HeldBack { wait: SLOW_START_STEP, elapsed: Duration::ZERO });
+                }
+            }
+        }
+        self.num_under_way += 1;
+        Ok(())
+    }
+
+    fn answered(&mut self, now: Instant) {
+        self.num_failed = 0;
+        if let Phase::Open { since, .. } = self.phase {
+            tracing::info!(seconds = (now - since).as_secs_f64(), "the store answers again");
+            self.phase = Phase::SlowStart { since: now };
+        }
+    }
+
+    fn failed(&mut self, now: Instant) {
+        self.num_failed = self.num_failed.saturating_add(1);
+        if self.num_failed >= FAILURES_MAX && !matches!(self.phase, Phase::Open { .. }) {
+            tracing::warn!("the store answers no request; it is asked again every second");
+            self.phase = Phase::Open { since: now, next_probe: now + PROBE_INTERVAL };
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// The store answered, be it with a refusal.
+    pub fn answered(self) {
+        self.breaker.state.lock().answered(Instant::now());
+    }
+
+    /// The store did not answer, or only that it cannot.
+    pub fn failed(self) {
+        self.breaker.state.lock().failed(Instant::now());
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let mut state = self.breaker.state.lock();
+        state.num_under_way -= 1;
+        let may_others_go = !matches!(state.phase, Phase::Closed);
+        drop(state);
+        if may_others_go {
+            self.breaker.changed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{FAILURES_MAX, Phase, SLOW_START_REQUESTS, State};
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// A request that begins and ends at once, if it may begin.
+    fn request(state: &mut State, now: Instant, is_answered: bool) -> bool {
+        let may_begin = state.admit(now).is_ok();
+        if may_begin {
+            state.num_under_way -= 1;
+            if is_answered { state.answered(now) } else { state.failed(now) }
+        }
+        may_begin
+    }
+
+    fn open(now: Instant) -> State {
+        let mut state = State::default();
+        (0..FAILURES_MAX).for_each(|_| assert!(request(&mut state, now, false)));
+        state
+    }
+
+    #[test]
+    fn failures_between_answers_hold_nothing_back() {
+        let (mut state, now) = (State::default(), Instant::now());
+        assert!((0..1_000).all(|number| request(&mut state, now, number % FAILURES_MAX == 0)));
+    }
+
+    #[test]
+    fn an_outage_costs_one_request_a_second() {
+        let begun = Instant::now();
+        let mut state = open(begun);
+        let asked = (0..10_000).filter(|number| request(&mut state, begun + millis(*number), false)).count();
+        assert_eq!(asked, 9);
+        let held = state.admit(begun + millis(9_300)).expect_err("a probe began 300 ms ago");
+        assert_eq!((held.wait, held.elapsed), (millis(700), millis(9_300)));
+        // A probe that is given up does not keep others from being made.
+        assert!(state.admit(begun + millis(10_000)).is_ok());
+        assert!(state.admit(begun + millis(10_999)).is_err() && state.admit(begun + millis(11_000)).is_ok());
+    }
+
+    #[test]
+    fn requests_begin_slowly_after_an_outage_and_soon_all_at_once() {
+        let begun = Instant::now();
+        let mut state = open(begun);
+        let back = begun + millis(1_000);
+        assert!(request(&mut state, back, true));
+        let mut under_way = Vec::new();
+        for step in [0, 249, 250, 500, 1_000, 1_999] {
+            while state.num_under_way < 10_000 && state.admit(back + millis(step)).is_ok() {}
+            under_way.push(state.num_under_way);
+        }
+        assert_eq!(under_way, [1, 1, 2, 4, 16, 128].map(|times| times * SLOW_START_REQUESTS));
+        assert!(state.admit(back + millis(2_000)).is_ok() && matches!(state.phase, Phase::Closed));
+        state.failed(back);
+        assert!(matches!(state.phase, Phase::Closed), "one failure is none");
+    }
+
+    #[test]
+    fn a_store_that_fails_again_is_out_again() {
+        let begun = Instant::now();
+        let mut state = open(begun);
+        assert!(request(&mut state, begun + millis(1_000), true));
+        (0..FAILURES_MAX).for_each(|_| assert!(request(&mut state, begun + millis(1_001), false)));
+        assert!(!request(&mut state, begun + millis(1_002), true));
+    }
+}
