@@ -469,3 +469,50 @@ def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> Non
             with pytest.raises(stoker.DataCorruptError, match="samples"):
                 ids(lake.sql("SELECT id, name, image FROM samples").stream(batch_size=16, seed=1))
         assert proxy.faults.fired["missed"] > 0
+
+
+class GoesOut(S3Proxy):
+    """Answers nothing but an error, or resets connections, for some seconds after so many GETs of data."""
+
+    def __init__(self, upstream_port: int, status: int | None) -> None:
+        self._status = status
+        self._num_served = 0
+        self._until = 0.0
+        super().__init__(upstream_port, Faults(0, {}))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        now = asyncio.get_running_loop().time
+        while (request := await Head.read(reader)) is not None:
+            if request.method == "GET" and "/data/" in request.path:
+                self._num_served += 1
+                if self._num_served == GETS_BEFORE_OUTAGE:
+                    self._until = now() + OUTAGE_SECS
+            if now() >= self._until:
+                if not await self._forward(request, reader, writer, None):
+                    return None
+                continue
+            await reader.readexactly(request.length or 0)
+            self.faults.count("refused")
+            if self._status is None:
+                return reset(writer)
+            writer.write(Head(f"HTTP/1.1 {self._status} Out", {"content-length": "0"}).to_bytes())
+            await writer.drain()
+        return None
+
+
+OUTAGE_SECS = 5
+GETS_BEFORE_OUTAGE = 12
+
+
+@pytest.mark.parametrize("status", [500, 503, None])
+def test_an_outage_of_a_store_costs_few_requests_and_no_row(store: Store, status: int | None) -> None:
+    uri, num_rows = f"s3://{BUCKET}/outage-{status}", 1_000
+    columns = {"id": range(num_rows), "x": np.zeros((num_rows, 8_192), np.uint8)}
+    stoker.connect(uri, storage_options=store.options).create_table("samples", columns, rows_per_fragment=100)
+    with closing(GoesOut(int(store.endpoint.rsplit(":", 1)[1]), status)) as proxy:
+        options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
+        lake = stoker.connect(uri, storage_options=options)
+        stream = lake.sql("SELECT id, x FROM samples").stream(batch_size=10, seed=1, memory_budget_bytes=1 << 20)
+        assert sorted(ids(stream)) == list(range(num_rows))
+        # Those that were under way, with what their client tries again, and the probes: one a second.
+        assert OUTAGE_SECS - 1 <= proxy.faults.fired["refused"] < 300
