@@ -54,8 +54,9 @@ impl StorageOptions {
     }
 
     /// All options with Stoker's defaults: requests time out after 5 s and are retried three times within 20 s; an
-    /// `http://` endpoint is allowed because it was named. What Lance limits the rate of requests by stays as it is at first, and does not
-    /// try again: it falls to one request a second in an outage, and is slow to rise. A breaker of this crate holds requests back then.
+    /// `http://` endpoint is allowed because it was named. Lance's limit on the rate of requests stays at its
+    /// first value and tries nothing again: left alone, it falls to one request a second in an outage and is slow to rise. A breaker of this
+    /// crate holds requests back then.
     pub(crate) fn resolved(&self) -> HashMap<String, String> {
         let mut options: HashMap<_, _> = self.0.clone().into_iter().collect();
         if self.get("aws_endpoint").is_some_and(|endpoint| endpoint.starts_with("http://")) {
