@@ -166,7 +166,8 @@ def test_what_waited_in_vain_says_what_and_for_how_long(tmp_path: Path, own_path
 
 
 INTERRUPTED = """
-import sys, stoker
+import signal, sys, stoker
+signal.signal(signal.SIGINT, signal.default_int_handler)
 lake = stoker.connect(sys.argv[1])
 print("connected", flush=True)
 sys.stdin.readline()
