@@ -24,31 +24,21 @@ impl AnalyzerRule for LikeEscapes {
 }
 
 fn rewrite(expr: Expr) -> DfResult<Transformed<Expr>> {
-    let Expr::Like(Like { escape_char: Some(escape), .. }) = &expr else { return Ok(Transformed::no(expr)) };
-    let escape = *escape;
-    if escape == '\\' {
-        return Ok(Transformed::no(expr));
-    }
     let Expr::Like(like) = expr else { return Ok(Transformed::no(expr)) };
-    let pattern = match like.pattern.as_ref() {
-        Expr::Literal(
-            ScalarValue::Utf8(pattern) | ScalarValue::LargeUtf8(pattern) | ScalarValue::Utf8View(pattern),
-            _,
-        ) => pattern,
-        other => {
-            return plan_err!(
-                "the pattern of LIKE with ESCAPE '{escape}' is {other}; it must be a text, as in LIKE 'a!_%' ESCAPE '!'"
-            );
-        }
+    let Some(escape) = like.escape_char.filter(|escape| *escape != '\\') else {
+        return Ok(Transformed::no(Expr::Like(like)));
     };
-    let pattern = match pattern.as_deref().map(|pattern| with_backslashes(pattern, escape)) {
-        None => None,
-        Some(Some(pattern)) => Some(pattern),
-        Some(None) => {
-            return plan_err!("the pattern of LIKE ends with its ESCAPE character '{escape}', which escapes nothing");
-        }
+    let Some(pattern) = like.pattern.as_literal().and_then(ScalarValue::try_as_str) else {
+        return plan_err!(
+            "the pattern of LIKE with ESCAPE '{escape}' is {}; it must be a text, as in LIKE 'a!_%' ESCAPE '!'",
+            like.pattern
+        );
     };
-    let pattern = Box::new(lit(ScalarValue::Utf8(pattern)));
+    let written = pattern.map(|pattern| with_backslashes(pattern, escape));
+    if written == Some(None) {
+        return plan_err!("the pattern of LIKE ends with its ESCAPE character '{escape}', which escapes nothing");
+    }
+    let pattern = Box::new(lit(ScalarValue::Utf8(written.flatten())));
     Ok(Transformed::yes(Expr::Like(Like { pattern, escape_char: None, ..like })))
 }
 

@@ -132,12 +132,17 @@ fn session(engine: &Engine, values: &[ParamValue]) -> Result<SessionContext> {
     Ok(context)
 }
 
+/// The plan as it is run.
+pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    Ok(state.optimize(&keep_single_rows(plan.clone())?)?)
+}
+
 /// Optimises a plan and makes it physical. Batches of operators are cut so that heavy columns stay within 8 MiB.
 pub(crate) async fn physical(
     state: &SessionState,
     plan: &LogicalPlan,
 ) -> Result<(SessionState, Arc<dyn ExecutionPlan>)> {
-    let optimized = state.optimize(&keep_single_rows(plan.clone())?)?;
+    let optimized = optimized(state, plan)?;
     let mut batch_rows = state.config().batch_size();
     optimized.apply_with_subqueries(|node| {
         batch_rows = batch_rows.min(rows_per_batch(node.schema().as_arrow()));

@@ -17,8 +17,7 @@ use stoker_types::Snapshot;
 
 use crate::Result;
 use crate::extension::fitting_schema;
-use crate::planning::{Planned, physical};
-use crate::single_rows::keep_single_rows;
+use crate::planning::{Planned, optimized, physical};
 
 /// A `SELECT` that is planned and pinned, and can be run any number of times.
 pub struct SqlQuery {
@@ -76,7 +75,7 @@ impl SqlQuery {
     /// # Errors
     /// `InvalidRequest` when the plan cannot be optimised.
     pub async fn explain(&self) -> Result<String> {
-        let optimized = self.state.optimize(&keep_single_rows(self.logical.clone())?)?;
+        let optimized = optimized(&self.state, &self.logical)?;
         let logical = optimized.display_indent();
         let physical = displayable(self.physical.as_ref()).indent(false).to_string();
         Ok(format!("logical plan\n{logical}\n\nphysical plan\n{}", physical.trim_end()))
