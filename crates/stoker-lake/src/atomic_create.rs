@@ -11,9 +11,9 @@ use object_store::{ObjectStoreExt, PutPayload};
 use stoker_types::ErrorKind;
 use tokio::sync::OnceCell;
 
-use crate::lake::LakeInner;
+use crate::lake::{LakeInner, is_remote};
 use crate::objects::FOLDER;
-use crate::{Error, Lake, Result};
+use crate::{Error, Result};
 
 /// Writers that race for one object.
 const NUM_CREATORS: usize = 8;
@@ -41,19 +41,18 @@ enum Race {
     Broken(String),
 }
 
-impl Lake {
+impl LakeInner {
     /// Checks, once for each lake that is opened, that its store creates objects atomically. Folders of this machine and of memory do.
     ///
     /// # Errors
     /// [`Error::UnsafeStore`] where it does not; `PermissionDenied` where objects under `_stoker/` cannot be written; storage errors.
     pub(crate) async fn check_atomic_create(&self) -> Result<()> {
-        let lake = &self.inner;
-        if !lake.is_remote() {
+        if !is_remote(&self.uri) {
             return Ok(());
         }
-        match lake.atomic_create.reason.get_or_try_init(|| try_out(lake)).await? {
+        match self.atomic_create.reason.get_or_try_init(|| try_out(self)).await? {
             None => Ok(()),
-            Some(reason) => Err(Error::UnsafeStore { lake: lake.place.to_string(), reason: reason.clone() }),
+            Some(reason) => Err(Error::UnsafeStore { lake: self.place.to_string(), reason: reason.clone() }),
         }
     }
 }

@@ -80,7 +80,7 @@ impl Lake {
         fragments: Vec<FragmentDraft>,
         key: Option<CommitKey<'_>>,
     ) -> Result<u64> {
-        self.check_atomic_create().await?;
+        self.inner.check_atomic_create().await?;
         let _committing = self.inner.committing.lock().await;
         let mut searched = key.map_or(0, |key| key.since_version);
         let mut attempts_left = ATTEMPTS_MAX;

@@ -56,7 +56,7 @@ impl Table {
     /// An unknown column, a column of an unfit type, storage errors.
     pub async fn create_index(&self, column: &str, kind: IndexKind) -> Result<u64> {
         self.check_columns([&column.to_string()])?;
-        self.lake().check_atomic_create().await?;
+        self.lake().inner.check_atomic_create().await?;
         let mut dataset = self.dataset().as_ref().clone();
         let built = match kind {
             IndexKind::IvfFlat { num_partitions, metric } => {

@@ -62,14 +62,8 @@ pub(crate) struct LakeInner {
     pub place: Arc<str>,
 }
 
-impl LakeInner {
-    /// Whether its store is reached over a network.
-    pub fn is_remote(&self) -> bool {
-        is_remote(&self.uri)
-    }
-}
-
-fn is_remote(uri: &str) -> bool {
+/// Whether the store of a lake is reached over a network.
+pub(crate) fn is_remote(uri: &str) -> bool {
     REMOTE_SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
 }
 
@@ -90,10 +84,9 @@ impl Lake {
         let uri = normalise(uri)?;
         let accessor = StorageOptionsAccessor::with_static_options(options.resolved());
         let breaker = Arc::new(Breaker::default());
-        let is_remote = is_remote(&uri);
         let params = ObjectStoreParams {
             storage_options_accessor: Some(Arc::new(accessor)),
-            object_store_wrapper: is_remote.then(|| Arc::new(BreakerWrapper::new(breaker.clone())) as _),
+            object_store_wrapper: is_remote(&uri).then(|| Arc::new(BreakerWrapper::new(breaker.clone())) as _),
             ..ObjectStoreParams::default()
         };
         let registry = Arc::new(ObjectStoreRegistry::default());

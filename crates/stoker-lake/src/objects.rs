@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 
 use crate::lake::LakeInner;
-use crate::{Error, Lake, Result};
+use crate::{Error, Result};
 
 /// The folder in the lake.
 pub(crate) const FOLDER: &str = "_stoker";
@@ -39,7 +39,7 @@ impl Objects {
     /// # Errors
     /// [`Error::UnsafeStore`]; storage errors; kind `PermissionDenied` when the lake cannot be written.
     pub async fn claim(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
-        Lake { inner: self.lake.clone() }.check_atomic_create().await?;
+        self.lake.check_atomic_create().await?;
         self.put_if_absent(path, bytes).await
     }
 

@@ -10,11 +10,11 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use lance::dataset::fragment::FileFragment;
 use lance::dataset::scanner::RowAddrTreeMap;
 use lance::dataset::{CommitBuilder, WriteDestination};
-use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
+use lance_table::transaction::{Operation, TransactionBuilder};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::caught::caught;
-use crate::commit::lost;
+use crate::commit::{lost, transaction};
 use crate::damage::decode_error;
 use crate::{Error, Lake, Result, Table};
 
@@ -70,7 +70,7 @@ impl Lake {
             let reason = format!("the reason has {reason_bytes} bytes; give at most {REASON_BYTES_MAX}");
             return Err(Error::InvalidRequest { attempted: attempted(), reason });
         }
-        self.check_atomic_create().await?;
+        self.inner.check_atomic_create().await?;
         let mut attempts_left = ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
@@ -177,7 +177,7 @@ impl Table {
         let mut unknown: BTreeSet<u64> = addrs.iter().map(|addr| addr >> 32).collect();
         let mut version = self.version();
         while version > 0 && !unknown.is_empty() {
-            let Some(transaction) = self.transaction_of(version).await? else { break };
+            let Some(transaction) = transaction(self, version).await? else { break };
             version -= 1;
             match transaction.operation {
                 Operation::Delete { deleted_fragment_ids, .. } => {
@@ -198,20 +198,6 @@ impl Table {
             Some(addr) => {
                 let hint = "; its fragment was rewritten or replaced: take the row's address from a newer version";
                 Err(self.no_row(*addr, hint.into()))
-            }
-        }
-    }
-
-    /// The transaction that made a version; `None` for versions that were cleaned up.
-    async fn transaction_of(&self, version: u64) -> Result<Option<Transaction>> {
-        match self.dataset().read_transaction_by_version(version).await {
-            Ok(transaction) => Ok(transaction),
-            Err(source) => {
-                let attempted = format!("reading the transaction of version {version} of table {}", self.name());
-                match Error::storage(attempted, source) {
-                    error if error.kind() == ErrorKind::NotFound => Ok(None),
-                    error => Err(error),
-                }
             }
         }
     }

@@ -75,7 +75,7 @@ impl Lake {
         for_append: bool,
         options: WriteOptions,
     ) -> Result<TableWriter> {
-        self.check_atomic_create().await?;
+        self.inner.check_atomic_create().await?;
         let existing = if for_append { self.try_latest(name).await? } else { None };
         let (schema, lance_schema) = match &existing {
             Some(table) => {
