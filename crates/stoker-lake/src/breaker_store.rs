@@ -19,6 +19,9 @@ use object_store::{
 use crate::breaker::{Breaker, Out};
 use crate::error::is_transient;
 
+/// What errors of requests that were not made name as their store.
+const STORE: &str = "stoker";
+
 /// Folders of a table whose files are read because a version names them.
 const NAMED_FOLDERS: [&str; 3] = ["data", "_deletions", "_indices"];
 
@@ -83,7 +86,12 @@ where
 }
 
 fn out(out: Out) -> Error {
-    Error::Generic { store: "stoker", source: Box::new(out) }
+    Error::Generic { store: STORE, source: Box::new(out) }
+}
+
+/// Whether a request was not made, as the store answers none.
+pub(crate) fn was_held_back(error: &Error) -> bool {
+    matches!(error, Error::Generic { store: STORE, .. })
 }
 
 #[derive(Debug)]
