@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::exit::detached;
 use crate::runtime;
 
 /// How long a fork waits for threads that do not come to rest.
@@ -75,7 +76,7 @@ fn before_fork(py: Python<'_>) {
         let pause = pause.clone();
         runtime.spawn(async move { pause.rest() });
     }
-    py.detach(|| pause.wait_for(num_threads));
+    detached(py, || pause.wait_for(num_threads));
 }
 
 #[pyfunction]

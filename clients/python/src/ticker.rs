@@ -1,10 +1,10 @@
 //! A clock for threads that wait.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, Builder, Thread};
+use std::thread::{Builder, sleep};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 /// How often a waiting thread looks for signals such as Ctrl-C.
@@ -12,11 +12,11 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Wakes waiting threads at an interval, from a thread of its own: where all threads of a runtime compute, as a query may make them do
 /// for minutes, its timers are late by as much.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ticker {
-    num_waiting: AtomicUsize,
+    num_waiting: Mutex<usize>,
+    begun: Condvar,
     ticked: Notify,
-    thread: std::sync::OnceLock<Thread>,
 }
 
 impl Ticker {
@@ -25,13 +25,8 @@ impl Ticker {
     /// # Errors
     /// The system has no thread.
     pub(crate) fn start() -> io::Result<&'static Ticker> {
-        let ticker: &'static Ticker = Box::leak(Box::new(Ticker {
-            num_waiting: AtomicUsize::new(0),
-            ticked: Notify::new(),
-            thread: std::sync::OnceLock::new(),
-        }));
-        let started = Builder::new().name("stoker-ticker".into()).spawn(|| ticker.run())?;
-        ticker.thread.get_or_init(|| started.thread().clone());
+        let ticker: &'static Ticker = Box::leak(Box::default());
+        Builder::new().name("stoker-ticker".into()).spawn(|| ticker.run())?;
         Ok(ticker)
     }
 
@@ -42,12 +37,10 @@ impl Ticker {
         ticked.await;
     }
 
-    fn run(&self) {
+    fn run(&self) -> ! {
         loop {
-            while self.num_waiting.load(Ordering::SeqCst) == 0 {
-                thread::park();
-            }
-            thread::sleep(INTERVAL);
+            self.begun.wait_while(&mut self.num_waiting.lock(), |num_waiting| *num_waiting == 0);
+            sleep(INTERVAL);
             self.ticked.notify_waiters();
         }
     }
@@ -58,17 +51,14 @@ struct Waiting<'a>(&'a Ticker);
 
 impl<'a> Waiting<'a> {
     fn new(ticker: &'a Ticker) -> Self {
-        if ticker.num_waiting.fetch_add(1, Ordering::SeqCst) == 0
-            && let Some(thread) = ticker.thread.get()
-        {
-            thread.unpark();
-        }
+        *ticker.num_waiting.lock() += 1;
+        ticker.begun.notify_one();
         Self(ticker)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.num_waiting.fetch_sub(1, Ordering::SeqCst);
+        *self.0.num_waiting.lock() -= 1;
     }
 }
