@@ -179,7 +179,7 @@ impl StreamHandle {
 pub(crate) struct ReadRequest {
     memory_budget_bytes: Option<u64>,
     bad_rows: String,
-    max_bad_share: f64,
+    max_bad_share: Option<f64>,
     verify: bool,
     retry_budget_secs: Option<u64>,
     compression: Option<String>,
@@ -196,7 +196,7 @@ impl ReadRequest {
         };
         Ok(ReadOptions {
             bad_rows,
-            max_bad_share: BadShare::try_new(self.max_bad_share).raise(py)?,
+            max_bad_share: self.max_bad_share.map_or(Ok(defaults.max_bad_share), BadShare::try_new).raise(py)?,
             verify: self.verify,
             retry_budget: self.retry_budget_secs.map(Duration::from_secs),
             memory_budget_bytes: self.memory_budget_bytes.unwrap_or(defaults.memory_budget_bytes),

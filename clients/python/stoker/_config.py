@@ -9,12 +9,9 @@ from stoker import _distributed, _native
 from stoker._compression import compression_or_none
 from stoker._decode import decode_request
 from stoker._errors import InvalidRequestError
-from stoker._numbers import whole, whole_or_none
+from stoker._numbers import share_or_none, whole, whole_or_none
 
-__all__ = ["MAX_BAD_SHARE", "SliceConfig", "slice_config"]
-
-#: The share of the rows of a window that may be bad, where nothing else is said.
-MAX_BAD_SHARE = 0.01
+__all__ = ["SliceConfig", "slice_config"]
 
 #: The most rows of a global batch, and the most ranks.
 _BATCH_MAX = 2**32
@@ -36,7 +33,7 @@ class SliceConfig:
         world_size: Ranks in all.
         memory_budget_bytes: Bytes of batches that are being filled or wait to be taken, at most; ``None`` for 1 GiB.
         bad_rows: ``"error"`` or ``"substitute"``.
-        max_bad_share: The share of the rows of a window that may be bad.
+        max_bad_share: The share of the rows of a window that may be bad; ``None`` for 0.01.
         verify: Whether checksums are verified.
         retry_budget_secs: Seconds for which reads are tried again; ``None`` for 120.
         compression: ``"lz4"``, ``"zstd"``, or ``None`` for no compression.
@@ -52,7 +49,7 @@ class SliceConfig:
     world_size: int
     memory_budget_bytes: int | None
     bad_rows: str = "error"
-    max_bad_share: float = MAX_BAD_SHARE
+    max_bad_share: float | None = None
     verify: bool = True
     retry_budget_secs: int | None = None
     compression: str | None = None
@@ -90,7 +87,7 @@ def slice_config(
     drop_last: bool | None = None,
     memory_budget_bytes: int | None = None,
     bad_rows: str = "error",
-    max_bad_share: float = MAX_BAD_SHARE,
+    max_bad_share: float | None = None,
     verify: bool = True,
     retry_budget_secs: int | None = None,
     compression: Any = None,
@@ -117,7 +114,7 @@ def slice_config(
         world_size=whole("world_size", ranks.world_size, 1, _RANKS_MAX),
         memory_budget_bytes=whole_or_none("memory_budget_bytes", memory_budget_bytes, 1),
         bad_rows=_one_of("bad_rows", bad_rows, _BAD_ROWS),
-        max_bad_share=_share("max_bad_share", max_bad_share),
+        max_bad_share=share_or_none("max_bad_share", max_bad_share),
         verify=bool(verify),
         retry_budget_secs=whole_or_none("retry_budget_secs", retry_budget_secs, 0),
         compression=compression_or_none(compression),
@@ -138,13 +135,6 @@ def _last_batch(last_batch: str | None, drop_last: bool | None, uneven: bool) ->
     if last_batch is None:
         return "uneven" if uneven else "pad"
     return _one_of("last_batch", last_batch, _LAST_BATCH)
-
-
-def _share(name: str, value: Any) -> float:
-    """A number from 0 to 1."""
-    if isinstance(value, (int, float)) and 0 <= value <= 1:
-        return float(value)
-    raise InvalidRequestError(f"{name} is {value!r}; it must be a number from 0 to 1")
 
 
 def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:

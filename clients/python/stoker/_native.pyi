@@ -19,7 +19,7 @@ class StreamRequest(TypedDict):
 class ReadRequest(TypedDict):
     memory_budget_bytes: int | None
     bad_rows: str
-    max_bad_share: float
+    max_bad_share: float | None
     verify: bool
     retry_budget_secs: int | None
     compression: str | None

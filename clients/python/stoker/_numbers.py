@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["weight_list", "whole", "whole_or_none"]
+__all__ = ["share_or_none", "weight_list", "whole", "whole_or_none"]
 
 #: The largest number of most options.
 _MAX = 2**63 - 1
@@ -33,6 +34,23 @@ def whole(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int:
 def whole_or_none(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int | None:
     """Returns the value of an option that may be missing; see :func:`whole`."""
     return None if value is None else whole(name, value, minimum, maximum)
+
+
+def share_or_none(name: str, value: Any) -> float | None:
+    """Returns the value of an option that is a share of something, and may be missing.
+
+    Raises:
+        InvalidRequestError: It is not a number from 0 to 1; the message names the option.
+    """
+    if value is None:
+        return None
+    try:
+        share = math.nan if isinstance(value, str | bytes | bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise InvalidRequestError(f"{name} is {_shown(value)}; it must be a number from 0 to 1")
+    return share
 
 
 def weight_list(weights: Sequence[Any]) -> list[float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stoker import _distributed, _native
 from stoker._compression import Compression
-from stoker._config import MAX_BAD_SHARE, slice_config
+from stoker._config import slice_config
 from stoker._decode import ImageTransform
 from stoker._nulls import refuse_nulls
 from stoker._numbers import whole, whole_or_none
@@ -70,7 +70,7 @@ class StreamSource(ABC):
         block_bytes: int | None = None,
         num_lanes: int | None = None,
         bad_rows: BadRows = "error",
-        max_bad_share: float = MAX_BAD_SHARE,
+        max_bad_share: float | None = None,
         verify: bool = True,
         retry_budget_secs: int | None = None,
         compression: Compression | None = None,
@@ -120,7 +120,7 @@ class StreamSource(ABC):
                 ``"error"`` fails; with ``"substitute"`` the next good row of the same window takes its place, the same
                 on every rank, and :attr:`Batch.substituted` and the receipt tell.
             max_bad_share: With ``bad_rows="substitute"``: the stream fails where more than this share of the rows of a
-                window (``shuffle_window_bytes``) are bad, from 0 to 1; 16 rows always may be.
+                window (``shuffle_window_bytes``) are bad, from 0 to 1; 16 rows always may be. Default: 0.01.
             verify: Whether the checksums of heavy columns are verified.
             retry_budget_secs: Seconds for which a read is tried again after transient faults of the storage. Default:
                 120.
