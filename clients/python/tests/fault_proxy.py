@@ -200,6 +200,14 @@ class S3Proxy(Proxy):
                 return None
         return None
 
+    async def _answer(
+        self, request: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int
+    ) -> None:
+        """Answers a request in place of the store, with a status and no body."""
+        await reader.readexactly(request.length or 0)
+        writer.write(Head(f"HTTP/1.1 {status} by the proxy", {"content-length": "0"}).to_bytes())
+        await writer.drain()
+
     async def _forward(
         self, request: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: str | None
     ) -> bool:

@@ -41,6 +41,15 @@ class Store:
         self.client = boto3.client("s3", **dict(zip(names, self.options.values(), strict=False)))
         self.client.create_bucket(Bucket=BUCKET)
 
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.endpoint.rsplit(":", 1)[1])
+
+    def options_at(self, port: int) -> dict[str, str]:
+        """The options of a proxy for it."""
+        return {**self.options, "aws_endpoint": f"http://127.0.0.1:{port}"}
+
     def environment(self) -> dict[str, str]:
         """The same options for a process."""
         return {name.upper(): value for name, value in self.options.items()}

@@ -391,7 +391,7 @@ def test_calls_wait_for_a_store_that_comes_back(store: Store, call: Callable[[Jo
     uri = f"s3://{BUCKET}/{call.__name__}"
     lake = stoker.connect(uri, storage_options=store.options)
     lake.create_table("samples", make_columns(NUM_ROWS))
-    with closing(Outage(int(store.endpoint.rsplit(":", 1)[1]))) as proxy:
+    with closing(Outage(store.port)) as proxy:
         # The clients of the store do not ask again by themselves.
         options = {
             **store.options,
@@ -418,7 +418,7 @@ def test_a_stream_through_a_server_gives_a_store_up_by_its_own_budget(store: Sto
     uri = f"s3://{BUCKET}/budget-{len(columns)}"
     rows = {**make_columns(NUM_ROWS), "wide": np.ones((NUM_ROWS, 2048), np.uint8)}
     stoker.connect(uri, storage_options=store.options).create_table("samples", rows)
-    with closing(Outage(int(store.endpoint.rsplit(":", 1)[1]))) as proxy:
+    with closing(Outage(store.port)) as proxy:
         server = Server(uri, {**store.environment(), "AWS_ENDPOINT": f"http://127.0.0.1:{proxy.port}"})
         # The connection would wait for longer than the test does, and so would the server.
         lake = stoker.connect(server.url, retry_budget_secs=10 * PATIENCE)
@@ -448,8 +448,7 @@ class MissesOnce(S3Proxy):
             if request.method == "GET" and "/data/" in path and self._num_missed.get(path, 0) < self._times:
                 self._num_missed[path] = self._num_missed.get(path, 0) + 1
                 self.faults.count("missed")
-                writer.write(Head("HTTP/1.1 404 Not Found", {"content-length": "0"}).to_bytes())
-                await writer.drain()
+                await self._answer(request, reader, writer, 404)
             elif not await self._forward(request, reader, writer, None):
                 return None
         return None
@@ -459,8 +458,8 @@ class MissesOnce(S3Proxy):
 def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> None:
     uri = f"s3://{BUCKET}/missing-{times}"
     stoker.connect(uri, storage_options=store.options).create_table("samples", make_columns(NUM_ROWS))
-    with closing(MissesOnce(int(store.endpoint.rsplit(":", 1)[1]), times)) as proxy:
-        options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
+    with closing(MissesOnce(store.port, times)) as proxy:
+        options = store.options_at(proxy.port)
         lake = stoker.connect(uri, storage_options=options)
         if times == 1:
             assert sorted(ids(lake.sql("SELECT id, name, image FROM samples").stream(batch_size=16, seed=1))) == list(
@@ -492,12 +491,10 @@ class GoesOut(S3Proxy):
                 if not await self._forward(request, reader, writer, None):
                     return None
                 continue
-            await reader.readexactly(request.length or 0)
             self.faults.count("refused")
             if self._status is None:
                 return reset(writer)
-            writer.write(Head(f"HTTP/1.1 {self._status} Out", {"content-length": "0"}).to_bytes())
-            await writer.drain()
+            await self._answer(request, reader, writer, self._status)
         return None
 
 
@@ -510,8 +507,8 @@ def test_an_outage_of_a_store_costs_few_requests_and_no_row(store: Store, status
     uri, num_rows = f"s3://{BUCKET}/outage-{status}", 1_000
     columns = {"id": range(num_rows), "x": np.zeros((num_rows, 8_192), np.uint8)}
     stoker.connect(uri, storage_options=store.options).create_table("samples", columns, rows_per_fragment=100)
-    with closing(GoesOut(int(store.endpoint.rsplit(":", 1)[1]), status)) as proxy:
-        options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
+    with closing(GoesOut(store.port, status)) as proxy:
+        options = store.options_at(proxy.port)
         lake = stoker.connect(uri, storage_options=options)
         stream = lake.sql("SELECT id, x FROM samples").stream(batch_size=10, seed=1, memory_budget_bytes=1 << 20)
         assert sorted(ids(stream)) == list(range(num_rows))

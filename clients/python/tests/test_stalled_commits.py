@@ -52,8 +52,8 @@ def test_an_append_that_is_acknowledged_is_there(store: Store, num_foreign: int,
     uri = f"s3://{BUCKET}/stalled-{num_foreign}-{timeout.split()[0]}"
     others = stoker.connect(uri, storage_options=store.options)
     table = others.create_table("t", {"id": range(NUM_ROWS)})
-    with closing(StalledPut(int(store.endpoint.rsplit(":", 1)[1]))) as proxy, ThreadPoolExecutor(1) as pool:
-        options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}", "timeout": timeout}
+    with closing(StalledPut(store.port)) as proxy, ThreadPoolExecutor(1) as pool:
+        options = {**store.options_at(proxy.port), "timeout": timeout}
         own = stoker.connect(uri, storage_options=options).table("t")
         proxy.is_armed.set()
         appending = pool.submit(own.append, {"id": [OWN]})

@@ -43,7 +43,7 @@ def far_lake(store: Store) -> Iterator[stoker.Lake]:
     near = stoker.connect(uri, storage_options=store.options)
     near.create_table("samples", {"id": np.arange(NUM_ROWS), "image": pixels})
     with closing(SlowS3(int(store.endpoint.rpartition(":")[2]), Faults(0, {}))) as proxy:
-        options = {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
+        options = store.options_at(proxy.port)
         yield stoker.connect(uri, storage_options=options)
 
 

@@ -21,15 +21,12 @@ class IgnoresConditions(S3Proxy):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        super().__init__(int(store.endpoint.rsplit(":", 1)[1]), Faults(0, {}))
+        super().__init__(store.port, Faults(0, {}))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (request := await Head.read(reader)) is not None:
             if request.headers.pop("if-none-match", None) is not None and await self.is_refused(request):
-                body = await reader.readexactly(request.length or 0)
-                self.faults.count(f"refused {len(body)}")
-                writer.write(Head("HTTP/1.1 412 Precondition Failed", {"content-length": "0"}).to_bytes())
-                await writer.drain()
+                await self._answer(request, reader, writer, 412)
             elif not await self._forward(request, reader, writer, None):
                 return None
         return None
@@ -51,26 +48,20 @@ class LooksAndWrites(IgnoresConditions):
 
 
 class RefusesWrites(S3Proxy):
-    """A store that answers writes below a part of a path with a status."""
+    """A store that answers writes with a status."""
 
-    def __init__(self, store: Store, part: str, status: int) -> None:
-        self._part, self._status = part, status
-        super().__init__(int(store.endpoint.rsplit(":", 1)[1]), Faults(0, {}))
+    def __init__(self, store: Store, status: int) -> None:
+        self._status = status
+        super().__init__(store.port, Faults(0, {}))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (request := await Head.read(reader)) is not None:
-            if request.method in ("PUT", "POST", "DELETE") and self._part in request.path:
-                await reader.readexactly(request.length or 0)
+            if request.method in ("PUT", "POST", "DELETE"):
                 self.faults.count(request.method)
-                writer.write(Head(f"HTTP/1.1 {self._status} No", {"content-length": "0"}).to_bytes())
-                await writer.drain()
+                await self._answer(request, reader, writer, self._status)
             elif not await self._forward(request, reader, writer, None):
                 return None
         return None
-
-
-def options(store: Store, proxy: S3Proxy) -> Mapping[str, str]:
-    return {**store.options, "aws_endpoint": f"http://127.0.0.1:{proxy.port}"}
 
 
 def streamed(lake: stoker.Lake) -> list[int]:
@@ -108,7 +99,7 @@ def test_a_store_that_is_not_atomic_is_read_and_not_written(
     uri = f"s3://{BUCKET}/{type(unsafe).__name__}-{is_remote}"
     safe = stoker.connect(uri, storage_options=store.options)
     safe.create_table("t", {"id": range(NUM_ROWS)})
-    with closing(Place(uri, options(store, unsafe), is_remote)) as place:
+    with closing(Place(uri, store.options_at(unsafe.port), is_remote)) as place:
         refused = r"cannot be written, commits would be lost: of 8 writers that created one object.*, [2-8] were told"
         table = place.lake.table("t")
         writes = [lambda: place.lake.sql("SELECT id FROM t").stream(batch_size=7, run_id="new")]
@@ -134,8 +125,8 @@ def test_a_store_that_cannot_be_written_is_streamed(store: Store, status: int, i
     uri = f"s3://{BUCKET}/refuses-{status}-{is_remote}"
     stoker.connect(uri, storage_options=store.options).create_table("t", {"id": range(NUM_ROWS)})
     with (
-        closing(RefusesWrites(store, "/", status)) as proxy,
-        closing(Place(uri, options(store, proxy), is_remote)) as place,
+        closing(RefusesWrites(store, status)) as proxy,
+        closing(Place(uri, store.options_at(proxy.port), is_remote)) as place,
     ):
         assert streamed(place.lake) == list(range(NUM_ROWS))
         assert proxy.faults.fired["PUT"] > 0
