@@ -64,3 +64,23 @@ def test_an_append_that_is_acknowledged_is_there(store: Store, num_foreign: int,
         proxy.may_go.set()
         appending.result(timeout=PATIENCE)
     assert ids(stoker.connect(uri, storage_options=store.options)) == [*range(NUM_ROWS + num_foreign), OWN]
+
+
+@pytest.mark.parametrize("num_foreign", [1, 2, 4])
+def test_a_quarantine_that_is_acknowledged_is_there(store: Store, num_foreign: int) -> None:
+    uri = f"s3://{BUCKET}/stalled-quarantine-{num_foreign}"
+    others = stoker.connect(uri, storage_options=store.options)
+    table = others.create_table("t", {"id": range(NUM_ROWS)})
+    with closing(StalledPut(store.port)) as proxy, ThreadPoolExecutor(1) as pool:
+        options = {**store.options_at(proxy.port), "timeout": "10 minutes"}
+        own = stoker.connect(uri, storage_options=options).table("t")
+        proxy.is_armed.set()
+        excluding = pool.submit(own.quarantine, [3])
+        assert proxy.has_stalled.wait(PATIENCE)
+        for number in range(num_foreign):
+            table.append({"id": [NUM_ROWS + number]})
+        lance.dataset(f"{uri}/t.lance", storage_options=store.options).cleanup_old_versions(older_than=timedelta(0))
+        proxy.may_go.set()
+        assert excluding.result(timeout=PATIENCE).version > num_foreign + 1
+    left = [number for number in range(NUM_ROWS + num_foreign) if number != 3]
+    assert ids(stoker.connect(uri, storage_options=store.options)) == left
