@@ -1,4 +1,4 @@
-//! Object stores whose requests pass a circuit breaker.
+//! Object stores whose requests pass a circuit breaker, and are made again with new credentials where they are refused.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
-use lance_io::object_store::WrappingObjectStore;
+use futures::{FutureExt, StreamExt};
+use lance_io::object_store::{ObjectStoreParams, ObjectStoreRegistry, WrappingObjectStore, uri_to_url};
 use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
+use parking_lot::Mutex;
 
 use crate::breaker::{Breaker, Out};
 use crate::error::is_transient;
+use crate::renewable::{Open, Purpose, Renewable};
 
 /// What errors of requests that were not made name as their store.
 const STORE: &str = "stoker";
@@ -28,21 +31,53 @@ const NAMED_FOLDERS: [&str; 3] = ["data", "_deletions", "_indices"];
 /// The wait before a file that was not there is asked for again.
 const MISSING_WAIT: Duration = Duration::from_millis(100);
 
+/// Opens the store of a lake anew, without the wrapper.
+type Reopen = Arc<dyn Fn() -> BoxFuture<'static, Option<lance_io::object_store::ObjectStore>> + Send + Sync>;
+
 /// Puts a breaker before the requests of Lance and of this crate.
-#[derive(Debug)]
 pub(crate) struct BreakerWrapper {
     breaker: Arc<Breaker>,
+    reopen: Reopen,
 }
 
 impl BreakerWrapper {
-    pub fn new(breaker: Arc<Breaker>) -> Self {
-        Self { breaker }
+    /// A wrapper for the store that a URI and options name.
+    pub fn new(
+        breaker: Arc<Breaker>,
+        registry: &Arc<ObjectStoreRegistry>,
+        uri: &str,
+        options: &ObjectStoreParams,
+    ) -> Self {
+        let (registry, uri, options) = (registry.clone(), uri.to_string(), options.clone());
+        let reopen = move || {
+            let (registry, uri, options) = (registry.clone(), uri.clone(), options.clone());
+            async move {
+                let url = uri_to_url(&uri).ok()?;
+                let provider = registry.get_provider(url.scheme())?;
+                provider.new_store(url, &options).await.ok()
+            }
+            .boxed()
+        };
+        Self { breaker, reopen: Arc::new(reopen) }
+    }
+
+    /// Opens a part of the store anew.
+    fn reopening<S: 'static>(&self, part: fn(lance_io::object_store::ObjectStore) -> Option<S>) -> Open<S> {
+        let reopen = self.reopen.clone();
+        Box::new(move || reopen().map(move |store| store.and_then(part)).boxed())
+    }
+}
+
+impl fmt::Debug for BreakerWrapper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BreakerWrapper").finish_non_exhaustive()
     }
 }
 
 impl WrappingObjectStore for BreakerWrapper {
     fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
-        Arc::new(BreakerStore { inner, breaker: self.breaker.clone() })
+        let inner = Renewable::new(inner, self.reopening(|store| Some(store.inner)));
+        Arc::new(BreakerStore { inner: Arc::new(inner), breaker: self.breaker.clone() })
     }
 
     fn wrap_paginated(
@@ -50,7 +85,39 @@ impl WrappingObjectStore for BreakerWrapper {
         _store_prefix: &str,
         inner: Arc<dyn PaginatedListStore>,
     ) -> Option<Arc<dyn PaginatedListStore>> {
+        let inner = Renewable::new(inner, self.reopening(lister));
         Some(Arc::new(BreakerLister { inner, breaker: self.breaker.clone() }))
+    }
+}
+
+/// What lists the pages of a store, which only wrappers get to see.
+fn lister(mut store: lance_io::object_store::ObjectStore) -> Option<Arc<dyn PaginatedListStore>> {
+    let kept = KeepLister::default();
+    store.apply_wrapper(&kept);
+    kept.0.into_inner()
+}
+
+#[derive(Default)]
+struct KeepLister(Mutex<Option<Arc<dyn PaginatedListStore>>>);
+
+impl fmt::Debug for KeepLister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeepLister").finish_non_exhaustive()
+    }
+}
+
+impl WrappingObjectStore for KeepLister {
+    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+        inner
+    }
+
+    fn wrap_paginated(
+        &self,
+        _store_prefix: &str,
+        inner: Arc<dyn PaginatedListStore>,
+    ) -> Option<Arc<dyn PaginatedListStore>> {
+        *self.0.lock() = Some(inner);
+        None
     }
 }
 
@@ -96,32 +163,57 @@ pub(crate) fn was_held_back(error: &Error) -> bool {
 
 #[derive(Debug)]
 struct BreakerStore {
-    inner: Arc<dyn ObjectStore>,
+    inner: Arc<Renewable<Arc<dyn ObjectStore>>>,
     breaker: Arc<Breaker>,
 }
 
 impl BreakerStore {
-    /// Holds a listing back; its first page tells how it ended.
-    fn listed(&self, listing: BoxStream<'static, Result<ObjectMeta>>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let (breaker, mut listing) = (self.breaker.clone(), listing.fuse());
+    /// Holds a listing back, and makes it again; its first entry tells whether it is answered.
+    fn listed(
+        &self,
+        list: impl Fn(Arc<dyn ObjectStore>) -> BoxStream<'static, Result<ObjectMeta>> + Send + Sync + 'static,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (breaker, inner) = (self.breaker.clone(), self.inner.clone());
         let opened = async move {
-            let first = through(&breaker, async { listing.next().await.transpose() }).await;
-            stream::iter(first.transpose()).chain(listing)
+            let begun = inner.ask(Purpose::Read, |store| {
+                let mut listing = list(store).fuse();
+                async move { Ok((listing.next().await.transpose()?, listing)) }
+            });
+            match through(&breaker, begun).await {
+                Ok((first, rest)) => stream::iter(first.map(Ok)).chain(rest).boxed(),
+                Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
+            }
         };
         stream::once(opened).flatten().boxed()
+    }
+
+    /// Makes a request that reads.
+    async fn read<T, F>(&self, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        through(&self.breaker, self.inner.ask(Purpose::Read, request)).await
+    }
+
+    /// Makes a request that writes.
+    async fn write<T, F>(&self, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        through(&self.breaker, self.inner.ask(Purpose::Write, request)).await
     }
 }
 
 impl fmt::Display for BreakerStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        self.inner.store().fmt(f)
     }
 }
 
 #[async_trait::async_trait]
 impl ObjectStore for BreakerStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        through(&self.breaker, self.inner.put_opts(location, payload, options)).await
+        self.write(async |store| store.put_opts(location, payload.clone(), options.clone()).await).await
     }
 
     async fn put_multipart_opts(
@@ -129,50 +221,55 @@ impl ObjectStore for BreakerStore {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        through(&self.breaker, self.inner.put_multipart_opts(location, options)).await
+        self.write(async |store| store.put_multipart_opts(location, options.clone()).await).await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        through_twice(&self.breaker, location, || self.inner.get_opts(location, options.clone())).await
+        let get = || self.inner.ask(Purpose::Read, async |store| store.get_opts(location, options.clone()).await);
+        through_twice(&self.breaker, location, get).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        through_twice(&self.breaker, location, || self.inner.get_ranges(location, ranges)).await
+        let get = || self.inner.ask(Purpose::Read, async |store| store.get_ranges(location, ranges).await);
+        through_twice(&self.breaker, location, get).await
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
+        self.inner.store().delete_stream(locations)
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.listed(self.inner.list(prefix))
+        let prefix = prefix.cloned();
+        self.listed(move |store| store.list(prefix.as_ref()))
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.listed(self.inner.list_with_offset(prefix, offset))
+        let (prefix, offset) = (prefix.cloned(), offset.clone());
+        self.listed(move |store| store.list_with_offset(prefix.as_ref(), &offset))
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        through(&self.breaker, self.inner.list_with_delimiter(prefix)).await
+        self.read(async |store| store.list_with_delimiter(prefix).await).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        through(&self.breaker, self.inner.copy_opts(from, to, options)).await
+        self.write(async |store| store.copy_opts(from, to, options.clone()).await).await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        through(&self.breaker, self.inner.rename_opts(from, to, options)).await
+        self.write(async |store| store.rename_opts(from, to, options.clone()).await).await
     }
 }
 
 struct BreakerLister {
-    inner: Arc<dyn PaginatedListStore>,
+    inner: Renewable<Arc<dyn PaginatedListStore>>,
     breaker: Arc<Breaker>,
 }
 
 #[async_trait::async_trait]
 impl PaginatedListStore for BreakerLister {
     async fn list_paginated(&self, prefix: Option<&str>, options: PaginatedListOptions) -> Result<PaginatedListResult> {
-        through(&self.breaker, self.inner.list_paginated(prefix, options)).await
+        let list = async |lister: Arc<dyn PaginatedListStore>| lister.list_paginated(prefix, options.clone()).await;
+        through(&self.breaker, self.inner.ask(Purpose::Read, list)).await
     }
 }

@@ -22,6 +22,15 @@ const OVERLOADED: [&str; 3] = ["status code: 429", "status code: 503", "SlowDown
 /// What object_store says of answers of stores that do not take such requests at all: "method not allowed", "not implemented".
 const NOT_ALLOWED: [&str; 2] = ["status code: 405", "status code: 501"];
 
+/// What object_store says of answers of stores that do not accept the credentials of a request.
+const DENIED: [&str; 5] = [
+    "status code: 401",
+    "status code: 403",
+    "<Code>ExpiredToken<",
+    "<Code>InvalidToken<",
+    "<Code>TokenRefreshRequired<",
+];
+
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -170,6 +179,19 @@ pub(crate) fn is_transient(error: &object_store::Error) -> bool {
     classify(error).is_transient()
 }
 
+/// Whether a store did not accept the credentials of a request, or does not allow them what was asked.
+pub(crate) fn is_denied(error: &object_store::Error) -> bool {
+    match error {
+        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => true,
+        object_store::Error::Generic { store: "LocalFileSystem", .. } => false,
+        object_store::Error::Generic { .. } => {
+            let text = error.to_string();
+            DENIED.iter().any(|part| text.contains(part))
+        }
+        _ => false,
+    }
+}
+
 /// Follows the chain of causes to the kind of error.
 fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
     let mut current = Some(source);
@@ -179,8 +201,6 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
             return match error {
                 object_store::Error::NotFound { .. } => ErrorKind::NotFound,
                 object_store::Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
-                object_store::Error::PermissionDenied { .. } => ErrorKind::PermissionDenied,
-                object_store::Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
                 object_store::Error::InvalidPath { .. } | object_store::Error::NotSupported { .. } => {
                     ErrorKind::InvalidRequest
                 }
@@ -189,7 +209,7 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 // Lance's own error on its way through this crate.
                 object_store::Error::Generic { store: "N/A", source } => classify(source.as_ref()),
                 object_store::Error::NotImplemented { .. } => ErrorKind::PermissionDenied,
-                error if is_not_allowed(error) => ErrorKind::PermissionDenied,
+                error if is_denied(error) || is_not_allowed(error) => ErrorKind::PermissionDenied,
                 error => refused_by_system(error).unwrap_or(ErrorKind::Unavailable),
             };
         }

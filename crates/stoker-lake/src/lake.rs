@@ -84,12 +84,13 @@ impl Lake {
         let uri = normalise(uri)?;
         let accessor = StorageOptionsAccessor::with_static_options(options.resolved());
         let breaker = Arc::new(Breaker::default());
-        let params = ObjectStoreParams {
-            storage_options_accessor: Some(Arc::new(accessor)),
-            object_store_wrapper: is_remote(&uri).then(|| Arc::new(BreakerWrapper::new(breaker.clone())) as _),
-            ..ObjectStoreParams::default()
-        };
+        let mut params =
+            ObjectStoreParams { storage_options_accessor: Some(Arc::new(accessor)), ..ObjectStoreParams::default() };
         let registry = Arc::new(ObjectStoreRegistry::default());
+        if is_remote(&uri) {
+            let wrapper = BreakerWrapper::new(breaker.clone(), &registry, &uri, &params);
+            params.object_store_wrapper = Some(Arc::new(wrapper));
+        }
         let (store, base) =
             ObjectStore::from_uri_and_params(registry.clone(), &uri, &params).await.map_err(|source| {
                 match Error::storage(format!("opening a lake at {uri}"), source) {

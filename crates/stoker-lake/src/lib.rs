@@ -39,6 +39,7 @@ mod precheck;
 mod quarantine;
 mod range_body;
 mod range_reader;
+mod renewable;
 mod row_offsets;
 mod scan;
 mod storage_options;

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use lance_io::object_store::providers::aws::build_aws_credential;
 use lance_io::object_store::{ObjectStoreParams, StorageOptions};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
@@ -28,6 +29,7 @@ use object_store::{GetOptions, GetResult, ObjectStore, RetryConfig};
 pub(crate) use self::body::{SocketBody, fill};
 use crate::breaker::Breaker;
 use crate::breaker_store::through_twice;
+use crate::renewable::{Purpose, Renewable};
 
 use self::service::{DirectConnector, Handover, Timeouts};
 
@@ -40,51 +42,20 @@ const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "AL
 /// A bucket whose objects are read over connections of our own.
 #[derive(Debug)]
 pub(crate) struct DirectStore {
-    store: AmazonS3,
+    store: Renewable<AmazonS3>,
     breaker: Arc<Breaker>,
 }
 
 impl DirectStore {
     /// The bucket of a lake; `None` where its objects are better read the usual way.
     pub async fn try_new(uri: &str, params: &ObjectStoreParams, breaker: Arc<Breaker>) -> Option<Arc<Self>> {
-        let mut options = StorageOptions::new(params.storage_options().cloned().unwrap_or_default());
-        options.with_env_s3();
-        let is_foreign = |key: &String| FOREIGN_OPTIONS.contains(&key.as_str()) || key.starts_with("headers.");
-        let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-        if options.0.keys().any(is_foreign) || is_set("AWS_PROFILE") || PROXY_VARIABLES.into_iter().any(is_set) {
-            return None;
-        }
-        let known: HashMap<AmazonS3ConfigKey, String> = options.as_s3_options();
-        let endpoint =
-            [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| known.get(key));
-        if !uri.starts_with("s3://") || !endpoint?.starts_with("http://") {
-            return None;
-        }
-        let duration = |key: &str| humantime::parse_duration(options.0.get(key)?).ok();
-        let (answer, connect) = (duration("timeout")?, duration("connect_timeout")?);
-        // As Lance opens its own store, whose errors were reported already.
-        let credentials = build_aws_credential(
-            params.s3_credentials_refresh_offset,
-            params.aws_credentials.clone(),
-            Some(&known),
-            known.get(&AmazonS3ConfigKey::Region).cloned(),
-            params.get_accessor(),
-            options.aws_provider_scheme().ok()?,
-        );
-        let (credentials, region) = credentials.await.ok()?;
-        let mut builder = AmazonS3Builder::new().with_client_options(options.client_options().ok()?);
-        for (key, value) in known {
-            builder = builder.with_config(key, value);
-        }
-        let retry = RetryConfig {
-            max_retries: options.client_max_retries(),
-            retry_timeout: Duration::from_secs(options.client_retry_timeout()),
-            ..RetryConfig::default()
+        let store = open(uri, params).await?;
+        let (uri, params) = (uri.to_string(), params.clone());
+        let reopen = move || {
+            let (uri, params) = (uri.clone(), params.clone());
+            async move { open(&uri, &params).await }.boxed()
         };
-        let connector = DirectConnector::new(Timeouts { connect, answer });
-        let builder = builder.with_url(uri).with_credentials(credentials).with_region(region).with_retry(retry);
-        let store = builder.with_http_connector(connector).build().ok()?;
-        Some(Arc::new(Self { store, breaker }))
+        Some(Arc::new(Self { store: Renewable::new(store, Box::new(reopen)), breaker }))
     }
 
     /// Asks for a range. With a [`SocketBody`], that has the bytes and the payload of the result is empty.
@@ -95,9 +66,50 @@ impl DirectStore {
     ) -> object_store::Result<(GetResult, Option<SocketBody>)> {
         let handover = Handover::default();
         options.extensions.insert(handover.clone());
-        let got = through_twice(&self.breaker, path, || self.store.get_opts(path, options.clone())).await?;
+        let get = || self.store.ask(Purpose::Read, async |store| store.get_opts(path, options.clone()).await);
+        let got = through_twice(&self.breaker, path, get).await?;
         Ok((got, handover.take()))
     }
+}
+
+/// The bucket, with credentials as they are now.
+async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
+    let mut options = StorageOptions::new(params.storage_options().cloned().unwrap_or_default());
+    options.with_env_s3();
+    let is_foreign = |key: &String| FOREIGN_OPTIONS.contains(&key.as_str()) || key.starts_with("headers.");
+    let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    if options.0.keys().any(is_foreign) || is_set("AWS_PROFILE") || PROXY_VARIABLES.into_iter().any(is_set) {
+        return None;
+    }
+    let known: HashMap<AmazonS3ConfigKey, String> = options.as_s3_options();
+    let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| known.get(key));
+    if !uri.starts_with("s3://") || !endpoint?.starts_with("http://") {
+        return None;
+    }
+    let duration = |key: &str| humantime::parse_duration(options.0.get(key)?).ok();
+    let (answer, connect) = (duration("timeout")?, duration("connect_timeout")?);
+    // As Lance opens its own store, whose errors were reported already.
+    let credentials = build_aws_credential(
+        params.s3_credentials_refresh_offset,
+        params.aws_credentials.clone(),
+        Some(&known),
+        known.get(&AmazonS3ConfigKey::Region).cloned(),
+        params.get_accessor(),
+        options.aws_provider_scheme().ok()?,
+    );
+    let (credentials, region) = credentials.await.ok()?;
+    let mut builder = AmazonS3Builder::new().with_client_options(options.client_options().ok()?);
+    for (key, value) in known {
+        builder = builder.with_config(key, value);
+    }
+    let retry = RetryConfig {
+        max_retries: options.client_max_retries(),
+        retry_timeout: Duration::from_secs(options.client_retry_timeout()),
+        ..RetryConfig::default()
+    };
+    let connector = DirectConnector::new(Timeouts { connect, answer });
+    let builder = builder.with_url(uri).with_credentials(credentials).with_region(region).with_retry(retry);
+    builder.with_http_connector(connector).build().ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::FutureExt;
 use http::{Request, StatusCode};
 use object_store::aws::AmazonS3Builder;
 use object_store::client::{HttpClient, HttpConnector, HttpErrorKind, HttpRequestBody, HttpResponse};
@@ -18,6 +19,7 @@ use tokio::task::JoinHandle;
 use super::service::{DirectConnector, Handover, Timeouts};
 use super::{DirectStore, SocketBody};
 use crate::Error;
+use crate::renewable::Renewable;
 
 /// What a server sends for one request, and whether it closes the connection after that.
 type Answer = (&'static str, bool);
@@ -147,7 +149,9 @@ fn store(url: &str, max_retries: usize) -> Result<DirectStore> {
     let builder = builder.with_access_key_id("a").with_secret_access_key("b").with_allow_http(true);
     let builder = builder.with_retry(RetryConfig { backoff, max_retries, ..RetryConfig::default() });
     let connector = DirectConnector::new(Timeouts { connect: PATIENT, answer: Duration::from_millis(500) });
-    Ok(DirectStore { store: builder.with_http_connector(connector).build()?, breaker: Arc::default() })
+    let store = builder.with_http_connector(connector).build()?;
+    let reopen = Box::new(|| std::future::ready(None).boxed());
+    Ok(DirectStore { store: Renewable::new(store, reopen), breaker: Arc::default() })
 }
 
 const OBJECT: &str = "HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\nContent-Range: bytes 0-2/3\r\n\
