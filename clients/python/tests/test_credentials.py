@@ -17,8 +17,8 @@ from s3_store import BUCKET, Store
 import stoker
 
 NUM_ROWS = 600
-#: Requests that a store may refuse before a call gives up: those that a stream has under way at once, and one more for each way of
-#: asking. Calls that ask again for as long as their patience lasts send many times as many.
+#: Requests that a store may refuse before a call gives up: those that a stream has under way at once, and one more for
+#: each way of asking. Calls that ask again for as long as their patience lasts send many times as many.
 REFUSALS_MAX = 100
 
 

@@ -21,6 +21,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Assembles the batches of one endpoint, and checks that they are the ones that were asked for.
 pub(crate) struct BatchAssembler {
     messages: MessageReader,
+    /// The columns that were planned.
+    planned: SchemaRef,
+    /// The same columns, as the server declares them before their rows.
     schema: Option<SchemaRef>,
     stream_id: Digest,
     /// The endpoint's share.
@@ -32,9 +35,17 @@ pub(crate) struct BatchAssembler {
 }
 
 impl BatchAssembler {
-    pub fn new(mut messages: MessageReader, stream_id: Digest, slice: Slice, num_rows: u64, pool: BufferPool) -> Self {
+    /// For batches of a stream of `num_rows` rows whose columns are those of `planned`.
+    pub fn new(
+        mut messages: MessageReader,
+        planned: SchemaRef,
+        stream_id: Digest,
+        slice: Slice,
+        num_rows: u64,
+        pool: BufferPool,
+    ) -> Self {
         messages.set_silence_max(SILENCE_MAX);
-        Self { messages, schema: None, stream_id, slice, num_rows, next_step: slice.first_step, pool }
+        Self { messages, planned, schema: None, stream_id, slice, num_rows, next_step: slice.first_step, pool }
     }
 
     /// The next batch, and what the time up to its end went to; `None` where the server sends no more of them.
@@ -107,7 +118,7 @@ impl BatchAssembler {
         loop {
             let Some(head) = self.messages.next().await? else { return Ok(None) };
             match &self.schema {
-                None => self.schema = decode::schema(&head.header)?,
+                None => self.schema = decode::planned_schema(&head.header, &self.planned)?,
                 // A message without metadata shows that the server lives.
                 Some(_) if head.metadata.is_empty() => {}
                 Some(schema) => return Ok(Some((head, schema.clone()))),

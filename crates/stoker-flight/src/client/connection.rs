@@ -18,6 +18,7 @@ use crate::client::patience::Patience;
 use crate::client::remote_sql::{remote_sql, schema_of};
 use crate::client::{LocalLake, RemoteLake};
 use crate::convert::request_to_proto;
+use crate::decode::fixed_bytes;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::server::{ActionRequest, TableAnswer, schema_from_text};
 use crate::{Error, Result};
@@ -296,7 +297,8 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     let spec = StreamSpec::from_json(&info.app_metadata)?;
     let schema = schema_of(&info)?;
     let (bytes, rows) = (u64::try_from(info.total_bytes).unwrap_or(0), u64::try_from(info.total_records).unwrap_or(0));
-    let row_bytes = bytes.checked_div(rows).unwrap_or(0);
+    // What the server estimates, and no less than its columns say.
+    let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(fixed_bytes(&schema));
     let (retry_budget, place) = (lake.patience().budget(), Place::Remote(lake.clone()));
     Ok(StreamHandle { spec, schema, spec_stored, row_bytes, retry_budget, place })
 }

@@ -203,6 +203,7 @@ impl StreamHandle {
                 lake: lake.clone(),
                 spec: self.spec.clone(),
                 spec_stored: self.spec_stored,
+                schema: self.schema.clone(),
                 slice: *slice,
                 options: *options,
             }))),

@@ -75,7 +75,7 @@ fn rows(reader: MessageReader, schema: SchemaRef) -> stream::BoxStream<'static, 
 
 async fn next_rows(reader: &mut MessageReader, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
     let Some(head) = reader.next().await? else { return Ok(None) };
-    if decode::schema(&head.header)?.is_some() {
+    if decode::planned_schema(&head.header, schema)?.is_some() {
         return Ok(Some(RecordBatch::new_empty(schema.clone())));
     }
     let (body, schema) = (reader.body(Vec::new()).await?, schema.clone());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow_schema::SchemaRef;
 use futures::future::try_join_all;
 use stoker_chunks::BufferPool;
 use stoker_stream::{Batch, Held, Quota, ReadOptions, StallMeter, Stalls, StreamStats};
@@ -28,6 +29,8 @@ pub(crate) struct Request {
     pub lake: RemoteLake,
     pub spec: StreamSpec,
     pub spec_stored: bool,
+    /// The columns of its batches.
+    pub schema: SchemaRef,
     pub slice: Slice,
     /// How rows are read; the budget is for bytes of batches that wait to be taken.
     pub options: ReadOptions,
@@ -211,7 +214,7 @@ impl Receiver {
 
     /// Asks for the rest of the slice. Ranks and endpoints begin at different servers, and go on to the next after a failure.
     async fn ask(&self, attempt: usize, first_batch_only: bool) -> Result<Vec<BatchAssembler>> {
-        let Request { lake, spec, spec_stored, slice, options } = &self.request;
+        let Request { lake, spec, spec_stored, schema, slice, options } = &self.request;
         let slice = Slice { first_step: self.next_step, ..*slice };
         let num_endpoints = lake.options().num_endpoints.max(1);
         let source = match spec_stored {
@@ -239,7 +242,7 @@ impl Receiver {
         let readers = lake.do_get(&info, server).await?;
         let assembler = |(endpoint, messages)| {
             let slice = endpoint_slice(&slice, endpoint, num_endpoints);
-            BatchAssembler::new(messages, spec.stream_id(), slice, spec.num_rows, self.pool.clone())
+            BatchAssembler::new(messages, schema.clone(), spec.stream_id(), slice, spec.num_rows, self.pool.clone())
         };
         Ok((0..num_endpoints).zip(readers).map(assembler).collect())
     }

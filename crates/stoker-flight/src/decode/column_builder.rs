@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, make_array, new_empty_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, NullBufferBuilder};
 use arrow_data::ArrayData;
 use arrow_ipc::FieldNode;
-use arrow_schema::{DataType, FieldRef};
+use arrow_schema::{DataType, FieldRef, Schema};
 use arrow_select::concat::concat;
 use stoker_chunks::{BufferPool, Pooled};
 
@@ -44,6 +44,12 @@ fn width_of(data_type: &DataType) -> Option<(usize, Option<usize>)> {
         DataType::FixedSizeBinary(width) => Some((usize::try_from(*width).ok().filter(|width| *width > 0)?, None)),
         other => Some((other.primitive_width()?, None)),
     }
+}
+
+/// Bytes of a row in the columns of equal width.
+pub(crate) fn fixed_bytes(schema: &Schema) -> u64 {
+    let widths = schema.fields().iter().filter_map(|field| width_of(field.data_type()));
+    widths.fold(0, |sum, (width, _)| sum.saturating_add(width as u64))
 }
 
 /// Numbers, fixed-size binary values, or fixed-size lists of numbers.

@@ -23,9 +23,10 @@ use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
 use arrow_ipc::{Message, MessageHeader, root_as_message};
-use arrow_schema::SchemaRef;
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 
 pub(crate) use assembler::RowAssembler;
+pub(crate) use column_builder::fixed_bytes;
 pub(crate) use compressed::CompressedMessage;
 pub(crate) use message::{MessageBody, MessageHead, Place};
 
@@ -34,6 +35,35 @@ use crate::{Error, Result};
 /// The schema in the header of a message, if it is a schema message.
 pub(crate) fn schema(header: &[u8]) -> Result<Option<SchemaRef>> {
     Ok(message(header)?.header_as_schema().map(|schema| Arc::new(fb_to_schema(schema))))
+}
+
+/// The columns that a message declares, before memory is taken for their rows; `None` for a message that declares none.
+///
+/// # Errors
+/// Other names or types than planned.
+pub(crate) fn planned_schema(header: &[u8], planned: &Schema) -> Result<Option<SchemaRef>> {
+    let Some(schema) = schema(header)? else { return Ok(None) };
+    let (found, planned) = (schema.fields(), planned.fields());
+    if found.len() != planned.len() {
+        return Err(Error::internal(format!(
+            "the server sends {} columns, planned were {}",
+            found.len(),
+            planned.len()
+        )));
+    }
+    let are_alike = |(found, planned): &(&FieldRef, &FieldRef)| {
+        found.name() == planned.name() && found.data_type().equals_datatype(planned.data_type())
+    };
+    match found.iter().zip(planned).find(|pair| !are_alike(pair)) {
+        None => Ok(Some(schema)),
+        Some((found, planned)) => {
+            Err(Error::internal(format!("the server sends column {}, planned was {}", brief(found), brief(planned))))
+        }
+    }
+}
+
+fn brief(field: &FieldRef) -> String {
+    format!("{:?} of type {}", field.name(), field.data_type())
 }
 
 /// Whether the body of a message is compressed.
