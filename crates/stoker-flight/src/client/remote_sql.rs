@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_flight::{FlightInfo, IpcMessage};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_flight::FlightInfo;
+use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use futures::stream;
 use stoker_stream::Compression;
@@ -16,7 +16,7 @@ use crate::client::{RemoteLake, SqlResult};
 use crate::convert::{compression_to_proto, params_to_json};
 use crate::decode::whole_record_batch;
 use crate::proto::{SqlRequest, command::Kind};
-use crate::{Error, Result, decode};
+use crate::{Result, decode};
 
 /// How often a query is planned again when its tables get new versions between planning and running.
 const PLANS_MAX: usize = 3;
@@ -52,8 +52,7 @@ async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
 
 /// The schema in an answer.
 pub(crate) fn schema_of(info: &FlightInfo) -> Result<SchemaRef> {
-    let schema = Schema::try_from(IpcMessage(info.schema.clone()));
-    Ok(Arc::new(schema.map_err(Error::internal)?))
+    Ok(Arc::new(decode::schema_of_answer(info.schema.clone())?))
 }
 
 /// The rows of an answer. Nothing follows an error.

@@ -20,10 +20,13 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
+use arrow_flight::IpcMessage;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
 use arrow_ipc::{Message, MessageHeader, root_as_message};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
+use bytes::Bytes;
+use stoker_decode::catch_panic;
 
 pub(crate) use assembler::RowAssembler;
 pub(crate) use column_builder::fixed_bytes;
@@ -32,9 +35,16 @@ pub(crate) use message::{MessageBody, MessageHead, Place};
 
 use crate::{Error, Result};
 
-/// The schema in the header of a message, if it is a schema message.
-pub(crate) fn schema(header: &[u8]) -> Result<Option<SchemaRef>> {
-    Ok(message(header)?.header_as_schema().map(|schema| Arc::new(fb_to_schema(schema))))
+/// The schema in the header of a message, if it is a schema message. Arrow's reader panics where one lacks a part.
+fn schema(header: &[u8]) -> Result<Option<SchemaRef>> {
+    let message = message(header)?;
+    let Some(schema) = message.header_as_schema() else { return Ok(None) };
+    catch_panic(|| Ok(Some(Arc::new(fb_to_schema(schema)))), malformed)
+}
+
+/// The schema in an encapsulated message, as answers of calls have it.
+pub(crate) fn schema_of_answer(message: Bytes) -> Result<Schema> {
+    catch_panic(|| Schema::try_from(IpcMessage(message)).map_err(malformed), malformed)
 }
 
 /// The columns that a message declares, before memory is taken for their rows; `None` for a message that declares none.
@@ -85,7 +95,8 @@ pub(crate) fn whole_record_batch(head: &MessageHead, body: MessageBody, schema: 
 fn record_batch(header: &[u8], body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch> {
     let message = message(header)?;
     let batch = rows(&message)?;
-    read_record_batch(body, batch, schema.clone(), &HashMap::new(), None, &message.version()).map_err(malformed)
+    let read = || read_record_batch(body, batch, schema.clone(), &HashMap::new(), None, &message.version());
+    catch_panic(|| read().map_err(malformed), malformed)
 }
 
 fn message(header: &[u8]) -> Result<Message<'_>> {

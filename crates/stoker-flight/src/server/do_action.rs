@@ -14,6 +14,7 @@ use stoker_lake::{ColumnLayout, Diagnosis, Table, VersionInfo};
 use stoker_stream::{BadRowEntry, Beside, ReadOptions, Receipt, RunEntry, log_bad_rows, log_run, run_entries, verify};
 use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
+use crate::decode::schema_of_answer;
 use crate::server::state::ServerState;
 use crate::write_key::WriteKey;
 use crate::{Error, Result, beside_answer};
@@ -236,5 +237,5 @@ fn schema_to_text(schema: &Schema) -> Result<String> {
 
 pub(crate) fn schema_from_text(text: &str) -> Result<Schema> {
     let bytes = BASE64_STANDARD.decode(text).map_err(Error::internal)?;
-    Schema::try_from(IpcMessage(bytes.into())).map_err(Error::internal)
+    schema_of_answer(bytes.into())
 }

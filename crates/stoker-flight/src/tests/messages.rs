@@ -20,7 +20,7 @@ use stoker_types::{Cursor, Digest, ErrorKind};
 
 use crate::Result;
 use crate::client::http2::{Patience, grpc_frame};
-use crate::decode::RowAssembler;
+use crate::decode::{RowAssembler, planned_schema, schema_of_answer};
 use crate::encode::{
     BatchLayout, Message, MessageOptions, part_messages, record_batch_header, record_batch_messages, schema_message,
 };
@@ -229,5 +229,45 @@ fn columns_may_lie_anywhere_but_not_in_one_place() {
     assert_eq!(batch.column(1).as_primitive::<UInt8Type>().values(), &[8, 9, 10, 11]);
     for places in [[8, 8], [8, 10], [10, 8], [61, 0], [usize::MAX, 0], [usize::MAX - 1, 0]] {
         assert_eq!(two_columns(places).expect_err("not a message").kind(), ErrorKind::Internal, "{places:?}");
+    }
+}
+
+/// A schema message with one column of a type that has children, which lacks them.
+fn childless(data_type: arrow_ipc::Type) -> Vec<u8> {
+    let mut builder = flatbuffers::FlatBufferBuilder::new();
+    let list = arrow_ipc::ListBuilder::new(&mut builder).finish();
+    let field = {
+        let mut field = arrow_ipc::FieldBuilder::new(&mut builder);
+        field.add_type_type(data_type);
+        field.add_type_(list.as_union_value());
+        field.finish()
+    };
+    let fields = builder.create_vector(&[field]);
+    let schema = {
+        let mut schema = arrow_ipc::SchemaBuilder::new(&mut builder);
+        schema.add_fields(fields);
+        schema.finish()
+    };
+    let message = {
+        let mut message = arrow_ipc::MessageBuilder::new(&mut builder);
+        message.add_version(arrow_ipc::MetadataVersion::V5);
+        message.add_header_type(arrow_ipc::MessageHeader::Schema);
+        message.add_header(schema.as_union_value());
+        message.finish()
+    };
+    builder.finish(message, None);
+    builder.finished_data().to_vec()
+}
+
+#[test]
+fn schemas_that_lack_a_part_are_errors() {
+    for data_type in [arrow_ipc::Type::List, arrow_ipc::Type::Struct_, arrow_ipc::Type::Map] {
+        let message = childless(data_type);
+        let planned = planned_schema(&message, &Schema::empty());
+        assert_eq!(planned.map_err(|error| error.kind()), Err(ErrorKind::Internal), "{data_type:?}");
+        // As answers of calls have it: a marker, the length, the message.
+        let answer = [&[0xff; 4][..], &(message.len() as u32).to_le_bytes(), &message].concat();
+        let answered = schema_of_answer(answer.into());
+        assert_eq!(answered.map_err(|error| error.kind()), Err(ErrorKind::Internal), "{data_type:?}");
     }
 }
