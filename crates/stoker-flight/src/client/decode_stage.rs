@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::client::image_columns::{ImageBatch, ImageColumns};
 use crate::client::image_substitutes::ImageSubstitutes;
 use crate::client::sample_stream::Batches;
+use crate::client::wait_clock::WaitClock;
 use crate::encode::record_batch_bytes;
 use crate::{Error, Result};
 
@@ -38,6 +39,7 @@ pub(crate) struct DecodeStage {
     quota: Quota,
     /// The budget of the encoded batches, for the task to follow.
     encoded_budget: watch::Sender<Option<u64>>,
+    waited: WaitClock,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -65,11 +67,12 @@ struct Worker {
 impl DecodeStage {
     /// Starts to decode, on the current Tokio runtime.
     pub fn start(
-        batches: Batches,
+        mut batches: Batches,
         columns: Arc<ImageColumns>,
         substitutes: Option<ImageSubstitutes>,
         quota: Quota,
     ) -> Self {
+        let waited = batches.read_ahead();
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let encoded = Arc::new(Mutex::new(batches.stats()));
         let (encoded_budget, followed) = watch::channel(None);
@@ -92,6 +95,7 @@ impl DecodeStage {
             is_over: false,
             quota,
             encoded_budget,
+            waited,
             _task: AbortOnDropHandle::new(tokio::spawn(worker.run())),
         }
     }
@@ -102,6 +106,7 @@ impl DecodeStage {
             return Ok(None);
         }
         self.stalls.asked(Instant::now());
+        let _waiting = self.waited.wait();
         let stopped = || Err(Error::internal("the task that decodes images stopped early"));
         let decoded = self.input.recv().await.unwrap_or_else(stopped);
         let Some(Decoded { batch, spans, .. }) = decoded.inspect_err(|_| self.is_over = true)? else {

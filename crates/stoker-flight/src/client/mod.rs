@@ -23,6 +23,7 @@ mod remote_stream;
 mod rows_beside;
 mod runs;
 mod sample_stream;
+mod wait_clock;
 
 pub use connect::{ConnectOptions, connect, reconnect};
 pub use connection::{Connection, SqlResult, TableInfo};

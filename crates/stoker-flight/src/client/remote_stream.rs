@@ -16,6 +16,7 @@ use crate::client::batch_assembler::{BatchAssembler, ended_early};
 use crate::client::counters::Counters;
 use crate::client::interleave::interleave_batches;
 use crate::client::patience::Waits;
+use crate::client::wait_clock::WaitClock;
 use crate::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
 use crate::encode::record_batch_bytes;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
@@ -45,6 +46,9 @@ pub(crate) struct RemoteStream {
     /// Batches that are still to come; zero after an error.
     missing: u64,
     quota: Quota,
+    waited: WaitClock,
+    /// Batches are taken before they are wanted.
+    is_read_ahead: bool,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -64,7 +68,7 @@ impl RemoteStream {
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let counters = Arc::new(Counters::default());
         let budget = request.lake.budget();
-        let quota = budget.join_with(&request.options);
+        let (quota, waited) = (budget.join_with(&request.options), WaitClock::default());
         let receiver = Receiver {
             next_step: request.slice.first_step,
             num_steps,
@@ -73,11 +77,12 @@ impl RemoteStream {
             foreign_tickets_refused: false,
             output,
             counters: counters.clone(),
+            waited: waited.clone(),
             request,
         };
         let task = AbortOnDropHandle::new(tokio::spawn(receiver.run()));
         let (stalls, opened) = (StallMeter::default(), Instant::now());
-        Self { input, counters, stalls, opened, missing, quota, _task: task }
+        Self { input, counters, stalls, opened, missing, quota, waited, is_read_ahead: false, _task: task }
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
@@ -85,6 +90,7 @@ impl RemoteStream {
             return Ok(None);
         }
         self.stalls.asked(Instant::now());
+        let _waiting = (!self.is_read_ahead).then(|| self.waited.wait());
         let received = match self.input.recv().await {
             Some(received) => received,
             None => Err(Error::internal("the task that receives batches stopped early")),
@@ -94,6 +100,13 @@ impl RemoteStream {
         let waited = self.stalls.taken(Instant::now(), &spans);
         self.counters.delivered(batch.data.num_rows() as u64, bytes, waited, self.opened.elapsed());
         Ok(Some(batch))
+    }
+
+    /// The clock of the consumer, where this stream's batches are taken ahead of it. Whoever takes them sets the clock going while the
+    /// consumer waits.
+    pub fn read_ahead(&mut self) -> WaitClock {
+        self.is_read_ahead = true;
+        self.waited.clone()
     }
 
     /// Waits until everything has come.
@@ -129,6 +142,8 @@ struct Receiver {
     foreign_tickets_refused: bool,
     output: mpsc::Sender<Result<Received>>,
     counters: Arc<Counters>,
+    /// The retry budget is for the time in which the consumer waits.
+    waited: WaitClock,
 }
 
 impl Receiver {
@@ -143,6 +158,7 @@ impl Receiver {
         let Request { lake, options, .. } = &self.request;
         let retry_budget = options.retry_budget.unwrap_or_else(|| lake.patience().budget());
         let (mut last_progress, mut failures, mut waits) = (Instant::now(), 0, Waits::default());
+        let mut waited_before = self.waited.waited();
         for attempt in 0.. {
             let before = self.next_step;
             let received = self.receive(attempt).await;
@@ -154,15 +170,16 @@ impl Receiver {
                     return;
                 }
                 self.quota.until_begun().await;
-                last_progress = Instant::now();
+                (last_progress, waited_before) = (Instant::now(), self.waited.waited());
                 continue;
             };
             if self.next_step > before {
                 (last_progress, failures, waits) = (Instant::now(), 0, Waits::default());
+                waited_before = self.waited.waited();
             }
             failures += 1;
-            let elapsed = last_progress.elapsed();
-            if !may_ask_again(&error) || elapsed >= retry_budget {
+            if !may_ask_again(&error) || self.waited.waited() - waited_before >= retry_budget {
+                let elapsed = last_progress.elapsed();
                 let error = error.after(&format!("receiving step {}", self.next_step), failures, elapsed);
                 self.output.send(Err(error)).await.ok();
                 return;

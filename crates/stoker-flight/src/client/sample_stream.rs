@@ -7,6 +7,7 @@ use stoker_stream::{Batch, BatchStream, Receipt, ReceiptBuilder, ReceiptPart, St
 use crate::Result;
 use crate::client::decode_stage::DecodeStage;
 use crate::client::remote_stream::RemoteStream;
+use crate::client::wait_clock::WaitClock;
 
 /// A rank's batches in order, from the engine in this process or from servers. Dropping it stops everything.
 pub struct SampleStream {
@@ -33,6 +34,14 @@ impl Batches {
             Batches::Local(stream) => Ok(stream.next().await?),
             Batches::Remote(stream) => stream.next().await,
             Batches::Decoded(stage) => stage.next().await,
+        }
+    }
+
+    /// The clock of the consumer, for who takes batches ahead of it; of streams in this process nobody asks for the time.
+    pub fn read_ahead(&mut self) -> WaitClock {
+        match self {
+            Batches::Local(_) | Batches::Decoded(_) => WaitClock::default(),
+            Batches::Remote(stream) => stream.read_ahead(),
         }
     }
 

@@ -18,6 +18,8 @@ use crate::{Error, Result};
 
 /// Payloads of control frames at most: headers may be padded.
 const CONTROL_BYTES_MAX: usize = HEADER_BYTES_MAX - (1 << 10);
+/// The code of a stream that is not wanted any more.
+const CANCEL: u32 = 8;
 /// Frames without data in sequence at most.
 const FRAMES_WITHOUT_DATA_MAX: u32 = 10_000;
 
@@ -183,8 +185,10 @@ impl Connection {
             Kind::Ping if payload.len() == 8 => self.link.output.put(Kind::Ping, ACK, 0, payload),
             Kind::WindowUpdate => self.link.output.open(head.stream, number(payload)?),
             Kind::Reset => {
-                let reason = reason_name(number(payload)?);
-                Err(Error::broken(format!("the server broke the answer off: {reason}")))
+                let code = number(payload)?;
+                // What servers do with answers that nobody reads.
+                let unread = if code == CANCEL { ", as for one that nobody read for long" } else { "" };
+                Err(Error::broken(format!("the server broke the answer off: {}{unread}", reason_name(code))))
             }
             Kind::GoAway => {
                 let (last_stream, reason) = payload.split_at(4);
