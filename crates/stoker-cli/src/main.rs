@@ -18,6 +18,7 @@ mod process;
 mod quarantine;
 mod replay;
 mod serve;
+mod serve_limits;
 mod sql;
 mod stream;
 mod tables;

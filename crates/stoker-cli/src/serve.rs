@@ -10,6 +10,7 @@ use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
 
 use crate::connect::ReadArgs;
+use crate::serve_limits::LimitArgs;
 
 /// Serve a lake over Arrow Flight. Flags win over `STOKER_*` variables, which win over the configuration file.
 #[derive(Debug, Args)]
@@ -39,15 +40,14 @@ pub struct ServeArgs {
     /// Seconds that running streams get when the server stops [default: 10]
     #[arg(long, env = "STOKER_GRACE_SECS")]
     grace_secs: Option<u64>,
-    /// Streams at once [default: 256]
-    #[arg(long, env = "STOKER_STREAMS_MAX")]
-    streams_max: Option<usize>,
     /// Bytes of a message, about [default: 2097152]
     #[arg(long, env = "STOKER_MESSAGE_BYTES")]
     message_bytes: Option<usize>,
     /// Bytes of batches that all streams of the server hold together [default: 2147483648]
     #[arg(long, env = "STOKER_MEMORY_BUDGET_BYTES")]
     memory_budget_bytes: Option<u64>,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     reads: ReadArgs,
     /// A URI under which clients reach this service, such as grpc://host:8815; may be repeated
@@ -82,7 +82,7 @@ impl ServeArgs {
         }
         config.ticket_ttl_secs = self.ticket_ttl_secs.unwrap_or(config.ticket_ttl_secs);
         config.grace_secs = self.grace_secs.unwrap_or(config.grace_secs);
-        config.streams_max = self.streams_max.unwrap_or(config.streams_max);
+        self.limits.apply(&mut config);
         config.message_bytes = self.message_bytes.unwrap_or(config.message_bytes);
         config.memory_budget_bytes = self.memory_budget_bytes.unwrap_or(config.memory_budget_bytes);
         config.cache_dir = self.reads.cache_dir.or(config.cache_dir);

@@ -113,6 +113,12 @@ pub enum Error {
         /// Which limit, and what to do.
         reason: String,
     },
+    /// A client takes nothing of an answer.
+    #[error("the answer was cut: {reason}")]
+    Unread {
+        /// For how long nothing was taken, or who needs its place.
+        reason: String,
+    },
     /// The server stops.
     #[error("the server is stopping, reconnect")]
     Stopping,
@@ -136,7 +142,9 @@ impl Error {
             Error::BadImage { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
             Error::Remote { kind, .. } => *kind,
             Error::GaveUp { source, .. } => source.kind(),
-            Error::Unreachable { .. } | Error::Interrupted { .. } | Error::Stopping => ErrorKind::Unavailable,
+            Error::Unreachable { .. } | Error::Interrupted { .. } | Error::Unread { .. } | Error::Stopping => {
+                ErrorKind::Unavailable
+            }
             Error::InvalidTicket { .. } | Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Error::ExpiredTicket { .. } => ErrorKind::Expired,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,

@@ -5,8 +5,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::server::edge::ConnectionTimes;
+use crate::server::places::Shares;
 use crate::unix_path::UnixPath;
 use crate::{Error, Result};
+
+/// Connections at once, by default and at most: an idle one takes about 30 KiB of memory.
+const CONNECTIONS_MAX: usize = 4_096;
 
 /// Settings of a server, as in its configuration file (TOML). All have defaults.
 #[derive(Clone, Deserialize)]
@@ -42,6 +47,25 @@ pub struct ServerConfig {
     pub direct_io: bool,
     /// Streams at once; 256 by default.
     pub streams_max: usize,
+    /// Streams at once of one client, an address with a token; three quarters of all by default.
+    pub streams_per_client_max: Option<usize>,
+    /// Results of queries that are sent at once, three quarters of them to one client at most; 64 by default.
+    pub results_max: usize,
+    /// Seconds after which a stream or a result ends of which its client takes nothing; 60 by default. Our client asks for the rest of a
+    /// stream when it is wanted again.
+    pub stall_secs: u64,
+    /// Connections at once. By default half of the files that the process may have open, 4,096 at most: the other half is for
+    /// storage.
+    pub connections_max: Option<usize>,
+    /// Connections at once from one address, or one network of IPv6 (64 bits); half of all by default.
+    pub connections_per_address_max: Option<usize>,
+    /// Seconds from the beginning of a connection to the headers of its first request; 10 by default.
+    pub handshake_secs: u64,
+    /// Seconds without a request after which a connection is closed; 300 by default.
+    pub idle_secs: u64,
+    /// Seconds of silence after which a client is asked whether it lives; 30 by default. One that does not answer for this time and
+    /// `stall_secs` is gone.
+    pub keepalive_secs: u64,
     /// Bytes of a request at most; 16 MiB by default.
     pub request_bytes_max: usize,
     /// Seconds that running streams get when the server stops; 10 by default.
@@ -83,6 +107,14 @@ impl Default for ServerConfig {
             cache_bytes: None,
             direct_io: false,
             streams_max: 256,
+            streams_per_client_max: None,
+            results_max: 64,
+            stall_secs: 60,
+            connections_max: None,
+            connections_per_address_max: None,
+            handshake_secs: 10,
+            idle_secs: 300,
+            keepalive_secs: 30,
             request_bytes_max: 16 << 20,
             grace_secs: 10,
         }
@@ -106,7 +138,24 @@ impl ServerConfig {
         }
         check("message_bytes", (1 << 10..=64 << 20).contains(&self.message_bytes), "1 KiB to 64 MiB")?;
         check("ticket_ttl_secs", (1..=30 * 86_400).contains(&self.ticket_ttl_secs), "1 s to 30 days")?;
-        check("streams_max", (1..=1 << 20).contains(&self.streams_max), "1 to 1,048,576")?;
+        let counts = 1..=1 << 20;
+        check("streams_max", counts.contains(&self.streams_max), "1 to 1,048,576")?;
+        check("results_max", counts.contains(&self.results_max), "1 to 1,048,576")?;
+        for (name, count) in [
+            ("streams_per_client_max", self.streams_per_client_max),
+            ("connections_max", self.connections_max),
+            ("connections_per_address_max", self.connections_per_address_max),
+        ] {
+            check(name, count.is_none_or(|count| counts.contains(&count)), "1 to 1,048,576")?;
+        }
+        for (name, secs) in [
+            ("stall_secs", self.stall_secs),
+            ("handshake_secs", self.handshake_secs),
+            ("idle_secs", self.idle_secs),
+            ("keepalive_secs", self.keepalive_secs),
+        ] {
+            check(name, (1..=86_400).contains(&secs), "1 s to 1 day")?;
+        }
         check("memory_budget_bytes", self.memory_budget_bytes > 0, "at least 1")?;
         check("token", self.token.as_deref() != Some(""), "it is empty")
     }
@@ -116,6 +165,37 @@ impl ServerConfig {
         self.memory_budget_bytes.div_ceil(2)
     }
 
+    pub(crate) fn stall(&self) -> Duration {
+        Duration::from_secs(self.stall_secs)
+    }
+
+    /// The places of streams.
+    pub(crate) fn stream_shares(&self) -> Shares {
+        let per_client = self.streams_per_client_max.unwrap_or(three_quarters(self.streams_max));
+        Shares { total: self.streams_max, per_client }
+    }
+
+    /// The places of results.
+    pub(crate) fn result_shares(&self) -> Shares {
+        Shares { total: self.results_max, per_client: three_quarters(self.results_max) }
+    }
+
+    /// The places of connections of a process that may have so many files open.
+    pub(crate) fn connection_shares(&self, files_max: u64) -> Shares {
+        let by_files = usize::try_from(files_max / 2).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
+        let total = self.connections_max.unwrap_or(by_files);
+        Shares { total, per_client: self.connections_per_address_max.unwrap_or(total.div_ceil(2)) }
+    }
+
+    pub(crate) fn connection_times(&self) -> ConnectionTimes {
+        ConnectionTimes {
+            handshake: Duration::from_secs(self.handshake_secs),
+            idle: Duration::from_secs(self.idle_secs),
+            keepalive: Duration::from_secs(self.keepalive_secs),
+            stall: self.stall(),
+        }
+    }
+
     pub(crate) fn ticket_ttl(&self) -> Duration {
         Duration::from_secs(self.ticket_ttl_secs)
     }
@@ -123,6 +203,10 @@ impl ServerConfig {
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_secs(self.grace_secs)
     }
+}
+
+fn three_quarters(places: usize) -> usize {
+    places - places / 4
 }
 
 fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

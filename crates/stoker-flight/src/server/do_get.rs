@@ -10,13 +10,14 @@ use futures::StreamExt;
 use stoker_sql::SqlQuery;
 use stoker_stream::{ReadOptions, StreamPlan};
 use stoker_types::{Slice, Snapshot};
-use tokio::sync::mpsc;
-use tonic::Status;
 
 use crate::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
 use crate::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
-use crate::server::answer_body::{Answer, Item};
+use crate::server::answer_body::Answer;
+use crate::server::caller::Caller;
+use crate::server::output::Output;
+use crate::server::places::Place;
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::server::totals::CountedStream;
 use crate::{Error, Result};
@@ -31,7 +32,8 @@ const QUEUE_PART_MESSAGES: usize = 2;
 /// After so much silence an empty record batch shows that the stream lives: proxies drop HTTP/2 pings.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-type Output = mpsc::Sender<Item>;
+/// A client that finds no place waits so long for an answer that gives way.
+const PLACE_PATIENCE: Duration = Duration::from_millis(900);
 
 /// What a ticket asks for, opened.
 enum Work {
@@ -50,15 +52,9 @@ enum Batches {
 ///
 /// # Errors
 /// A ticket that is not valid any more; too many streams; errors of opening what it names.
-pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Answer> {
+pub(crate) async fn do_get(state: Arc<ServerState>, caller: Caller, ticket: &[u8]) -> Result<Answer> {
     let body = state.signer.verify(ticket, now_unix_secs())?;
-    let full = |_| Error::ResourceExhausted {
-        reason: format!(
-            "{} streams are running, the most that this server takes; try again later",
-            state.config.streams_max
-        ),
-    };
-    let permit = state.streams.clone().try_acquire_owned().map_err(full)?;
+    let place = place(&state, caller, body.kind.as_ref()).await?;
     let message_bytes = state.config.message_bytes;
     let (work, compression) = match body.kind {
         Some(ticket_body::Kind::Stream(ticket)) => {
@@ -80,10 +76,9 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
         Work::Stream(..) => QUEUE_PART_MESSAGES,
         Work::Sql(_) => QUEUE_MESSAGES,
     };
-    let (output, items) = mpsc::channel(queue);
+    let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes);
     let options = MessageOptions { message_bytes, compression };
     tokio::spawn(async move {
-        let _permit = permit;
         let sent = async {
             match work {
                 Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,
@@ -96,11 +91,24 @@ pub(crate) async fn do_get(state: Arc<ServerState>, ticket: &[u8]) -> Result<Ans
             () = state.cut.cancelled() => Err(Error::Stopping),
             done = sent => done,
         };
-        let status = done.map_or_else(Status::from, |()| Status::ok(""));
-        // A client that went away needs no answer.
-        output.send(Item::End(status)).await.ok();
+        output.end(done).await;
     });
-    Ok(Answer::new(items))
+    Ok(answer)
+}
+
+/// A place among the streams or the results.
+async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::Kind>) -> Result<Place<Caller>> {
+    let (places, what, shares) = match kind {
+        Some(ticket_body::Kind::Sql(_)) => (&state.results, "results", state.config.result_shares()),
+        _ => (&state.streams, "streams", state.config.stream_shares()),
+    };
+    let full = |_| Error::ResourceExhausted {
+        reason: format!(
+            "as many {what} are running as this server takes: {}, and {} of one client; try again later",
+            shares.total, shares.per_client
+        ),
+    };
+    places.take_within(caller, PLACE_PATIENCE).await.map_err(full)
 }
 
 /// Bytes of a part that is one message: what a row takes is an estimate, and a message should not be followed by one with the few
@@ -147,7 +155,7 @@ async fn send_stream(
     options: MessageOptions,
     output: &Output,
 ) -> Result<()> {
-    send(output, schema_message(&plan.schema())).await?;
+    output.send(schema_message(&plan.schema())).await?;
     let mut held_back = pin!(stream.parts.until_held_back());
     loop {
         let next = tokio::time::timeout(KEEPALIVE, stream.parts.next());
@@ -174,7 +182,7 @@ async fn send_stream(
 
 async fn send_sql(query: &SqlQuery, options: MessageOptions, output: &Output) -> Result<()> {
     let schema = query.schema();
-    send(output, schema_message(&schema)).await?;
+    output.send(schema_message(&schema)).await?;
     let mut batches = query.execute().await?;
     loop {
         match tokio::time::timeout(KEEPALIVE, batches.next()).await {
@@ -209,11 +217,7 @@ async fn send_empty(output: &Output, schema: &Arc<Schema>) -> Result<()> {
 
 async fn send_all(output: &Output, messages: Vec<Message>) -> Result<()> {
     for message in messages {
-        send(output, message).await?;
+        output.send(message).await?;
     }
     Ok(())
-}
-
-async fn send(output: &Output, message: Message) -> Result<()> {
-    output.send(Item::Message(message)).await.map_err(|_| Error::Stopping)
 }

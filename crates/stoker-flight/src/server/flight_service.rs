@@ -14,6 +14,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::Error;
+use crate::server::caller::Caller;
 use crate::server::do_action::action_types;
 use crate::server::do_get::do_get;
 use crate::server::state::ServerState;
@@ -73,7 +74,8 @@ impl FlightService for StokerFlightService {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        Ok(Response::new(do_get(self.0.clone(), &request.into_inner().ticket).await?.boxed()))
+        let caller = Caller::of(request.extensions(), request.metadata().as_ref());
+        Ok(Response::new(do_get(self.0.clone(), caller, &request.into_inner().ticket).await?.boxed()))
     }
 
     async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {

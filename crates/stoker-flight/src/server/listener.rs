@@ -1,7 +1,14 @@
 //! Where a server takes connections.
 
-use tokio::net::TcpListener;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
 
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::server::edge::Address;
+use crate::server::unix_connection::UnixConnection;
 use crate::server::unix_socket::ListeningSocket;
 use crate::unix_path::UnixPath;
 use crate::{Error, Result};
@@ -10,6 +17,22 @@ use crate::{Error, Result};
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(ListeningSocket),
+}
+
+/// A connection that was taken.
+pub(crate) enum Accepted {
+    Tcp(TcpStream, IpAddr),
+    Unix(UnixConnection),
+}
+
+impl Accepted {
+    /// Where it comes from.
+    pub fn address(&self) -> Address {
+        match self {
+            Accepted::Tcp(_, ip) => Address::of(*ip),
+            Accepted::Unix(_) => Address::Unix,
+        }
+    }
 }
 
 impl Listener {
@@ -25,6 +48,24 @@ impl Listener {
         Ok(Self::Tcp(TcpListener::bind(address).await.map_err(cannot_bind)?))
     }
 
+    /// Takes the next connection. The system gives one up whose client acknowledges nothing for `silence_max`.
+    ///
+    /// # Errors
+    /// The system's. Cancelling the future loses no connection.
+    pub async fn accept(&self, silence_max: Duration) -> io::Result<Accepted> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (io, address) = listener.accept().await?;
+                // A connection that ended already refuses options.
+                if let Err(error) = set_options(&io, silence_max) {
+                    tracing::debug!(%error, %address, "a connection takes no options");
+                }
+                Ok(Accepted::Tcp(io, address.ip()))
+            }
+            Listener::Unix(socket) => Ok(Accepted::Unix(socket.accept().await?)),
+        }
+    }
+
     /// The URL for clients on this host, Arrow's own as well.
     pub fn url(&self, tls: bool) -> Result<String> {
         match self {
@@ -35,4 +76,9 @@ impl Listener {
             Listener::Unix(socket) => Ok(format!("grpc+{}", socket.path())),
         }
     }
+}
+
+fn set_options(io: &TcpStream, silence_max: Duration) -> io::Result<()> {
+    io.set_nodelay(true)?;
+    SockRef::from(io).set_tcp_user_timeout(Some(silence_max))
 }

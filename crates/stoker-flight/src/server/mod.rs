@@ -2,12 +2,16 @@
 
 mod answer_body;
 pub(crate) mod authority_filter;
+mod caller;
 mod config;
 mod do_action;
 mod do_get;
+mod edge;
 mod flight_service;
 mod get_flight_info;
 mod listener;
+mod output;
+pub(crate) mod places;
 mod plan_cache;
 mod serve;
 mod service;

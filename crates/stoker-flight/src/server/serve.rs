@@ -2,26 +2,23 @@
 
 use std::future::Future;
 use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, try_join_all};
+use futures::future::join_all;
 use stoker_sql::Engine;
 use tonic::service::Routes;
-use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use crate::cache::open_cache;
+use crate::server::ServerConfig;
+use crate::server::edge::{Edge, ServerTls, accept_connections, raise_file_limit};
 use crate::server::listener::Listener;
+use crate::server::places::Places;
 use crate::server::service::StokerService;
 use crate::server::state::ServerState;
-use crate::server::{ServerConfig, TlsFiles};
-use crate::tls::choose_ciphers;
-use crate::wire::{FRAME_BYTES, SERVICE, WINDOW_BYTES};
+use crate::wire::SERVICE;
 use crate::{Error, Result, TicketSigner};
 
 /// After the grace period, cut streams get so long to tell their clients.
@@ -45,7 +42,7 @@ pub async fn serve(
 ) -> Result<()> {
     config.validate()?;
     let signer = TicketSigner::try_new(ticket_keys(&config)?, config.ticket_ttl())?;
-    let servers = Servers::try_new(config.tls.as_ref())?;
+    let tls = config.tls.as_ref().map(ServerTls::try_new).transpose()?;
     let cache = open_cache(engine.lake(), config.cache_dir.as_deref(), config.cache_bytes).await?;
     let mut listeners = Vec::new();
     for address in &config.listen {
@@ -53,13 +50,15 @@ pub async fn serve(
     }
     let url = |listener: &Listener| listener.url(config.tls.is_some());
     let urls = listeners.iter().map(url).collect::<Result<Vec<_>>>()?;
-    let grace = config.grace();
+    let files_max = raise_file_limit().map_err(Error::internal)?;
+    let (places, times, grace) =
+        (Places::new(config.connection_shares(files_max)), config.connection_times(), config.grace());
     let state = Arc::new(ServerState::new(engine, config, signer, cache));
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
     let routes = Routes::new(health_service).add_service(StokerService::new(state.clone()));
-    let serve_on = |listener| servers.serve(listener, routes.clone(), state.stopping.clone().cancelled_owned());
-    let serving = try_join_all(listeners.into_iter().map(serve_on));
+    let edge = Arc::new(Edge { routes, tls, places, times, stopping: state.stopping.clone() });
+    let serving = join_all(listeners.into_iter().map(|listener| accept_connections(listener, edge.clone())));
     // Connections of clients that never close them do not hold up the end.
     let cut = async {
         shutdown.await;
@@ -72,61 +71,16 @@ pub async fn serve(
     };
     ready(&urls);
     tokio::select! {
-        done = serving => done.map(|_| ()).map_err(Error::internal),
-        () = cut => Ok(()),
+        _ = serving => {}
+        () = cut => {}
     }
-}
-
-/// tonic's servers, one for each kind of address.
-struct Servers {
-    tcp: Server,
-    unix: Server,
-}
-
-impl Servers {
-    fn try_new(tls: Option<&TlsFiles>) -> Result<Self> {
-        let plain = Server::builder()
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES)
-            .max_frame_size(FRAME_BYTES);
-        let Some(files) = tls else { return Ok(Self { tcp: plain.clone(), unix: plain }) };
-        choose_ciphers();
-        let tcp = plain.clone().tls_config(tls_config(files)?);
-        let tcp = tcp.map_err(|source| Error::invalid(format!("the TLS files are not valid: {source}")))?;
-        Ok(Self { tcp, unix: plain })
-    }
-
-    /// Takes connections until `stopping` resolves, and waits for them to end.
-    fn serve(
-        &self,
-        listener: Listener,
-        routes: Routes,
-        stopping: impl Future<Output = ()> + Send + 'static,
-    ) -> BoxFuture<'static, Result<(), tonic::transport::Error>> {
-        match listener {
-            Listener::Tcp(listener) => {
-                let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
-                self.tcp.clone().add_routes(routes).serve_with_incoming_shutdown(connections, stopping).boxed()
-            }
-            Listener::Unix(socket) => {
-                let connections = socket.incoming();
-                self.unix.clone().add_routes(routes).serve_with_incoming_shutdown(connections, stopping).boxed()
-            }
-        }
-    }
+    Ok(())
 }
 
 async fn set_health(health: &HealthReporter, status: ServingStatus) {
     for service in ["", SERVICE] {
         health.set_service_status(service, status).await;
     }
-}
-
-fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| Error::invalid(format!("cannot read {}: {source}", path.display())))
-    };
-    Ok(ServerTlsConfig::new().identity(Identity::from_pem(read(&files.cert)?, read(&files.key)?)))
 }
 
 /// The configured keys, else one of random bytes.

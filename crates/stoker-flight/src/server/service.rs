@@ -3,11 +3,13 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use arrow_flight::Ticket;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use prost::Message;
 use sha2::{Digest, Sha256};
+use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codec::{DecodeBuf, Decoder};
 use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -17,11 +19,16 @@ use tonic::server::NamedService;
 use tonic::{Status, Streaming};
 
 use crate::server::answer_body::AnswerBody;
+use crate::server::caller::Caller;
 use crate::server::do_get::do_get;
+use crate::server::edge::Peer;
 use crate::server::flight_service::StokerFlightService;
 use crate::server::state::ServerState;
 use crate::wire::{self, DO_GET_PATH, MESSAGE_BYTES_MAX, SERVICE};
 use crate::{Error, Result};
+
+/// After the headers of a DoGet, its ticket comes within so long.
+const TICKET_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The service of one server.
 #[derive(Clone)]
@@ -68,7 +75,15 @@ impl Service<Request<Body>> for StokerService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Err(error) = self.check(request.headers()) {
+        let checked = self.check(request.headers());
+        if let Some(peer) = request.extensions().get::<Arc<Peer>>() {
+            match &checked {
+                Ok(()) => peer.prove(),
+                Err(Error::Unauthenticated { .. }) => peer.refuse(),
+                Err(_) => {}
+            }
+        }
+        if let Err(error) = checked {
             return Box::pin(async move { Ok(Status::from(error).into_http()) });
         }
         if request.uri().path() != DO_GET_PATH {
@@ -82,9 +97,12 @@ impl Service<Request<Body>> for StokerService {
 /// Answers `DoGet` with a body of segments, which tonic's codec would copy.
 async fn answer(state: Arc<ServerState>, request: Request<Body>) -> Result<Response<Body>, Status> {
     let request_bytes_max = Some(state.config.request_bytes_max);
+    let caller = Caller::of(request.extensions(), request.headers());
     let mut tickets = Streaming::new_request(TicketDecoder, request.into_body(), None, request_bytes_max);
-    let ticket = tickets.message().await?.ok_or_else(|| Error::invalid("the request has no ticket"))?;
-    let answer = do_get(state, &ticket.ticket).await?;
+    let ticket = timeout(TICKET_TIMEOUT, tickets.message()).await;
+    let ticket = ticket.map_err(|_| Error::invalid("the ticket did not come in time"))??;
+    let ticket = ticket.ok_or_else(|| Error::invalid("the request has no ticket"))?;
+    let answer = do_get(state, caller, &ticket.ticket).await?;
     let mut response = Response::new(Body::new(AnswerBody::new(answer)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(wire::CONTENT_TYPE));
     Ok(response)

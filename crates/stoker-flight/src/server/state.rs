@@ -7,13 +7,14 @@ use stoker_chunks::ChunkCache;
 use stoker_sql::Engine;
 use stoker_stream::{MemoryBudget, StreamPlan, WeightHistory};
 use stoker_types::{Digest, StreamSpec};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::local_reads::local_reads;
 use crate::proto::reweigh;
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
+use crate::server::caller::Caller;
+use crate::server::places::Places;
 use crate::server::plan_cache::PlanCache;
 use crate::server::totals::{ServerStatus, Totals};
 use crate::{Error, Result, TicketSigner, convert};
@@ -25,7 +26,9 @@ pub(crate) struct ServerState {
     pub engine: Engine,
     pub config: ServerConfig,
     pub signer: TicketSigner,
-    pub streams: Arc<Semaphore>,
+    /// The places of streams, and of results of queries.
+    pub streams: Places<Caller>,
+    pub results: Places<Caller>,
     /// The memory of the batches of all streams.
     pub budget: MemoryBudget,
     /// What the streams did.
@@ -44,7 +47,8 @@ impl ServerState {
         Self {
             engine,
             signer,
-            streams: Arc::new(Semaphore::new(config.streams_max)),
+            streams: Places::new(config.stream_shares()),
+            results: Places::new(config.result_shares()),
             budget,
             totals: Arc::default(),
             config,

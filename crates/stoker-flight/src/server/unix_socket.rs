@@ -4,7 +4,6 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
-use futures::{Stream, stream};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use crate::server::unix_connection::UnixConnection;
@@ -16,7 +15,7 @@ const MODE: u32 = 0o600;
 /// Connections that wait to be taken, where the system allows as many: who comes when there is no room is refused.
 const WAITING_MAX: u32 = 4_096;
 
-/// A Unix socket that takes connections.
+/// A Unix socket that takes connections. Dropping it removes its file.
 pub(crate) struct ListeningSocket {
     /// Dropped first: as long as the socket is open, no other file gets the number of this one.
     file: SocketFile,
@@ -47,12 +46,13 @@ impl ListeningSocket {
         &self.file.path
     }
 
-    /// The connections. Dropping them closes the socket, and removes its file.
-    pub fn incoming(self) -> impl Stream<Item = io::Result<UnixConnection>> + Send {
-        stream::unfold(self, |socket| async move {
-            let accepted = socket.listener.accept().await;
-            Some((accepted.map(|(io, _)| UnixConnection::new(io)), socket))
-        })
+    /// Takes the next connection.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn accept(&self) -> io::Result<UnixConnection> {
+        let (io, _) = self.listener.accept().await?;
+        Ok(UnixConnection::new(io))
     }
 }
 

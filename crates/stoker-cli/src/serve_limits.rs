@@ -1,0 +1,51 @@
+//! The limits of `stoker serve` for clients and their connections.
+
+use clap::Args;
+use stoker_flight::ServerConfig;
+
+/// Limits; what is not given stays as it is.
+#[derive(Debug, Args)]
+pub struct LimitArgs {
+    /// Streams at once [default: 256]
+    #[arg(long, env = "STOKER_STREAMS_MAX")]
+    streams_max: Option<usize>,
+    /// Streams at once of one client, an address with a token [default: three quarters of all]
+    #[arg(long, env = "STOKER_STREAMS_PER_CLIENT_MAX")]
+    streams_per_client_max: Option<usize>,
+    /// Results of queries that are sent at once [default: 64]
+    #[arg(long, env = "STOKER_RESULTS_MAX")]
+    results_max: Option<usize>,
+    /// Seconds after which a stream or result ends of which its client takes nothing [default: 60]
+    #[arg(long, env = "STOKER_STALL_SECS")]
+    stall_secs: Option<u64>,
+    /// Connections at once [default: half of the files that may be open, at most 4096]
+    #[arg(long, env = "STOKER_CONNECTIONS_MAX")]
+    connections_max: Option<usize>,
+    /// Connections at once from one address [default: half of all]
+    #[arg(long, env = "STOKER_CONNECTIONS_PER_ADDRESS_MAX")]
+    connections_per_address_max: Option<usize>,
+    /// Seconds from the beginning of a connection to its first request [default: 10]
+    #[arg(long, env = "STOKER_HANDSHAKE_SECS")]
+    handshake_secs: Option<u64>,
+    /// Seconds without a request after which a connection is closed [default: 300]
+    #[arg(long, env = "STOKER_IDLE_SECS")]
+    idle_secs: Option<u64>,
+    /// Seconds of silence after which a client is asked whether it lives [default: 30]
+    #[arg(long, env = "STOKER_KEEPALIVE_SECS")]
+    keepalive_secs: Option<u64>,
+}
+
+impl LimitArgs {
+    /// Sets the limits that are given.
+    pub fn apply(self, config: &mut ServerConfig) {
+        config.streams_max = self.streams_max.unwrap_or(config.streams_max);
+        config.streams_per_client_max = self.streams_per_client_max.or(config.streams_per_client_max);
+        config.results_max = self.results_max.unwrap_or(config.results_max);
+        config.stall_secs = self.stall_secs.unwrap_or(config.stall_secs);
+        config.connections_max = self.connections_max.or(config.connections_max);
+        config.connections_per_address_max = self.connections_per_address_max.or(config.connections_per_address_max);
+        config.handshake_secs = self.handshake_secs.unwrap_or(config.handshake_secs);
+        config.idle_secs = self.idle_secs.unwrap_or(config.idle_secs);
+        config.keepalive_secs = self.keepalive_secs.unwrap_or(config.keepalive_secs);
+    }
+}

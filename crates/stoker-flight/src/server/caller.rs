@@ -1,0 +1,26 @@
+//! Who asks for an answer.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{Extensions, HeaderMap};
+
+use crate::server::edge::{Address, Peer};
+
+/// One client, as far as places are shared among clients: an address with a token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Caller {
+    address: Address,
+    /// The digest of the authorization header.
+    authorization: Option<[u8; 32]>,
+}
+
+impl Caller {
+    /// Who sent a request. One that came over no connection came from this host.
+    pub fn of(extensions: &Extensions, headers: &HeaderMap) -> Self {
+        let address = extensions.get::<Arc<Peer>>().map_or(Address::Unix, |peer| peer.address);
+        let authorization = headers.get(AUTHORIZATION).map(|token| Sha256::digest(token.as_bytes()).into());
+        Self { address, authorization }
+    }
+}

@@ -1,0 +1,117 @@
+//! One connection, from its first byte to its last.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{sleep_until, timeout, timeout_at};
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::Request;
+
+use super::accept::Edge;
+use super::metered_io::MeteredIo;
+use super::peer::Peer;
+use super::stream_tasks::StreamTasks;
+
+/// Requests of a connection at once.
+const REQUESTS_MAX: u32 = 128;
+/// Windows for requests, which are small; those for answers are the client's.
+const REQUEST_WINDOW_BYTES: u32 = 1 << 20;
+/// Streams that a client reset before anybody saw them, and that were reset for its errors, before the connection ends.
+const RESETS_MAX: usize = 32;
+/// Bytes of the headers of a request.
+const HEADER_BYTES_MAX: u32 = 16 << 10;
+/// A client that is told that its connection ends gets so long to take note of it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Serves a connection until it ends: in the client's way or, without a word, when another one gets its place.
+pub(super) async fn serve_connection<T>(io: T, has_tls: bool, edge: Arc<Edge>, peer: Arc<Peer>)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let shake_hands_until = Instant::now() + edge.times.handshake;
+    let serving = async {
+        let tls = edge.tls.as_ref().filter(|_| has_tls);
+        let Some(tls) = tls else { return serve_http(io, &edge, &peer, shake_hands_until).await };
+        let accepted = tokio::select! {
+            accepted = timeout_at(shake_hands_until.into(), tls.acceptor().accept(io)) => accepted,
+            () = edge.stopping.cancelled() => return,
+        };
+        match accepted {
+            Ok(Ok(io)) => serve_http(io, &edge, &peer, shake_hands_until).await,
+            Ok(Err(error)) => tracing::debug!(%error, address = ?peer.address, "a TLS handshake failed"),
+            Err(_) => tracing::debug!(address = ?peer.address, "a TLS handshake took too long"),
+        }
+    };
+    tokio::select! {
+        () = serving => {}
+        () = peer.displaced() => tracing::debug!(address = ?peer.address, "a connection made room for another one"),
+    }
+}
+
+async fn serve_http<T>(io: T, edge: &Edge, peer: &Arc<Peer>, shake_hands_until: Instant)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer.clone());
+        edge.routes.clone().call(request)
+    });
+    let io = TokioIo::new(MeteredIo::new(io, peer.clone()));
+    let mut connection = pin!(http(edge, peer).serve_connection(io, service));
+    let mut closing = false;
+    let mut look_at = shake_hands_until;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, address = ?peer.address, "a connection ended");
+                }
+                return;
+            }
+            () = edge.stopping.cancelled(), if !closing => {
+                closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = peer.ending() => {
+                connection.as_mut().graceful_shutdown();
+                timeout(LINGER, connection).await.ok();
+                return;
+            }
+            () = sleep_until(look_at.into()) => match peer.idle_since() {
+                _ if !peer.has_asked() => peer.end("no request came in time"),
+                None => look_at = Instant::now() + edge.times.idle,
+                Some(since) if since + edge.times.idle > Instant::now() => look_at = since + edge.times.idle,
+                // Whoever asks in the meantime is answered.
+                Some(_) if !closing => {
+                    closing = true;
+                    connection.as_mut().graceful_shutdown();
+                    look_at = Instant::now() + LINGER;
+                }
+                Some(_) => return,
+            },
+        }
+    }
+}
+
+fn http(edge: &Edge, peer: &Arc<Peer>) -> http2::Builder<StreamTasks> {
+    let mut http = http2::Builder::new(StreamTasks { peer: peer.clone() });
+    http.timer(TokioTimer::new())
+        .initial_stream_window_size(REQUEST_WINDOW_BYTES)
+        .initial_connection_window_size(REQUEST_WINDOW_BYTES)
+        .max_concurrent_streams(REQUESTS_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .keep_alive_interval(edge.times.keepalive)
+        // A client that pauses reads nothing, thus answers nothing: its answer is cut before its connection.
+        .keep_alive_timeout(edge.times.stall + edge.times.keepalive);
+    http
+}

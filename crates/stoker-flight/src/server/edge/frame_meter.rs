@@ -1,0 +1,82 @@
+//! Counts the frames that a client sends, so that a flood of them ends its connection.
+//!
+//! hyper and h2 answer or drop each frame by itself; a client that sends nothing but PING, PRIORITY, SETTINGS, WINDOW_UPDATE,
+//! RST_STREAM or empty DATA costs them processor time without end. Each such frame takes a token, and so does each request. Tokens
+//! come with time, and with the bytes that the server sends, which clients acknowledge.
+
+use std::time::{Duration, Instant};
+
+use crate::client::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE};
+
+/// Frames in a burst: more than a client with 128 requests and small windows needs.
+const TOKENS_MAX: u64 = 10_000;
+/// Time for each further frame: 500 come in a second.
+const MILLIS_PER_TOKEN: u64 = 2;
+/// Bytes sent for each further frame: clients that acknowledge frames of 16 KiB one by one, on both levels, use an eighth of it.
+const BYTES_PER_TOKEN: u64 = 1 << 10;
+/// DATA with more bytes is no control frame.
+const DATA_BYTES_MIN: usize = 256;
+
+/// Follows what a client sends, from the first byte of a connection on.
+pub(crate) struct FrameMeter {
+    /// Bytes before the head of the next frame.
+    skip: usize,
+    head: [u8; HEAD_BYTES],
+    head_bytes: usize,
+    tokens: u64,
+    /// Until when tokens of time were counted.
+    counted_until: Instant,
+    /// Bytes sent that were not counted.
+    sent_bytes: u64,
+}
+
+impl FrameMeter {
+    pub fn new(now: Instant) -> Self {
+        let (skip, head) = (PREFACE.len(), [0; HEAD_BYTES]);
+        Self { skip, head, head_bytes: 0, tokens: TOKENS_MAX, counted_until: now, sent_bytes: 0 }
+    }
+
+    /// Takes note of bytes that were sent to the client.
+    pub fn sent(&mut self, bytes: usize) {
+        self.sent_bytes += bytes as u64;
+    }
+
+    /// Takes note of bytes that came. Says whether they are still no flood.
+    #[must_use]
+    pub fn received(&mut self, mut bytes: &[u8], now: Instant) -> bool {
+        self.earn(now);
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let taken = (HEAD_BYTES - self.head_bytes).min(bytes.len());
+            self.head[self.head_bytes..][..taken].copy_from_slice(&bytes[..taken]);
+            self.head_bytes += taken;
+            bytes = &bytes[taken..];
+            if self.head_bytes == HEAD_BYTES {
+                self.head_bytes = 0;
+                let head = FrameHead::parse(self.head);
+                self.skip = head.length;
+                if head.kind == Kind::Data && head.length >= DATA_BYTES_MIN {
+                    continue;
+                }
+                match self.tokens.checked_sub(1) {
+                    Some(left) => self.tokens = left,
+                    None => return false,
+                }
+            }
+        }
+        true
+    }
+
+    fn earn(&mut self, now: Instant) {
+        let earned = now.saturating_duration_since(self.counted_until).as_millis() as u64 / MILLIS_PER_TOKEN;
+        self.counted_until += Duration::from_millis(earned * MILLIS_PER_TOKEN);
+        let sent = self.sent_bytes / BYTES_PER_TOKEN;
+        self.sent_bytes %= BYTES_PER_TOKEN;
+        self.tokens = (self.tokens + earned + sent).min(TOKENS_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests;
