@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,18 @@ class Liar(flight.FlightServerBase):  # type: ignore[misc]
             schema = schema.set(0, schema.field(0).with_name("other"))
         if self._lie == "a column less":
             schema = schema.remove(1)
+        if self._lie == "signs of life only":
+            nothing = pa.RecordBatch.from_pylist([], schema)
+            return flight.GeneratorStream(schema, (nothing for _ in iter(self._pause, None)))
         if schema == reader.schema:
             return flight.GeneratorStream(schema, ((chunk.data, chunk.app_metadata) for chunk in reader))
         nothing = schema.empty_table().to_batches() or [pa.RecordBatch.from_pylist([], schema)]
         return flight.GeneratorStream(schema, ((nothing[0], chunk.app_metadata) for chunk in reader))
+
+
+    def _pause(self) -> bool:
+        """Waits between two signs of life."""
+        return not threading.Event().wait(0.2)
 
 
 def wide(schema: pa.Schema) -> pa.Schema:
@@ -102,6 +111,7 @@ LIES = [
     ("wide rows", "select", 'the server sends column "image" of type .*, planned was "image" of type'),
     ("another name", "16", 'the server sends column "other" of type Int64, planned was "id" of type Int64'),
     ("a column less", "16", "the server sends 1 columns, planned were 2"),
+    ("signs of life only", "16", "UnavailableError .*the server lives and has sent no row for 2 s"),
 ]
 
 

@@ -10,6 +10,7 @@ use stoker_types::{Cursor, Digest, Slice};
 
 use crate::client::decode_message::decode_message;
 use crate::client::message_reader::MessageReader;
+use crate::client::row_patience::RowPatience;
 use crate::convert::stall_from_proto;
 use crate::decode::{self, MessageHead, RowAssembler};
 use crate::proto::{self, BatchMetadata};
@@ -32,6 +33,7 @@ pub(crate) struct BatchAssembler {
     num_rows: u64,
     next_step: u64,
     pool: BufferPool,
+    patience: RowPatience,
 }
 
 impl BatchAssembler {
@@ -43,9 +45,11 @@ impl BatchAssembler {
         slice: Slice,
         num_rows: u64,
         pool: BufferPool,
+        patience: RowPatience,
     ) -> Self {
         messages.set_silence_max(SILENCE_MAX);
-        Self { messages, planned, schema: None, stream_id, slice, num_rows, next_step: slice.first_step, pool }
+        let next_step = slice.first_step;
+        Self { messages, planned, schema: None, stream_id, slice, num_rows, next_step, pool, patience }
     }
 
     /// The next batch, and what the time up to its end went to; `None` where the server sends no more of them.
@@ -79,6 +83,10 @@ impl BatchAssembler {
             let add = move |head: MessageHead| assembler.add(&head, body).map(|added| (assembler, added));
             let (assembler, added) = decode_message(head, add).await.map_err(|error| self.located(error))?;
             rows = Some(assembler);
+            match added {
+                0 => self.patience.check()?,
+                _ => self.patience.row_came(),
+            }
             addrs.resize(metadata.sources.len(), Vec::new());
             for (addrs, more) in addrs.iter_mut().zip(&metadata.sources) {
                 if more.addrs.len() != added {
@@ -120,7 +128,7 @@ impl BatchAssembler {
             match &self.schema {
                 None => self.schema = decode::planned_schema(&head.header, &self.planned)?,
                 // A message without metadata shows that the server lives.
-                Some(_) if head.metadata.is_empty() => {}
+                Some(_) if head.metadata.is_empty() => self.patience.check()?,
                 Some(schema) => return Ok(Some((head, schema.clone()))),
             }
         }

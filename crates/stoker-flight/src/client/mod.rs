@@ -20,6 +20,7 @@ mod patience;
 mod remote_lake;
 mod remote_sql;
 mod remote_stream;
+mod row_patience;
 mod rows_beside;
 mod runs;
 mod sample_stream;

@@ -1,7 +1,7 @@
 //! A stream from servers that survives them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
 use futures::future::try_join_all;
@@ -16,6 +16,7 @@ use crate::client::batch_assembler::{BatchAssembler, ended_early};
 use crate::client::counters::Counters;
 use crate::client::interleave::interleave_batches;
 use crate::client::patience::Waits;
+use crate::client::row_patience::RowPatience;
 use crate::client::wait_clock::WaitClock;
 use crate::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
 use crate::encode::record_batch_bytes;
@@ -155,8 +156,7 @@ impl Receiver {
 
     /// Asks any server for the rest when one goes away. The last error ends the stream.
     async fn receive_all(&mut self) {
-        let Request { lake, options, .. } = &self.request;
-        let retry_budget = options.retry_budget.unwrap_or_else(|| lake.patience().budget());
+        let retry_budget = self.retry_budget();
         let (mut last_progress, mut failures, mut waits) = (Instant::now(), 0, Waits::default());
         let mut waited_before = self.waited.waited();
         for attempt in 0.. {
@@ -192,6 +192,11 @@ impl Receiver {
             }
             tokio::time::sleep(waits.next()).await;
         }
+    }
+
+    fn retry_budget(&self) -> Duration {
+        let Request { lake, options, .. } = &self.request;
+        options.retry_budget.unwrap_or_else(|| lake.patience().budget())
     }
 
     /// Receives batches from `next_step` on over one connection per endpoint, until the end of the epoch. Before the stream's time
@@ -259,7 +264,9 @@ impl Receiver {
         let readers = lake.do_get(&info, server).await?;
         let assembler = |(endpoint, messages)| {
             let slice = endpoint_slice(&slice, endpoint, num_endpoints);
-            BatchAssembler::new(messages, schema.clone(), spec.stream_id(), slice, spec.num_rows, self.pool.clone())
+            let (id, num_rows, pool) = (spec.stream_id(), spec.num_rows, self.pool.clone());
+            let patience = RowPatience::new(self.waited.clone(), self.retry_budget());
+            BatchAssembler::new(messages, schema.clone(), id, slice, num_rows, pool, patience)
         };
         Ok((0..num_endpoints).zip(readers).map(assembler).collect())
     }
