@@ -91,11 +91,13 @@ class Server:
             text=True,
             env={**os.environ, **(environment or {})},
         )
+        #: What it said until it took connections.
+        self.lines: list[str] = []
         self.url = f"grpc://127.0.0.1:{self._port()}"
 
     def _port(self) -> int:
         assert self.process.stdout is not None
-        lines = []
+        lines = self.lines
         for line in self.process.stdout:
             lines.append(line)
             found = re.search(r"127\.0\.0\.1:(\d+)", line)

@@ -19,6 +19,9 @@ pub struct ServeArgs {
     /// host; may be repeated [default: 127.0.0.1:8815]
     #[arg(long, env = "STOKER_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
     listen: Vec<String>,
+    /// An address of this host for operators, such as 127.0.0.1:8816: /healthz, /readyz and /metrics over HTTP
+    #[arg(long, env = "STOKER_ADMIN_LISTEN", value_name = "ADDRESS")]
+    admin_listen: Option<String>,
     /// A TOML file with settings
     #[arg(long, env = "STOKER_CONFIG")]
     config: Option<PathBuf>,
@@ -72,6 +75,7 @@ impl ServeArgs {
         if !self.listen.is_empty() {
             config.listen = self.listen;
         }
+        config.admin_listen = self.admin_listen.or(config.admin_listen);
         config.token = self.token.or(config.token);
         if let (Some(cert), Some(key)) = (self.tls_cert, self.tls_key) {
             config.tls = Some(TlsFiles { cert, key });

@@ -9,6 +9,8 @@
 //! Layers above try again by themselves, each in its own way; what they send while nothing is answered would be many requests for
 //! nothing, and each of them would find out late that the store is back.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -34,6 +36,25 @@ const SLOW_START_STEPS: u32 = 8;
 pub(crate) struct Breaker {
     state: Mutex<State>,
     changed: Notify,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    answered: AtomicU64,
+    failed: AtomicU64,
+    held_back: AtomicU64,
+}
+
+/// How the requests to a store ended, each counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreRequests {
+    /// The store answered, be it with a refusal.
+    pub answered: u64,
+    /// It did not, or said that it could not.
+    pub failed: u64,
+    /// The request was not made, as the store answered none.
+    pub held_back: u64,
 }
 
 #[derive(Debug, Default)]
@@ -81,11 +102,24 @@ impl Breaker {
             let now = Instant::now();
             let wait = match self.state.lock().admit(now) {
                 Ok(()) => return Ok(Pass { breaker: self }),
-                Err(held) if now - begun >= HELD_MAX => return Err(Out { elapsed: held.elapsed }),
+                Err(held) if now - begun >= HELD_MAX => {
+                    self.counts.held_back.fetch_add(1, Relaxed);
+                    return Err(Out { elapsed: held.elapsed });
+                }
                 Err(held) => held.wait.min(HELD_MAX.saturating_sub(now - begun)),
             };
             // Either way, it asks again.
             let _ = timeout(wait.max(Duration::from_millis(1)), changed).await;
+        }
+    }
+
+    /// How the requests so far ended.
+    pub fn requests(&self) -> StoreRequests {
+        let Counts { answered, failed, held_back } = &self.counts;
+        StoreRequests {
+            answered: answered.load(Relaxed),
+            failed: failed.load(Relaxed),
+            held_back: held_back.load(Relaxed),
         }
     }
 }
@@ -139,11 +173,13 @@ impl State {
 impl Pass<'_> {
     /// The store answered, be it with a refusal.
     pub fn answered(self) {
+        self.breaker.counts.answered.fetch_add(1, Relaxed);
         self.breaker.state.lock().answered(Instant::now());
     }
 
     /// The store did not answer, or only that it cannot.
     pub fn failed(self) {
+        self.breaker.counts.failed.fetch_add(1, Relaxed);
         self.breaker.state.lock().failed(Instant::now());
     }
 }

@@ -8,12 +8,13 @@ use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName, TagName};
 
 use crate::again::again;
 use crate::atomic_create::AtomicCreate;
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, StoreRequests};
 use crate::breaker_store::BreakerWrapper;
 use crate::caught::caught;
 use crate::checksums::ChecksumCache;
@@ -60,6 +61,8 @@ pub(crate) struct LakeInner {
     pub committing: tokio::sync::Mutex<()>,
     /// URI and endpoint, without credentials.
     pub place: Arc<str>,
+    /// What the requests to a remote store pass.
+    pub breaker: Arc<Breaker>,
 }
 
 /// Whether the store of a lake is reached over a network.
@@ -107,7 +110,7 @@ impl Lake {
         };
         let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
-        let direct = DirectStore::try_new(&uri, &params, breaker).await;
+        let direct = DirectStore::try_new(&uri, &params, breaker.clone()).await;
         let inner = LakeInner {
             uri,
             params,
@@ -121,6 +124,7 @@ impl Lake {
             atomic_create: AtomicCreate::default(),
             committing,
             place,
+            breaker,
         };
         Ok(Lake { inner: Arc::new(inner) })
     }
@@ -133,6 +137,23 @@ impl Lake {
     /// Whether it lies in a folder of this machine.
     pub fn is_local(&self) -> bool {
         self.inner.store.is_local()
+    }
+
+    /// How the requests to its object store ended; none for a local lake.
+    pub fn store_requests(&self) -> StoreRequests {
+        self.inner.breaker.requests()
+    }
+
+    /// Whether its store answers, by one small request.
+    ///
+    /// # Errors
+    /// Storage errors; kind `PermissionDenied` for a store that refuses the credentials.
+    pub async fn check_reachable(&self) -> Result<()> {
+        let object = self.inner.base.clone().join("_stoker").join("reachable");
+        match self.inner.store.inner.head(&object).await {
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(Error::storage(format!("asking {}", self.inner.place), source)),
+        }
     }
 
     /// The names of all tables, sorted.

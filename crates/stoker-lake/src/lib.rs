@@ -50,6 +50,7 @@ mod uncached_file;
 mod versions;
 mod write;
 
+pub use breaker::StoreRequests;
 pub use checksums::{Checksums, row_checksums};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
 pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};

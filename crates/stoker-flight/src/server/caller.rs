@@ -1,5 +1,6 @@
 //! Who asks for an answer.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -14,6 +15,12 @@ pub(crate) struct Caller {
     address: Address,
     /// The digest of the authorization header.
     authorization: Option<[u8; 32]>,
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
 }
 
 impl Caller {

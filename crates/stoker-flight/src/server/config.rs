@@ -21,6 +21,9 @@ pub struct ServerConfig {
     /// same user on this host. `127.0.0.1:8815` by default.
     #[serde(deserialize_with = "one_or_several")]
     pub listen: Vec<String>,
+    /// An address of this host, `host:port`, for operators: `/healthz`, `/readyz` and `/metrics` over HTTP, without a token; none by
+    /// default.
+    pub admin_listen: Option<String>,
     /// A bearer token that every request must carry, health checks excepted; none by default.
     pub token: Option<String>,
     /// Certificate and key, for all addresses but Unix sockets; plain text by default.
@@ -96,6 +99,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             listen: vec!["127.0.0.1:8815".into()],
+            admin_listen: None,
             token: None,
             tls: None,
             ticket_keys: Vec::new(),

@@ -9,11 +9,12 @@ use arrow_schema::Schema;
 use futures::StreamExt;
 use stoker_sql::SqlQuery;
 use stoker_stream::{ReadOptions, StreamPlan};
-use stoker_types::{Slice, Snapshot};
+use stoker_types::{Digest, Slice, Snapshot, Topology};
 
 use crate::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
 use crate::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
+use crate::server::access_log::AccessEntry;
 use crate::server::answer_body::Answer;
 use crate::server::caller::Caller;
 use crate::server::output::Output;
@@ -38,7 +39,7 @@ const PLACE_PATIENCE: Duration = Duration::from_millis(900);
 /// What a ticket asks for, opened.
 enum Work {
     Stream(StreamPlan, Box<CountedStream>, Batches),
-    Sql(Box<SqlQuery>),
+    Sql(Box<SqlQuery>, AccessEntry),
 }
 
 /// Which batches of a stream are sent.
@@ -54,6 +55,7 @@ enum Batches {
 /// A ticket that is not valid any more; too many streams; errors of opening what it names.
 pub(crate) async fn do_get(state: Arc<ServerState>, caller: Caller, ticket: &[u8]) -> Result<Answer> {
     let body = state.signer.verify(ticket, now_unix_secs())?;
+    let who = caller.to_string();
     let place = place(&state, caller, body.kind.as_ref()).await?;
     let message_bytes = state.config.message_bytes;
     let (work, compression) = match body.kind {
@@ -64,17 +66,19 @@ pub(crate) async fn do_get(state: Arc<ServerState>, caller: Caller, ticket: &[u8
             let batches = if options.first_batch_only { Batches::First } else { Batches::All };
             let (plan, slice) = open_stream(&state, ticket).await?;
             let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(message_bytes))?;
-            let stream = Box::new(CountedStream::new(stream, state.totals.clone()));
+            let log = AccessEntry::new("stream", about(&plan, &slice), who);
+            let stream = Box::new(CountedStream::new(stream, state.totals.clone(), state.metrics.clone(), log));
             (Work::Stream(plan, stream, batches), options.compression)
         }
         Some(ticket_body::Kind::Sql(ticket)) => {
-            (Work::Sql(Box::new(open_sql(&state, &ticket).await?)), compression_from_proto(&ticket.compression)?)
+            let log = AccessEntry::new("query", Digest::of(ticket.sql.as_bytes()).to_string(), who);
+            (Work::Sql(Box::new(open_sql(&state, &ticket).await?), log), compression_from_proto(&ticket.compression)?)
         }
         None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
     };
     let queue = match &work {
         Work::Stream(..) => QUEUE_PART_MESSAGES,
-        Work::Sql(_) => QUEUE_MESSAGES,
+        Work::Sql(..) => QUEUE_MESSAGES,
     };
     let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes);
     let options = MessageOptions { message_bytes, compression };
@@ -82,7 +86,7 @@ pub(crate) async fn do_get(state: Arc<ServerState>, caller: Caller, ticket: &[u8
         let sent = async {
             match work {
                 Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,
-                Work::Sql(query) => send_sql(&query, options, &output).await,
+                Work::Sql(query, log) => send_sql(&query, log, options, &output).await,
             }
         };
         let done = tokio::select! {
@@ -115,6 +119,16 @@ async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::K
 /// rows that it had no room for.
 fn part_bytes(message_bytes: usize) -> u64 {
     (message_bytes - message_bytes / 16) as u64
+}
+
+/// What is streamed, for the log: the slice from its first step on.
+fn about(plan: &StreamPlan, slice: &Slice) -> String {
+    let Topology { rank, world_size } = slice.topology;
+    format!("{} epoch {} rank {rank}/{world_size} step {}", plan.spec().stream_id(), slice.epoch, slice.first_step)
+}
+
+fn wire_bytes(messages: &[Message]) -> u64 {
+    messages.iter().map(|message| message.wire_bytes() as u64).sum()
 }
 
 async fn open_stream(state: &ServerState, ticket: StreamTicket) -> Result<(StreamPlan, Slice)> {
@@ -167,12 +181,16 @@ async fn send_stream(
         match next {
             Err(_) => send_empty(output, &plan.schema()).await?,
             Ok(part) => {
-                let Some(part) = part? else { return Ok(()) };
+                let Some(part) = part? else {
+                    stream.complete();
+                    return Ok(());
+                };
                 let (waited, is_last) = (stream.parts.stats().last_step, part.is_last());
                 let messages = encoded(options, move || part_messages(&part, &waited, &options)).await?;
-                stream.bytes_sent += messages.iter().map(|message| message.wire_bytes() as u64).sum::<u64>();
+                stream.sent(wire_bytes(&messages));
                 send_all(output, messages).await?;
                 if batches == Batches::First && is_last {
+                    stream.complete();
                     return Ok(());
                 }
             }
@@ -180,18 +198,23 @@ async fn send_stream(
     }
 }
 
-async fn send_sql(query: &SqlQuery, options: MessageOptions, output: &Output) -> Result<()> {
+async fn send_sql(query: &SqlQuery, mut log: AccessEntry, options: MessageOptions, output: &Output) -> Result<()> {
     let schema = query.schema();
     output.send(schema_message(&schema)).await?;
     let mut batches = query.execute().await?;
     loop {
         match tokio::time::timeout(KEEPALIVE, batches.next()).await {
             Err(_) => send_empty(output, &schema).await?,
-            Ok(None) => return Ok(()),
+            Ok(None) => {
+                log.is_complete = true;
+                return Ok(());
+            }
             Ok(Some(batch)) => {
                 let batch = batch.map_err(stoker_sql::Error::from)?;
                 if batch.num_rows() > 0 {
+                    log.rows += batch.num_rows() as u64;
                     let messages = encoded(options, move || record_batch_messages(&batch, &options)).await?;
+                    log.bytes += wire_bytes(&messages);
                     send_all(output, messages).await?;
                 }
             }

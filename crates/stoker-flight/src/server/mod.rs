@@ -1,5 +1,7 @@
 //! The server.
 
+mod access_log;
+mod admin;
 mod answer_body;
 pub(crate) mod authority_filter;
 mod caller;
@@ -9,10 +11,15 @@ mod do_get;
 mod edge;
 mod flight_service;
 mod get_flight_info;
+mod heartbeat;
 mod listener;
+mod metrics;
 mod output;
 pub(crate) mod places;
 mod plan_cache;
+mod process;
+mod readiness;
+mod request_id;
 mod serve;
 mod service;
 mod state;

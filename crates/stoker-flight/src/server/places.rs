@@ -122,6 +122,12 @@ impl<K: Clone + Hash + Eq> Places<K> {
         }
     }
 
+    /// Whether all places are taken.
+    pub fn is_full(&self) -> bool {
+        let ledger = self.ledger.lock();
+        ledger.holders.len() >= ledger.shares.total
+    }
+
     /// Displaces a holder that proved nothing, to free what it uses. Says whether there was one.
     pub fn displace_unproven(&self) -> bool {
         let mut ledger = self.ledger.lock();

@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use stoker_sql::Engine;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
-use tonic_health::server::HealthReporter;
 
 use crate::cache::open_cache;
 use crate::server::ServerConfig;
+use crate::server::admin::Admin;
 use crate::server::edge::{Edge, ServerTls, accept_connections, raise_file_limit};
+use crate::server::heartbeat::Heartbeat;
 use crate::server::listener::Listener;
 use crate::server::places::Places;
+use crate::server::readiness::{Readiness, set_health};
 use crate::server::service::StokerService;
 use crate::server::state::ServerState;
-use crate::wire::SERVICE;
 use crate::{Error, Result, TicketSigner};
 
 /// After the grace period, cut streams get so long to tell their clients.
@@ -56,6 +58,14 @@ pub async fn serve(
     let state = Arc::new(ServerState::new(engine, config, signer, cache));
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
+    let (readiness, heartbeat) = (Arc::<Readiness>::default(), Heartbeat::new());
+    let _watching = AbortOnDropHandle::new(tokio::spawn(readiness.clone().watch(state.clone(), health.clone())));
+    let _beating = AbortOnDropHandle::new(tokio::spawn(heartbeat.clone().beat()));
+    if let Some(address) = &state.config.admin_listen {
+        let admin = Admin { state: state.clone(), readiness, heartbeat };
+        let url = admin.start(address).await?;
+        tracing::info!("operators are answered at {url}");
+    }
     let routes = Routes::new(health_service).add_service(StokerService::new(state.clone()));
     let edge = Arc::new(Edge { routes, tls, places, times, stopping: state.stopping.clone() });
     let serving = join_all(listeners.into_iter().map(|listener| accept_connections(listener, edge.clone())));
@@ -75,12 +85,6 @@ pub async fn serve(
         () = cut => {}
     }
     Ok(())
-}
-
-async fn set_health(health: &HealthReporter, status: ServingStatus) {
-    for service in ["", SERVICE] {
-        health.set_service_status(service, status).await;
-    }
 }
 
 /// The configured keys, else one of random bytes.

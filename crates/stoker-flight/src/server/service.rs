@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_flight::Ticket;
 use arrow_flight::flight_service_server::FlightServiceServer;
@@ -16,13 +16,16 @@ use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
+use tracing::Instrument;
 
 use crate::server::answer_body::AnswerBody;
 use crate::server::caller::Caller;
 use crate::server::do_get::do_get;
 use crate::server::edge::Peer;
 use crate::server::flight_service::StokerFlightService;
+use crate::server::metrics::Method;
+use crate::server::request_id::{REQUEST_ID, RequestId};
 use crate::server::state::ServerState;
 use crate::wire::{self, DO_GET_PATH, MESSAGE_BYTES_MAX, SERVICE};
 use crate::{Error, Result};
@@ -75,6 +78,8 @@ impl Service<Request<Body>> for StokerService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (begun, method, id) = (Instant::now(), Method::of(request.uri().path()), RequestId::of(request.headers()));
+        let (state, span) = (self.state.clone(), tracing::info_span!("request", %id, ?method));
         let checked = self.check(request.headers());
         if let Some(peer) = request.extensions().get::<Arc<Peer>>() {
             match &checked {
@@ -83,15 +88,36 @@ impl Service<Request<Body>> for StokerService {
                 Err(_) => {}
             }
         }
-        if let Err(error) = checked {
-            return Box::pin(async move { Ok(Status::from(error).into_http()) });
-        }
+        let answering = match checked {
+            Err(error) => Box::pin(async move { Ok(Status::from(error).into_http()) }),
+            Ok(()) => self.answer(request),
+        };
+        let answered = async move {
+            let mut response = id.clone().scope(answering).await?;
+            state.metrics.answered(method, code(&response), begun.elapsed());
+            if let Some(value) = id.to_header() {
+                response.headers_mut().insert(REQUEST_ID, value);
+            }
+            Ok(response)
+        };
+        Box::pin(answered.instrument(span))
+    }
+}
+
+impl StokerService {
+    fn answer(&mut self, request: Request<Body>) -> BoxFuture<Response<Body>, Infallible> {
         if request.uri().path() != DO_GET_PATH {
             return self.flight.call(request);
         }
         let state = self.state.clone();
         Box::pin(async move { Ok(answer(state, request).await.unwrap_or_else(Status::into_http)) })
     }
+}
+
+/// The code of an answer that is an error; an answer with a body begins well.
+fn code(response: &Response<Body>) -> Code {
+    let status = response.headers().get(Status::GRPC_STATUS);
+    status.map_or(Code::Ok, |status| Code::from_bytes(status.as_bytes()))
 }
 
 /// Answers `DoGet` with a body of segments, which tonic's codec would copy.

@@ -14,6 +14,7 @@ use crate::proto::reweigh;
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
 use crate::server::caller::Caller;
+use crate::server::metrics::Metrics;
 use crate::server::places::Places;
 use crate::server::plan_cache::PlanCache;
 use crate::server::totals::{ServerStatus, Totals};
@@ -33,6 +34,8 @@ pub(crate) struct ServerState {
     pub budget: MemoryBudget,
     /// What the streams did.
     pub totals: Arc<Totals>,
+    /// What operators are told.
+    pub metrics: Arc<Metrics>,
     /// Cancelled when no new requests are taken.
     pub stopping: CancellationToken,
     /// Cancelled when running streams must end.
@@ -51,6 +54,7 @@ impl ServerState {
             results: Places::new(config.result_shares()),
             budget,
             totals: Arc::default(),
+            metrics: Arc::default(),
             config,
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),

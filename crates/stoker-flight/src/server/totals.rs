@@ -1,12 +1,19 @@
 //! What a server did since it started.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use stoker_stream::{PartStream, StreamStats};
 
-/// The answer of the action `status`. Sums are over the streams that ended.
+use crate::server::access_log::AccessEntry;
+use crate::server::metrics::Metrics;
+
+/// How often a running stream is counted.
+const COUNTED_EVERY: Duration = Duration::from_secs(1);
+
+/// The answer of the action `status`. Sums are over all streams; those that run report about once a second.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ServerStatus {
     pub streams_running: u64,
@@ -17,8 +24,10 @@ pub(crate) struct ServerStatus {
     pub bytes: u64,
     /// Bytes of the messages in which they were sent: fewer where they were compressed.
     pub bytes_sent: u64,
-    /// Range reads of dense columns, and the bytes that they brought.
+    /// Range reads of dense columns: all, those made again after faults, second ones for slow ones; and the bytes that they brought.
     pub requests: u64,
+    pub retries: u64,
+    pub hedges: u64,
     pub bytes_read: u64,
     /// Bytes of chunks that came from the cache, and that were not there; chunks that were damaged there.
     pub cache_hit_bytes: u64,
@@ -48,55 +57,76 @@ impl Totals {
         self.status.lock().clone()
     }
 
-    fn end(&self, stats: &StreamStats, bytes_sent: u64) {
+    /// Adds what a stream did since it was counted last.
+    fn add(&self, now: &StreamStats, before: &StreamStats, bytes_sent: u64) {
         let mut status = self.status.lock();
-        status.streams_running -= 1;
-        status.streams_ended += 1;
-        status.batches += stats.batches;
-        status.rows += stats.rows;
-        status.bytes += stats.bytes;
+        let since = |part: fn(&StreamStats) -> u64| part(now).saturating_sub(part(before));
+        let secs = |part: fn(&StreamStats) -> Duration| part(now).saturating_sub(part(before)).as_secs_f64();
+        status.batches += since(|stats| stats.batches);
+        status.rows += since(|stats| stats.rows);
+        status.bytes += since(|stats| stats.bytes);
         status.bytes_sent += bytes_sent;
-        status.requests += stats.requests;
-        status.bytes_read += stats.bytes_read;
-        status.cache_hit_bytes += stats.cache_hit_bytes;
-        status.cache_miss_bytes += stats.cache_miss_bytes;
-        status.cache_damaged += stats.cache_damaged;
-        status.storage_secs += stats.stalls.storage.as_secs_f64();
-        status.decode_secs += stats.stalls.decode.as_secs_f64();
-        status.consumer_secs += stats.stalls.consumer.as_secs_f64();
+        status.requests += since(|stats| stats.requests);
+        status.retries += since(|stats| stats.retries);
+        status.hedges += since(|stats| stats.hedges);
+        status.bytes_read += since(|stats| stats.bytes_read);
+        status.cache_hit_bytes += since(|stats| stats.cache_hit_bytes);
+        status.cache_miss_bytes += since(|stats| stats.cache_miss_bytes);
+        status.cache_damaged += since(|stats| stats.cache_damaged);
+        status.storage_secs += secs(|stats| stats.stalls.storage);
+        status.decode_secs += secs(|stats| stats.stalls.decode);
+        status.consumer_secs += secs(|stats| stats.stalls.consumer);
     }
 }
 
-/// A stream that is counted, however it ends.
+/// A stream that is counted while it runs, and however it ends.
 pub(crate) struct CountedStream {
     pub parts: PartStream,
-    /// Bytes of the messages that were handed to the connection.
-    pub bytes_sent: u64,
     totals: Arc<Totals>,
+    metrics: Arc<Metrics>,
+    log: AccessEntry,
+    counted: StreamStats,
+    counted_bytes: u64,
+    counted_at: Instant,
 }
 
 impl CountedStream {
-    pub fn new(parts: PartStream, totals: Arc<Totals>) -> Self {
+    /// Counts a stream, and logs it when it ends.
+    pub fn new(parts: PartStream, totals: Arc<Totals>, metrics: Arc<Metrics>, log: AccessEntry) -> Self {
         totals.status.lock().streams_running += 1;
-        Self { parts, bytes_sent: 0, totals }
+        let counted = StreamStats::default();
+        Self { parts, totals, metrics, log, counted, counted_bytes: 0, counted_at: Instant::now() }
+    }
+
+    /// Counts messages that were handed to the connection.
+    pub fn sent(&mut self, bytes: u64) {
+        if self.log.bytes == 0 {
+            self.metrics.first_rows(self.log.elapsed());
+        }
+        self.log.bytes += bytes;
+        if self.counted_at.elapsed() >= COUNTED_EVERY {
+            self.count();
+        }
+    }
+
+    /// Says that all of it was sent.
+    pub fn complete(&mut self) {
+        self.log.is_complete = true;
+    }
+
+    fn count(&mut self) {
+        let stats = self.parts.stats();
+        self.totals.add(&stats, &self.counted, self.log.bytes - self.counted_bytes);
+        self.log.rows = stats.rows;
+        (self.counted, self.counted_bytes, self.counted_at) = (stats, self.log.bytes, Instant::now());
     }
 }
 
 impl Drop for CountedStream {
     fn drop(&mut self) {
-        let stats = self.parts.stats();
-        let stalls = stats.stalls;
-        tracing::debug!(
-            batches = stats.batches,
-            rows = stats.rows,
-            bytes_read = stats.bytes_read,
-            bytes_sent = self.bytes_sent,
-            cache_hit_bytes = stats.cache_hit_bytes,
-            storage_secs = stalls.storage.as_secs_f64(),
-            decode_secs = stalls.decode.as_secs_f64(),
-            consumer_secs = stalls.consumer.as_secs_f64(),
-            "a stream ended"
-        );
-        self.totals.end(&stats, self.bytes_sent);
+        self.count();
+        let mut status = self.totals.status.lock();
+        status.streams_running -= 1;
+        status.streams_ended += 1;
     }
 }

@@ -1,5 +1,6 @@
 //! What the other end of a connection showed so far.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
 
@@ -31,6 +32,15 @@ impl Address {
             }
             ip => ip,
         })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(ip) => ip.fmt(f),
+            Address::Unix => f.write_str("unix"),
+        }
     }
 }
 

@@ -1,0 +1,183 @@
+"""What operators are told: health, readiness, metrics, request ids and who streamed what."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from conftest import Server
+from pyarrow import flight
+from s3_store import BUCKET, Store
+from test_outages import Outage
+
+import stoker
+
+NUM_ROWS = 300
+#: More than the buffers between a server and a client hold.
+ROW_BYTES = 128 << 10
+QUERY = "SELECT id, image FROM samples"
+PATIENCE = 60
+
+Found = TypeVar("Found")
+
+
+class Operated:
+    """A server with an address for operators, and what it logged."""
+
+    def __init__(self, lake: str, **environment: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {"STOKER_ADMIN_LISTEN": "127.0.0.1:0", **environment}.items():
+                patch.setenv(name, value)
+            self._server = Server(lake)
+        self.lines = self._server.lines
+        self.url = self._server.url
+        self._out = self._server.process.stdout
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.admin = self.logged(r"operators are answered at (http://127\.0\.0\.1:\d+)")[1]
+
+    def _read(self) -> None:
+        assert self._out is not None
+        for line in self._out:
+            self.lines.append(line)
+
+    def logged(self, pattern: str) -> re.Match[str]:
+        """Waits for a line of the log."""
+        return until(lambda: next(filter(None, (re.search(pattern, plain(line)) for line in list(self.lines))), None))
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of an answer."""
+        try:
+            with urllib.request.urlopen(self.admin + path, timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The value of a metric with these labels."""
+        status, text = self.get("/metrics")
+        assert status == 200 and text.endswith("# EOF\n")
+        found = [line.rsplit(" ", 1)[1] for line in text.splitlines() if line.rsplit(" ", 1)[0] == name]
+        return float(found[0]) if found else 0.0
+
+    def close(self) -> None:
+        self._server.process.terminate()
+        self._server.process.wait(timeout=PATIENCE)
+        self._reader.join()
+
+
+def plain(line: str) -> str:
+    """A line without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
+
+
+def until(condition: Callable[[], Found | None]) -> Found:
+    """Waits until something holds, and returns it."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not come to pass"
+        threading.Event().wait(0.02)
+    return found
+
+
+@pytest.fixture(scope="module")
+def lake_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = str(tmp_path_factory.mktemp("operated") / "lake")
+    stoker.connect(uri).create_table("samples", columns())
+    return uri
+
+
+def columns() -> dict[str, object]:
+    return {"id": range(NUM_ROWS), "image": np.ones((NUM_ROWS, ROW_BYTES), np.uint8)}
+
+
+@pytest.fixture
+def operated(lake_uri: str) -> Iterator[Operated]:
+    with closing(Operated(lake_uri, STOKER_STREAMS_MAX="1")) as server:
+        yield server
+
+
+def begun(url: str) -> tuple[stoker.Stream, Iterator[stoker.Batch]]:
+    """A stream whose server waits for the client."""
+    stream = stoker.connect(url).sql(QUERY).stream(batch_size=4, seed=1, memory_budget_bytes=1 << 20)
+    batches = iter(stream)
+    next(batches)
+    return stream, batches
+
+
+def test_a_server_is_alive_and_ready(operated: Operated) -> None:
+    assert operated.get("/healthz") == (200, "alive\n")
+    assert operated.get("/readyz") == (200, "ready\n")
+    assert operated.get("/elsewhere")[0] == 404
+    posted = urllib.request.Request(operated.admin + "/readyz", data=b"")
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(posted, timeout=PATIENCE)
+
+
+def test_a_server_whose_places_are_taken_is_not_ready(operated: Operated) -> None:
+    stream, batches = begun(operated.url)
+    status, text = operated.get("/readyz")
+    assert status == 503 and "1 streams are running" in text
+    assert operated.get("/healthz")[0] == 200
+    assert operated.metric("stoker_ready") == 0
+    assert sum(int(batch.valid.sum()) for batch in batches) == NUM_ROWS - 4
+    stream.close()
+    until(lambda: operated.get("/readyz")[0] == 200 or None)
+
+
+def test_a_server_whose_store_is_down_is_not_ready_until_it_is_back(store: Store) -> None:
+    uri = f"s3://{BUCKET}/operated"
+    stoker.connect(uri, storage_options=store.options).create_table("samples", {"id": range(10)})
+    with closing(Outage(store.port)) as proxy:
+        options = {name.upper(): value for name, value in store.options_at(proxy.port).items()}
+        with closing(Operated(uri, **options)) as server:
+            assert server.get("/readyz")[0] == 200
+            proxy.is_shut.set()
+            until(lambda: "the store of the lake cannot be used: Unavailable" in server.get("/readyz")[1] or None)
+            assert server.get("/healthz")[0] == 200
+            assert server.metric('stoker_store_requests_total{result="failed"}') > 0
+            proxy.is_shut.clear()
+            until(lambda: server.get("/readyz")[0] == 200 or None)
+
+
+def test_metrics_tell_what_a_server_does(operated: Operated) -> None:
+    client = flight.connect(operated.url)
+    rows = 'stoker_stream_rows_total'
+    answered = 'stoker_requests_total{method="%s",code="%s"}'
+    stream, batches = begun(operated.url)
+    # While it runs: after it was counted, its client takes more.
+    until(lambda: next(batches, None) is None or operated.metric(rows) > 0 or None)
+    assert sum(1 for _ in batches) >= 0
+    stream.close()
+    until(lambda: operated.metric("stoker_streams_ended_total") == 1 or None)
+    assert operated.metric(rows) == NUM_ROWS
+    assert operated.metric("stoker_stream_column_bytes_total") >= NUM_ROWS * ROW_BYTES
+    assert operated.metric(answered % ("DoGet", "OK")) == 1
+    assert operated.metric('stoker_request_duration_seconds_count{method="DoGet"}') == 1
+    assert operated.metric("stoker_process_resident_bytes") > 1 << 20
+    for number in range(30):
+        with pytest.raises(flight.FlightServerError | Exception, match="unknown action"):
+            list(client.do_action(flight.Action(f"unknown-{number}", b"")))
+    assert operated.metric(answered % ("DoAction", "INVALID_ARGUMENT")) == 30
+    assert len(operated.get("/metrics")[1].splitlines()) < 250
+
+
+def test_the_log_tells_who_streamed_what(operated: Operated) -> None:
+    named = flight.FlightCallOptions(headers=[(b"x-request-id", b"job-7.step_41337")])
+    client = flight.connect(operated.url)
+    stream = stoker.connect(operated.url).sql(QUERY).stream(batch_size=4, seed=1)
+    assert sum(int(batch.valid.sum()) for batch in stream) == NUM_ROWS
+    line = operated.logged(r"access: .*kind=\"stream\".*")[0]
+    assert f"{stream.state_dict()['stream_id']} epoch 0 rank 0/1 step 0" in line
+    assert f"rows={NUM_ROWS}" in line and "is_complete=true" in line and re.search(r"request_id=[0-9a-f]{16}", line)
+    command = flight.FlightDescriptor.for_command(b"SELECT id FROM samples WHERE id < 10")
+    with pytest.raises(Exception, match="."):
+        client.get_flight_info(command, named)

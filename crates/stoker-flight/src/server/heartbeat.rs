@@ -1,0 +1,40 @@
+//! Whether the threads that serve clients make progress.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// The time between two beats.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Without a beat for so long the process is stuck.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Beats as long as the runtime that serves clients runs its tasks.
+#[derive(Clone)]
+pub(crate) struct Heartbeat {
+    begun: Instant,
+    /// Milliseconds from the beginning to the last beat.
+    last: Arc<AtomicU64>,
+}
+
+impl Heartbeat {
+    pub fn new() -> Self {
+        Self { begun: Instant::now(), last: Arc::default() }
+    }
+
+    /// Beats on the current runtime. Never ends.
+    pub async fn beat(self) {
+        loop {
+            self.last.store(self.begun.elapsed().as_millis() as u64, Relaxed);
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    /// For how long it has been still, if that is too long.
+    pub fn stuck_for(&self) -> Option<Duration> {
+        let silent = self.begun.elapsed().saturating_sub(Duration::from_millis(self.last.load(Relaxed)));
+        (silent > SILENCE_MAX).then_some(silent)
+    }
+}

@@ -1,0 +1,75 @@
+//! Names of requests, by which their lines in logs and their errors are found.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Carries the name of a request, in both directions.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Characters of a name at most.
+const LENGTH_MAX: usize = 64;
+
+tokio::task_local! {
+    static CURRENT: RequestId;
+}
+
+/// The name of a request: that which the client gave it, else a random one.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// The name of a request with these headers. Names that are long or could be mistaken for something else in a log do not count.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let is_plain = |name: &&str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            (1..=LENGTH_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+        };
+        let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_plain);
+        Self(given.map_or_else(|| format!("{:016x}", RandomState::new().hash_one(0)).into(), Into::into))
+    }
+
+    /// That of the request for which the current task works.
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// Does something for this request.
+    pub async fn scope<F: Future>(self, work: F) -> F::Output {
+        CURRENT.scope(self, work).await
+    }
+
+    /// As the value of a header.
+    pub fn to_header(&self) -> Option<HeaderValue> {
+        HeaderValue::from_str(&self.0).ok()
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(given: &str) -> String {
+        let mut headers = HeaderMap::new();
+        headers.insert(REQUEST_ID, HeaderValue::from_str(given).expect("a header"));
+        RequestId::of(&headers).to_string()
+    }
+
+    #[test]
+    fn plain_names_are_kept_and_others_replaced() {
+        assert_eq!(name("job-7.step_41337"), "job-7.step_41337");
+        for other in ["", "two words", "a=b", "\"", &"x".repeat(65)] {
+            let made = name(other);
+            assert!(made.len() == 16 && made.bytes().all(|byte| byte.is_ascii_hexdigit()), "{other:?}: {made}");
+        }
+        assert_ne!(name(""), name(""));
+    }
+}
