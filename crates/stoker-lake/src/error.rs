@@ -6,7 +6,7 @@ use object_store::client::{HttpError, HttpErrorKind};
 use stoker_types::{ErrorKind, plain_message};
 
 use crate::caught::Panicked;
-use crate::lake::without_userinfo;
+use crate::lake::without_secrets;
 
 /// What Lance says of bytes that it cannot decode, in errors that look like those of I/O.
 const UNDECODABLE: [&str; 4] = [
@@ -163,15 +163,8 @@ pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
     let text = plain_message(&source.to_string());
     let line = text.lines().next().unwrap_or_default();
     let line = line.split(", /").next().unwrap_or(line).split(", library/").next().unwrap_or(line);
-    let words: Vec<String> = line.split(' ').map(|word| without_userinfo(without_query(word))).collect();
+    let words: Vec<String> = line.split(' ').map(|word| without_secrets(word)).collect();
     words.join(" ").chars().take(400).collect()
-}
-
-fn without_query(word: &str) -> &str {
-    match word.find("://") {
-        Some(scheme) => word[scheme..].find('?').map_or(word, |query| &word[..scheme + query]),
-        None => word,
-    }
 }
 
 /// Whether a store failed, or could not be reached, rather than answered.

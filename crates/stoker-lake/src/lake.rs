@@ -105,7 +105,7 @@ impl Lake {
             })?;
         let session = Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, registry));
         let place = match options.get("aws_endpoint") {
-            Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_userinfo(endpoint)).into(),
+            Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_secrets(endpoint)).into(),
             _ => uri.as_str().into(),
         };
         let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
@@ -132,6 +132,11 @@ impl Lake {
     /// The root URI.
     pub fn uri(&self) -> &str {
         &self.inner.uri
+    }
+
+    /// The root URI and, where one was named, the endpoint of its store, without credentials.
+    pub fn place(&self) -> &str {
+        &self.inner.place
     }
 
     /// Whether it lies in a folder of this machine.
@@ -312,7 +317,7 @@ async fn with_schema(
 
 /// Checks the scheme and makes local paths absolute.
 fn normalise(uri: &str) -> Result<String> {
-    let fail = |reason: String| Err(Error::InvalidUri { uri: without_userinfo(uri), reason });
+    let fail = |reason: String| Err(Error::InvalidUri { uri: without_secrets(uri), reason });
     if uri.is_empty() {
         return fail("it is empty".into());
     }
@@ -330,6 +335,12 @@ fn normalise(uri: &str) -> Result<String> {
             return match (scheme, rest) {
                 ("memory", "") => Ok("memory://lake".into()),
                 (_, "") => fail("the bucket is missing".into()),
+                _ if has_userinfo(uri) => fail(
+                    "credentials do not belong into it: give them as storage options, or as variables of the environment \
+                     such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                        .into(),
+                ),
+                _ if rest.contains('?') => fail("it has a query; give credentials and settings as storage options".into()),
                 _ => Ok(format!("{scheme}://{rest}")),
             };
         }
@@ -348,12 +359,21 @@ fn normalise(uri: &str) -> Result<String> {
     }
 }
 
-/// A URI without user and password.
-pub(crate) fn without_userinfo(uri: &str) -> String {
-    match (uri.find("://"), uri.find('@')) {
-        (Some(start), Some(at)) if start < at => format!("{}://…{}", &uri[..start], &uri[at..]),
-        _ => uri.to_string(),
+/// A URI without user, password and query, where credentials may be.
+pub(crate) fn without_secrets(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
+    let rest = rest.split('?').next().unwrap_or_default();
+    match rest.rfind('@').filter(|_| has_userinfo(uri)) {
+        Some(at) => format!("{scheme}://…{}", &rest[at..]),
+        None => format!("{scheme}://{rest}"),
     }
+}
+
+/// Whether a user or a password stands before the host. A password may have a slash, against the rules.
+fn has_userinfo(uri: &str) -> bool {
+    let Some((_, rest)) = uri.split_once("://") else { return false };
+    let authority = rest.split('/').next().unwrap_or_default();
+    authority.contains('@') || (authority.contains(':') && rest.contains('@'))
 }
 
 fn without_trailing_slash(path: &str) -> String {

@@ -15,6 +15,9 @@ const FROM_ENV: [(&str, &str); 8] = [
     ("AWS_ALLOW_HTTP", "allow_http"),
 ];
 
+/// What names of credentials contain, in lower case.
+const CREDENTIALS: [&str; 5] = ["secret", "token", "password", "account_key", "sas_key"];
+
 /// Options that limit the rate of Lance's requests: the lowest rate must not be above the others.
 const MIN_RATE: &str = "lance_aimd_min_rate";
 const RATES: [&str; 3] = [MIN_RATE, "lance_aimd_initial_rate", "lance_aimd_max_rate"];
@@ -46,6 +49,12 @@ impl StorageOptions {
             }
         }
         self
+    }
+
+    /// Whether an option of this name is a credential.
+    pub fn is_credential(key: &str) -> bool {
+        let key = key.to_lowercase();
+        CREDENTIALS.iter().any(|part| key.contains(part))
     }
 
     /// An option's value.
