@@ -96,6 +96,12 @@ pub enum Error {
         /// One line for each difference.
         differences: Vec<String>,
     },
+    /// A run that somebody else began.
+    #[error("run {run_id} was begun by another: log under another run id, or with the role write")]
+    RunOfAnother {
+        /// The run.
+        run_id: String,
+    },
     /// A run that cannot be created.
     #[error(
         "run {run_id} cannot be created: processes agree on it through the lake, which cannot be written: {source}"
@@ -172,6 +178,7 @@ impl Error {
             Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } => ErrorKind::InvalidRequest,
             Error::BadRow { .. } | Error::NoSubstitute { .. } | Error::TooManyBadRows { .. } => ErrorKind::DataCorrupt,
             Error::RunMismatch { .. } => ErrorKind::StateMismatch,
+            Error::RunOfAnother { .. } => ErrorKind::PermissionDenied,
             Error::RunNotStored { source, .. } => source.kind(),
             Error::UnknownStream { .. } | Error::UnknownStep { .. } | Error::UnknownStateStep { .. } => {
                 ErrorKind::NotFound

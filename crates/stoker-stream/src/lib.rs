@@ -61,6 +61,7 @@ pub use plan::StreamPlan;
 pub use receipt::{RECEIPT_VERSION, Receipt, ReceiptBuilder, ReceiptPart, Skipped, SubstitutedRow, row_hash};
 pub use reweigh::WeightHistory;
 pub use rows_beside::{Beside, RowsBeside};
+pub use run::own_run;
 pub use run_log::{RUN_LOG_TABLE, RunEntry, RunEvent, log_run, run_entries, state_slice, step_entry};
 pub use stall_meter::StallMeter;
 pub use stats::{Stalls, StreamStats};

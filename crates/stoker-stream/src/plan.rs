@@ -8,8 +8,8 @@ use stoker_lake::{Lake, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{
-    Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, SPEC_VERSION, Slice, SourceSpec,
-    StreamSpec, slots_for,
+    Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, PrincipalName, SPEC_VERSION, Slice,
+    SourceSpec, StreamSpec, slots_for,
 };
 
 use crate::part_plan::PartSize;
@@ -51,10 +51,18 @@ impl StreamPlan {
     /// As for [`StreamPlan::create`]; weights that do not fit the queries, queries with different columns or without rows;
     /// [`Error::RunMismatch`].
     pub async fn plan(engine: &Engine, request: &PlanRequest) -> Result<Self> {
+        Self::plan_for(engine, request, None).await
+    }
+
+    /// As [`StreamPlan::plan`]; a new run is that of its owner, if one is named. The stream of another's run is found all the same.
+    ///
+    /// # Errors
+    /// As for [`StreamPlan::plan`].
+    pub async fn plan_for(engine: &Engine, request: &PlanRequest, owner: Option<&PrincipalName>) -> Result<Self> {
         request.validate()?;
         match &request.run_id {
             None => Self::plan_now(engine, request).await,
-            Some(run_id) => run::plan_run(engine, request, run_id).await,
+            Some(run_id) => run::plan_run(engine, request, run_id, owner).await,
         }
     }
 
@@ -118,13 +126,29 @@ impl StreamPlan {
     /// [`Error::RowSetMismatch`] when a row set does not have the digest of the specification; [`Error::SnapshotRemoved`]; errors of
     /// reading it.
     pub async fn load(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
+        let (schema, sources) = Self::load_sources(engine, spec).await?;
+        let spec_stored = store_spec(engine, spec).await?;
+        Ok(Self::new(spec.clone(), schema, sources, spec_stored))
+    }
+
+    /// As [`StreamPlan::load`]; the specification is not stored.
+    ///
+    /// # Errors
+    /// As for [`StreamPlan::load`].
+    pub async fn load_unstored(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
+        let (schema, sources) = Self::load_sources(engine, spec).await?;
+        let spec_stored = is_stored(engine.lake(), spec).await?;
+        Ok(Self::new(spec.clone(), schema, sources, spec_stored))
+    }
+
+    async fn load_sources(engine: &Engine, spec: &StreamSpec) -> Result<(SchemaRef, Vec<SourcePlan>)> {
         match Self::load_pinned(engine, spec).await {
-            Ok(plan) => Ok(plan),
+            Ok(loaded) => Ok(loaded),
             Err(error) => Err(removed::explained(engine.lake(), spec, error).await),
         }
     }
 
-    async fn load_pinned(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
+    async fn load_pinned(engine: &Engine, spec: &StreamSpec) -> Result<(SchemaRef, Vec<SourcePlan>)> {
         let stream_id = spec.stream_id();
         let source = |source: &SourceSpec| {
             let source = source.clone();
@@ -146,9 +170,7 @@ impl StreamPlan {
             }
         };
         let mut sources = try_join_all(spec.sources.iter().map(source)).await?;
-        let schema = unify(&mut sources)?;
-        let spec_stored = store_spec(engine, spec).await?;
-        Ok(Self::new(spec.clone(), schema, sources, spec_stored))
+        Ok((unify(&mut sources)?, sources))
     }
 
     /// Opens a stream whose specification is in the lake.
@@ -289,6 +311,11 @@ pub(crate) async fn load_spec(lake: &Lake, stream_id: Digest) -> Result<StreamSp
         });
     }
     Ok(spec)
+}
+
+/// Whether the lake has a specification.
+async fn is_stored(lake: &Lake, spec: &StreamSpec) -> Result<bool> {
+    Ok(lake.objects().get(&spec_path(spec.stream_id())).await?.is_some())
 }
 
 /// Stores the specification; `false` when the lake cannot be written.

@@ -25,7 +25,7 @@ pub enum WeightHistory {
 
 impl StreamPlan {
     /// The same mixture with other weights from a position of an epoch on. What lies before stays as it is; later changes are
-    /// forgotten. Costs one small object of the lake.
+    /// forgotten. Costs one small object of the lake, if that has the specification of this stream: else states carry both.
     ///
     /// # Errors
     /// A stream that is no mixture, weights that do not fit its queries, an epoch that it does not have; storage errors.
@@ -52,7 +52,7 @@ impl StreamPlan {
         let mixture = mixture.changed(segment, (history == WeightHistory::Linked).then(|| spec.stream_id()));
         mixture.validate(spec.sources.len())?;
         let spec = StreamSpec { mixture: Some(mixture), ..spec };
-        let spec_stored = store_spec(engine, &spec).await?;
+        let spec_stored = self.spec_stored() && store_spec(engine, &spec).await?;
         let orders = StreamOrders::new(&spec);
         Ok(self.with(PlanInner { stream_id: spec.stream_id(), orders, spec, spec_stored, ..self.parts() }))
     }

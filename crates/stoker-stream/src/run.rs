@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stoker_lake::PutOutcome;
 use stoker_sql::{Engine, is_same_query};
-use stoker_types::{Digest, ErrorKind, RunId, SourceSpec, StreamSpec, slots_for};
+use stoker_types::{Digest, ErrorKind, PrincipalName, RunId, SourceSpec, StreamSpec, slots_for};
 
 use crate::plan::load_spec;
 use crate::{Error, PlanRequest, Result, StreamPlan};
@@ -14,6 +14,9 @@ use crate::{Error, PlanRequest, Result, StreamPlan};
 struct RunStream {
     version: u32,
     stream_id: Digest,
+    /// Who began it, of those who may only log runs of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<PrincipalName>,
 }
 
 const RUN_VERSION: u32 = 1;
@@ -22,35 +25,76 @@ const RUN_VERSION: u32 = 1;
 ///
 /// # Errors
 /// [`Error::RunMismatch`] when the run streams something else; `PermissionDenied` for a new run in a lake that cannot be written.
-pub(crate) async fn plan_run(engine: &Engine, request: &PlanRequest, run_id: &RunId) -> Result<StreamPlan> {
-    let path = format!("runs/{run_id}");
+pub(crate) async fn plan_run(
+    engine: &Engine,
+    request: &PlanRequest,
+    run_id: &RunId,
+    owner: Option<&PrincipalName>,
+) -> Result<StreamPlan> {
+    let path = run_path(run_id);
     if let Some(found) = engine.lake().objects().get(&path).await? {
         return load(engine, request, run_id, &found).await;
     }
     let plan = StreamPlan::plan_now(engine, request).await?;
-    let stream = RunStream { version: RUN_VERSION, stream_id: plan.stream_id() };
-    let json = serde_json::to_vec(&stream).map_err(|source| Error::Internal { reason: source.to_string() })?;
-    match engine.lake().objects().claim(&path, json.into()).await {
+    match claim(engine, run_id, plan.stream_id(), owner).await {
         Ok(PutOutcome::Created) => Ok(plan),
         Ok(PutOutcome::Exists) => {
             let gone = || Error::Internal { reason: format!("run {run_id} exists and cannot be read") };
             let found = engine.lake().objects().get(&path).await?.ok_or_else(gone)?;
             load(engine, request, run_id, &found).await
         }
-        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unauthenticated) => {
+        Err(Error::Lake(error)) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unauthenticated) => {
             Err(Error::RunNotStored { run_id: run_id.to_string(), source: error })
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that a run is its owner's, and begins it if nobody has: with a stream that was resumed under the name of a new run.
+///
+/// # Errors
+/// [`Error::RunOfAnother`]; [`Error::UnknownStream`] for a stream that was not planned; storage errors.
+pub async fn own_run(engine: &Engine, run_id: &RunId, stream_id: Digest, owner: &PrincipalName) -> Result<()> {
+    load_spec(engine.lake(), stream_id).await?;
+    let path = run_path(run_id);
+    let mut found = engine.lake().objects().get(&path).await?;
+    if found.is_none() && claim(engine, run_id, stream_id, Some(owner)).await? == PutOutcome::Exists {
+        found = engine.lake().objects().get(&path).await?;
+    }
+    match found.map(|json| parse(&json)).transpose()? {
+        Some(run) if run.owner.as_ref() != Some(owner) => Err(Error::RunOfAnother { run_id: run_id.to_string() }),
+        _ => Ok(()),
+    }
+}
+
+async fn claim(
+    engine: &Engine,
+    run_id: &RunId,
+    stream_id: Digest,
+    owner: Option<&PrincipalName>,
+) -> Result<PutOutcome> {
+    let stream = RunStream { version: RUN_VERSION, stream_id, owner: owner.cloned() };
+    let json = serde_json::to_vec(&stream).map_err(|source| Error::Internal { reason: source.to_string() })?;
+    Ok(engine.lake().objects().claim(&run_path(run_id), json.into()).await?)
+}
+
+/// Where a run lies, relative to the lake's objects.
+fn run_path(run_id: &RunId) -> String {
+    format!("runs/{run_id}")
+}
+
+fn parse(json: &[u8]) -> Result<RunStream> {
+    let malformed =
+        |reason: String| Error::Types(stoker_types::Error::Malformed { what: "the stream of a run", reason });
+    let stream: RunStream = serde_json::from_slice(json).map_err(|source| malformed(source.to_string()))?;
+    match stream.version {
+        RUN_VERSION => Ok(stream),
+        version => Err(malformed(format!("its version is {version}, this build knows {RUN_VERSION}"))),
     }
 }
 
 async fn load(engine: &Engine, request: &PlanRequest, run_id: &RunId, json: &[u8]) -> Result<StreamPlan> {
-    let malformed =
-        |reason: String| Error::Types(stoker_types::Error::Malformed { what: "the stream of a run", reason });
-    let stream: RunStream = serde_json::from_slice(json).map_err(|source| malformed(source.to_string()))?;
-    if stream.version != RUN_VERSION {
-        return Err(malformed(format!("its version is {}, this build knows {RUN_VERSION}", stream.version)));
-    }
+    let stream = parse(json)?;
     let plan = StreamPlan::load(engine, &load_spec(engine.lake(), stream.stream_id).await?).await?;
     let asked = asked(&plan, request)?;
     let differences = plan.spec().differences(&asked, ("the run", "this process"));

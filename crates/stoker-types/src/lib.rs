@@ -36,7 +36,7 @@ pub use ipc::check_ipc_stream;
 pub use kind::ErrorKind;
 pub use message::plain_message;
 pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};
-pub use name::{RunId, TableName, TagName};
+pub use name::{PrincipalName, RunId, TableName, TagName};
 pub use order_options::{ORDER_VERSION, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
 pub use slice::{Share, Slice};

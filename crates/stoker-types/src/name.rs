@@ -27,6 +27,11 @@ pub struct TagName(String);
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
+/// The name of whoever asks a server: of a token or a certificate; the same rules as for [`TableName`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PrincipalName(String);
+
 fn check(what: &'static str, value: &str) -> Result<()> {
     let fail = |reason| Err(Error::InvalidName { what, value: value.chars().take(NAME_BYTES_MAX).collect(), reason });
     let Some(first) = value.bytes().next() else { return fail("it is empty") };
@@ -97,3 +102,4 @@ macro_rules! name {
 name!(TableName, "table name");
 name!(TagName, "tag");
 name!(RunId, "run id");
+name!(PrincipalName, "name");
