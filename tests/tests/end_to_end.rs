@@ -12,8 +12,15 @@ use stoker_stream::{ReadOptions, StreamOptions};
 use stoker_tests::{Server, image_folder, run, run_failing};
 use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, Topology};
 
-const KEY: [&str; 2] = ["--ticket-key", "test:0123456789abcdef0123456789abcdef"];
 const QUERY: &str = "SELECT image, label, path FROM pictures";
+const KEY: &str = "test:0123456789abcdef0123456789abcdef\n";
+
+/// A server over a lake, with the ticket key of all servers of these tests in a file.
+fn serve(folder: &Path, lake: &str, listen: &str) -> Result<Server> {
+    let file = folder.join("ticket-key");
+    std::fs::write(&file, KEY)?;
+    Server::start(lake, listen, &["--ticket-key-file", file.to_str().context("UTF-8")?])
+}
 
 /// A lake with table `pictures`: three classes of `per_class` images.
 fn lake(folder: &Path, per_class: u8) -> Result<String> {
@@ -75,7 +82,7 @@ async fn in_process_and_through_flight_give_identical_batches() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let lake = lake(folder.path(), 50)?;
     let local = plan(&connect(&lake, &ConnectOptions::default()).await?).await?;
-    let server = Server::start(&lake, "127.0.0.1:0", &KEY)?;
+    let server = serve(folder.path(), &lake, "127.0.0.1:0")?;
     for num_endpoints in [1, 2, 3] {
         let options = ConnectOptions { num_endpoints, ..ConnectOptions::default() };
         let remote = plan(&connect(&server.address, &options).await?).await?;
@@ -108,7 +115,7 @@ async fn a_killed_and_replaced_server_loses_and_repeats_no_row() -> Result<()> {
 async fn check_replacement(listen: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let lake = lake(folder.path(), 100)?;
-    let mut server = Server::start(&lake, listen, &KEY)?;
+    let mut server = serve(folder.path(), &lake, listen)?;
     let handle = plan(&connect(&server.address, &ConnectOptions::default()).await?).await?;
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut labels = [0; 3];
@@ -119,7 +126,7 @@ async fn check_replacement(listen: &str) -> Result<()> {
         step += 1;
         if step == 2 || step == 6 {
             server.kill()?;
-            server = Server::start(&lake, listen, &KEY)?;
+            server = serve(folder.path(), &lake, listen)?;
         }
         batch.data["path"]
             .as_string::<i32>()
@@ -137,7 +144,7 @@ async fn check_replacement(listen: &str) -> Result<()> {
 fn bad_input_names_what_and_where() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let lake = lake(folder.path(), 5)?;
-    let server = Server::start(&lake, "127.0.0.1:0", &KEY)?;
+    let server = serve(folder.path(), &lake, "127.0.0.1:0")?;
     let place = ["--lake", lake.as_str()];
     let served = ["--server", server.address.as_str()];
     for target in [place, served] {

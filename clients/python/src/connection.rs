@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::UInt64Array;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use stoker_flight::ConnectOptions;
+use stoker_flight::{ConnectOptions, Secret};
 use stoker_lake::StorageOptions;
 use stoker_stream::{BadRowEntry, MixOptions, PlanRequest, Query, Receipt, RunEntry, StreamOptions};
 use stoker_types::{Digest, ErrorKind, MixtureStop, RunId, ShuffleMode, SnapshotRef, StreamState, TableName, Topology};
@@ -89,13 +89,15 @@ impl Connection {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "the keywords of `stoker.connect`")]
     #[pyo3(signature = (
-        target, *, token=None, tls_ca=None, storage_options=None, retry_budget_secs=None, num_endpoints=None,
+        target, *, token=None, tls_ca=None, tls_cert=None, tls_key=None, storage_options=None, retry_budget_secs=None, num_endpoints=None,
         memory_budget_bytes=None, cache_dir=None, cache_bytes=None, direct_io=false
     ))]
     fn new(
         target: String,
         token: Option<String>,
         tls_ca: Option<PathBuf>,
+        tls_cert: Option<PathBuf>,
+        tls_key: Option<PathBuf>,
         storage_options: Option<BTreeMap<String, String>>,
         retry_budget_secs: Option<u64>,
         num_endpoints: Option<u32>,
@@ -106,8 +108,10 @@ impl Connection {
     ) -> Self {
         let defaults = ConnectOptions::default();
         let options = ConnectOptions {
-            token,
+            token: token.map(Secret::from),
             tls_ca,
+            tls_cert,
+            tls_key,
             storage_options: StorageOptions::new(storage_options.unwrap_or_default()),
             retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
             num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),

@@ -40,6 +40,8 @@ def connect(
     *,
     token: str | None = None,
     tls_ca: str | None = None,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     retry_budget_secs: int | None = None,
     num_endpoints: int | None = None,
@@ -57,6 +59,8 @@ def connect(
             after it as well.
         token: The server's bearer token.
         tls_ca: The path of a PEM file with the certificate authority of a ``grpc+tls`` server. Default: the system's.
+        tls_cert: The path of a PEM file with this client's certificate, for a ``grpc+tls`` server that asks for one.
+        tls_key: The path of a PEM file with its private key.
         storage_options: Options of the object store, for example ``aws_endpoint``, ``aws_region``,
             ``aws_access_key_id``, ``aws_secret_access_key``. What is missing comes from the usual environment
             variables.
@@ -95,6 +99,8 @@ def connect(
     options = {
         "token": token,
         "tls_ca": tls_ca,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
         "storage_options": dict(storage_options) if storage_options is not None else None,
         "retry_budget_secs": whole_or_none("retry_budget_secs", retry_budget_secs, 0),
         "num_endpoints": whole_or_none("num_endpoints", num_endpoints, 1, _ENDPOINTS_MAX),

@@ -157,6 +157,8 @@ class Connection:
         *,
         token: str | None = None,
         tls_ca: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
         storage_options: dict[str, str] | None = None,
         retry_budget_secs: int | None = None,
         num_endpoints: int | None = None,

@@ -23,10 +23,10 @@ class Issuer:
         self.ca = folder / f"{name}.pem"
         self.ca.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, host: x509.GeneralName) -> tuple[Path, Path]:
-        """Writes a certificate for a host, and its key."""
+    def issue(self, host: x509.GeneralName, name: str = "a server") -> tuple[Path, Path]:
+        """Writes a certificate for a host or a client, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a server")])
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         issued = self._sign(subject, key, x509.SubjectAlternativeName([host]))
         cert_path, key_path = (self.folder / f"{issued.serial_number}.{kind}" for kind in ("crt", "key"))
         cert_path.write_bytes(issued.public_bytes(serialization.Encoding.PEM))

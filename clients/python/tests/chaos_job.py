@@ -80,8 +80,8 @@ class Replica:
         self.port: int = self._reserved.getsockname()[1]
         self._command = [stoker_bin(), "serve", "--lake", LAKE, "--listen", f"127.0.0.1:{self.port}"]
         # Small messages, so that each batch is several.
-        self._command += ["--message-bytes", "4096", "--ticket-key", "a key of both replicas"]
-        self._environment = environment(variables)
+        self._command += ["--message-bytes", "4096"]
+        self._environment = environment({"STOKER_TICKET_KEY": "a key of both replicas"} | variables)
         self._process: subprocess.Popen[bytes] | None = None
         self._log_began = 0
 

@@ -357,14 +357,14 @@ def test_tickets_that_expired(lake_path: str) -> None:
 
 
 def test_tokens(lake_path: str) -> None:
-    with serving(lake_path, STOKER_TOKEN="the right token") as server, Wire(server.url) as wire:
+    with serving(lake_path, STOKER_TOKEN="the right token of it") as server, Wire(server.url) as wire:
         wrong = stoker.connect(server.url, token=SECRET)
         for call in (wrong.tables, partial(wrong.table, "samples"), partial(wrong.sql, IDS)):
             assert SECRET not in refuses("unauthenticated", ["the token is not valid"], call)
         refuses("unauthenticated", ["a bearer token is needed"], stoker.connect(server.url).tables)
         wire.refuses("unauthenticated", ["a bearer token is needed"], wire.rows, b"")
         wire.refuses("unauthenticated", ["a bearer token is needed"], wire.ticket, sql_command(IDS))
-        assert stoker.connect(server.url, token="the right token").tables() == ["samples"]
+        assert stoker.connect(server.url, token="the right token of it").tables() == ["samples"]
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ STREAM_OPTIONS = [
 ]  # fmt: skip
 RESUME_OPTIONS = ["batch_size", "last_batch", "memory_budget_bytes", "bad_rows", "retry_budget_secs", "compression"]
 CONNECT_OPTIONS = [
-    "token", "tls_ca", "storage_options", "retry_budget_secs", "num_endpoints", "memory_budget_bytes", "cache_dir",
-    "cache_bytes", "direct_io",
+    "token", "tls_ca", "tls_cert", "tls_key", "storage_options", "retry_budget_secs", "num_endpoints",
+    "memory_budget_bytes", "cache_dir", "cache_bytes", "direct_io",
 ]  # fmt: skip
 TRANSFORM_OPTIONS = [
     "size", "fit", "crop", "shorter_side", "random_resized_crop", "horizontal_flip", "channels", "layout", "dtype",

@@ -9,7 +9,7 @@ import selectors
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -26,6 +26,8 @@ from pyarrow import flight
 import stoker
 
 TOKEN = "the-token-of-this-service"
+#: Gives the options of a server with a certificate and its key.
+Secured = Callable[[tuple[Path, Path]], list[str]]
 SQL = "SELECT id, image, name FROM samples WHERE label < 7 ORDER BY id"
 
 
@@ -78,14 +80,35 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates.issue(tmp_path_factory.mktemp("certificates"))
 
 
-def secured(lake_path: str, files: tuple[Path, Path]) -> list[str]:
+def secret_file(folder: Path, name: str, secret: str) -> str:
+    """A file that only its owner reads, as editors leave it: with a newline at the end."""
+    path = folder / name
+    path.touch(mode=0o600)
+    path.write_text(f"{secret}\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def token_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return secret_file(tmp_path_factory.mktemp("token"), "token", TOKEN)
+
+
+@pytest.fixture
+def secured(lake_path: str, token_file: str) -> Secured:
     """Options of a server with TLS and a token."""
-    cert, key = map(str, files)
-    return ["--lake", lake_path, "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token", TOKEN]
+
+    def options(files: tuple[Path, Path]) -> list[str]:
+        cert, key = map(str, files)
+        tls = ["--tls-cert", cert, "--tls-key", key]
+        return ["--lake", lake_path, "--listen", "127.0.0.1:0", *tls, "--token-file", token_file]
+
+    return options
 
 
-def test_everything_goes_through_tls(lake_path: str, lake: stoker.Lake, certificates: Certificates) -> None:
-    with serving(*secured(lake_path, certificates.good)) as url:
+def test_everything_goes_through_tls(
+    secured: Secured, token_file: str, lake: stoker.Lake, certificates: Certificates
+) -> None:
+    with serving(*secured(certificates.good)) as url:
         assert url.startswith("grpc+tls://127.0.0.1:")
         remote = stoker.connect(url, token=TOKEN, tls_ca=str(certificates.ca), num_endpoints=2)
         assert remote.tables() == ["samples"]
@@ -95,7 +118,7 @@ def test_everything_goes_through_tls(lake_path: str, lake: stoker.Lake, certific
             assert mine.to_arrow().equals(theirs.to_arrow())
         target = {"STOKER_SERVER": url, "STOKER_TLS_CA": str(certificates.ca), "STOKER_CLIENT_TOKEN": TOKEN}
         assert cli("tables", **target).stdout == f"samples\tversion 2\t{NUM_ROWS} rows\n"
-        options = ["--server", url, "--tls-ca", str(certificates.ca), "--server-token", TOKEN]
+        options = ["--server", url, "--tls-ca", str(certificates.ca), "--server-token-file", token_file]
         report = json.loads(cli("stream", SQL, "--batch-size", "9", "--seed", "5", "--json", *options).stdout)
         assert (report["stream_id"], report["steps"]) == (there.stream_id, 8)
 
@@ -164,7 +187,7 @@ def test_later_connections_resume_the_session_of_the_first(lake_path: str, certi
     assert any(resumed[1:])
 
 
-def test_a_server_resumes_sessions(lake_path: str, certificates: Certificates) -> None:
+def test_a_server_resumes_sessions(secured: Secured, certificates: Certificates) -> None:
     context = ssl.create_default_context(cafile=str(certificates.ca))
     context.set_alpn_protocols(["h2"])
 
@@ -180,7 +203,7 @@ def test_a_server_resumes_sessions(lake_path: str, certificates: Certificates) -
             assert server.session_reused is not None
             return server.session_reused, server.session
 
-    with serving(*secured(lake_path, certificates.good)) as url:
+    with serving(*secured(certificates.good)) as url:
         host, port = url.removeprefix("grpc+tls://").split(":")
         was_resumed, session = connect((host, int(port)), None)
         assert not was_resumed
@@ -188,10 +211,10 @@ def test_a_server_resumes_sessions(lake_path: str, certificates: Certificates) -
         assert was_resumed
 
 
-def test_a_stock_client_through_tls(lake_path: str, certificates: Certificates) -> None:
+def test_a_stock_client_through_tls(secured: Secured, certificates: Certificates) -> None:
     token = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())])
     with (
-        serving(*secured(lake_path, certificates.good)) as url,
+        serving(*secured(certificates.good)) as url,
         flight.connect(url, tls_root_certs=certificates.ca.read_bytes()) as client,
     ):
         (info,) = client.list_flights(options=token)
@@ -202,9 +225,11 @@ def test_a_stock_client_through_tls(lake_path: str, certificates: Certificates) 
             client.do_get(endpoint.ticket)
 
 
-def test_who_is_refused_by_tls_or_the_token(lake_path: str, certificates: Certificates) -> None:
+def test_who_is_refused_by_tls_or_the_token(
+    lake_path: str, secured: Secured, token_file: str, certificates: Certificates
+) -> None:
     ca, other_ca = str(certificates.ca), str(certificates.other_ca)
-    with serving(*secured(lake_path, certificates.good)) as url:
+    with serving(*secured(certificates.good)) as url:
         host = url.removeprefix("grpc+tls://")
         for wrong in ("another-token", None):
             with pytest.raises(stoker.UnauthenticatedError, match="token"):
@@ -215,8 +240,8 @@ def test_who_is_refused_by_tls_or_the_token(lake_path: str, certificates: Certif
         with pytest.raises(stoker.InvalidRequestError, match="cannot read the certificate authority /nowhere"):
             stoker.connect(url, tls_ca="/nowhere")
         assert "token" in refused("tables", "--server", url, "--tls-ca", ca)
-        assert host in refused("tables", "--server", url, "--tls-ca", other_ca, "--server-token", TOKEN)
-    with serving(*secured(lake_path, certificates.of_another_host)) as url:
+        assert host in refused("tables", "--server", url, "--tls-ca", other_ca, "--server-token-file", token_file)
+    with serving(*secured(certificates.of_another_host)) as url:
         host = url.removeprefix("grpc+tls://")
         with pytest.raises(stoker.UnavailableError, match=host):
             stoker.connect(url, token=TOKEN, tls_ca=ca)
@@ -226,7 +251,9 @@ def test_who_is_refused_by_tls_or_the_token(lake_path: str, certificates: Certif
             stoker.connect(f"grpc+tls://{host}", tls_ca=ca)
 
 
-def test_tls_files_that_cannot_be_used(tmp_path: Path, lake_path: str, certificates: Certificates) -> None:
+def test_tls_files_that_cannot_be_used(
+    tmp_path: Path, lake_path: str, secured: Secured, certificates: Certificates
+) -> None:
     cert, key = certificates.good
     text = tmp_path / "text.pem"
     text.write_text("no certificate\n")
@@ -236,14 +263,14 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path, lake_path: str, certifica
         ((text, key), "the TLS files are not valid"),
         ((cert, text), "the TLS files are not valid"),
     ]:
-        assert said in refused("serve", *secured(lake_path, files))
+        assert said in refused("serve", *secured(files))
     half = cli("serve", "--lake", lake_path, "--tls-cert", str(cert))
     assert (half.returncode, "--tls-key" in half.stderr) == (2, True)
 
 
 FILE = """
 listen = "{listen}"
-token = "token-of-file"
+token = "token-of-the-file"
 ticket_ttl_secs = 1000
 advertise = ["grpc://file:1", "grpc://file:2"]
 message_bytes = {message_bytes}
@@ -270,7 +297,7 @@ def write_file(folder: Path, settings: dict[str, str]) -> str:
 def variables(source: str, settings: dict[str, str]) -> dict[str, str]:
     """All settings as variables of the environment, with values that tell the source."""
     own = {
-        "token": f"token-of-{source}",
+        "token": f"token-of-the-{source}",
         "ticket_key": f"{source}:a secret of the {source}",
         "ticket_ttl_secs": "2000",
         "advertise": f"grpc://{source}:1,grpc://{source}:2",
@@ -278,9 +305,11 @@ def variables(source: str, settings: dict[str, str]) -> dict[str, str]:
     return {f"STOKER_{name.upper()}": value for name, value in (settings | own).items()}
 
 
-def flags(source: str, settings: dict[str, str]) -> list[str]:
+def flags(folder: Path, source: str, settings: dict[str, str]) -> list[str]:
     """All settings as options, with values that tell the source."""
-    own = ["--token", f"token-of-{source}", "--ticket-key", f"{source}:a secret of the {source}"]
+    token = secret_file(folder, "token", f"token-of-the-{source}")
+    key = secret_file(folder, "key", f"{source}:a secret of the {source}")
+    own = ["--token-file", token, "--ticket-key-file", key]
     own += ["--ticket-ttl-secs", "3000", "--advertise", f"grpc://{source}:1", "--advertise", f"grpc://{source}:2"]
     return own + [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value)]
 
@@ -302,7 +331,7 @@ def observe(url: str, sources: list[str]) -> Observed:
     taken = {}
     with flight.connect(url) as client:
         for source in sources:
-            token = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer token-of-{source}".encode())])
+            token = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer token-of-the-{source}".encode())])
             try:
                 asked = datetime.now(timezone.utc)
                 (endpoint,) = client.get_flight_info(flight.FlightDescriptor.for_path("samples"), token).endpoints
@@ -339,7 +368,7 @@ def test_options_win_over_the_environment_which_wins_over_the_file(tmp_path: Pat
         assert observed.advertised == ["grpc://environment:1", "grpc://environment:2"]
         num_messages.append(observed.num_messages)
     good = GOOD | {"message_bytes": "1000000"}
-    with serving(*flags("option", good), **from_environment, **variables("environment", BAD)) as url:
+    with serving(*flags(tmp_path, "option", good), **from_environment, **variables("environment", BAD)) as url:
         observed = observe(url, sources)
         assert (observed.token, observed.key, observed.ttl) == ("option", "option", 3000)
         assert observed.advertised == ["grpc://option:1", "grpc://option:2"]
@@ -347,11 +376,14 @@ def test_options_win_over_the_environment_which_wins_over_the_file(tmp_path: Pat
     assert num_messages[0] > num_messages[1] > num_messages[2]
 
 
-def test_sources_complete_each_other(tmp_path: Path, lake_path: str, certificates: Certificates) -> None:
+def test_sources_complete_each_other(
+    tmp_path: Path, lake_path: str, token_file: str, certificates: Certificates
+) -> None:
     cert, key = certificates.good
     file = tmp_path / "stoker.toml"
     file.write_text(f'listen = "127.0.0.1:0"\n[tls]\ncert = "{cert}"\nkey = "{key}"\n')
-    with serving("--lake", lake_path, "--token", TOKEN, STOKER_CONFIG=str(file), STOKER_TICKET_TTL_SECS="500") as url:
+    others = {"STOKER_CONFIG": str(file), "STOKER_TICKET_TTL_SECS": "500"}
+    with serving("--lake", lake_path, "--token-file", token_file, **others) as url:
         assert url.startswith("grpc+tls://")
         remote = stoker.connect(url, token=TOKEN, tls_ca=str(certificates.ca))
         assert remote.sql("SELECT count(*) AS n FROM samples").to_arrow().to_pylist() == [{"n": NUM_ROWS}]
@@ -361,11 +393,11 @@ def test_sources_complete_each_other(tmp_path: Path, lake_path: str, certificate
 
 def test_keys_rotate(tmp_path: Path, lake_path: str) -> None:
     file = write_file(tmp_path, GOOD)
-    token = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer token-of-file")])
+    token = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer token-of-the-file")])
     new_key = "new:a newer secret than the file's"
     with serving("--lake", lake_path, "--config", file) as url:
         old = observe(url, ["file"])
-    with serving("--lake", lake_path, "--config", file, "--ticket-key", new_key) as url:
+    with serving("--lake", lake_path, "--config", file, STOKER_TICKET_KEY=new_key) as url:
         new = observe(url, ["file"])
         assert (old.key, new.key) == ("file", "new")
         with flight.connect(url) as client:
@@ -391,7 +423,7 @@ def test_a_limit_that_only_the_file_sets(tmp_path: Path, lake_path: str) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('\ncolour = "red"', "line 2: unknown field `colour`, expected one of `listen`, `token`"),
+        ('\ncolour = "red"', "line 2: unknown field `colour`, expected one of `listen`, `insecure`, `token`"),
         ('streams_max = "many"', "line 1: invalid type: string"),
         (f'token = "{TOKEN}" x', "line 1: "),
         (f'[[ticket_keys]]\nid = "a"\nsecret = "{TOKEN}"\ncolour = 1', "line 4: unknown field `colour`"),
@@ -416,7 +448,7 @@ def test_settings_that_are_refused(tmp_path: Path, lake_path: str) -> None:
         assert said in refused(*serve, option, value)
         assert said in refused(*serve, **{variable: value})
         assert said in refused(*serve, "--config", write_file(tmp_path, GOOD | {name: value}))
-    assert "ticket key 'short' has 5 bytes" in refused(*serve, "--ticket-key", "short:short")
+    assert "ticket key 'short' has 5 bytes" in refused(*serve, STOKER_TICKET_KEY="short:short")
     assert "no lake is given" in refused("serve")
     malformed = cli(*serve, STOKER_STREAMS_MAX="many")
     assert malformed.returncode == 2

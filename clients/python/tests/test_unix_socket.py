@@ -19,7 +19,8 @@ from test_service import cli, environment, refused, serving
 import stoker
 
 SQL = "SELECT id, image, name FROM samples WHERE label < 7 ORDER BY id"
-KEY = ["--ticket-key", "test:a secret of enough bytes"]
+TOKEN = "the token of this server"
+KEY = {"STOKER_TICKET_KEY": "test:a secret of enough bytes"}
 
 
 def address(folder: Path) -> str:
@@ -30,8 +31,8 @@ def address(folder: Path) -> str:
 @contextmanager
 def killable(lake_path: str, listen: str) -> Iterator[subprocess.Popen[str]]:
     """A server that a test may kill."""
-    command = [stoker_bin(), "serve", "--lake", lake_path, "--listen", listen, *KEY]
-    with subprocess.Popen(command, env=environment({}), stdout=subprocess.PIPE, text=True) as process:
+    command = [stoker_bin(), "serve", "--lake", lake_path, "--listen", listen]
+    with subprocess.Popen(command, env=environment(KEY), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             assert f"listening on grpc+{listen}\n" in process.stdout
@@ -44,12 +45,12 @@ def killable(lake_path: str, listen: str) -> Iterator[subprocess.Popen[str]]:
 def test_the_same_bytes_as_over_tcp(tmp_path: Path, lake_path: str, num_endpoints: int) -> None:
     listen = address(tmp_path)
     both = ["--listen", "127.0.0.1:0", "--listen", listen]
-    with serving("--lake", lake_path, *both, "--token", "the token") as tcp:
+    with serving("--lake", lake_path, *both, STOKER_TOKEN=TOKEN) as tcp:
         assert tcp.startswith("grpc://127.0.0.1:")
         assert stat.S_IMODE((tmp_path / "stoker.sock").lstat().st_mode) == 0o600
         for target in (listen, f"grpc+{listen}"):
             lakes = [
-                stoker.connect(place, token="the token", num_endpoints=num_endpoints, retry_budget_secs=0)
+                stoker.connect(place, token=TOKEN, num_endpoints=num_endpoints, retry_budget_secs=0)
                 for place in (tcp, target)
             ]
             over_tcp, over_unix = (lake.sql(SQL).to_arrow() for lake in lakes)
@@ -64,9 +65,9 @@ def test_the_same_bytes_as_over_tcp(tmp_path: Path, lake_path: str, num_endpoint
             assert num_batches == len(over_tcp) > 1
         with pytest.raises(stoker.UnauthenticatedError, match="token"):
             stoker.connect(listen).tables()
-        options = ["--server", listen, "--server-token", "the token"]
-        assert cli("tables", *options).stdout == f"samples\tversion 2\t{NUM_ROWS} rows\n"
-        report = json.loads(cli("stream", SQL, "--batch-size", "9", "--seed", "5", "--json", *options).stdout)
+        options = {"STOKER_SERVER": listen, "STOKER_CLIENT_TOKEN": TOKEN}
+        assert cli("tables", **options).stdout == f"samples\tversion 2\t{NUM_ROWS} rows\n"
+        report = json.loads(cli("stream", SQL, "--batch-size", "9", "--seed", "5", "--json", **options).stdout)
         assert (report["stream_id"], report["steps"]) == (over_unix.stream_id, len(over_unix))
     assert not (tmp_path / "stoker.sock").exists()
 

@@ -1,32 +1,44 @@
 //! Which lake or server a command speaks to.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use arrow_array::Decimal128Array;
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use stoker_flight::{ConnectOptions, Connection, connect};
+use stoker_flight::{ConnectOptions, Connection, Secret, connect};
 use stoker_lake::StorageOptions;
 use stoker_types::{ArrowParam, ParamValue, SnapshotRef};
+
+use crate::secret_args::{OnCommandLine, secret_in_environment};
 
 /// Which lake or server a command speaks to.
 #[derive(Debug, Args)]
 pub struct LakeArgs {
     /// The lake: a local path, s3://, gs://, az:// or file://
-    #[arg(long, global = true, env = "STOKER_LAKE")]
+    #[arg(long, global = true, env = "STOKER_LAKE", hide_env_values = true)]
     lake: Option<String>,
     /// A server in place of a lake: grpc://host:port, grpc+tls://host:port or, on this host, unix:///path; several, separated
     /// by commas
-    #[arg(long, global = true, env = "STOKER_SERVER", conflicts_with = "lake")]
+    #[arg(long, global = true, env = "STOKER_SERVER", hide_env_values = true, conflicts_with = "lake")]
     server: Option<String>,
-    /// The bearer token for the server
-    #[arg(long, global = true, env = "STOKER_CLIENT_TOKEN", hide_env_values = true)]
-    server_token: Option<String>,
+    /// A file with the bearer token for the server; wins over the token in STOKER_CLIENT_TOKEN
+    #[arg(long, global = true, env = "STOKER_CLIENT_TOKEN_FILE", value_name = "FILE")]
+    server_token_file: Option<PathBuf>,
+    #[arg(long, global = true, hide = true, value_parser = OnCommandLine::parse)]
+    server_token: Option<OnCommandLine>,
     /// A PEM file with the server's certificate authority
     #[arg(long, global = true, env = "STOKER_TLS_CA")]
-    tls_ca: Option<std::path::PathBuf>,
-    /// An option of the object store, such as aws_endpoint=http://127.0.0.1:9000; may be repeated
+    tls_ca: Option<PathBuf>,
+    /// A PEM file with this client's certificate, for a server that asks for one
+    #[arg(long, global = true, env = "STOKER_CLIENT_TLS_CERT", requires = "client_tls_key")]
+    client_tls_cert: Option<PathBuf>,
+    /// A PEM file with its private key
+    #[arg(long, global = true, env = "STOKER_CLIENT_TLS_KEY", requires = "client_tls_cert")]
+    client_tls_key: Option<PathBuf>,
+    /// An option of the object store, such as aws_endpoint=http://127.0.0.1:9000; may be repeated. Credentials belong into the
+    /// environment
     #[arg(long = "storage-option", global = true, value_name = "KEY=VALUE")]
     storage_options: Vec<String>,
 }
@@ -44,12 +56,27 @@ impl LakeArgs {
     /// The object store's options, completed from the environment.
     pub fn storage(&self) -> anyhow::Result<StorageOptions> {
         let mut pairs = Vec::new();
-        for option in &self.storage_options {
-            let pair =
-                option.split_once('=').with_context(|| format!("--storage-option {option:?} is not KEY=VALUE"))?;
-            pairs.push((pair.0.to_string(), pair.1.to_string()));
+        for (index, option) in self.storage_options.iter().enumerate() {
+            // What is no pair may be a credential as a whole.
+            let is_no_pair = || format!("--storage-option number {} is not KEY=VALUE", index + 1);
+            let (key, value) = option.split_once('=').with_context(is_no_pair)?;
+            if StorageOptions::is_credential(key) {
+                tracing::warn!(
+                    "--storage-option {key} shows a credential to all users of this machine, in the list of processes: set the store's \
+                     variable, such as AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY"
+                );
+            }
+            pairs.push((key.to_string(), value.to_string()));
         }
         Ok(StorageOptions::new(pairs).with_env())
+    }
+
+    fn token(&self) -> anyhow::Result<Option<Secret>> {
+        OnCommandLine::refuse(self.server_token, "--server-token", "--server-token-file", "STOKER_CLIENT_TOKEN")?;
+        match &self.server_token_file {
+            Some(path) => Ok(Some(Secret::read("token", path)?)),
+            None => Ok(secret_in_environment("STOKER_CLIENT_TOKEN")),
+        }
     }
 
     /// Connects to the server or opens the lake.
@@ -63,8 +90,10 @@ impl LakeArgs {
             bail!("no lake is given: use --lake URI or --server URL, or set STOKER_LAKE or STOKER_SERVER");
         };
         let options = ConnectOptions {
-            token: self.server_token.clone(),
+            token: self.token()?,
             tls_ca: self.tls_ca.clone(),
+            tls_cert: self.client_tls_cert.clone(),
+            tls_key: self.client_tls_key.clone(),
             storage_options: self.storage()?,
             cache_dir: reads.cache_dir,
             cache_bytes: reads.cache_bytes,
@@ -81,7 +110,7 @@ pub struct ReadArgs {
     /// A folder of this machine that keeps what streams read from object stores, for later epochs and other processes; lakes on
     /// a local disk do not use it
     #[arg(long, env = "STOKER_CACHE_DIR", value_name = "DIR")]
-    pub cache_dir: Option<std::path::PathBuf>,
+    pub cache_dir: Option<PathBuf>,
     /// Bytes that the folder holds at most [default: half of the free space of its file system]
     #[arg(long, env = "STOKER_CACHE_BYTES", value_name = "BYTES")]
     pub cache_bytes: Option<u64>,

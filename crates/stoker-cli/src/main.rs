@@ -17,6 +17,7 @@ mod print;
 mod process;
 mod quarantine;
 mod replay;
+mod secret_args;
 mod serve;
 mod serve_limits;
 mod sql;

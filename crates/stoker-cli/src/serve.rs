@@ -3,13 +3,15 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve};
+use clap::builder::BoolishValueParser;
+use stoker_flight::{Role, ServerConfig, TicketKey, TlsFiles, serve, warn_of_readers};
 use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
 
 use crate::connect::ReadArgs;
+use crate::secret_args::{OnCommandLine, secret_in_environment};
 use crate::serve_limits::LimitArgs;
 
 /// Serve a lake over Arrow Flight. Flags win over `STOKER_*` variables, which win over the configuration file.
@@ -25,18 +27,44 @@ pub struct ServeArgs {
     /// A TOML file with settings
     #[arg(long, env = "STOKER_CONFIG")]
     config: Option<PathBuf>,
-    /// A bearer token that every request must carry
-    #[arg(long, env = "STOKER_TOKEN", hide_env_values = true)]
-    token: Option<String>,
-    /// PEM file with the certificate chain; Unix sockets go without
+    /// Serve other machines without a token or without TLS, where the network is trusted
+    #[arg(
+        long,
+        env = "STOKER_INSECURE",
+        value_name = "BOOL",
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    insecure: Option<bool>,
+    /// A file with the bearer token of an administrator, at least 16 bytes; wins over the token in STOKER_TOKEN. With a token,
+    /// every request must carry one
+    #[arg(long, env = "STOKER_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    #[arg(long, hide = true, value_parser = OnCommandLine::parse)]
+    token: Option<OnCommandLine>,
+    /// A TOML file of named tokens, each with a role (read, write, admin) and perhaps an end; read again when it changes
+    #[arg(long, env = "STOKER_TOKENS_FILE", value_name = "FILE")]
+    tokens_file: Option<PathBuf>,
+    /// PEM file with the certificate chain, read again when it changes; Unix sockets go without
     #[arg(long, env = "STOKER_TLS_CERT", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// PEM file with the private key
     #[arg(long, env = "STOKER_TLS_KEY", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// The secret that signs tickets, equal on all replicas, as ID:SECRET or SECRET
-    #[arg(long, env = "STOKER_TICKET_KEY", hide_env_values = true)]
-    ticket_key: Option<String>,
+    /// PEM file with the authority of clients' certificates: a client with one needs no token
+    #[arg(long, env = "STOKER_TLS_CLIENT_CA", value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// What clients with a certificate may do: read, write or admin [default: read]
+    #[arg(long, env = "STOKER_TLS_CLIENT_ROLE", value_name = "ROLE")]
+    tls_client_role: Option<Role>,
+    /// A file with the secret that signs tickets, equal on all replicas, as ID:SECRET or SECRET; wins over the one in
+    /// STOKER_TICKET_KEY. With several lines, the first signs and all are accepted
+    #[arg(long, env = "STOKER_TICKET_KEY_FILE", value_name = "FILE")]
+    ticket_key_file: Option<PathBuf>,
+    #[arg(long, hide = true, value_parser = OnCommandLine::parse)]
+    ticket_key: Option<OnCommandLine>,
     /// Seconds that tickets are valid [default: 3600]
     #[arg(long, env = "STOKER_TICKET_TTL_SECS")]
     ticket_ttl_secs: Option<u64>,
@@ -60,29 +88,48 @@ pub struct ServeArgs {
 
 impl ServeArgs {
     fn into_config(self) -> anyhow::Result<ServerConfig> {
+        OnCommandLine::refuse(self.token, "--token", "--token-file", "STOKER_TOKEN")?;
+        OnCommandLine::refuse(self.ticket_key, "--ticket-key", "--ticket-key-file", "STOKER_TICKET_KEY")?;
         let mut config = match &self.config {
             None => ServerConfig::default(),
             Some(path) => {
                 let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-                // The error as a whole shows the line, which may hold a secret.
-                toml::from_str(&text).map_err(|error| {
-                    let line = |start: usize| text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
-                    let place = error.span().map_or(String::new(), |span| format!("line {}: ", line(span.start)));
-                    anyhow!("{} is not a configuration: {place}{}", path.display(), error.message())
-                })?
+                let shown = path.display();
+                let config: ServerConfig =
+                    ServerConfig::parse(&text).map_err(|error| anyhow!("{shown} is not a configuration: {error}"))?;
+                if config.token.is_some() || !config.ticket_keys.is_empty() {
+                    warn_of_readers(path);
+                }
+                config
             }
         };
         if !self.listen.is_empty() {
             config.listen = self.listen;
         }
         config.admin_listen = self.admin_listen.or(config.admin_listen);
-        config.token = self.token.or(config.token);
-        if let (Some(cert), Some(key)) = (self.tls_cert, self.tls_key) {
-            config.tls = Some(TlsFiles { cert, key });
+        config.insecure = self.insecure.unwrap_or(config.insecure);
+        let token = secret_in_environment("STOKER_TOKEN");
+        if self.token_file.is_some() || token.is_some() {
+            // The file wins, because it may have been named by an option.
+            config.token = token.filter(|_| self.token_file.is_none());
+            config.token_file = self.token_file;
         }
-        if let Some(key) = self.ticket_key {
-            let (id, secret) = key.split_once(':').unwrap_or(("default", key.as_str()));
-            config.ticket_keys.insert(0, TicketKey { id: id.to_string(), secret: secret.to_string() });
+        config.tokens_file = self.tokens_file.or(config.tokens_file);
+        if let (Some(cert), Some(key)) = (self.tls_cert, self.tls_key) {
+            let clients = config.tls.take().map(|tls| (tls.client_ca, tls.client_role)).unwrap_or_default();
+            config.tls = Some(TlsFiles { cert, key, client_ca: clients.0, client_role: clients.1 });
+        }
+        match &mut config.tls {
+            Some(tls) => {
+                tls.client_ca = self.tls_client_ca.or(tls.client_ca.take());
+                tls.client_role = self.tls_client_role.or(tls.client_role);
+            }
+            None => ensure!(self.tls_client_ca.is_none(), "--tls-client-ca needs --tls-cert and --tls-key"),
+        }
+        if let Some(file) = self.ticket_key_file {
+            config.ticket_key_file = Some(file);
+        } else if let Some(key) = secret_in_environment("STOKER_TICKET_KEY") {
+            config.ticket_keys.insert(0, TicketKey::parse(key.reveal()));
         }
         config.ticket_ttl_secs = self.ticket_ttl_secs.unwrap_or(config.ticket_ttl_secs);
         config.grace_secs = self.grace_secs.unwrap_or(config.grace_secs);

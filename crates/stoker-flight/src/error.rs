@@ -99,7 +99,13 @@ pub enum Error {
     #[error("{reason}")]
     Unauthenticated {
         /// What is missing.
-        reason: &'static str,
+        reason: String,
+    },
+    /// The principal's role does not allow this.
+    #[error("{reason}")]
+    Forbidden {
+        /// What was asked for, which role it takes, and which there is.
+        reason: String,
     },
     /// A request that cannot be understood.
     #[error("{reason}")]
@@ -146,6 +152,7 @@ impl Error {
                 ErrorKind::Unavailable
             }
             Error::InvalidTicket { .. } | Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
+            Error::Forbidden { .. } => ErrorKind::PermissionDenied,
             Error::ExpiredTicket { .. } => ErrorKind::Expired,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
@@ -163,6 +170,10 @@ impl Error {
 
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {
         Error::InvalidRequest { reason: reason.into() }
+    }
+
+    pub(crate) fn unauthenticated(reason: impl Into<String>) -> Self {
+        Error::Unauthenticated { reason: reason.into() }
     }
 
     pub(crate) fn broken(reason: impl Into<String>) -> Self {

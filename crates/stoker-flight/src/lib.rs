@@ -22,10 +22,12 @@ mod decode;
 mod encode;
 mod error;
 mod local_reads;
+mod secret;
 mod server;
 mod status;
 mod ticket;
 mod tls;
+mod toml_file;
 mod unix_path;
 mod wire;
 mod write_key;
@@ -42,7 +44,8 @@ pub use client::{
     connect, reconnect,
 };
 pub use error::{Error, Result};
-pub use server::{ServerConfig, TicketKey, TlsFiles, serve};
+pub use secret::{Secret, warn_of_readers};
+pub use server::{Role, ServerConfig, TicketKey, TlsFiles, serve};
 pub use ticket::TicketSigner;
 
 #[cfg(test)]

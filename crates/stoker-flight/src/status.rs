@@ -17,8 +17,9 @@
 //! The metadata entry `stoker-error-kind` carries the exact kind. An expired ticket is a FAILED_PRECONDITION rather than
 //! UNAUTHENTICATED, because stock clients answer the latter with a new login.
 //!
-//! Messages are cut to what fits a header, and lose what looks like a credential. Internal errors stay in the server's log:
-//! the client gets the number under which they are found there.
+//! Messages are cut to what fits a header, and lose what looks like a credential; before they leave a server also the place where its
+//! lake lies (`server/place_filter.rs`). Internal errors stay in the server's log: the client gets the number under which they are
+//! found there.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -58,7 +59,12 @@ impl From<Error> for Status {
         let message = match kind {
             ErrorKind::Internal => {
                 let incident = RandomState::new().hash_one(0) as u32;
-                tracing::error!(%error, incident = format!("{incident:08x}"), "a request failed for a reason that is a bug");
+                let error = redact(&error.to_string());
+                tracing::error!(
+                    error,
+                    incident = format!("{incident:08x}"),
+                    "a request failed for a reason that is a bug"
+                );
                 format!("internal error {incident:08x}; the server's log says more")
             }
             _ => redact(&error.to_string()),

@@ -27,7 +27,7 @@ impl Address {
     /// after it as well, up to the next scheme.
     ///
     /// # Errors
-    /// A target without an address, a path that no socket can have.
+    /// A target without an address, a host with a user or a password, a path that no socket can have.
     pub fn parse_all(target: &str) -> Result<Option<Vec<Address>>> {
         let mut scheme = None;
         let mut addresses = Vec::new();
@@ -37,6 +37,11 @@ impl Address {
             let Some(scheme) = scheme else { return Ok(None) };
             if place.is_empty() {
                 continue;
+            }
+            if matches!(scheme, Scheme::Tcp { .. }) && place.contains('@') {
+                return Err(Error::invalid(
+                    "a server's address has a user or a password before its host; leave them out, and give a token",
+                ));
             }
             addresses.push(match scheme {
                 Scheme::Tcp { tls } => Address::Tcp { authority: place.trim_end_matches('/').to_string(), tls },

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
+use crate::client::ConnectOptions;
 use crate::client::address::Address;
 use crate::tls::choose_ciphers;
 use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
@@ -17,7 +18,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server by its address.
-pub(crate) fn endpoint(address: &Address, tls_ca: Option<&Path>) -> Result<Endpoint> {
+pub(crate) fn endpoint(address: &Address, options: &ConnectOptions) -> Result<Endpoint> {
     let uri = match address {
         Address::Tcp { authority, tls: false } => format!("http://{authority}"),
         Address::Tcp { authority, tls: true } => format!("https://{authority}"),
@@ -37,11 +38,16 @@ pub(crate) fn endpoint(address: &Address, tls_ca: Option<&Path>) -> Result<Endpo
     }
     choose_ciphers();
     let mut config = ClientTlsConfig::new().with_native_roots();
-    if let Some(path) = tls_ca {
-        let pem = std::fs::read(path).map_err(|source| {
-            Error::invalid(format!("cannot read the certificate authority {}: {source}", path.display()))
-        })?;
-        config = config.ca_certificate(Certificate::from_pem(pem));
+    if let Some(path) = &options.tls_ca {
+        config = config.ca_certificate(Certificate::from_pem(read("certificate authority", path)?));
+    }
+    if let Some((cert, key)) = options.identity()? {
+        config = config.identity(Identity::from_pem(read("certificate", cert)?, read("private key", key)?));
     }
     endpoint.tls_config(config).map_err(|source| Error::invalid(format!("TLS cannot be set up: {source}")))
+}
+
+/// The bytes of a PEM file.
+fn read(what: &str, path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|source| Error::invalid(format!("cannot read the {what} {}: {source}", path.display())))
 }

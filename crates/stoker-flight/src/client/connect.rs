@@ -1,6 +1,6 @@
 //! From a target to a connection.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stoker_lake::{Lake, StorageOptions};
@@ -12,15 +12,20 @@ use crate::client::address::Address;
 use crate::client::patience::Patience;
 use crate::client::{Connection, LocalLake, RemoteLake};
 use crate::local_reads::local_reads;
+use crate::secret::Secret;
 use crate::{Error, Result};
 
 /// Options of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// A bearer token for servers.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// A PEM file with the certificate authority of servers; the system's by default.
     pub tls_ca: Option<PathBuf>,
+    /// PEM files with this client's certificate and its private key, for servers that ask for one; both or none.
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of `tls_cert`.
+    pub tls_key: Option<PathBuf>,
     /// Options of the object store, for lakes.
     pub storage_options: StorageOptions,
     /// How long calls that may be repeated are made again while the servers, or the object store of a lake, cannot be reached, and how
@@ -43,6 +48,19 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
+    /// The files of this client's certificate and its key.
+    ///
+    /// # Errors
+    /// One of them without the other.
+    pub(crate) fn identity(&self) -> Result<Option<(&Path, &Path)>> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => Ok(Some((cert, key))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(Error::invalid("tls_cert needs tls_key, the file with its private key")),
+            (None, Some(_)) => Err(Error::invalid("tls_key needs tls_cert, the file with its certificate")),
+        }
+    }
+
     /// The budget of a connection.
     pub(crate) fn budget(&self) -> MemoryBudget {
         let budget = self.memory_budget_bytes.map_or_else(MemoryBudget::default, MemoryBudget::new);
@@ -55,6 +73,8 @@ impl Default for ConnectOptions {
         Self {
             token: None,
             tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
             storage_options: StorageOptions::default(),
             retry_budget: Duration::from_secs(120),
             num_endpoints: 1,

@@ -24,6 +24,7 @@ use crate::client::message_reader::MessageReader;
 use crate::client::patience::Patience;
 use crate::convert::COMMAND_VERSION;
 use crate::proto::{Command, command::Kind};
+use crate::secret::Secret;
 use crate::wire::{MESSAGE_BYTES_MAX, SPEC_STORED};
 use crate::{Error, Result};
 
@@ -58,9 +59,12 @@ struct Inner {
 pub(crate) struct Token(Option<MetadataValue<Ascii>>);
 
 impl Token {
-    fn try_new(token: Option<&str>) -> Result<Self> {
+    fn try_new(token: Option<&Secret>) -> Result<Self> {
         let Some(token) = token else { return Ok(Self(None)) };
-        let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
+        if token.reveal().is_empty() {
+            return Err(Error::invalid("the token is empty"));
+        }
+        let mut value: MetadataValue<Ascii> = format!("Bearer {}", token.reveal())
             .parse()
             .map_err(|_| Error::invalid("the token has characters that no header takes"))?;
         value.set_sensitive(true);
@@ -85,15 +89,13 @@ impl RemoteLake {
     /// The servers at these addresses, one at least. None is asked yet.
     pub(crate) fn try_new(addresses: &[Address], options: &ConnectOptions, patience: Patience) -> Result<Self> {
         let needs_tls = addresses.iter().any(Address::is_tls);
-        let tls = needs_tls.then(|| tls_config(options.tls_ca.as_deref())).transpose()?;
-        let server = |address: &Address| {
-            Ok((Server::try_new(address, tls.as_ref())?, endpoint(address, options.tls_ca.as_deref())?))
-        };
+        let tls = needs_tls.then(|| tls_config(options)).transpose()?;
+        let server = |address: &Address| Ok((Server::try_new(address, tls.as_ref())?, endpoint(address, options)?));
         let servers = addresses.iter().map(server).collect::<Result<_>>()?;
         let inner = Inner {
             addresses: addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","),
             servers,
-            token: Token::try_new(options.token.as_deref())?,
+            token: Token::try_new(options.token.as_ref())?,
             current: AtomicUsize::new(0),
             channel: Mutex::default(),
             options: options.clone(),

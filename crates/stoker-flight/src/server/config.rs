@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::secret::Secret;
+use crate::server::auth::Role;
 use crate::server::edge::ConnectionTimes;
 use crate::server::places::Shares;
+use crate::server::ticket_key::TicketKey;
 use crate::unix_path::UnixPath;
-use crate::{Error, Result};
+use crate::{Error, Result, toml_file};
 
 /// Connections at once, by default and at most: an idle one takes about 30 KiB of memory.
 const CONNECTIONS_MAX: usize = 4_096;
@@ -24,12 +27,21 @@ pub struct ServerConfig {
     /// An address of this host, `host:port`, for operators: `/healthz`, `/readyz` and `/metrics` over HTTP, without a token; none by
     /// default.
     pub admin_listen: Option<String>,
-    /// A bearer token that every request must carry, health checks excepted; none by default.
-    pub token: Option<String>,
+    /// Whether addresses that other machines reach may be served without a token or without TLS; not by default.
+    pub insecure: bool,
+    /// The bearer token of an administrator, at least 16 bytes; none by default. With a token, every request must carry one, health
+    /// checks excepted.
+    pub token: Option<Secret>,
+    /// A file with that token, in its place.
+    pub token_file: Option<PathBuf>,
+    /// A file of several named tokens, each with a role and perhaps an end (TOML); read again when it changes.
+    pub tokens_file: Option<PathBuf>,
     /// Certificate and key, for all addresses but Unix sockets; plain text by default.
     pub tls: Option<TlsFiles>,
     /// Keys that sign tickets; the first signs. Random for each start by default: replicas must share keys.
     pub ticket_keys: Vec<TicketKey>,
+    /// A file with such keys, one a line as `ID:SECRET` or `SECRET`; they come before the others.
+    pub ticket_key_file: Option<PathBuf>,
     /// Seconds that tickets are valid; 3,600 by default.
     pub ticket_ttl_secs: u64,
     /// URIs under which clients reach this service, put into endpoints; none by default: clients stay where they are.
@@ -75,7 +87,7 @@ pub struct ServerConfig {
     pub grace_secs: u64,
 }
 
-/// Certificate and key files, PEM.
+/// Certificate and key files, PEM; read again when they change.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
@@ -83,16 +95,12 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The private key.
     pub key: PathBuf,
-}
-
-/// A key that signs tickets.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TicketKey {
-    /// Its name, which tickets carry.
-    pub id: String,
-    /// The secret, at least 16 bytes.
-    pub secret: String,
+    /// The authority of clients' certificates, which stand for tokens; none by default.
+    #[serde(default)]
+    pub client_ca: Option<PathBuf>,
+    /// What clients with a certificate may do; `read` by default.
+    #[serde(default)]
+    pub client_role: Option<Role>,
 }
 
 impl Default for ServerConfig {
@@ -100,9 +108,13 @@ impl Default for ServerConfig {
         Self {
             listen: vec!["127.0.0.1:8815".into()],
             admin_listen: None,
+            insecure: false,
             token: None,
+            token_file: None,
+            tokens_file: None,
             tls: None,
             ticket_keys: Vec::new(),
+            ticket_key_file: None,
             ticket_ttl_secs: 3_600,
             advertise: Vec::new(),
             message_bytes: 2 << 20,
@@ -126,6 +138,47 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// The settings in the text of a configuration file.
+    ///
+    /// # Errors
+    /// A text that is none; the message has no values, of which some are secret.
+    pub fn parse(text: &str) -> Result<Self> {
+        toml_file::parse(text)
+    }
+
+    /// The token of the administrator.
+    ///
+    /// # Errors
+    /// A token that is too short, or given twice; a file that cannot be read.
+    pub(crate) fn admin_token(&self) -> Result<Option<Secret>> {
+        let token = match (&self.token, &self.token_file) {
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid("token and token_file are both given; leave one of them out"));
+            }
+            (Some(token), None) => token.clone(),
+            (None, Some(path)) => Secret::read("token", path)?,
+            (None, None) => return Ok(None),
+        };
+        token.check("token")?;
+        Ok(Some(token))
+    }
+
+    /// Whether there are tokens.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.token.is_some() || self.token_file.is_some() || self.tokens_file.is_some()
+    }
+
+    /// What clients with a certificate may do, if there is an authority for these.
+    pub(crate) fn certificate_role(&self) -> Option<Role> {
+        let tls = self.tls.as_ref().filter(|tls| tls.client_ca.is_some())?;
+        Some(tls.client_role.unwrap_or(Role::Read))
+    }
+
+    /// Whether clients must say who they are, by a token or a certificate.
+    pub(crate) fn asks_who(&self) -> bool {
+        self.has_tokens() || self.certificate_role().is_some()
+    }
+
     /// Checks the ranges.
     pub(crate) fn validate(&self) -> Result<()> {
         let check = |name: &str, good: bool, range: &str| match good {
@@ -138,6 +191,12 @@ impl ServerConfig {
             return Err(Error::invalid(
                 "TLS is for TCP, and all addresses to listen on are Unix sockets, which never leave this host: \
                  leave out certificate and key",
+            ));
+        }
+        let role_of_nobody = self.tls.as_ref().is_some_and(|tls| tls.client_role.is_some() && tls.client_ca.is_none());
+        if role_of_nobody {
+            return Err(Error::invalid(
+                "client_role is for clients with certificates: give client_ca, their authority",
             ));
         }
         check("message_bytes", (1 << 10..=64 << 20).contains(&self.message_bytes), "1 KiB to 64 MiB")?;
@@ -160,8 +219,7 @@ impl ServerConfig {
         ] {
             check(name, (1..=86_400).contains(&secs), "1 s to 1 day")?;
         }
-        check("memory_budget_bytes", self.memory_budget_bytes > 0, "at least 1")?;
-        check("token", self.token.as_deref() != Some(""), "it is empty")
+        check("memory_budget_bytes", self.memory_budget_bytes > 0, "at least 1")
     }
 
     /// Bytes that one stream may hold, so that one whose client stalls leaves room to those that come later.
@@ -229,11 +287,5 @@ fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Stri
 impl std::fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerConfig").field("listen", &self.listen).field("tls", &self.tls).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for TicketKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TicketKey").field("id", &self.id).finish_non_exhaustive()
     }
 }

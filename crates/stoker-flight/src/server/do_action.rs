@@ -15,35 +15,38 @@ use stoker_stream::{BadRowEntry, Beside, ReadOptions, Receipt, RunEntry, log_bad
 use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
 use crate::decode::schema_of_answer;
+use crate::server::auth::{Principal, Role};
 use crate::server::state::ServerState;
 use crate::write_key::WriteKey;
 use crate::{Error, Result, beside_answer};
 
-/// The actions and what they do.
-pub(crate) const ACTIONS: [(&str, &str); 16] = [
-    ("version", "the version of the server"),
+/// The actions, the role that each takes, and what they do.
+pub(crate) const ACTIONS: [(&str, Role, &str); 16] = [
+    ("version", Role::Read, "the version of the server"),
     (
         "status",
+        Role::Admin,
         "what the server did since it started: streams, rows, bytes, bytes sent, seconds waited; memory of batches",
     ),
-    ("tables", "the names of all tables"),
-    ("table", "{table, version?, tag?}: version, rows, schema and tags of a table"),
-    ("versions", "{table}: its versions"),
-    ("tag", "{table, version?, new_tag}: gives a version a tag"),
-    ("describe", "{table, version?, tag?}: how its columns are stored"),
-    ("doctor", "{table, version?, tag?}: what in its layout costs speed, and what to do about it"),
-    ("explain", "{sql, params?}: the plan of a query"),
-    ("verify", "{receipts}: whether the receipts of all ranks show that each row was seen exactly once"),
-    ("run", "{run_id}: the log of a run"),
-    ("log_bad_rows", "{bad_rows, write_key?}: adds rows to the table of bad rows"),
-    ("rows", "{stream_id, epoch, positions: {start, end}}: the addresses of the rows at these positions"),
-    ("nulls", "{stream_id, columns}: those of the columns that are null in a row of the stream"),
+    ("tables", Role::Read, "the names of all tables"),
+    ("table", Role::Read, "{table, version?, tag?}: version, rows, schema and tags of a table"),
+    ("versions", Role::Read, "{table}: its versions"),
+    ("tag", Role::Write, "{table, version?, new_tag}: gives a version a tag"),
+    ("describe", Role::Read, "{table, version?, tag?}: how its columns are stored"),
+    ("doctor", Role::Read, "{table, version?, tag?}: what in its layout costs speed, and what to do about it"),
+    ("explain", Role::Read, "{sql, params?}: the plan of a query"),
+    ("verify", Role::Read, "{receipts}: whether the receipts of all ranks show that each row was seen exactly once"),
+    ("run", Role::Read, "{run_id}: the log of a run"),
+    ("log_bad_rows", Role::Read, "{bad_rows, write_key?}: adds rows to the table of bad rows"),
+    ("rows", Role::Read, "{stream_id, epoch, positions: {start, end}}: the addresses of the rows at these positions"),
+    ("nulls", Role::Read, "{stream_id, columns}: those of the columns that are null in a row of the stream"),
     (
         "rows_beside",
+        Role::Read,
         "{stream_id or spec, epoch, beside: [{position, offset}], unverified?, retry_budget_millis?}: the first of these rows, each \
          `offset` rows after its position in the window of that, cyclically, as a stream of Arrow's IPC format",
     ),
-    ("log_run", "{entry, write_key?}: adds an entry to the log of its run"),
+    ("log_run", Role::Read, "{entry, write_key?}: adds an entry to the log of its run"),
 ];
 
 /// Rows whose addresses one action gives, at most.
@@ -108,12 +111,15 @@ pub(crate) struct TableAnswer {
 }
 
 pub(crate) fn action_types() -> Vec<ActionType> {
-    let action = |(name, text): (&str, &str)| ActionType { r#type: name.into(), description: text.into() };
+    let action = |(name, _, text): (&str, Role, &str)| ActionType { r#type: name.into(), description: text.into() };
     ACTIONS.into_iter().map(action).collect()
 }
 
 impl ServerState {
-    pub(crate) async fn do_action(&self, name: &str, body: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) async fn do_action(&self, principal: &Principal, name: &str, body: &[u8]) -> Result<Vec<u8>> {
+        if let Some((_, role, _)) = ACTIONS.iter().find(|(known, ..)| *known == name) {
+            principal.check(*role, &format!("action {name}"))?;
+        }
         let request: ActionRequest = match body {
             [] => ActionRequest::default(),
             body => serde_json::from_slice(body)
@@ -143,13 +149,15 @@ impl ServerState {
             }
             "explain" => {
                 let sql = request.sql.as_deref().ok_or_else(|| Error::invalid("action explain needs sql"))?;
-                json!(self.engine.query(sql, &request.params).await?.explain().await?)
+                let plan = self.engine.query(sql, &request.params).await?.explain().await?;
+                json!(self.place_filter.filter(&plan))
             }
             "run" => {
                 let run_id = request.run_id.as_ref().ok_or_else(|| Error::invalid("action run needs run_id"))?;
                 json!(run_entries(&self.engine, run_id).await?)
             }
             "log_bad_rows" => {
+                self.check_bad_rows(principal, &request.bad_rows).await?;
                 let key = request.write_key.as_ref().map(WriteKey::commit_key);
                 log_bad_rows(&self.engine, &request.bad_rows, key).await?;
                 json!({})
@@ -159,16 +167,17 @@ impl ServerState {
                 json!(self.plan_by_id(stream_id).await?.nulls(&request.columns).await?)
             }
             "rows" => json!(self.row_addrs(&request).await?),
-            "rows_beside" => return self.rows_beside(&request).await,
+            "rows_beside" => return self.rows_beside(principal, &request).await,
             "log_run" => {
                 let entry = request.entry.as_ref().ok_or_else(|| Error::invalid("action log_run needs entry"))?;
+                self.check_run_entry(principal, entry).await?;
                 let key = request.write_key.as_ref().map(WriteKey::commit_key);
                 log_run(&self.engine, entry, key).await?;
                 json!({})
             }
             "verify" => json!(verify(&self.engine, &request.receipts).await?),
             other => {
-                let names = ACTIONS.map(|(name, _)| name).join(", ");
+                let names = ACTIONS.map(|(name, ..)| name).join(", ");
                 return Err(Error::invalid(format!("there is no action {other:?}; actions: {names}")));
             }
         };
@@ -188,9 +197,9 @@ impl ServerState {
         Ok(self.plan_by_id(stream_id).await?.row_addrs(request.epoch.unwrap_or(0), &positions).await?)
     }
 
-    async fn rows_beside(&self, request: &ActionRequest) -> Result<Vec<u8>> {
+    async fn rows_beside(&self, principal: &Principal, request: &ActionRequest) -> Result<Vec<u8>> {
         let plan = match (request.stream_id, &request.spec) {
-            (_, Some(spec)) => self.plan_by_spec(spec.as_bytes()).await?,
+            (_, Some(spec)) => self.plan_by_spec(spec.as_bytes(), principal).await?,
             (Some(stream_id), None) => self.plan_by_id(stream_id).await?,
             (None, None) => return Err(Error::invalid("action rows_beside needs stream_id or spec")),
         };

@@ -16,6 +16,7 @@ use crate::encode::{Message, MessageOptions, part_messages, record_batch_message
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use crate::server::access_log::AccessEntry;
 use crate::server::answer_body::Answer;
+use crate::server::auth::Principal;
 use crate::server::caller::Caller;
 use crate::server::output::Output;
 use crate::server::places::Place;
@@ -53,9 +54,14 @@ enum Batches {
 ///
 /// # Errors
 /// A ticket that is not valid any more; too many streams; errors of opening what it names.
-pub(crate) async fn do_get(state: Arc<ServerState>, caller: Caller, ticket: &[u8]) -> Result<Answer> {
+pub(crate) async fn do_get(
+    state: Arc<ServerState>,
+    caller: Caller,
+    principal: &Principal,
+    ticket: &[u8],
+) -> Result<Answer> {
     let body = state.signer.verify(ticket, now_unix_secs())?;
-    let who = caller.to_string();
+    let who = format!("{} at {caller}", principal.name);
     let place = place(&state, caller, body.kind.as_ref()).await?;
     let message_bytes = state.config.message_bytes;
     let (work, compression) = match body.kind {
@@ -64,7 +70,7 @@ pub(crate) async fn do_get(state: Arc<ServerState>, caller: Caller, ticket: &[u8
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
             let batches = if options.first_batch_only { Batches::First } else { Batches::All };
-            let (plan, slice) = open_stream(&state, ticket).await?;
+            let (plan, slice) = open_stream(&state, ticket, principal).await?;
             let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(message_bytes))?;
             let log = AccessEntry::new("stream", about(&plan, &slice), who);
             let stream = Box::new(CountedStream::new(stream, state.totals.clone(), state.metrics.clone(), log));
@@ -95,7 +101,7 @@ pub(crate) async fn do_get(state: Arc<ServerState>, caller: Caller, ticket: &[u8
             () = state.cut.cancelled() => Err(Error::Stopping),
             done = sent => done,
         };
-        output.end(done).await;
+        output.end(done, |error| state.place_filter.status(error.into())).await;
     });
     Ok(answer)
 }
@@ -131,12 +137,12 @@ fn wire_bytes(messages: &[Message]) -> u64 {
     messages.iter().map(|message| message.wire_bytes() as u64).sum()
 }
 
-async fn open_stream(state: &ServerState, ticket: StreamTicket) -> Result<(StreamPlan, Slice)> {
+async fn open_stream(state: &ServerState, ticket: StreamTicket, principal: &Principal) -> Result<(StreamPlan, Slice)> {
     let slice = ticket.slice.ok_or(Error::InvalidTicket { reason: "it has no slice" })?;
     let slice = slice_from_proto(&slice)?;
     let plan = match ticket.spec.as_slice() {
         [] => state.plan_by_id(ticket.stream_id.parse()?).await?,
-        spec => state.plan_by_spec(spec).await?,
+        spec => state.plan_by_spec(spec, principal).await?,
     };
     Ok((plan, slice))
 }

@@ -14,6 +14,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::Error;
+use crate::server::auth::Principal;
 use crate::server::caller::Caller;
 use crate::server::do_action::action_types;
 use crate::server::do_get::do_get;
@@ -48,7 +49,8 @@ impl FlightService for StokerFlightService {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        let planned = self.0.get_flight_info(request.into_inner()).await?;
+        let asking = principal(&request)?;
+        let planned = self.0.get_flight_info(&asking, request.into_inner()).await?;
         let mut response = Response::new(planned.info);
         if let Some(stored) = planned.spec_stored {
             let value = MetadataValue::from_static(if stored { "true" } else { "false" });
@@ -58,7 +60,8 @@ impl FlightService for StokerFlightService {
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
-        let info = self.0.get_flight_info(request.into_inner()).await?.info;
+        let asking = principal(&request)?;
+        let info = self.0.get_flight_info(&asking, request.into_inner()).await?.info;
         Ok(Response::new(PollInfo {
             info: Some(info),
             flight_descriptor: None,
@@ -68,14 +71,15 @@ impl FlightService for StokerFlightService {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        let schema = self.0.get_schema(request.into_inner()).await?;
+        let asking = principal(&request)?;
+        let schema = self.0.get_schema(&asking, request.into_inner()).await?;
         let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into().map_err(Error::internal);
         Ok(Response::new(result?))
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let caller = Caller::of(request.extensions(), request.metadata().as_ref());
-        Ok(Response::new(do_get(self.0.clone(), caller, &request.into_inner().ticket).await?.boxed()))
+        let (asking, caller) = (principal(&request)?, Caller::of(request.extensions(), request.metadata().as_ref()));
+        Ok(Response::new(do_get(self.0.clone(), caller, &asking, &request.into_inner().ticket).await?.boxed()))
     }
 
     async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
@@ -90,8 +94,9 @@ impl FlightService for StokerFlightService {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        let asking = principal(&request)?;
         let action = request.into_inner();
-        let body = self.0.do_action(&action.r#type, &action.body).await?;
+        let body = self.0.do_action(&asking, &action.r#type, &action.body).await?;
         let result = arrow_flight::Result { body: body.into() };
         Ok(Response::new(stream::iter([Ok(result)]).boxed()))
     }
@@ -99,6 +104,12 @@ impl FlightService for StokerFlightService {
     async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
         Ok(Response::new(stream::iter(action_types().into_iter().map(Ok)).boxed()))
     }
+}
+
+/// Who asks, as the check in front of all methods found.
+fn principal<T>(request: &Request<T>) -> Result<Principal, Error> {
+    let found = request.extensions().get::<Principal>();
+    found.cloned().ok_or_else(|| Error::internal("a request was not checked"))
 }
 
 fn unsupported(what: &str) -> Status {

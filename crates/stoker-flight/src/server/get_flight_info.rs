@@ -17,6 +17,7 @@ use crate::proto::{
     Command, PinnedTable, ReadPolicy, Slice, SqlRequest, SqlTicket, StreamRequest, StreamTicket, TicketBody,
     command::Kind, ticket_body,
 };
+use crate::server::auth::Principal;
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::{Error, Result};
 
@@ -34,16 +35,16 @@ pub(crate) struct Planned {
 }
 
 impl ServerState {
-    pub(crate) async fn get_flight_info(&self, descriptor: FlightDescriptor) -> Result<Planned> {
+    pub(crate) async fn get_flight_info(&self, principal: &Principal, descriptor: FlightDescriptor) -> Result<Planned> {
         match self.parse(&descriptor)? {
-            Kind::Stream(request) => self.stream_info(descriptor, request).await,
+            Kind::Stream(request) => self.stream_info(principal, descriptor, request).await,
             Kind::Sql(request) => self.sql_info(descriptor, request).await,
         }
     }
 
-    pub(crate) async fn get_schema(&self, descriptor: FlightDescriptor) -> Result<Schema> {
+    pub(crate) async fn get_schema(&self, principal: &Principal, descriptor: FlightDescriptor) -> Result<Schema> {
         let schema = match self.parse(&descriptor)? {
-            Kind::Stream(request) => self.plan(request.source).await?.schema(),
+            Kind::Stream(request) => self.plan(principal, request.source).await?.schema(),
             Kind::Sql(request) => {
                 self.engine.query(&request.sql, &params_from_json(&request.params_json)?).await?.schema()
             }
@@ -89,8 +90,13 @@ impl ServerState {
         command.kind.ok_or_else(|| Error::invalid("the descriptor holds neither a stream nor a SQL request"))
     }
 
-    async fn stream_info(&self, descriptor: FlightDescriptor, request: StreamRequest) -> Result<Planned> {
-        let plan = self.plan(request.source).await?;
+    async fn stream_info(
+        &self,
+        principal: &Principal,
+        descriptor: FlightDescriptor,
+        request: StreamRequest,
+    ) -> Result<Planned> {
+        let plan = self.plan(principal, request.source).await?;
         check_schema(&plan.schema())?;
         let mut info = FlightInfo::new().try_with_schema(&plan.schema()).map_err(Error::internal)?;
         if let Some(slice) = &request.slice {

@@ -48,14 +48,14 @@ impl Output {
     }
 
     /// Sends the end, and keeps the place until the client has taken all: what waits for it uses memory.
-    pub async fn end(self, done: Result<()>) {
+    pub async fn end(self, done: Result<()>, status: impl FnOnce(Error) -> Status) {
         if let Err(error @ Error::Unread { .. }) = &done {
             tracing::info!(%error, "cutting an answer");
             return self.reset.reset();
         }
         // A client that went away needs no answer.
         let ended = async {
-            self.items.send(Item::End(done.map_or_else(Status::from, |()| Status::ok("")))).await.ok();
+            self.items.send(Item::End(done.map_or_else(status, |()| Status::ok("")))).await.ok();
             self.closed().await;
         };
         if let Err(error) = self.within(self.stall, ended).await {

@@ -1,7 +1,7 @@
 //! Runs a server until it is told to stop.
 
 use std::future::Future;
-use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +14,18 @@ use tonic_health::ServingStatus;
 use crate::cache::open_cache;
 use crate::server::ServerConfig;
 use crate::server::admin::Admin;
-use crate::server::edge::{Edge, ServerTls, accept_connections, raise_file_limit};
+use crate::server::auth::Authenticator;
+use crate::server::edge::{Edge, accept_connections, raise_file_limit};
+use crate::server::exposure::check_exposure;
 use crate::server::heartbeat::Heartbeat;
 use crate::server::listener::Listener;
 use crate::server::places::Places;
 use crate::server::readiness::{Readiness, set_health};
+use crate::server::server_tls::{ClientCertificates, ServerTls};
 use crate::server::service::StokerService;
 use crate::server::state::ServerState;
+use crate::server::ticket_key::ticket_keys;
+use crate::server::watch::watch;
 use crate::{Error, Result, TicketSigner};
 
 /// After the grace period, cut streams get so long to tell their clients.
@@ -34,8 +39,8 @@ const CUT_SECS: u64 = 2;
 /// elsewhere.
 ///
 /// # Errors
-/// Settings out of range, a folder that cannot be the cache, an address that cannot be bound, a Unix socket where another server listens, unreadable TLS files,
-/// invalid ticket keys.
+/// Settings out of range, addresses that other machines reach without a token or TLS, a folder that cannot be the cache, an address
+/// that cannot be bound, a Unix socket where another server listens, files of TLS or tokens that cannot be used, invalid ticket keys.
 pub async fn serve(
     engine: Engine,
     config: ServerConfig,
@@ -43,8 +48,17 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     config.validate()?;
+    check_exposure(&config).await?;
+    let authenticator = Arc::new(Authenticator::try_new(&config)?);
     let signer = TicketSigner::try_new(ticket_keys(&config)?, config.ticket_ttl())?;
-    let tls = config.tls.as_ref().map(ServerTls::try_new).transpose()?;
+    let client_certificates = match config.has_tokens() {
+        true => ClientCertificates::Optional,
+        false => ClientCertificates::Needed,
+    };
+    let tls =
+        config.tls.as_ref().map(|files| ServerTls::try_new(files, client_certificates)).transpose()?.map(Arc::new);
+    let reloading = reload(config.tokens_file.clone(), authenticator.clone(), tls.clone());
+    let _reloading = AbortOnDropHandle::new(tokio::spawn(reloading));
     let cache = open_cache(engine.lake(), config.cache_dir.as_deref(), config.cache_bytes).await?;
     let mut listeners = Vec::new();
     for address in &config.listen {
@@ -66,7 +80,7 @@ pub async fn serve(
         let url = admin.start(address).await?;
         tracing::info!("operators are answered at {url}");
     }
-    let routes = Routes::new(health_service).add_service(StokerService::new(state.clone()));
+    let routes = Routes::new(health_service).add_service(StokerService::new(state.clone(), authenticator));
     let edge = Arc::new(Edge { routes, tls, places, times, stopping: state.stopping.clone() });
     let serving = join_all(listeners.into_iter().map(|listener| accept_connections(listener, edge.clone())));
     // Connections of clients that never close them do not hold up the end.
@@ -87,17 +101,17 @@ pub async fn serve(
     Ok(())
 }
 
-/// The configured keys, else one of random bytes.
-fn ticket_keys(config: &ServerConfig) -> Result<Vec<(String, Vec<u8>)>> {
-    if !config.ticket_keys.is_empty() {
-        return Ok(config.ticket_keys.iter().map(|key| (key.id.clone(), key.secret.clone().into_bytes())).collect());
-    }
-    tracing::warn!("no ticket key is configured: other replicas will not accept this server's tickets");
-    let mut bytes = [0; 36];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|source| {
-        Error::invalid(format!("cannot make a ticket key from /dev/urandom: {source}; configure one"))
-    })?;
-    let (id, secret) = bytes.split_at(4);
-    Ok(vec![(id.iter().map(|byte| format!("{byte:02x}")).collect(), secret.to_vec())])
+/// Reads the file of tokens, and the files of TLS, again when they change. Ends with the server.
+async fn reload(tokens_file: Option<PathBuf>, authenticator: Arc<Authenticator>, tls: Option<Arc<ServerTls>>) {
+    let tokens = async {
+        if let Some(path) = tokens_file {
+            watch(vec![path.clone()], |contents| authenticator.reload(&path, &contents[0])).await;
+        }
+    };
+    let certificates = async {
+        if let Some(tls) = tls {
+            watch(tls.paths(), |contents| tls.reload(contents)).await;
+        }
+    };
+    tokio::join!(tokens, certificates);
 }

@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 use arrow_flight::Ticket;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use prost::Message;
-use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codec::{DecodeBuf, Decoder};
-use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
+use tonic::codegen::http::header::CONTENT_TYPE;
+use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 use tonic::{Code, Status, Streaming};
 use tracing::Instrument;
 
 use crate::server::answer_body::AnswerBody;
+use crate::server::auth::{Authenticator, ClientCertificate, Principal, role_of_method};
 use crate::server::caller::Caller;
 use crate::server::do_get::do_get;
 use crate::server::edge::Peer;
 use crate::server::flight_service::StokerFlightService;
 use crate::server::metrics::Method;
 use crate::server::request_id::{REQUEST_ID, RequestId};
-use crate::server::state::ServerState;
+use crate::server::state::{ServerState, now_unix_secs};
 use crate::wire::{self, DO_GET_PATH, MESSAGE_BYTES_MAX, SERVICE};
 use crate::{Error, Result};
 
@@ -38,29 +38,27 @@ const TICKET_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct StokerService {
     state: Arc<ServerState>,
     flight: FlightServiceServer<StokerFlightService>,
-    /// The digest of the authorization header; digests are compared, so that the time does not depend on the token.
-    authorization: Option<[u8; 32]>,
+    authenticator: Arc<Authenticator>,
 }
 
 impl StokerService {
-    pub fn new(state: Arc<ServerState>) -> Self {
+    pub fn new(state: Arc<ServerState>, authenticator: Arc<Authenticator>) -> Self {
         let flight = FlightServiceServer::new(StokerFlightService(state.clone()))
             .max_decoding_message_size(state.config.request_bytes_max)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let authorization = state.config.token.as_ref().map(|token| Sha256::digest(format!("Bearer {token}")).into());
-        Self { state, flight, authorization }
+        Self { state, flight, authenticator }
     }
 
-    fn check(&self, headers: &HeaderMap) -> Result<()> {
+    /// Who asks, if they may.
+    fn check(&self, request: &Request<Body>) -> Result<Principal> {
         if self.state.stopping.is_cancelled() {
             return Err(Error::Stopping);
         }
-        let Some(expected) = self.authorization else { return Ok(()) };
-        match headers.get(AUTHORIZATION) {
-            None => Err(Error::Unauthenticated { reason: "a bearer token is needed" }),
-            Some(given) if Sha256::digest(given.as_bytes()).as_slice() == expected => Ok(()),
-            Some(_) => Err(Error::Unauthenticated { reason: "the token is not valid" }),
-        }
+        let certificate = request.extensions().get::<ClientCertificate>();
+        let principal = self.authenticator.principal(request.headers(), certificate, now_unix_secs())?;
+        let path = request.uri().path();
+        principal.check(role_of_method(path), path.rsplit('/').next().unwrap_or_default())?;
+        Ok(principal)
     }
 }
 
@@ -80,17 +78,17 @@ impl Service<Request<Body>> for StokerService {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (begun, method, id) = (Instant::now(), Method::of(request.uri().path()), RequestId::of(request.headers()));
         let (state, span) = (self.state.clone(), tracing::info_span!("request", %id, ?method));
-        let checked = self.check(request.headers());
+        let checked = self.check(&request);
         if let Some(peer) = request.extensions().get::<Arc<Peer>>() {
             match &checked {
-                Ok(()) => peer.prove(),
+                Ok(_) | Err(Error::Forbidden { .. }) => peer.prove(),
                 Err(Error::Unauthenticated { .. }) => peer.refuse(),
                 Err(_) => {}
             }
         }
         let answering = match checked {
             Err(error) => Box::pin(async move { Ok(Status::from(error).into_http()) }),
-            Ok(()) => self.answer(request),
+            Ok(principal) => self.answer(request, principal),
         };
         let answered = async move {
             let mut response = id.clone().scope(answering).await?;
@@ -105,12 +103,17 @@ impl Service<Request<Body>> for StokerService {
 }
 
 impl StokerService {
-    fn answer(&mut self, request: Request<Body>) -> BoxFuture<Response<Body>, Infallible> {
-        if request.uri().path() != DO_GET_PATH {
-            return self.flight.call(request);
-        }
+    fn answer(&mut self, mut request: Request<Body>, principal: Principal) -> BoxFuture<Response<Body>, Infallible> {
+        request.extensions_mut().insert(principal.clone());
         let state = self.state.clone();
-        Box::pin(async move { Ok(answer(state, request).await.unwrap_or_else(Status::into_http)) })
+        if request.uri().path() == DO_GET_PATH {
+            return Box::pin(async move {
+                let answered = answer(state.clone(), request, &principal).await;
+                Ok(answered.unwrap_or_else(|status| state.place_filter.status(status).into_http()))
+            });
+        }
+        let answering = self.flight.call(request);
+        Box::pin(async move { Ok(state.place_filter.response(answering.await?)) })
     }
 }
 
@@ -121,14 +124,18 @@ fn code(response: &Response<Body>) -> Code {
 }
 
 /// Answers `DoGet` with a body of segments, which tonic's codec would copy.
-async fn answer(state: Arc<ServerState>, request: Request<Body>) -> Result<Response<Body>, Status> {
+async fn answer(
+    state: Arc<ServerState>,
+    request: Request<Body>,
+    principal: &Principal,
+) -> Result<Response<Body>, Status> {
     let request_bytes_max = Some(state.config.request_bytes_max);
     let caller = Caller::of(request.extensions(), request.headers());
     let mut tickets = Streaming::new_request(TicketDecoder, request.into_body(), None, request_bytes_max);
     let ticket = timeout(TICKET_TIMEOUT, tickets.message()).await;
     let ticket = ticket.map_err(|_| Error::invalid("the ticket did not come in time"))??;
     let ticket = ticket.ok_or_else(|| Error::invalid("the request has no ticket"))?;
-    let answer = do_get(state, caller, &ticket.ticket).await?;
+    let answer = do_get(state, caller, principal, &ticket.ticket).await?;
     let mut response = Response::new(Body::new(AnswerBody::new(answer)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(wire::CONTENT_TYPE));
     Ok(response)

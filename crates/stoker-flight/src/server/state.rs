@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt;
 use stoker_chunks::ChunkCache;
 use stoker_sql::Engine;
 use stoker_stream::{MemoryBudget, StreamPlan, WeightHistory};
@@ -13,8 +14,10 @@ use crate::local_reads::local_reads;
 use crate::proto::reweigh;
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
+use crate::server::auth::{Principal, Role};
 use crate::server::caller::Caller;
 use crate::server::metrics::Metrics;
+use crate::server::place_filter::PlaceFilter;
 use crate::server::places::Places;
 use crate::server::plan_cache::PlanCache;
 use crate::server::totals::{ServerStatus, Totals};
@@ -30,6 +33,8 @@ pub(crate) struct ServerState {
     /// The places of streams, and of results of queries.
     pub streams: Places<Caller>,
     pub results: Places<Caller>,
+    /// Takes the lake's place out of what clients are told.
+    pub place_filter: PlaceFilter,
     /// The memory of the batches of all streams.
     pub budget: MemoryBudget,
     /// What the streams did.
@@ -48,6 +53,7 @@ impl ServerState {
         let budget = MemoryBudget::new(config.memory_budget_bytes).with_cache(cache);
         let budget = budget.with_local_reads(local_reads(config.direct_io));
         Self {
+            place_filter: PlaceFilter::new(engine.lake()),
             engine,
             signer,
             streams: Places::new(config.stream_shares()),
@@ -62,28 +68,32 @@ impl ServerState {
         }
     }
 
-    /// Plans or finds the stream of a request.
-    pub async fn plan(&self, source: Option<Source>) -> Result<StreamPlan> {
+    /// Plans or finds the stream of a request. What a plan writes to the lake, the server makes from the query: its row set, its
+    /// specification, and for a run its name with the reader who began it.
+    pub async fn plan(&self, principal: &Principal, source: Option<Source>) -> Result<StreamPlan> {
         match source {
             Some(Source::Query(query)) => {
-                let plan = StreamPlan::plan(&self.engine, &convert::request_from_proto(&query)?).await?;
+                let request = convert::request_from_proto(&query)?;
+                let plan = StreamPlan::plan_for(&self.engine, &request, principal.run_owner()).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }
             Some(Source::Reweigh(reweigh)) => {
                 let plan = match reweigh.stream {
                     Some(reweigh::Stream::StreamId(id)) => self.plan_by_id(id.parse()?).await?,
-                    Some(reweigh::Stream::Spec(json)) => self.plan_by_spec(&json).await?,
+                    Some(reweigh::Stream::Spec(json)) => self.plan_by_spec(&json, principal).await?,
                     None => return Err(Error::invalid("a request for other weights needs a stream")),
                 };
-                let history = if reweigh.may_link { WeightHistory::Linked } else { WeightHistory::Whole };
+                // To a specification that is not in the lake nothing can be linked.
+                let may_link = reweigh.may_link && plan.spec_stored();
+                let history = if may_link { WeightHistory::Linked } else { WeightHistory::Whole };
                 let (epoch, position, weights) = (reweigh.epoch, reweigh.position, &reweigh.weights);
                 let plan = plan.reweigh(&self.engine, epoch, position, weights, history).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }
             Some(Source::StreamId(id)) => self.plan_by_id(id.parse()?).await,
-            Some(Source::Spec(json)) => self.plan_by_spec(&json).await,
+            Some(Source::Spec(json)) => self.plan_by_spec(&json, principal).await,
             None => Err(Error::invalid("a stream request needs a query, a stream id or a specification")),
         }
     }
@@ -96,13 +106,19 @@ impl ServerState {
     }
 
     pub async fn plan_by_id(&self, id: Digest) -> Result<StreamPlan> {
-        let load = || async { Ok(StreamPlan::load_by_id(&self.engine, id).await?) };
+        let load = || async { Ok(StreamPlan::load_by_id(&self.engine, id).boxed().await?) };
         self.plans.get_or_load(id, load).await
     }
 
-    pub async fn plan_by_spec(&self, json: &[u8]) -> Result<StreamPlan> {
+    /// The stream of a specification that a client sent. A reader's is used, and not stored.
+    pub async fn plan_by_spec(&self, json: &[u8], principal: &Principal) -> Result<StreamPlan> {
         let spec = StreamSpec::from_json(json)?;
-        let load = || async { Ok(StreamPlan::load(&self.engine, &spec).await?) };
+        let load = || async {
+            Ok(match principal.role {
+                Role::Read => StreamPlan::load_unstored(&self.engine, &spec).boxed().await?,
+                Role::Write | Role::Admin => StreamPlan::load(&self.engine, &spec).boxed().await?,
+            })
+        };
         self.plans.get_or_load(spec.stream_id(), load).await
     }
 }

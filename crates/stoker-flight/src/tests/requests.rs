@@ -98,12 +98,15 @@ fn questions_about_tables_have_the_same_answers_as_in_process() {
     });
 }
 
+/// A token of enough bytes.
+const RIGHT: &str = "the right token of this server";
+
 #[test]
 fn a_token_is_needed_by_every_request_but_health_checks() {
     run(async {
         let lake = TestLake::new(5).await;
-        let server = TestServer::start(&lake, ServerConfig { token: Some("right".into()), ..config() }).await;
-        for (token, good) in [(Some("right"), true), (Some("wrong"), false), (None, false)] {
+        let server = TestServer::start(&lake, ServerConfig { token: Some(RIGHT.into()), ..config() }).await;
+        for (token, good) in [(Some(RIGHT), true), (Some("wrong"), false), (None, false)] {
             let options = ConnectOptions { token: token.map(Into::into), ..impatient() };
             let remote = connect(&server.url(), &options).await.expect("a connection");
             let tables = remote.tables().await;
@@ -225,7 +228,8 @@ fn settings_out_of_range_are_refused() {
         let short = crate::TicketKey { id: "k".into(), secret: "short".into() };
         for config in [
             ServerConfig { message_bytes: 1, ..config() },
-            ServerConfig { token: Some(String::new()), ..config() },
+            ServerConfig { token: Some("".into()), ..config() },
+            ServerConfig { token: Some("15 bytes, no mo".into()), ..config() },
             ServerConfig { listen: vec!["nowhere".into()], ..config() },
             ServerConfig { listen: Vec::new(), ..config() },
             ServerConfig { ticket_keys: vec![short], ..config() },

@@ -58,7 +58,7 @@ fn streams_and_queries_are_those_of_the_lake() {
         // To follow the location of an endpoint would lead nowhere.
         let advertise = vec!["grpc://127.0.0.1:1".into()];
         let listen = vec![place.address(), "127.0.0.1:0".into()];
-        let token = Some("the token".to_string());
+        let token = Some(crate::Secret::from("the token of this server"));
         let server =
             TestServer::start(&lake, ServerConfig { listen, advertise, token: token.clone(), ..config() }).await;
         let [unix, tcp] = server.urls() else { panic!("two addresses") };
@@ -202,7 +202,7 @@ fn addresses_where_no_server_can_listen() {
             let error = refused(&engine, ServerConfig { listen: vec![address], ..config() }).await;
             assert!(error.contains(&said), "{error}");
         }
-        let tls = Some(TlsFiles { cert: "cert".into(), key: "key".into() });
+        let tls = Some(TlsFiles { cert: "cert".into(), key: "key".into(), client_ca: None, client_role: None });
         let error = refused(&engine, ServerConfig { tls, ..place.config() }).await;
         assert!(error.starts_with("TLS is for TCP"), "{error}");
         assert!(!place.path().exists());

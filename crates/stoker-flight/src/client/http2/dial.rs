@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
@@ -14,6 +14,7 @@ use tokio_rustls::TlsConnector;
 use tonic::codegen::http::Uri;
 
 use super::Io;
+use crate::client::ConnectOptions;
 use crate::client::address::Address;
 use crate::tls::choose_ciphers;
 use crate::unix_path::UnixPath;
@@ -54,11 +55,10 @@ impl Server {
         let invalid = || Error::invalid(format!("{authority:?} is not a host and port"));
         let uri: Uri = format!("http://{authority}").parse().map_err(|_| invalid())?;
         let found = uri.authority().ok_or_else(invalid)?;
-        let without_user = found.as_str().rsplit('@').next().unwrap_or_default();
         // IPv6 addresses stand in brackets.
         let host = found.host().trim_start_matches('[').trim_end_matches(']').into();
         let port = found.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-        Ok(Self { name: without_user.into(), authority: without_user.into(), way: Way::Tcp { host, port, tls } })
+        Ok(Self { name: found.to_string(), authority: found.to_string(), way: Way::Tcp { host, port, tls } })
     }
 
     pub fn authority(&self) -> &str {
@@ -115,16 +115,16 @@ async fn dial_tcp(host: &str, port: u16, wait: Duration) -> std::io::Result<TcpS
     Err(failure)
 }
 
-/// Settings of TLS: the system's certificate authorities and, if given, one in a PEM file.
+/// Settings of TLS: the system's certificate authorities and, if given, one in a PEM file; this client's certificate.
 ///
 /// # Errors
-/// A file that cannot be read or has no certificates; a system without certificate authorities.
-pub(crate) fn tls_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>> {
+/// A file that cannot be read or has no certificates, a key of another certificate; a system without certificate authorities.
+pub(crate) fn tls_config(options: &ConnectOptions) -> Result<Arc<ClientConfig>> {
     choose_ciphers();
     let mut roots = RootCertStore::empty();
     // Some of a system's certificates may be unusable; those that are missing show when a server is not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = ca {
+    if let Some(path) = &options.tls_ca {
         let cannot_read = |reason: String| {
             Error::invalid(format!("cannot read the certificate authority {}: {reason}", path.display()))
         };
@@ -138,7 +138,19 @@ pub(crate) fn tls_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>> {
     if roots.is_empty() {
         return Err(Error::invalid("TLS cannot be set up: the system has no certificate authorities"));
     }
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let mut config = match options.identity()? {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => {
+            let invalid = |path: &Path, reason: String| {
+                Error::invalid(format!("cannot use the client certificate {}: {reason}", path.display()))
+            };
+            let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let chain = chain.map_err(|source| invalid(cert, source.to_string()))?;
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|source| invalid(key, source.to_string()))?;
+            builder.with_client_auth_cert(chain, secret).map_err(|source| invalid(cert, source.to_string()))?
+        }
+    };
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Arc::new(config))
 }

@@ -8,11 +8,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
+use super::ConnectionTimes;
 use super::connection::serve_connection;
 use super::peer::{Address, Peer};
-use super::{ConnectionTimes, ServerTls};
 use crate::server::listener::{Accepted, Listener};
 use crate::server::places::{Places, Standing};
+use crate::server::server_tls::ServerTls;
 
 /// Waits after the system refused to give a connection double from the first to the last of these.
 const WAIT_FIRST: Duration = Duration::from_millis(10);
@@ -21,7 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// What the connections of a server share.
 pub(crate) struct Edge {
     pub routes: Routes,
-    pub tls: Option<ServerTls>,
+    pub tls: Option<Arc<ServerTls>>,
     pub places: Places<Address>,
     pub times: ConnectionTimes,
     /// Cancelled when no new connections and requests are taken.

@@ -18,6 +18,7 @@ use super::accept::Edge;
 use super::metered_io::MeteredIo;
 use super::peer::Peer;
 use super::stream_tasks::StreamTasks;
+use crate::server::auth::ClientCertificate;
 
 /// Requests of a connection at once.
 const REQUESTS_MAX: u32 = 128;
@@ -38,13 +39,17 @@ where
     let shake_hands_until = Instant::now() + edge.times.handshake;
     let serving = async {
         let tls = edge.tls.as_ref().filter(|_| has_tls);
-        let Some(tls) = tls else { return serve_http(io, &edge, &peer, shake_hands_until).await };
+        let Some(tls) = tls else { return serve_http(io, None, &edge, &peer, shake_hands_until).await };
         let accepted = tokio::select! {
             accepted = timeout_at(shake_hands_until.into(), tls.acceptor().accept(io)) => accepted,
             () = edge.stopping.cancelled() => return,
         };
         match accepted {
-            Ok(Ok(io)) => serve_http(io, &edge, &peer, shake_hands_until).await,
+            Ok(Ok(io)) => {
+                let chain = io.get_ref().1.peer_certificates();
+                let certificate = chain.and_then(|chain| Some(ClientCertificate(chain.first()?.clone())));
+                serve_http(io, certificate, &edge, &peer, shake_hands_until).await;
+            }
             Ok(Err(error)) => tracing::debug!(%error, address = ?peer.address, "a TLS handshake failed"),
             Err(_) => tracing::debug!(address = ?peer.address, "a TLS handshake took too long"),
         }
@@ -55,13 +60,21 @@ where
     }
 }
 
-async fn serve_http<T>(io: T, edge: &Edge, peer: &Arc<Peer>, shake_hands_until: Instant)
-where
+async fn serve_http<T>(
+    io: T,
+    certificate: Option<ClientCertificate>,
+    edge: &Edge,
+    peer: &Arc<Peer>,
+    shake_hands_until: Instant,
+) where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let service = service_fn(|request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
+        certificate.iter().for_each(|certificate| {
+            request.extensions_mut().insert(certificate.clone());
+        });
         edge.routes.clone().call(request)
     });
     let io = TokioIo::new(MeteredIo::new(io, peer.clone()));

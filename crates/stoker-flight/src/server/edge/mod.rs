@@ -16,7 +16,6 @@ mod frame_meter;
 mod metered_io;
 mod peer;
 mod stream_tasks;
-mod tls;
 
 use std::time::Duration;
 
@@ -24,7 +23,6 @@ pub(crate) use accept::{Edge, accept_connections};
 pub(crate) use file_limit::raise_file_limit;
 pub(crate) use peer::{Address, Peer};
 pub(crate) use stream_tasks::Reset;
-pub(crate) use tls::ServerTls;
 
 /// How long connections may take, and be silent.
 #[derive(Clone, Copy, Debug)]

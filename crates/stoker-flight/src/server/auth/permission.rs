@@ -1,0 +1,37 @@
+//! Which role each method takes. Those of actions stand with the actions.
+
+use crate::server::auth::Role;
+
+/// The role that a method of Flight takes, by the path of its requests. What is not known takes the highest.
+pub(crate) fn role_of_method(path: &str) -> Role {
+    match path.rsplit('/').next().unwrap_or_default() {
+        "Handshake" | "ListFlights" | "GetFlightInfo" | "PollFlightInfo" | "GetSchema" | "DoGet" | "ListActions" => {
+            Role::Read
+        }
+        // Each action has a role of its own.
+        "DoAction" => Role::Read,
+        "DoPut" | "DoExchange" => Role::Write,
+        _ => Role::Admin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::role_of_method;
+    use crate::server::auth::Role;
+
+    #[test]
+    fn what_is_not_known_takes_the_highest_role() {
+        for (method, role) in [
+            ("GetFlightInfo", Role::Read),
+            ("DoGet", Role::Read),
+            ("DoAction", Role::Read),
+            ("DoPut", Role::Write),
+            ("DoExchange", Role::Write),
+            ("Later", Role::Admin),
+            ("", Role::Admin),
+        ] {
+            assert_eq!(role_of_method(&format!("/arrow.flight.protocol.FlightService/{method}")), role, "{method}");
+        }
+    }
+}

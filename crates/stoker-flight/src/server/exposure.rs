@@ -1,0 +1,46 @@
+//! Addresses that other machines reach.
+
+use tokio::net::lookup_host;
+
+use crate::server::ServerConfig;
+use crate::unix_path::UnixPath;
+use crate::{Error, Result};
+
+/// Checks that nothing is served to other machines without a token and TLS, unless the settings say so. Loopback addresses and Unix
+/// sockets need neither; a host name counts as what it stands for.
+///
+/// # Errors
+/// The first address that other machines reach, with what it lacks; a name without an address.
+pub(crate) async fn check_exposure(config: &ServerConfig) -> Result<()> {
+    let lacks = match (config.asks_who(), config.tls.is_some()) {
+        (true, true) => return Ok(()),
+        (false, true) => "a token: give --token-file or --tokens-file, or --tls-client-ca",
+        (true, false) => "TLS, without which tokens and data can be read on the way: give --tls-cert and --tls-key",
+        (false, false) => "a token and TLS: give --token-file or --tokens-file, and --tls-cert with --tls-key",
+    };
+    for address in &config.listen {
+        if !is_exposed(address).await? {
+            continue;
+        }
+        if config.insecure {
+            let what = lacks.split(':').next().unwrap_or(lacks);
+            tracing::warn!("{address} is served to other machines without {what}");
+            continue;
+        }
+        return Err(Error::invalid(format!(
+            "cannot listen on {address}: other machines reach it, and it needs {lacks}; or --insecure, where all who reach it may do \
+             everything"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether an address is one that other machines reach.
+async fn is_exposed(address: &str) -> Result<bool> {
+    if UnixPath::strip_scheme(address).is_some() {
+        return Ok(false);
+    }
+    let cannot_listen = |source| Error::invalid(format!("cannot listen on {address}: {source}"));
+    let mut found = lookup_host(address).await.map_err(cannot_listen)?;
+    Ok(found.any(|address| !address.ip().to_canonical().is_loopback()))
+}

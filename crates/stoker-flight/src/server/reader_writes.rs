@@ -1,0 +1,56 @@
+//! What the server writes for those who may only read: the logs of their own runs, with rows that are there.
+
+use stoker_stream::{BadRowEntry, RunEntry, own_run};
+
+use crate::server::auth::Principal;
+use crate::server::state::ServerState;
+use crate::{Error, Result};
+
+/// Characters of the reason of a bad row that a reader tells.
+const REASON_CHARS_MAX: usize = 1_000;
+
+impl ServerState {
+    /// Checks that a principal may add an entry to the log of its run.
+    ///
+    /// # Errors
+    /// A run that another began; a stream that was not planned.
+    pub(crate) async fn check_run_entry(&self, principal: &Principal, entry: &RunEntry) -> Result<()> {
+        match principal.run_owner() {
+            Some(owner) => Ok(own_run(&self.engine, &entry.run_id, entry.stream_id, owner).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a principal may add rows to the table of bad rows: a reader those of its own runs, where their streams have them.
+    ///
+    /// # Errors
+    /// A run that another began; a stream that was not planned; a row that is not at its position.
+    pub(crate) async fn check_bad_rows(&self, principal: &Principal, rows: &[BadRowEntry]) -> Result<()> {
+        let Some(owner) = principal.run_owner() else { return Ok(()) };
+        for of_stream in rows.chunk_by(|a, b| (&a.run_id, a.stream_id, a.epoch) == (&b.run_id, b.stream_id, b.epoch)) {
+            let first = &of_stream[0];
+            own_run(&self.engine, &first.run_id, first.stream_id, owner).await?;
+            let plan = self.plan_by_id(first.stream_id).await?;
+            let positions: Vec<u64> = of_stream.iter().map(|row| row.position).collect();
+            let addrs = plan.row_addrs(first.epoch, &positions).await?;
+            let tables: Vec<_> = plan.tables().map(|table| table.snapshot()).collect();
+            for (at, row) in of_stream.iter().enumerate() {
+                let is_there = tables.iter().zip(&addrs).any(|(table, addrs)| {
+                    (&table.table, table.version, addrs.get(at)) == (&row.table, row.version, Some(&row.row_addr))
+                });
+                if !is_there {
+                    return Err(Error::invalid(format!(
+                        "row {} of table {} is not at position {} of the stream",
+                        row.row_addr, row.table, row.position
+                    )));
+                }
+                if row.reason.chars().count() > REASON_CHARS_MAX || row.reason.contains(char::is_control) {
+                    return Err(Error::invalid(format!(
+                        "the reason of a bad row is one line of at most {REASON_CHARS_MAX} characters"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}

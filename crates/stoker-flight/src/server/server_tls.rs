@@ -1,0 +1,121 @@
+//! TLS of a server: each connection takes the settings that hold when it comes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio_rustls::TlsAcceptor;
+
+use crate::secret::warn_of_readers;
+use crate::server::TlsFiles;
+use crate::server::watch::Contents;
+use crate::tls::choose_ciphers;
+use crate::{Error, Result};
+
+const ALPN: &[u8] = b"h2";
+
+/// Certificate and key of a server, and the authority of its clients.
+pub(crate) struct ServerTls {
+    files: TlsFiles,
+    client_certificates: ClientCertificates,
+    config: RwLock<Arc<rustls::ServerConfig>>,
+}
+
+/// Whether clients have certificates, where an authority of theirs is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientCertificates {
+    /// Those without one may show a token.
+    Optional,
+    /// All have.
+    Needed,
+}
+
+impl ServerTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Files that cannot be read, hold something else, or do not belong together.
+    pub fn try_new(files: &TlsFiles, client_certificates: ClientCertificates) -> Result<Self> {
+        choose_ciphers();
+        warn_of_readers(&files.key);
+        let read = |path: &PathBuf| std::fs::read(path).map_err(|source| source.to_string());
+        let contents: Contents = paths(files).iter().map(read).collect();
+        let config = RwLock::new(config(files, client_certificates, &contents)?);
+        Ok(Self { files: files.clone(), client_certificates, config })
+    }
+
+    /// What takes the next connection.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        self.config.read().clone().into()
+    }
+
+    /// The files that [`ServerTls::reload`] wants the contents of, in this order.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        paths(&self.files)
+    }
+
+    /// Takes files that changed, for connections that come from now on. Files that cannot be used change nothing, and are logged.
+    pub fn reload(&self, contents: &Contents) {
+        match config(&self.files, self.client_certificates, contents) {
+            Ok(renewed) => {
+                *self.config.write() = renewed;
+                tracing::info!("the certificate was read again from {}", self.files.cert.display());
+            }
+            Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+        }
+    }
+}
+
+fn paths(files: &TlsFiles) -> Vec<PathBuf> {
+    [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()].into_iter().flatten().cloned().collect()
+}
+
+/// The settings from the contents of [`paths`].
+fn config(
+    files: &TlsFiles,
+    client_certificates: ClientCertificates,
+    contents: &Contents,
+) -> Result<Arc<rustls::ServerConfig>> {
+    let mut texts = Vec::new();
+    for (path, found) in paths(files).iter().zip(contents) {
+        let text = found.as_ref();
+        texts.push(text.map_err(|reason| Error::invalid(format!("cannot read {}: {reason}", path.display())))?);
+    }
+    let invalid = |reason: String| Error::invalid(format!("the TLS files are not valid: {reason}"));
+    let chain = certificates(&files.cert, texts[0])?;
+    let key = PrivateKeyDer::from_pem_slice(texts[1])
+        .map_err(|source| invalid(format!("{} holds no private key: {source}", files.key.display())))?;
+    let builder = rustls::ServerConfig::builder();
+    let builder = match (&files.client_ca, texts.get(2)) {
+        (Some(path), Some(text)) => {
+            let mut roots = RootCertStore::empty();
+            let authority = |source: String| invalid(format!("{} holds no authority: {source}", path.display()));
+            for certificate in certificates(path, text)? {
+                roots.add(certificate).map_err(|source| authority(source.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
+            let verifier = match client_certificates {
+                ClientCertificates::Optional => verifier.allow_unauthenticated(),
+                ClientCertificates::Needed => verifier,
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|source| authority(source.to_string()))?)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|source| invalid(source.to_string()))?;
+    config.alpn_protocols.push(ALPN.into());
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    let invalid = |reason: String| Error::invalid(format!("the TLS files are not valid: {reason}"));
+    let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    match chain.map_err(|source| invalid(format!("{}: {source}", path.display())))? {
+        chain if chain.is_empty() => Err(invalid(format!("{} holds no certificate", path.display()))),
+        chain => Ok(chain),
+    }
+}

@@ -1,0 +1,38 @@
+//! Files that are read again when they change.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often files are looked at. Their contents are compared rather than their times, which mounted secrets and copies do not keep.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The bytes of each file, or why it cannot be read.
+pub(crate) type Contents = Vec<Result<Vec<u8>, String>>;
+
+/// Calls `changed` whenever the files have other contents than before, and the same twice in a row: files that belong together are
+/// often replaced one after the other. Never ends by itself.
+pub(crate) async fn watch(paths: Vec<PathBuf>, mut changed: impl FnMut(&Contents)) {
+    let mut used = read(&paths).await;
+    let mut seen = used.clone();
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let found = read(&paths).await;
+        if found == seen && found != used {
+            changed(&found);
+            used.clone_from(&found);
+        }
+        seen = found;
+    }
+}
+
+async fn read(paths: &[PathBuf]) -> Contents {
+    let mut contents = Vec::new();
+    for path in paths {
+        contents.push(tokio::fs::read(path).await.map_err(|source| source.to_string()));
+    }
+    contents
+}
