@@ -49,6 +49,8 @@ def dockerfile_problems(text: str) -> Iterator[str]:
     if "stoker" not in final.get("ENTRYPOINT", ""):
         yield "Dockerfile: the entry point is not stoker"
     for word, rest in steps:
+        if word in {"ENV", "ENTRYPOINT", "CMD"} and "insecure" in rest.lower():
+            yield f"Dockerfile: {word} makes the image serve other machines without a token and TLS"
         if word == "COPY" and (source := re.match(r"--from=(\S+)", rest)) and source[1] not in names:
             yield f"Dockerfile: COPY --from={source[1]} names no stage"
 
@@ -68,6 +70,10 @@ def service_problems(name: str, service: dict[str, Any], compose: dict[str, Any]
             yield f"compose: {name} mounts {source}, which is not declared"
     if service.get("privileged"):
         yield f"compose: {name} is privileged"
+    settings = f"{service.get('command', '')} {service.get('environment', '')}".lower()
+    ports = [str(port) for port in service.get("ports", [])]
+    if "insecure" in settings and not all(port.startswith("127.0.0.1:") for port in ports):
+        yield f"compose: {name} needs no token and publishes a port beyond this machine"
 
 
 def compose_problems(text: str, folder: Path) -> Iterator[str]:
