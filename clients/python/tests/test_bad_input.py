@@ -45,7 +45,7 @@ STATUSES: dict[str, tuple[type[Exception], str]] = {
 
 #: Queries, the kind of their error, and what it names.
 QUERIES = [
-    ("SELECT * FROM nothing", "not_found", ["table nothing in /", "tables: samples"]),
+    ("SELECT * FROM nothing", "not_found", ["table nothing in ", "tables: samples"]),
     ("SELECT nope FROM samples", "invalid_request", ["column nope", "samples.label"]),
     (f"{IDS} WHERE nope = 1", "invalid_request", ["column nope", "samples.label"]),
     (f"{IDS} AT (TAG => 'v9')", "not_found", ["tag 'v9' of table samples", "tags: v1"]),
@@ -58,7 +58,7 @@ QUERIES = [
     (f"{IDS} WHERE id = $1", "invalid_request", ["parameter $1"]),
     (f"{IDS} WHERE id > {'+'.join('1' * 2000)}", "invalid_request", ["levels of nesting", "the limit is 400"]),
     ("SELECT repeat('x', 1000000000)", "invalid_request", ["function repeat"]),
-    ("SELECT id FROM vector_search(nothing, emb, [1.0], k => 5)", "not_found", ["table nothing in /"]),
+    ("SELECT id FROM vector_search(nothing, emb, [1.0], k => 5)", "not_found", ["table nothing in "]),
     ("SELECT id FROM vector_search(samples, nope, [1.0], k => 5)", "invalid_request", ["column nope", "samples"]),
 ]
 
@@ -242,7 +242,7 @@ def test_queries_on_the_wire(wire: Wire, sql: str, kind: str, words: list[str]) 
 
 
 def test_names(place: stoker.Lake) -> None:
-    refuses("not_found", ["table nothing in /", "tables: samples"], place.table, "nothing")
+    refuses("not_found", ["table nothing in ", "tables: samples"], place.table, "nothing")
     refuses("not_found", ["tag 'v9' of table samples", "tags: v1"], place.table, "samples", tag="v9")
     refuses("not_found", ["version 99 of table samples", "versions: 1, 2"], place.table, "samples", version=99)
     refuses("invalid_request", ['table name "../samples"'], place.table, "../samples")
@@ -272,11 +272,11 @@ def test_writing(place: stoker.Lake, server: Server) -> None:
 def test_names_on_the_wire(wire: Wire) -> None:
     path = flight.FlightDescriptor.for_path
     for call in (wire.client.get_flight_info, wire.client.get_schema):
-        wire.refuses("not_found", ["table nothing in /", "tables: samples"], call, path("nothing"))
+        wire.refuses("not_found", ["table nothing in ", "tables: samples"], call, path("nothing"))
         wire.refuses("invalid_request", ['table name "../samples"'], call, path("../samples"))
         wire.refuses("invalid_request", ["PATH names one table"], call, path("samples", "id"))
     for request, kind, words in [
-        ({"table": "nothing"}, "not_found", ["table nothing in /", "tables: samples"]),
+        ({"table": "nothing"}, "not_found", ["table nothing in ", "tables: samples"]),
         ({"table": "samples", "tag": "v9"}, "not_found", ["tag 'v9' of table samples", "tags: v1"]),
         ({"table": "samples", "version": 99}, "not_found", ["version 99 of table samples"]),
         ({"table": "samples", "tag": "v1", "version": 1}, "invalid_request", ["version or a tag"]),
@@ -451,7 +451,7 @@ def test_streams_on_the_wire(wire: Wire) -> None:
     for source, kind, words in [
         ({3: "{"}, "invalid_request", ["stream specification", "line 1 column"]),
         ({2: "ab"}, "invalid_request", ["64 hexadecimal digits"]),
-        ({2: "0" * 64}, "not_found", [f"stream {'0' * 64} is in /"]),
+        ({2: "0" * 64}, "not_found", [f"stream {'0' * 64} is in the lake"]),
     ]:
         wire.refuses(kind, words, wire.client.get_flight_info, stream_command(source))
 
