@@ -21,7 +21,7 @@ pub struct LimitArgs {
     /// Connections at once [default: half of the files that may be open, at most 4096]
     #[arg(long, env = "STOKER_CONNECTIONS_MAX")]
     connections_max: Option<usize>,
-    /// Connections at once from one address [default: half of all]
+    /// Connections at once from one address [default: three quarters of all]
     #[arg(long, env = "STOKER_CONNECTIONS_PER_ADDRESS_MAX")]
     connections_per_address_max: Option<usize>,
     /// Seconds from the beginning of a connection to its first request [default: 10]

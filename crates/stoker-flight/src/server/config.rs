@@ -72,7 +72,7 @@ pub struct ServerConfig {
     /// Connections at once. By default half of the files that the process may have open, 4,096 at most: the other half is for
     /// storage.
     pub connections_max: Option<usize>,
-    /// Connections at once from one address, or one network of IPv6 (64 bits); half of all by default.
+    /// Connections at once from one address, or one network of IPv6 (64 bits); three quarters of all by default.
     pub connections_per_address_max: Option<usize>,
     /// Seconds from the beginning of a connection to the headers of its first request; 10 by default.
     pub handshake_secs: u64,
@@ -246,7 +246,7 @@ impl ServerConfig {
     pub(crate) fn connection_shares(&self, files_max: u64) -> Shares {
         let by_files = usize::try_from(files_max / 2).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
         let total = self.connections_max.unwrap_or(by_files);
-        Shares { total, per_client: self.connections_per_address_max.unwrap_or(total.div_ceil(2)) }
+        Shares { total, per_client: self.connections_per_address_max.unwrap_or(three_quarters(total)) }
     }
 
     pub(crate) fn connection_times(&self) -> ConnectionTimes {

@@ -13,6 +13,9 @@ use crate::server::edge::Reset;
 use crate::server::places::{Place, Standing};
 use crate::{Error, Result};
 
+/// A client that takes nothing for so long keeps its place, whoever needs it.
+const PAUSE: Duration = Duration::from_millis(400);
+
 /// Where the messages of an answer go. An answer of which the client takes nothing is cut: after a while, or as soon as another client
 /// needs its place.
 pub(crate) struct Output {
@@ -71,7 +74,7 @@ impl Output {
 
     /// Waits for the client. Meanwhile others may have its place.
     async fn within<T>(&self, stall: Duration, taken: impl Future<Output = T>) -> Result<T> {
-        self.place.set_standing(Standing::Idle(Instant::now()));
+        self.place.set_standing(Standing::Idle(Instant::now() + PAUSE));
         let taken = tokio::select! {
             biased;
             () = self.place.displaced() => Err(Error::Unread { reason: "another client needs its place".into() }),

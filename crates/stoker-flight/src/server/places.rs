@@ -6,8 +6,6 @@
 //! 2. The last eighth of all places is for clients that hold few: one in 64, and one at least.
 //! 3. Where a rule leaves no place, a holder that gives way makes one: a connection that nobody asked anything over, an answer that
 //!    nobody reads. Without such a holder the newcomer is refused.
-//!
-//! A holder gives way only after [`RIPE`], so that a client which pauses for a moment keeps its place.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,8 +16,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// For so long nothing happened to a holder that gives way.
-const RIPE: Duration = Duration::from_millis(400);
 /// The part of all places that is for clients which hold few.
 const RESERVED_PART: usize = 8;
 /// The part of all places that is few.
@@ -30,9 +26,9 @@ const FEW_PART: usize = 64;
 pub(crate) enum Standing {
     /// Work is under way: it makes none.
     Busy,
-    /// Nothing is under way since then.
+    /// Nothing is under way: it makes room from then on.
     Idle(Instant),
-    /// The holder did not show since then that it may be here: it goes before those that are idle.
+    /// The holder did not show that it may be here: it makes room from then on, and before those that are idle.
     Unproven(Instant),
 }
 
@@ -180,10 +176,10 @@ impl<K: Clone + Hash + Eq> Ledger<K> {
             let is_unproven = matches!(holder.standing, Standing::Unproven(_));
             (is_unproven, self.held[&holder.client], now.saturating_duration_since(since))
         };
-        let ripe = yielding().filter(|(_, since, _)| *since + RIPE <= now);
+        let ripe = yielding().filter(|(_, since, _)| *since <= now);
         match ripe.max_by_key(|(_, since, holder)| rank(*since, holder)) {
             Some((id, ..)) => Ok(id),
-            None => Err(Full { ripe_at: yielding().map(|(_, since, _)| since + RIPE).min() }),
+            None => Err(Full { ripe_at: yielding().map(|(_, since, _)| since).min() }),
         }
     }
 }
@@ -209,7 +205,7 @@ impl<K: Hash + Eq> Ledger<K> {
 }
 
 impl Standing {
-    /// Since when the holder gives way, if it does.
+    /// From when on the holder makes room, if it does.
     fn since(self) -> Option<Instant> {
         match self {
             Standing::Busy => None,

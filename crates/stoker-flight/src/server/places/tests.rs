@@ -43,11 +43,11 @@ fn who_proved_nothing_makes_room_first_and_who_waits_longest_of_those() {
     let (places, begun) = (places(4, 4), Instant::now());
     let take = |standing, millis| places.take("a", standing, at(begun, millis));
     let busy = take(Standing::Busy, 0).expect("a place");
-    let idle = take(Standing::Idle(begun), 0).expect("a place");
+    let idle = take(Standing::Idle(at(begun, 5)), 0).expect("a place");
     let late = take(Standing::Unproven(at(begun, 20)), 0).expect("a place");
     let early = take(Standing::Unproven(at(begun, 10)), 0).expect("a place");
-    let ripe_at = Some(begun + RIPE);
-    assert_eq!(take(Standing::Busy, 100).err(), Some(Full { ripe_at }), "nobody waits for long");
+    let ripe_at = Some(at(begun, 5));
+    assert_eq!(take(Standing::Busy, 4).err(), Some(Full { ripe_at }), "nobody makes room yet");
     let newcomers: Vec<_> = [(1_000, &early), (1_000, &late), (1_000, &idle)]
         .into_iter()
         .map(|(millis, victim)| {
