@@ -72,7 +72,6 @@ class Liar(flight.FlightServerBase):  # type: ignore[misc]
         nothing = schema.empty_table().to_batches() or [pa.RecordBatch.from_pylist([], schema)]
         return flight.GeneratorStream(schema, ((nothing[0], chunk.app_metadata) for chunk in reader))
 
-
     def _pause(self) -> bool:
         """Waits between two signs of life."""
         return not threading.Event().wait(0.2)

@@ -21,13 +21,12 @@
 //! lake lies (`server/place_filter.rs`). Internal errors stay in the server's log: the client gets the number under which they are
 //! found there.
 
-use std::hash::{BuildHasher, RandomState};
-
 use stoker_types::ErrorKind;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
 use crate::Error;
+use crate::server::request_id::RequestId;
 
 const KIND_HEADER: &str = "stoker-error-kind";
 
@@ -58,14 +57,14 @@ impl From<Error> for Status {
         let kind = error.kind();
         let message = match kind {
             ErrorKind::Internal => {
-                let incident = RandomState::new().hash_one(0) as u32;
+                let request = RequestId::current().unwrap_or_else(RequestId::random);
                 let error = redact(&error.to_string());
                 tracing::error!(
                     error,
-                    incident = format!("{incident:08x}"),
+                    %request,
                     "a request failed for a reason that is a bug"
                 );
-                format!("internal error {incident:08x}; the server's log says more")
+                format!("internal error in request {request}; the server's log says more")
             }
             _ => redact(&error.to_string()),
         };

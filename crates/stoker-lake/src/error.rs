@@ -163,7 +163,7 @@ pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
     let text = plain_message(&source.to_string());
     let line = text.lines().next().unwrap_or_default();
     let line = line.split(", /").next().unwrap_or(line).split(", library/").next().unwrap_or(line);
-    let words: Vec<String> = line.split(' ').map(|word| without_secrets(word)).collect();
+    let words: Vec<String> = line.split(' ').map(without_secrets).collect();
     words.join(" ").chars().take(400).collect()
 }
 

@@ -20,6 +20,7 @@ use crate::server::auth::Principal;
 use crate::server::caller::Caller;
 use crate::server::output::Output;
 use crate::server::places::Place;
+use crate::server::request_id::spawn_for_request;
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::server::totals::CountedStream;
 use crate::{Error, Result};
@@ -88,7 +89,7 @@ pub(crate) async fn do_get(
     };
     let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes);
     let options = MessageOptions { message_bytes, compression };
-    tokio::spawn(async move {
+    spawn_for_request(async move {
         let sent = async {
             match work {
                 Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,

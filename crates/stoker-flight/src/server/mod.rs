@@ -23,7 +23,7 @@ mod plan_cache;
 mod process;
 mod reader_writes;
 mod readiness;
-mod request_id;
+pub(crate) mod request_id;
 mod serve;
 mod server_tls;
 mod service;

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
+use tracing::Instrument;
 
 /// Carries the name of a request, in both directions.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -28,7 +29,12 @@ impl RequestId {
             (1..=LENGTH_MAX).contains(&name.len()) && name.bytes().all(is_plain)
         };
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_plain);
-        Self(given.map_or_else(|| format!("{:016x}", RandomState::new().hash_one(0)).into(), Into::into))
+        given.map_or_else(Self::random, |name| Self(name.into()))
+    }
+
+    /// A name that no other request has.
+    pub fn random() -> Self {
+        Self(format!("{:016x}", RandomState::new().hash_one(0)).into())
     }
 
     /// That of the request for which the current task works.
@@ -45,6 +51,15 @@ impl RequestId {
     pub fn to_header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&self.0).ok()
     }
+}
+
+/// Starts a task that works for the same request as the current one.
+pub(crate) fn spawn_for_request(work: impl Future<Output = ()> + Send + 'static) {
+    let work = work.in_current_span();
+    match RequestId::current() {
+        Some(id) => tokio::spawn(id.scope(work)),
+        None => tokio::spawn(work),
+    };
 }
 
 impl fmt::Display for RequestId {
