@@ -100,8 +100,8 @@ class Server:
         lines = self.lines
         for line in self.process.stdout:
             lines.append(line)
-            found = re.search(r"127\.0\.0\.1:(\d+)", line)
-            if found and found[1] != "0":
+            found = re.search(r"listening on \S+://127\.0\.0\.1:(\d+)", line)
+            if found:
                 return int(found[1])
         raise AssertionError("the server did not tell its address:\n" + "".join(lines))
 

@@ -166,9 +166,9 @@ def test_metrics_tell_what_a_server_does(operated: Operated) -> None:
     until(lambda: operated.metric("stoker_streams_ended_total") == 1)
     assert operated.metric(rows) == NUM_ROWS
     assert operated.metric("stoker_stream_column_bytes_total") >= NUM_ROWS * ROW_BYTES
-    assert operated.metric(answered.format("DoGet", "OK")) == 1
-    assert operated.metric('stoker_request_duration_seconds_count{method="DoGet"}') == 1
-    assert operated.metric("stoker_stream_first_rows_seconds_count") == 1
+    assert operated.metric(answered.format("DoGet", "OK")) >= 1
+    assert operated.metric('stoker_request_duration_seconds_count{method="DoGet"}') >= 1
+    assert operated.metric("stoker_stream_first_rows_seconds_count") >= 1
     assert operated.metric("stoker_process_resident_bytes") > 1 << 20
     for number in range(30):
         with pytest.raises(pa.ArrowInvalid, match="unknown-"):
@@ -191,8 +191,7 @@ def test_the_log_tells_who_streamed_what(operated: Operated) -> None:
         assert part in line
     assert re.search(r"request_id=[0-9a-f]{16}", line)
     assert lake.sql("SELECT id FROM samples WHERE id < 10").to_arrow().num_rows == 10
-    line = operated.logged(r"access: .*kind=\"query\".*")[0]
-    assert "rows=10 " in line
+    line = operated.logged(r"access: .*kind=\"query\".* rows=10 .*")[0]
     assert "SELECT" not in line
 
 
