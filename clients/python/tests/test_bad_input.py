@@ -535,9 +535,8 @@ def credentials(endpoint: str) -> dict[str, str]:
     return {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "someone", "AWS_SECRET_ACCESS_KEY": SECRET}
 
 
-def attempts(endpoint: str) -> tuple[list[str], list[str]]:
-    """What errors name when the tables were asked for, and when table `t` was."""
-    place = f"s3://bucket/lake at {endpoint}"
+def attempts(place: str) -> tuple[list[str], list[str]]:
+    """What errors name when the tables of a place were asked for, and when table `t` was."""
     return [f"listing the tables of {place}"], [f"opening table t in {place}"]
 
 
@@ -545,7 +544,7 @@ def test_an_endpoint_that_refuses(refusing: str) -> None:
     options = {"aws_endpoint": refusing, "aws_access_key_id": "someone", "aws_secret_access_key": SECRET}
     lake = stoker.connect("s3://bucket/lake", storage_options=options)
     assert SECRET not in repr(lake)
-    listing, opening = attempts(refusing)
+    listing, opening = attempts(f"s3://bucket/lake at {refusing}")
     calls = [
         partial(refuses, "unavailable", listing, lake.tables),
         partial(refuses, "unavailable", opening, lake.table, "t"),
@@ -597,7 +596,8 @@ def test_an_endpoint_that_refuses_a_server() -> None:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", int(endpoint.rpartition(":")[2])))
         lake, (lister, asker) = stoker.connect(server.url), [stack.enter_context(Wire(server.url)) for _ in range(2)]
-        listing, opening = attempts(endpoint)
+        # A server does not tell where its lake lies.
+        listing, opening = attempts("the lake")
         calls = [
             partial(refuses, "unavailable", listing, lake.tables),
             partial(refuses, "unavailable", opening, lake.sql, "SELECT id FROM t"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Server
 from fault_proxy import Faults, Head, S3Proxy
 from s3_store import BUCKET, Store
+from test_unsafe_stores import Place
 
 import stoker
 
@@ -98,20 +98,8 @@ def is_remote(request: pytest.FixtureRequest) -> bool:
     return bool(request.param != "in process")
 
 
-class Place:
-    """A lake behind a proxy, in one of two ways."""
-
-    def __init__(self, uri: str, options: dict[str, str], is_remote: bool) -> None:
-        environment = {name.upper(): value for name, value in options.items()}
-        self._server = Server(uri, environment) if is_remote else None
-        self.lake = stoker.connect(self._server.url) if self._server else stoker.connect(uri, storage_options=options)
-
-    def stream(self) -> stoker.Stream:
-        return self.lake.sql("SELECT id, image FROM t").stream(batch_size=16, seed=1)
-
-    def close(self) -> None:
-        if self._server:
-            self._server.stop()
+def streamed(place: Place) -> stoker.Stream:
+    return place.lake.sql("SELECT id, image FROM t").stream(batch_size=16, seed=1)
 
 
 def rows(stream: stoker.Stream) -> Iterator[int]:
@@ -133,7 +121,7 @@ def test_a_stream_goes_on_with_credentials_that_were_replaced(
 ) -> None:
     proxy.refusal = refusal
     with closing(Place(uri, without_keys(store, proxy.port), is_remote)) as place:
-        stream = place.stream()
+        stream = streamed(place)
         epoch = rows(stream)
         begun = [next(epoch) for _ in range(20)]
         key_file.write("second")
@@ -145,7 +133,7 @@ def test_a_stream_goes_on_with_credentials_that_were_replaced(
         key_file.write("third")
         proxy.accepted = "third"
         assert place.lake.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [NUM_ROWS]
-        assert sorted(rows(place.stream())) == list(range(NUM_ROWS))
+        assert sorted(rows(streamed(place))) == list(range(NUM_ROWS))
 
 
 def test_a_request_that_is_refused_once_ends_nothing(
@@ -153,7 +141,7 @@ def test_a_request_that_is_refused_once_ends_nothing(
 ) -> None:
     with closing(Place(uri, store.options_at(proxy.port), is_remote)) as place:
         proxy.num_stray = 1
-        stream = place.stream()
+        stream = streamed(place)
         assert sorted(rows(stream)) == list(range(NUM_ROWS))
         assert proxy.num_stray == 0
 
@@ -162,7 +150,7 @@ def test_credentials_that_stay_refused_are_an_error_at_once(
     store: Store, uri: str, proxy: ChecksKeys, is_remote: bool
 ) -> None:
     with closing(Place(uri, store.options_at(proxy.port), is_remote)) as place:
-        stream = place.stream()
+        stream = streamed(place)
         assert sorted(rows(stream)) == list(range(NUM_ROWS))
         proxy.accepted = "another"
         calls = [
@@ -171,7 +159,7 @@ def test_credentials_that_stay_refused_are_an_error_at_once(
             lambda: place.lake.tables(),
             lambda: place.lake.table("t"),
             lambda: place.lake.sql("SELECT count(*) FROM t").to_arrow(),
-            lambda: place.stream(),
+            lambda: streamed(place),
         ]
         for call in calls:
             before = proxy.faults.fired["refused"]

@@ -159,12 +159,14 @@ def test_metrics_tell_what_a_server_does(operated: Operated) -> None:
     # Those of a stream that runs count: about once a second, while it goes on.
     num_running = until(lambda: next(batches) and operated.metric(rows))
     assert 0 < num_running <= NUM_ROWS
-    assert operated.metric("stoker_streams_ended_total") == 0
+    assert operated.metric("stoker_streams_running") == 1
     for _ in batches:
         pass
     stream.close()
-    until(lambda: operated.metric("stoker_streams_ended_total") == 1)
-    assert operated.metric(rows) == NUM_ROWS
+    # An epoch is one stream or several: its first batch may be asked for before the rest.
+    until(lambda: operated.metric("stoker_streams_running") == 0)
+    assert operated.metric("stoker_streams_ended_total") >= 1
+    assert operated.metric(rows) >= NUM_ROWS
     assert operated.metric("stoker_stream_column_bytes_total") >= NUM_ROWS * ROW_BYTES
     assert operated.metric(answered.format("DoGet", "OK")) >= 1
     assert operated.metric('stoker_request_duration_seconds_count{method="DoGet"}') >= 1

@@ -86,14 +86,16 @@ class Server:
 
 
 @contextmanager
-def serving(lake_path: str, *args: str, files_max: int = 1024) -> Iterator[Server]:
+def serving(lake_path: str, *args: str, files_max: int = 1024, **variables: str) -> Iterator[Server]:
     """Runs a server, which must live until the end."""
     command = [stoker_bin(), "serve", "--lake", lake_path, "--listen", "127.0.0.1:0", *args]
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
 
-    with subprocess.Popen(command, env=environment({}), stdout=subprocess.PIPE, text=True, preexec_fn=limit) as process:
+    with subprocess.Popen(
+        command, env=environment(variables), stdout=subprocess.PIPE, text=True, preexec_fn=limit
+    ) as process:
         try:
             assert process.stdout is not None
             found = re.match(r"listening on (\S+)", process.stdout.readline())
@@ -257,7 +259,7 @@ def sent_before_the_end(hostile: socket.socket, flood: bytes) -> int:
 
 @pytest.mark.parametrize("flood", FLOODS)
 def test_floods_end_their_connection(large: str, flood: str) -> None:
-    with serving(large, "--token", TOKEN) as server:
+    with serving(large, STOKER_TOKEN=TOKEN) as server:
         check_newcomer(server.url, token=TOKEN)
         before = server.resident_bytes()
         with http2.connect(server.port) as hostile:

@@ -423,7 +423,7 @@ def test_a_limit_that_only_the_file_sets(tmp_path: Path, lake_path: str) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('\ncolour = "red"', "line 2: unknown field `colour`, expected one of `listen`, `insecure`, `token`"),
+        ('\ncolour = "red"', "line 2: unknown field `colour`, expected one of `listen`, `admin_listen`, `insecure`"),
         ('streams_max = "many"', "line 1: invalid type: string"),
         (f'token = "{TOKEN}" x', "line 1: "),
         (f'[[ticket_keys]]\nid = "a"\nsecret = "{TOKEN}"\ncolour = 1', "line 4: unknown field `colour`"),

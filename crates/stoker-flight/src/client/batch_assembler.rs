@@ -84,6 +84,7 @@ impl BatchAssembler {
             let (assembler, added) = decode_message(head, add).await.map_err(|error| self.located(error))?;
             rows = Some(assembler);
             match added {
+                0 if metadata.end_of_batch => {}
                 0 => self.patience.check()?,
                 _ => self.patience.row_came(),
             }

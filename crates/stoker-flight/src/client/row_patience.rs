@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::client::wait_clock::WaitClock;
 use crate::{Error, Result};
 
+/// A server that lives has so long at least: its storage may be slow, though nothing is tried again.
+const WAIT_MIN: Duration = Duration::from_secs(10);
+
 /// A server that tries its storage again for the same budget gets this part of it more, to say why there is no row.
 const GRACE_PART: u32 = 4;
 
@@ -34,7 +37,7 @@ impl RowPatience {
     /// `Unavailable` where the consumer has waited for a row for longer than the budget.
     pub fn check(&self) -> Result<()> {
         let waited = self.clock.waited().saturating_sub(self.last_row);
-        match waited > self.budget + self.budget / GRACE_PART {
+        match waited > (self.budget + self.budget / GRACE_PART).max(WAIT_MIN) {
             true => Err(Error::broken(format!("the server lives and has sent no row for {} s", waited.as_secs()))),
             false => Ok(()),
         }

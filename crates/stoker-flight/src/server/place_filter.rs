@@ -74,8 +74,9 @@ fn without_root(text: &str, root: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(start) = rest.find(root) {
         let (before, after) = (&rest[..start], &rest[start + root.len()..]);
-        let is_inside = before.ends_with(is_of_path) && !before.ends_with('/');
-        kept.push_str(before.strip_suffix('/').filter(|_| !root.starts_with('/')).unwrap_or(before));
+        // A part of a longer path or URL, which is left out as a whole.
+        let is_inside = before.ends_with(is_of_path);
+        kept.push_str(before);
         match after.strip_prefix('/') {
             _ if is_inside => kept.push_str(root),
             Some(below) if below.starts_with(is_of_path) => {
