@@ -83,7 +83,9 @@ enum Command {
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("STOKER_LOG").unwrap_or_else(|_| EnvFilter::new("warn,stoker_flight=info"));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    // A thread of its own writes the log, and leaves lines out where nobody reads it: a pipe that is full must not stop a server.
+    let (log, _written_to_its_end) = tracing_appender::non_blocking(std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(log).with_ansi(colours).init();
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
         Ok(runtime) => runtime,
