@@ -66,7 +66,8 @@ fn sql_gives_the_same_rows_and_errors_as_in_process() {
             let remote = remote.sql(sql, &[]).await.map(|_| ()).expect_err("an error");
             let local = local.sql(sql, &[]).await.map(|_| ()).expect_err("an error");
             assert_eq!((remote.kind(), local.kind()), (kind, kind));
-            assert_eq!(remote.to_string(), local.to_string());
+            // But for where the lake lies, which is nothing for clients.
+            assert_eq!(remote.to_string(), local.to_string().replace(&lake.uri(), "the lake"));
         }
     });
 }
