@@ -156,6 +156,8 @@ def test_metrics_tell_what_a_server_does(operated: Operated) -> None:
     client = flight.connect(operated.url)
     rows, answered = "stoker_stream_rows_total", 'stoker_requests_total{{method="{}",code="{}"}}'
     stream, batches = begun(operated.url)
+    # An epoch is one stream or several: its first batch may be asked for before the rest.
+    until(lambda: operated.metric("stoker_streams_running") == 1)
     # Those of a stream that runs count: about once a second, while it goes on.
     num_running = until(lambda: next(batches) and operated.metric(rows))
     assert 0 < num_running <= NUM_ROWS
@@ -163,7 +165,6 @@ def test_metrics_tell_what_a_server_does(operated: Operated) -> None:
     for _ in batches:
         pass
     stream.close()
-    # An epoch is one stream or several: its first batch may be asked for before the rest.
     until(lambda: operated.metric("stoker_streams_running") == 0)
     assert operated.metric("stoker_streams_ended_total") >= 1
     assert operated.metric(rows) >= NUM_ROWS
