@@ -1,5 +1,7 @@
 //! Receipts: which positions a rank delivered, and a sum over their rows.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use stoker_types::{Digest, LastBatch, Share, Slice};
 
@@ -188,33 +190,39 @@ impl Receipt {
     pub fn from_json(json: &str) -> Result<Self> {
         let fail = |reason: String| Error::Receipt { reason };
         let receipt: Receipt = serde_json::from_str(json).map_err(|source| fail(source.to_string()))?;
-        if !(RECEIPT_VERSION_MIN..=RECEIPT_VERSION).contains(&receipt.version) {
+        receipt.check()?;
+        Ok(receipt)
+    }
+
+    /// Whether this build knows its version and its numbers are possible.
+    pub(crate) fn check(&self) -> Result<()> {
+        let fail = |reason: String| Err(Error::Receipt { reason });
+        if !(RECEIPT_VERSION_MIN..=RECEIPT_VERSION).contains(&self.version) {
             let known = format!("this build knows {RECEIPT_VERSION_MIN} to {RECEIPT_VERSION}");
-            return Err(fail(format!("its version is {}, {known}", receipt.version)));
+            return fail(format!("its version is {}, {known}", self.version));
         }
-        for part in &receipt.parts {
+        for part in &self.parts {
             if part.rank >= part.world_size || part.start > part.end || part.origin > part.start {
-                return Err(fail(format!("a part has impossible numbers: {part:?}")));
+                return fail(format!("a part has impossible numbers: {part:?}"));
             }
         }
-        Ok(receipt)
+        Ok(())
     }
 }
 
 impl ReceiptPart {
-    /// Whether the rank had this position of the run.
-    pub fn has(&self, position: u64) -> bool {
-        (self.start..self.end).contains(&position)
-            && (position - self.origin) % u64::from(self.world_size) == u64::from(self.rank)
-    }
-
     /// The positions that the rank had, ascending.
     pub fn positions(&self) -> impl Iterator<Item = u64> + use<> {
+        self.positions_in(&(self.start..self.end))
+    }
+
+    /// Those of the positions that lie in a window.
+    pub(crate) fn positions_in(&self, window: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
         let (world, rank) = (u64::from(self.world_size), u64::from(self.rank));
-        let behind = (self.start - self.origin) % world;
+        let (start, end) = (self.start.max(window.start), self.end.min(window.end));
+        let behind = start.saturating_sub(self.origin) % world;
         let lead = (rank + world - behind) % world;
-        let first = self.start.saturating_add(lead);
-        (first..self.end).step_by(usize::try_from(world).unwrap_or(usize::MAX))
+        (start.saturating_add(lead)..end).step_by(usize::try_from(world).unwrap_or(usize::MAX))
     }
 }
 

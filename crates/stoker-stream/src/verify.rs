@@ -1,5 +1,7 @@
 //! Whether receipts prove that epochs were seen exactly once.
 
+mod coverage;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -8,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use stoker_sql::Engine;
 use stoker_types::{MixtureSpec, StreamSpec};
+
+use coverage::{Coverage, coverage};
 
 use crate::found_rows::row_addrs;
 use crate::plan::load_spec;
@@ -114,12 +118,14 @@ impl StreamPlan {
     /// added up again from row set and order. Epochs that went on after an interruption need the receipts of both sides.
     ///
     /// # Errors
-    /// [`Error::Receipt`] for a receipt of another stream or with positions beyond its end; errors of reading the row set.
+    /// [`Error::Receipt`] for a receipt of another stream or with positions beyond its end,
+    /// with impossible numbers, or with more positions than jobs deliver; errors of reading the row set.
     pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
         let mut epochs: BTreeMap<u64, Vec<&ReceiptPart>> = BTreeMap::new();
         let mut skips: BTreeMap<u64, Vec<&Skipped>> = BTreeMap::new();
         let mut drops: BTreeMap<u64, Vec<&Skipped>> = BTreeMap::new();
         for receipt in receipts {
+            receipt.check()?;
             if receipt.stream_id != self.stream_id() {
                 let (found, mine) = (receipt.stream_id.short(), self.stream_id().short());
                 return Err(Error::Receipt { reason: format!("it is of stream {found}, not of {mine}") });
@@ -151,7 +157,7 @@ impl StreamPlan {
         for (epoch, parts) in epochs {
             let left_out = (skips.remove(&epoch).unwrap_or_default(), drops.remove(&epoch).unwrap_or_default());
             let Coverage { missing, repeated, skipped, dropped } =
-                coverage(&parts, &left_out.0, &left_out.1, self.num_rows());
+                coverage(&parts, &left_out.0, &left_out.1, self.num_rows()).await?;
             let mut wrong = Vec::new();
             let mut substituted = BTreeSet::new();
             for part in parts {
@@ -196,57 +202,7 @@ impl StreamPlan {
             for row in 0..some.len() {
                 sum = sum.wrapping_add(row_hash(addrs.iter().map(|addrs| addrs[row])));
             }
+            tokio::task::yield_now().await;
         }
     }
-}
-
-/// What became of the positions of an epoch that were not delivered exactly once.
-#[derive(Default)]
-struct Coverage {
-    missing: Positions,
-    repeated: Positions,
-    skipped: Positions,
-    dropped: Positions,
-}
-
-/// Positions that no part has, positions that several have, and those that were left out on purpose.
-fn coverage(parts: &[&ReceiptPart], skips: &[&Skipped], drops: &[&Skipped], num_rows: u64) -> Coverage {
-    let mut found = Coverage::default();
-    let ends = parts.iter().flat_map(|part| [part.start, part.end]);
-    let ends =
-        ends.chain(skips.iter().chain(drops).flat_map(|left| [left.start, left.end].map(|end| end.min(num_rows))));
-    let borders: BTreeSet<u64> = ends.chain([0, num_rows]).collect();
-    let borders: Vec<u64> = borders.into_iter().collect();
-    for pair in borders.windows(2) {
-        let run = pair[0]..pair[1];
-        let within = |left: &&Skipped| left.start <= run.start && run.end <= left.end;
-        let there: Vec<&ReceiptPart> =
-            parts.iter().copied().filter(|part| part.start <= run.start && run.end <= part.end).collect();
-        if there.is_empty() {
-            if skips.iter().any(within) {
-                found.skipped.push(run);
-            } else if drops.iter().any(within) {
-                found.dropped.push(run);
-            } else {
-                found.missing.push(run);
-            }
-        } else if !is_one_job(&there) {
-            for position in run {
-                match there.iter().filter(|part| part.has(position)).count() {
-                    0 => found.missing.push(position..position + 1),
-                    1 => {}
-                    _ => found.repeated.push(position..position + 1),
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Whether these are all ranks of one job, each once.
-fn is_one_job(parts: &[&ReceiptPart]) -> bool {
-    let (first, ranks) = (parts[0], parts.iter().map(|part| part.rank).collect::<BTreeSet<u32>>());
-    parts.iter().all(|part| part.world_size == first.world_size && part.origin == first.origin)
-        && parts.len() == ranks.len()
-        && ranks.len() as u64 == u64::from(first.world_size)
 }

@@ -1,0 +1,121 @@
+//! What became of each position of an epoch, by the parts of receipts.
+//!
+//! One pass over the positions, a window of them at a time, after a sort: n parts of N positions cost n log n and N steps, and
+//! one for each position that a part claims. Receipts that claim too many positions are refused.
+
+use std::ops::Range;
+
+use super::Positions;
+use crate::{Error, ReceiptPart, Result, Skipped};
+
+/// Positions that are counted at once; one byte each for their count and their marks.
+const WINDOW: u64 = 1 << 20;
+
+/// How often the parts of one epoch may deliver it: more come from no training job.
+const DELIVERIES_MAX: u64 = 64;
+
+/// Some part has the position within its run, though maybe for another rank.
+const TOUCHED: u8 = 1;
+const SKIPPED: u8 = 2;
+const DROPPED: u8 = 4;
+
+/// What became of the positions of an epoch that were not delivered exactly once.
+#[derive(Default)]
+pub(super) struct Coverage {
+    pub(super) missing: Positions,
+    pub(super) repeated: Positions,
+    pub(super) skipped: Positions,
+    pub(super) dropped: Positions,
+}
+
+/// Positions that no part has, positions that several have, and those that were left out on purpose.
+///
+/// # Errors
+/// [`Error::Receipt`] for parts that deliver the epoch more often than jobs do.
+pub(super) async fn coverage(
+    parts: &[&ReceiptPart],
+    skips: &[&Skipped],
+    drops: &[&Skipped],
+    num_rows: u64,
+) -> Result<Coverage> {
+    check_claims(parts, num_rows)?;
+    let within = |runs: &[&Skipped]| disjoint(runs.iter().map(|run| run.start..run.end.min(num_rows)).collect());
+    let marks = [
+        (TOUCHED, disjoint(parts.iter().map(|part| part.start..part.end).collect())),
+        (SKIPPED, within(skips)),
+        (DROPPED, within(drops)),
+    ];
+    let mut parts = parts.to_vec();
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut found = Coverage::default();
+    let mut open: Vec<&ReceiptPart> = Vec::new();
+    let mut rest = parts.as_slice();
+    for start in (0..num_rows).step_by(WINDOW as usize) {
+        let window = start..num_rows.min(start + WINDOW);
+        let (begun, later) = rest.split_at(rest.partition_point(|part| part.start < window.end));
+        rest = later;
+        open.retain(|part| part.end > window.start);
+        open.extend(begun);
+        count(&mut found, &window, &open, &marks);
+        // Others' work goes on, and nobody counts for a client that is gone.
+        tokio::task::yield_now().await;
+    }
+    Ok(found)
+}
+
+fn check_claims(parts: &[&ReceiptPart], num_rows: u64) -> Result<()> {
+    let claimed = parts.iter().map(|part| (part.end - part.start) / u64::from(part.world_size));
+    let claimed: u64 = claimed.fold(0, u64::saturating_add);
+    let limit = num_rows.saturating_mul(DELIVERIES_MAX);
+    match claimed > limit {
+        true => {
+            let reason = format!("its parts have {claimed} positions of an epoch of {num_rows}; the limit is {limit}");
+            Err(Error::Receipt { reason })
+        }
+        false => Ok(()),
+    }
+}
+
+/// Adds what became of the positions of a window, in which only these parts have positions.
+fn count(found: &mut Coverage, window: &Range<u64>, parts: &[&ReceiptPart], marks: &[(u8, Vec<Range<u64>>)]) {
+    let place = |position: u64| (position - window.start) as usize;
+    let mut counts = vec![0_u8; place(window.end)];
+    let mut marked = vec![0_u8; place(window.end)];
+    for part in parts {
+        for position in part.positions_in(window) {
+            counts[place(position)] = counts[place(position)].saturating_add(1);
+        }
+    }
+    for (mark, runs) in marks {
+        let first = runs.partition_point(|run| run.end <= window.start);
+        for run in runs[first..].iter().take_while(|run| run.start < window.end) {
+            let run = run.start.max(window.start)..run.end.min(window.end);
+            marked[place(run.start)..place(run.end)].iter_mut().for_each(|marks| *marks |= mark);
+        }
+    }
+    for ((count, marks), position) in counts.iter().zip(marked).zip(window.clone()) {
+        let positions = match count {
+            0 if marks & TOUCHED != 0 => &mut found.missing,
+            0 if marks & SKIPPED != 0 => &mut found.skipped,
+            0 if marks & DROPPED != 0 => &mut found.dropped,
+            0 => &mut found.missing,
+            1 => continue,
+            _ => &mut found.repeated,
+        };
+        positions.push(position..position + 1);
+    }
+}
+
+/// The same positions as ascending runs that do not touch.
+fn disjoint(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    runs.retain(|run| !run.is_empty());
+    runs.sort_unstable_by_key(|run| run.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for run in runs {
+        match merged.last_mut().filter(|last| run.start <= last.end) {
+            Some(last) => last.end = last.end.max(run.end),
+            None => merged.push(run),
+        }
+    }
+    merged
+}
