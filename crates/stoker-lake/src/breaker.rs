@@ -9,13 +9,19 @@
 //! Layers above try again by themselves, each in its own way; what they send while nothing is answered would be many requests for
 //! nothing, and each of them would find out late that the store is back.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
+use futures::channel::mpsc;
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Failures without an answer between them, after which the store counts as out.
 const FAILURES_MAX: u32 = 8;
@@ -31,12 +37,17 @@ const SLOW_START_REQUESTS: u64 = 4;
 const SLOW_START_STEP: Duration = Duration::from_millis(250);
 const SLOW_START_STEPS: u32 = 8;
 
+/// Entries of a listing that are read ahead of who asked for it.
+const LISTED_AHEAD: usize = 64;
+
 /// How requests to one store end, and which may begin.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     state: Mutex<State>,
     changed: Notify,
     counts: Counts,
+    /// Where requests are made; where their callers are by default.
+    threads: OnceLock<Handle>,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +102,33 @@ pub(crate) struct Out {
 }
 
 impl Breaker {
+    /// Makes all later requests on these threads, whoever asks for them: a connection that several callers use then waits for none.
+    pub fn keep_requests_on(&self, threads: Handle) {
+        self.threads.set(threads).ok();
+    }
+
+    /// Makes a request on the threads for requests. Dropping the result gives it up.
+    pub async fn at_home<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> object_store::Result<T> {
+        match self.threads.get() {
+            None => request.await,
+            Some(threads) => AbortOnDropHandle::new(threads.spawn(request)).await?,
+        }
+    }
+
+    /// Reads a listing on the threads for requests.
+    pub fn stream_at_home<T: Send + 'static>(
+        &self,
+        stream: BoxStream<'static, object_store::Result<T>>,
+    ) -> BoxStream<'static, object_store::Result<T>> {
+        let Some(threads) = self.threads.get() else { return stream };
+        let (sender, receiver) = mpsc::channel(LISTED_AHEAD);
+        let reading = AbortOnDropHandle::new(threads.spawn(stream.map(Ok).forward(sender)));
+        receiver.inspect(move |_| _ = &reading).boxed()
+    }
+
     /// Waits until a request may begin.
     ///
     /// # Errors

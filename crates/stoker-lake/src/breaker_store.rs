@@ -176,7 +176,7 @@ impl BreakerStore {
         let (breaker, inner) = (self.breaker.clone(), self.inner.clone());
         let opened = async move {
             let begun = inner.ask(Purpose::Read, |store| {
-                let mut listing = list(store).fuse();
+                let mut listing = breaker.stream_at_home(list(store)).fuse();
                 async move { Ok((listing.next().await.transpose()?, listing)) }
             });
             match through(&breaker, begun).await {
@@ -190,17 +190,27 @@ impl BreakerStore {
     /// Makes a request that reads.
     async fn read<T, F>(&self, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
     where
-        F: Future<Output = Result<T>>,
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
     {
-        through(&self.breaker, self.inner.ask(Purpose::Read, request)).await
+        self.make(Purpose::Read, request).await
     }
 
     /// Makes a request that writes.
     async fn write<T, F>(&self, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
     where
-        F: Future<Output = Result<T>>,
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
     {
-        through(&self.breaker, self.inner.ask(Purpose::Write, request)).await
+        self.make(Purpose::Write, request).await
+    }
+
+    async fn make<T, F>(&self, purpose: Purpose, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        through(&self.breaker, self.inner.ask(purpose, |store| self.breaker.at_home(request(store)))).await
     }
 }
 
@@ -213,7 +223,11 @@ impl fmt::Display for BreakerStore {
 #[async_trait::async_trait]
 impl ObjectStore for BreakerStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.write(async |store| store.put_opts(location, payload.clone(), options.clone()).await).await
+        self.write(|store| {
+            let (path, payload, options) = (location.clone(), payload.clone(), options.clone());
+            async move { store.put_opts(&path, payload, options).await }
+        })
+        .await
     }
 
     async fn put_multipart_opts(
@@ -221,16 +235,30 @@ impl ObjectStore for BreakerStore {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.write(async |store| store.put_multipart_opts(location, options.clone()).await).await
+        self.write(|store| {
+            let (path, options) = (location.clone(), options.clone());
+            async move { store.put_multipart_opts(&path, options).await }
+        })
+        .await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let get = || self.inner.ask(Purpose::Read, async |store| store.get_opts(location, options.clone()).await);
+        let get = || {
+            self.inner.ask(Purpose::Read, |store| {
+                let (path, options) = (location.clone(), options.clone());
+                self.breaker.at_home(async move { store.get_opts(&path, options).await })
+            })
+        };
         through_twice(&self.breaker, location, get).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let get = || self.inner.ask(Purpose::Read, async |store| store.get_ranges(location, ranges).await);
+        let get = || {
+            self.inner.ask(Purpose::Read, |store| {
+                let (path, ranges) = (location.clone(), ranges.to_vec());
+                self.breaker.at_home(async move { store.get_ranges(&path, &ranges).await })
+            })
+        };
         through_twice(&self.breaker, location, get).await
     }
 
@@ -249,15 +277,27 @@ impl ObjectStore for BreakerStore {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.read(async |store| store.list_with_delimiter(prefix).await).await
+        self.read(|store| {
+            let prefix = prefix.cloned();
+            async move { store.list_with_delimiter(prefix.as_ref()).await }
+        })
+        .await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.write(async |store| store.copy_opts(from, to, options.clone()).await).await
+        self.write(|store| {
+            let (from, to, options) = (from.clone(), to.clone(), options.clone());
+            async move { store.copy_opts(&from, &to, options).await }
+        })
+        .await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        self.write(async |store| store.rename_opts(from, to, options.clone()).await).await
+        self.write(|store| {
+            let (from, to, options) = (from.clone(), to.clone(), options.clone());
+            async move { store.rename_opts(&from, &to, options).await }
+        })
+        .await
     }
 }
 
@@ -269,7 +309,10 @@ struct BreakerLister {
 #[async_trait::async_trait]
 impl PaginatedListStore for BreakerLister {
     async fn list_paginated(&self, prefix: Option<&str>, options: PaginatedListOptions) -> Result<PaginatedListResult> {
-        let list = async |lister: Arc<dyn PaginatedListStore>| lister.list_paginated(prefix, options.clone()).await;
+        let list = |lister: Arc<dyn PaginatedListStore>| {
+            let (prefix, options) = (prefix.map(str::to_string), options.clone());
+            self.breaker.at_home(async move { lister.list_paginated(prefix.as_deref(), options).await })
+        };
         through(&self.breaker, self.inner.ask(Purpose::Read, list)).await
     }
 }

@@ -52,6 +52,7 @@ pub(crate) struct LakeInner {
     pub store: Arc<ObjectStore>,
     /// The same store, for bodies that are read from their sockets.
     pub direct: Option<Arc<DirectStore>>,
+    pub breaker: Arc<Breaker>,
     pub base: Path,
     pub dense: DenseCache,
     pub checksums: ChecksumCache,
@@ -117,6 +118,7 @@ impl Lake {
             session,
             store,
             direct,
+            breaker,
             base,
             dense,
             checksums,
@@ -127,6 +129,12 @@ impl Lake {
             breaker,
         };
         Ok(Lake { inner: Arc::new(inner) })
+    }
+
+    /// Makes all requests to the object store on these threads from now on, also those of callers on other runtimes: connections
+    /// are shared, and one whose runtime computes would hold up all others. The first call decides.
+    pub fn keep_requests_on(&self, threads: tokio::runtime::Handle) {
+        self.inner.breaker.keep_requests_on(threads);
     }
 
     /// The root URI.

@@ -66,7 +66,12 @@ impl DirectStore {
     ) -> object_store::Result<(GetResult, Option<SocketBody>)> {
         let handover = Handover::default();
         options.extensions.insert(handover.clone());
-        let get = || self.store.ask(Purpose::Read, async |store| store.get_opts(path, options.clone()).await);
+        let get = || {
+            self.store.ask(Purpose::Read, |store| {
+                let (path, options) = (path.clone(), options.clone());
+                self.breaker.at_home(async move { store.get_opts(&path, options).await })
+            })
+        };
         let got = through_twice(&self.breaker, path, get).await?;
         Ok((got, handover.take()))
     }
