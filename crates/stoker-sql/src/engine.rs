@@ -1,17 +1,26 @@
 //! The engine: a lake, its limits, and the three things it does with a query.
 
+use std::future::Future;
 use std::sync::Arc;
 
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
 use stoker_lake::Lake;
 use stoker_types::{Digest, ParamValue, Snapshot};
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::planning::{on_large_stack, plan};
-use crate::{Error, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
+use crate::running::{Activity, Places, QueryPool};
+use crate::{Error, QueryLimits, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
 
 /// Memory that is kept for the next batches of heavy columns, in bytes.
 const POOL_BYTES: usize = 64 << 20;
+
+/// Threads that plan at once, at most.
+const PLANNERS_MAX: usize = 8;
 
 /// Limits of an [`Engine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +34,8 @@ pub struct EngineOptions {
     pub max_sql_bytes: usize,
     /// The most expressions and subqueries in a query. Default: 5,000.
     pub max_sql_nodes: usize,
+    /// What each query may take, and how many run at once.
+    pub query: QueryLimits,
 }
 
 impl Default for EngineOptions {
@@ -34,23 +45,28 @@ impl Default for EngineOptions {
             target_partitions: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             max_sql_bytes: 65_536,
             max_sql_nodes: 5_000,
+            query: QueryLimits::default(),
         }
     }
 }
 
 /// Plans and runs SQL over one lake. Cheap to clone; clones share the memory pool.
 ///
-/// All methods need a tokio runtime. Planning happens on a thread of its own with a large stack.
+/// All methods need a tokio runtime. Planning happens on threads of its own with large stacks, of which there are as many as
+/// cores, eight at most; plans run on the caller's runtime, or on that of [`Engine::with_threads`].
 #[derive(Clone, Debug)]
 pub struct Engine {
     inner: Arc<Inner>,
+    threads: Option<Handle>,
 }
 
 #[derive(Debug)]
 struct Inner {
     lake: Lake,
     options: EngineOptions,
-    runtime: Arc<RuntimeEnv>,
+    pool: Arc<dyn MemoryPool>,
+    planners: Places,
+    queries: Places,
     chunks: ChunkScan,
 }
 
@@ -71,11 +87,19 @@ impl Engine {
     /// # }
     /// ```
     pub fn new(lake: Lake, options: EngineOptions) -> Self {
-        let runtime = RuntimeEnvBuilder::new().with_memory_limit(options.memory_limit_bytes, 1.0).build_arc();
-        // Building fails only for directories that were configured; none is.
-        let runtime = runtime.unwrap_or_default();
+        let pool = Arc::new(GreedyMemoryPool::new(options.memory_limit_bytes));
+        let QueryLimits { at_once, waiting, queued, .. } = options.query;
+        let num_cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let planners = Places::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), waiting, queued);
+        let queries = Places::new("queries are running", at_once, waiting, queued);
         let chunks = ChunkScan::new(ChunkScanOptions { pool_bytes: POOL_BYTES, ..ChunkScanOptions::default() });
-        Self { inner: Arc::new(Inner { lake, options, runtime, chunks }) }
+        Self { inner: Arc::new(Inner { lake, options, pool, planners, queries, chunks }), threads: None }
+    }
+
+    /// The engine, with plans that run on this runtime in place of their callers': a server's other work goes on beside them.
+    #[must_use]
+    pub fn with_threads(self, threads: Handle) -> Self {
+        Self { threads: Some(threads), ..self }
     }
 
     /// The lake.
@@ -88,8 +112,40 @@ impl Engine {
         &self.inner.options
     }
 
-    pub(crate) fn runtime(&self) -> &Arc<RuntimeEnv> {
-        &self.inner.runtime
+    /// The runtime on which plans run.
+    pub(crate) fn threads(&self) -> Result<Handle> {
+        match &self.threads {
+            Some(threads) => Ok(threads.clone()),
+            None => Handle::try_current()
+                .map_err(|source| Error::internal(format!("a query needs a tokio runtime: {source}"))),
+        }
+    }
+
+    pub(crate) fn planner_places(&self) -> &Places {
+        &self.inner.planners
+    }
+
+    pub(crate) fn query_places(&self) -> &Places {
+        &self.inner.queries
+    }
+
+    /// A new query's session.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
+        let pool = QueryPool::new(self.inner.pool.clone(), self.options().query.memory_bytes);
+        Activity::new(Arc::new(pool), self.options().query.plan_nodes)
+    }
+
+    /// The memory and the temporary files of one query.
+    pub(crate) fn runtime_env(&self, activity: &Activity) -> Result<Arc<RuntimeEnv>> {
+        let files = DiskManagerBuilder::default().with_max_temp_directory_size(self.options().query.temp_bytes);
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(activity.pool().clone());
+        Ok(runtime.with_disk_manager_builder(files).build_arc()?)
+    }
+
+    /// Runs work on the threads of plans; dropping the result stops it.
+    async fn on_threads<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        let task = AbortOnDropHandle::new(self.threads()?.spawn(work));
+        task.await.map_err(|error| Error::internal(format!("a query ended early: {error}")))?
     }
 
     /// How heavy columns are read; its counts tell requests and bytes.
@@ -104,7 +160,12 @@ impl Engine {
     /// predicates that cannot be applied before a search; `NotFound` for a table, version or tag; storage errors.
     pub async fn query(&self, sql: &str, params: &[ParamValue]) -> Result<SqlQuery> {
         let (engine, sql, params) = (self.clone(), sql.to_string(), params.to_vec());
-        on_large_stack(async move { SqlQuery::try_new(plan(&engine, &sql, &params, None).await?).await }).await
+        let activity = self.activity();
+        let planned = activity.clone();
+        on_large_stack(self, &activity, async move {
+            SqlQuery::try_new(&engine, plan(&engine, &planned, &sql, &params, None).await?).await
+        })
+        .await
     }
 
     /// Plans a sample query at snapshots that are pinned now.
@@ -130,8 +191,10 @@ impl Engine {
         pinned: Option<Vec<Snapshot>>,
     ) -> Result<SampleQuery> {
         let (engine, sql, params) = (self.clone(), sql.to_string(), params.to_vec());
-        on_large_stack(async move {
-            let planned = plan(&engine, &sql, &params, pinned.as_deref()).await?;
+        let activity = self.activity();
+        let session = activity.clone();
+        on_large_stack(self, &activity, async move {
+            let planned = plan(&engine, &session, &sql, &params, pinned.as_deref()).await?;
             if planned.explains {
                 return Err(Error::NotSampleQuery { reason: "EXPLAIN gives text, not rows of a table".into() });
             }
@@ -148,7 +211,8 @@ impl Engine {
     /// # Errors
     /// Errors of running the query; `ResourceExhausted` past the memory limit.
     pub async fn row_set(&self, query: &SampleQuery) -> Result<Arc<RowSet>> {
-        row_set::compute(self, query).await.map(Arc::new)
+        let (engine, query) = (self.clone(), query.clone());
+        self.on_threads(async move { row_set::compute(&engine, &query).await.map(Arc::new) }).await
     }
 
     /// The row set with this digest: from the lake, else computed again.
@@ -156,6 +220,7 @@ impl Engine {
     /// # Errors
     /// `StateMismatch` when the query selects other rows than the digest says; as for [`Engine::row_set`].
     pub async fn load_row_set(&self, query: &SampleQuery, digest: Digest) -> Result<Arc<RowSet>> {
-        row_set::load_or_compute(self, query, digest).await.map(Arc::new)
+        let (engine, query) = (self.clone(), query.clone());
+        self.on_threads(async move { row_set::load_or_compute(&engine, &query, digest).await.map(Arc::new) }).await
     }
 }

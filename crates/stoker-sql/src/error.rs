@@ -90,6 +90,15 @@ pub enum Error {
         /// The number of rows.
         num_rows: u64,
     },
+    /// The query went past one of its limits, or too many run.
+    #[error("{reason}")]
+    Exhausted {
+        /// What was needed, and the limit.
+        reason: String,
+    },
+    /// Nobody waits for the query any more.
+    #[error("the query was given up")]
+    Abandoned,
     /// A bug in this crate.
     #[error("internal error: {reason}")]
     Internal {
@@ -111,8 +120,14 @@ impl Error {
             Error::Lake { source } => source.kind(),
             Error::RowSetCorrupt { .. } => ErrorKind::DataCorrupt,
             Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
+            Error::Exhausted { .. } => ErrorKind::ResourceExhausted,
+            Error::Abandoned => ErrorKind::Cancelled,
             Error::Internal { .. } => ErrorKind::Internal,
         }
+    }
+
+    pub(crate) fn exhausted(reason: impl Into<String>) -> Self {
+        Error::Exhausted { reason: reason.into() }
     }
 
     pub(crate) fn refused(what: impl Into<String>, reason: impl Into<String>) -> Self {

@@ -1,12 +1,26 @@
-//! Scalar functions over vectors, tensors and bytes.
+//! Functions: which DataFusion's a query may call, those of this crate, and what their results may take.
+//!
+//! ```text
+//! allowed ──► a rule for the size of each result
+//! cost    ──► what a call takes at most, from its arguments
+//! ReserveResults (a rule of the analyzer) ──► Reserving (a function around one that can outgrow its arguments) ──► held
+//! ```
 
+mod allowed;
+mod concatenate;
+mod cost;
 mod distance;
+mod held;
 mod octet_length;
+mod reserve_results;
+mod reserving;
 mod tensor_mean;
 mod tensor_shape;
 mod vectors;
 
+pub(crate) use allowed::{keep_allowed, refused};
 pub(crate) use distance::Distance;
+pub(crate) use reserve_results::ReserveResults;
 pub(crate) use vectors::is_vector;
 
 use datafusion::logical_expr::ScalarUDF;
@@ -23,3 +37,6 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
         ScalarUDF::from(tensor_shape::TensorShape::new()),
     ]
 }
+
+#[cfg(test)]
+mod tests;

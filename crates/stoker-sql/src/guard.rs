@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 use crate::dialect::LakeDialect;
+use crate::functions::refused;
 use crate::{EngineOptions, Error, Result, tokens};
 
 /// How deep expressions and subqueries may nest. A chain of n operators nests n levels.
@@ -21,17 +22,12 @@ const PARSER_DEPTH_MAX: usize = 300;
 /// The longest text that `lpad` and `rpad` may make, in characters.
 const PAD_LENGTH_MAX: u64 = 65_536;
 
-/// Functions whose result can be any multiple of their input, with what to use instead.
-const REFUSED_FUNCTIONS: [(&str, &str); 8] = [
-    ("repeat", "its result has no bound"),
-    ("array_repeat", "its result has no bound"),
-    ("list_repeat", "its result has no bound"),
-    ("array_resize", "its result has no bound"),
-    ("list_resize", "its result has no bound"),
-    ("generate_series", "its result has no bound; join a table instead"),
-    ("gen_series", "its result has no bound; join a table instead"),
-    ("range", "its result has no bound; join a table instead"),
-];
+/// How deep subqueries in expressions may nest: the planner's work doubles with each level.
+const EXPR_SUBQUERY_DEPTH_MAX: usize = 12;
+/// How many `UNION`, `INTERSECT` and `EXCEPT` a query may have. Plans nest a level for each.
+const SET_OPERATIONS_MAX: usize = 256;
+/// The most centroids that approximate percentiles may keep: they are allocated at once.
+const CENTROIDS_MAX: u64 = 65_536;
 
 /// A parsed query, and whether it is to be explained instead of run.
 pub(crate) struct Parsed {
@@ -61,7 +57,7 @@ pub(crate) fn parse(sql: &str, options: &EngineOptions) -> Result<Parsed> {
         return Err(Error::refused("an empty query", "write a SELECT"));
     };
     let parsed = only_query(statement)?;
-    let mut guard = Guard { num_nodes: 0, depth: 0, options };
+    let mut guard = Guard { num_nodes: 0, depth: 0, expr_subquery_depth: 0, num_set_operations: 0, options };
     match parsed.query.visit(&mut guard) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(parsed),
@@ -111,6 +107,8 @@ fn refuse_statement(statement: &Statement) -> Error {
 struct Guard<'a> {
     num_nodes: usize,
     depth: usize,
+    expr_subquery_depth: usize,
+    num_set_operations: usize,
     options: &'a EngineOptions,
 }
 
@@ -140,6 +138,24 @@ impl Guard<'_> {
         self.depth -= 1;
         ControlFlow::Continue(())
     }
+
+    fn count_set_operations(&mut self, body: &SetExpr) -> Flow {
+        let mut sides = vec![body];
+        while let Some(side) = sides.pop() {
+            if let SetExpr::SetOperation { left, right, .. } = side {
+                self.num_set_operations += 1;
+                sides.extend([left.as_ref(), right.as_ref()]);
+            }
+        }
+        self.at_most("set operations", self.num_set_operations, SET_OPERATIONS_MAX)
+    }
+
+    fn at_most(&self, what: &'static str, actual: usize, limit: usize) -> Flow {
+        match actual > limit {
+            true => ControlFlow::Break(Box::new(Error::TooLarge { what, actual, limit })),
+            false => ControlFlow::Continue(()),
+        }
+    }
 }
 
 impl Visitor for Guard<'_> {
@@ -156,6 +172,7 @@ impl Visitor for Guard<'_> {
         if query.settings.is_some() || query.format_clause.is_some() {
             return refuse("SETTINGS and FORMAT", "they are not supported in a query");
         }
+        self.count_set_operations(&query.body)?;
         match query.body.as_ref() {
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
                 refuse("a statement that writes", "only SELECT is allowed")
@@ -189,35 +206,71 @@ impl Visitor for Guard<'_> {
         self.enter()?;
         match expr {
             Expr::Function(function) => check_function(function),
+            expr if holds_subquery(expr) => {
+                self.expr_subquery_depth += 1;
+                self.at_most("nested subqueries", self.expr_subquery_depth, EXPR_SUBQUERY_DEPTH_MAX)
+            }
             _ => ControlFlow::Continue(()),
         }
     }
 
-    fn post_visit_expr(&mut self, _expr: &Expr) -> Flow {
+    fn post_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.expr_subquery_depth -= usize::from(holds_subquery(expr));
         self.leave()
     }
+}
+
+fn holds_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
 }
 
 fn check_function(function: &Function) -> Flow {
     let name = function.name.to_string().to_ascii_lowercase();
     let name = name.trim_matches('"');
-    if let Some((_, reason)) = REFUSED_FUNCTIONS.iter().find(|(refused, _)| *refused == name) {
-        return refuse(format!("function {name} is not allowed"), *reason);
+    if let Some(reason) = refused(name) {
+        return refuse(format!("function {name} is not allowed"), reason);
     }
-    if matches!(name, "lpad" | "rpad") && pad_length(function).is_none_or(|length| length > PAD_LENGTH_MAX) {
+    if matches!(name, "string_agg" | "array_agg") && function.over.is_some() {
+        let reason = "each row would hold the values of all rows of its frame; use it with GROUP BY";
+        return refuse(format!("function {name} as a window function"), reason);
+    }
+    if matches!(name, "lpad" | "rpad") && argument(function, 1).is_none_or(|length| length > PAD_LENGTH_MAX) {
         return refuse(
             format!("function {name}"),
             format!("its second argument must be a number up to {PAD_LENGTH_MAX}, written as a literal"),
         );
     }
+    let centroids = match name {
+        "approx_percentile_cont" => 2,
+        "approx_percentile_cont_with_weight" => 3,
+        _ => return ControlFlow::Continue(()),
+    };
+    let centroids = centroids - usize::from(!function.within_group.is_empty());
+    if expression(function, centroids).is_some()
+        && argument(function, centroids).is_none_or(|count| count > CENTROIDS_MAX)
+    {
+        let reason = format!("the number of its centroids must be up to {CENTROIDS_MAX}, written as a literal");
+        return refuse(format!("function {name}"), reason);
+    }
     ControlFlow::Continue(())
 }
 
-fn pad_length(function: &Function) -> Option<u64> {
+/// An argument of a call.
+fn expression(function: &Function, index: usize) -> Option<&Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) = list.args.get(1)? else { return None };
-    match &value.value {
-        Value::Number(digits, _) => digits.parse().ok(),
+    match list.args.get(index)? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    }
+}
+
+/// An argument that is a whole number, written as a literal.
+fn argument(function: &Function, index: usize) -> Option<u64> {
+    match expression(function, index)? {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse().ok(),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -34,16 +34,19 @@ mod provider;
 mod query;
 mod resolve;
 mod row_set;
+mod running;
 mod same_query;
 mod sample;
 mod search;
 mod single_rows;
 mod tokens;
+mod wide_rows;
 
 pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use query::SqlQuery;
 pub use row_set::{NO_ROW, ResolvedRows, RowSet};
+pub use running::QueryLimits;
 pub use same_query::is_same_query;
 pub use sample::{ColumnSource, SampleColumn, SampleQuery};
 

@@ -1,6 +1,5 @@
 //! From SQL text to an analysed plan over pinned tables.
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -9,6 +8,8 @@ use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
@@ -17,15 +18,20 @@ use stoker_lake::Table;
 use stoker_types::{ParamValue, Snapshot};
 use tokio::sync::oneshot;
 
+use crate::functions::ReserveResults;
 use crate::guard::Parsed;
 use crate::like_escapes::LikeEscapes;
 use crate::operators::DistanceOperators;
 use crate::overflow::CheckedIntegers;
 use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
+use crate::running::{
+    Activity, HoldWindows, InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical, check_expanded,
+};
 use crate::search::push_prefilters;
 use crate::single_rows::keep_single_rows;
-use crate::{Engine, Error, Result, guard, heavy_keys, params, resolve};
+use crate::wide_rows::wide_rows;
+use crate::{Engine, Error, Result, functions, guard, heavy_keys, params, resolve};
 
 /// The stack of the planner: its recursion over a query within the bounds of [`guard`] stays far below.
 const PLANNER_STACK_BYTES: usize = 64 << 20;
@@ -39,28 +45,43 @@ pub(crate) struct Planned {
     pub(crate) explains: bool,
 }
 
-/// Runs a future on a thread of its own with a large stack, on the caller's runtime.
+/// Runs a future on a planner's thread with a large stack, on the runtime of the engine's plans.
 ///
-/// Dropping the result does not stop the planner: it is bounded by the size of the query.
-pub(crate) async fn on_large_stack<T, F>(work: F) -> Result<T>
+/// Dropping the result, or the end of the time for planning, stops the planner at its next step: it then waits for storage, or
+/// goes from one rule or operator to the next. It keeps its place among the planners until it has stopped.
+pub(crate) async fn on_large_stack<T, F>(engine: &Engine, activity: &Arc<Activity>, work: F) -> Result<T>
 where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    let runtime = tokio::runtime::Handle::try_current()
-        .map_err(|source| Error::internal(format!("planning needs a tokio runtime: {source}")))?;
-    let (sender, receiver) = oneshot::channel();
+    let place = engine.planner_places().take().await?;
+    let runtime = engine.threads()?;
+    let _running = activity.begin();
+    let (mut sender, receiver) = oneshot::channel();
+    let planned = async move {
+        let _place = place;
+        let done = tokio::select! {
+            () = sender.closed() => return,
+            done = work => done,
+        };
+        sender.send(done).ok();
+    };
     std::thread::Builder::new()
         .name("stoker-plan".to_string())
         .stack_size(PLANNER_STACK_BYTES)
-        .spawn(move || drop(sender.send(runtime.block_on(work))))
+        .spawn(move || runtime.block_on(planned))
         .map_err(|source| Error::internal(format!("cannot start a planner thread: {source}")))?;
-    receiver.await.map_err(|_| Error::internal("the planner panicked"))?
+    let limit = engine.options().query.planning;
+    match tokio::time::timeout(limit, receiver).await {
+        Ok(done) => done.map_err(|_| Error::internal("the planner panicked"))?,
+        Err(_) => Err(Error::exhausted(format!("planning took {} s, which is its limit", limit.as_secs_f64()))),
+    }
 }
 
 /// Parses, pins and analyses a query. Call it on a large stack.
 pub(crate) async fn plan(
     engine: &Engine,
+    activity: &Arc<Activity>,
     sql: &str,
     params: &[ParamValue],
     pinned: Option<&[Snapshot]>,
@@ -68,7 +89,7 @@ pub(crate) async fn plan(
     let Parsed { mut query, explain } = guard::parse(sql, engine.options())?;
     let requests = resolve::rewrite(&mut query, params)?;
     let tables = resolve::open(engine.lake(), &requests.tables, pinned).await?;
-    let context = session(engine, params)?;
+    let context = session(engine, activity, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
         let table = &tables[request.table];
         let search = request.search.as_ref().map(|call| call.bind(table)).transpose()?;
@@ -90,6 +111,7 @@ pub(crate) async fn plan(
     };
     let state = context.state();
     let plan = state.statement_to_plan(statement).await?;
+    check_expanded(&plan, activity)?;
     let analysed = match explains {
         true => plan,
         false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
@@ -104,37 +126,51 @@ fn distinct_snapshots(tables: &[Table]) -> Vec<Snapshot> {
     tables.iter().map(Table::snapshot).collect()
 }
 
-/// A session of its own for a query, over the engine's memory pool and functions.
-fn session(engine: &Engine, values: &[ParamValue]) -> Result<SessionContext> {
+/// A session of its own for a query, over its share of the engine's memory.
+fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> Result<SessionContext> {
     let mut config =
         SessionConfig::new().with_target_partitions(engine.options().target_partitions).with_information_schema(false);
     let options = config.options_mut();
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.enable_recursive_ctes = false;
+    let analyzer = |rule| Arc::new(InterruptibleAnalyzer { rule, activity: activity.clone() }) as _;
+    let optimizer = |rule| Arc::new(InterruptibleOptimizer { rule, activity: activity.clone() }) as _;
+    let physical = |rule| Arc::new(InterruptiblePhysical { rule, activity: activity.clone() }) as _;
+    let mut physical_rules = PhysicalOptimizer::new().rules;
+    physical_rules.push(Arc::new(HoldWindows));
     let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(engine.runtime().clone())
+        .with_config(config.with_extension(activity.clone()))
+        .with_runtime_env(engine.runtime_env(activity)?)
         .with_default_features()
-        .with_optimizer_rules(optimizer_rules())
+        .with_analyzer_rules(Analyzer::new().rules.into_iter().map(analyzer).collect())
+        .with_optimizer_rules(optimizer_rules().into_iter().map(optimizer).collect())
+        .with_physical_optimizer_rules(physical_rules.into_iter().map(physical).collect())
         .build();
     let mut context = SessionContext::new_with_state(state);
-    for function in crate::functions::all().into_iter().chain(params::functions(values)?) {
+    functions::keep_allowed(&context);
+    for function in functions::all().into_iter().chain(params::functions(values)?) {
         context.register_udf(function);
     }
     context.register_expr_planner(Arc::new(DistanceOperators))?;
-    context.add_analyzer_rule(Arc::new(CheckedIntegers));
-    context.add_analyzer_rule(Arc::new(LikeEscapes));
-    let functions: HashSet<String> = context.state().table_functions().keys().cloned().collect();
-    for function in functions {
-        context.deregister_udtf(&function);
+    for rule in [Arc::new(CheckedIntegers) as Arc<dyn AnalyzerRule + Send + Sync>, Arc::new(LikeEscapes)] {
+        context.add_analyzer_rule(analyzer(rule));
     }
+    context.add_analyzer_rule(Arc::new(ReserveResults::new(activity.clone())));
     Ok(context)
+}
+
+/// The query's session of a state.
+pub(crate) fn activity_of(state: &SessionState) -> Result<Arc<Activity>> {
+    let activity = state.config().get_extension::<Activity>();
+    activity.ok_or_else(|| Error::internal("a session has no activity"))
 }
 
 /// The plan as it is run.
 pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
-    Ok(state.optimize(&keep_single_rows(plan.clone())?)?)
+    let optimized = state.optimize(&keep_single_rows(plan.clone())?)?;
+    // Rules make calls of their own.
+    Ok(ReserveResults::new(activity_of(state)?).reserve(optimized)?)
 }
 
 /// Optimises a plan and makes it physical. Batches of operators are cut so that heavy columns stay within 8 MiB.
@@ -144,6 +180,7 @@ pub(crate) async fn physical(
 ) -> Result<(SessionState, Arc<dyn ExecutionPlan>)> {
     let optimized = optimized(state, plan)?;
     let mut batch_rows = state.config().batch_size();
+    batch_rows = batch_rows.min(wide_rows(&optimized)?);
     optimized.apply_with_subqueries(|node| {
         batch_rows = batch_rows.min(rows_per_batch(node.schema().as_arrow()));
         Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)

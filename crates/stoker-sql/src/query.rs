@@ -11,16 +11,18 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::StreamExt as _;
 use stoker_types::Snapshot;
 
-use crate::Result;
 use crate::extension::fitting_schema;
-use crate::planning::{Planned, optimized, physical};
+use crate::planning::{Planned, activity_of, on_large_stack, optimized, physical};
+use crate::running::{RowLimits, run};
+use crate::{Engine, QueryLimits, Result};
 
 /// A `SELECT` that is planned and pinned, and can be run any number of times.
 pub struct SqlQuery {
+    engine: Engine,
     state: SessionState,
     logical: LogicalPlan,
     physical: Arc<dyn ExecutionPlan>,
@@ -28,9 +30,9 @@ pub struct SqlQuery {
 }
 
 impl SqlQuery {
-    pub(crate) async fn try_new(planned: Planned) -> Result<Self> {
+    pub(crate) async fn try_new(engine: &Engine, planned: Planned) -> Result<Self> {
         let (state, physical) = physical(&planned.state, &planned.plan).await?;
-        Ok(Self { state, logical: planned.plan, physical, snapshots: planned.snapshots })
+        Ok(Self { engine: engine.clone(), state, logical: planned.plan, physical, snapshots: planned.snapshots })
     }
 
     /// The columns of the result.
@@ -48,10 +50,12 @@ impl SqlQuery {
     /// Errors in the stream are DataFusion's: [`crate::Error::from`] finds their kind.
     ///
     /// # Errors
-    /// `ResourceExhausted` when the memory limit does not admit the query.
+    /// `ResourceExhausted` when too many queries run and wait, and in the stream past a limit of the query.
     pub async fn execute(&self) -> Result<SendableRecordBatchStream> {
         let physical = reset_plan_states(self.physical.clone())?;
-        let rows = execute_stream(physical, self.state.task_ctx())?;
+        let QueryLimits { rows, result_bytes: bytes, .. } = self.engine.options().query;
+        let running = activity_of(&self.state)?.begin();
+        let rows = run(&self.engine, physical, self.state.task_ctx(), RowLimits { rows, bytes }, running).await?;
         let schema = self.schema();
         let fitted = schema.clone();
         // Both sides of a UNION give batches of their own schemas, which differ in what may be null.
@@ -75,10 +79,14 @@ impl SqlQuery {
     /// # Errors
     /// `InvalidRequest` when the plan cannot be optimised.
     pub async fn explain(&self) -> Result<String> {
-        let optimized = optimized(&self.state, &self.logical)?;
-        let logical = optimized.display_indent();
-        let physical = displayable(self.physical.as_ref()).indent(false).to_string();
-        Ok(format!("logical plan\n{logical}\n\nphysical plan\n{}", physical.trim_end()))
+        let (state, logical, physical) = (self.state.clone(), self.logical.clone(), self.physical.clone());
+        on_large_stack(&self.engine, &activity_of(&self.state)?, async move {
+            let optimized = optimized(&state, &logical)?;
+            let logical = optimized.display_indent();
+            let physical = displayable(physical.as_ref()).indent(false).to_string();
+            Ok(format!("logical plan\n{logical}\n\nphysical plan\n{}", physical.trim_end()))
+        })
+        .await
     }
 }
 

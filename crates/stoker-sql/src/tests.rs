@@ -5,6 +5,7 @@ mod fixture;
 mod functions;
 mod guards;
 mod lift;
+mod limits;
 mod params;
 mod plain_sql;
 mod row_sets;

@@ -6,7 +6,6 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::execute_stream;
 use futures::StreamExt as _;
 use futures::future::try_join;
 use stoker_lake::Table;
@@ -18,19 +17,21 @@ use super::page::{self, PAGE_ROWS};
 use super::paged::{Paged, Pages, load};
 use super::store::{Store, header_path, page_path};
 use super::{Recipe, RowSet, Rows};
-use crate::planning::{on_large_stack, physical};
+use crate::planning::{activity_of, on_large_stack, physical};
+use crate::running::{RowLimits, run};
 use crate::sample::Selection;
 use crate::{ColumnSource, Engine, Error, Result, SampleQuery};
 
 /// Evaluates the query and stores its row set.
 pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowSet> {
     let planned = query.clone();
-    let batches = on_large_stack(async move {
+    let activity = activity_of(&query.selection().state)?;
+    let (state, plan) = on_large_stack(engine, &activity, async move {
         let selection = planned.selection();
-        let (state, plan) = physical(&selection.state, &selection.plan).await?;
-        Ok(execute_stream(plan, state.task_ctx())?)
+        physical(&selection.state, &selection.plan).await
     })
     .await?;
+    let batches = run(engine, plan, state.task_ctx(), RowLimits::NONE, activity.begin()).await?;
     let store = Store::new(engine.lake().objects());
     let selection = query.selection();
     let made = match selection.ranked {

@@ -1,0 +1,83 @@
+//! Puts [`Reserving`] around the calls of a plan whose results can outgrow their arguments.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, Result as DfResult};
+use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{ExprSchemable as _, LogicalPlan, Operator, ScalarUDF};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::prelude::Expr;
+
+use super::allowed::{Size, size};
+use super::concatenate::Concatenate;
+use super::cost;
+use super::reserving::Reserving;
+use crate::running::Activity;
+
+/// The rule. It runs after type coercion, and finds nothing to do in a plan that it has seen.
+#[derive(Debug)]
+pub(crate) struct ReserveResults {
+    activity: Arc<Activity>,
+}
+
+impl ReserveResults {
+    pub(crate) fn new(activity: Arc<Activity>) -> Self {
+        Self { activity }
+    }
+
+    /// The plan with calls that reserve their results.
+    pub(crate) fn reserve(&self, plan: LogicalPlan) -> DfResult<LogicalPlan> {
+        let reserved = plan.transform_up_with_subqueries(|node| {
+            if matches!(node, LogicalPlan::TableScan(_)) {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let reserved = expr.transform_up(|expr| reserving_operator(expr, &schema, &self.activity))?;
+                Ok(reserved.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        Ok(reserved.data)
+    }
+}
+
+impl AnalyzerRule for ReserveResults {
+    fn name(&self) -> &str {
+        "reserve_results"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> DfResult<LogicalPlan> {
+        self.reserve(plan)
+    }
+}
+
+fn reserving_operator(expr: Expr, schema: &DFSchema, activity: &Arc<Activity>) -> DfResult<Transformed<Expr>> {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) = expr else {
+        return Ok(reserving(expr, activity));
+    };
+    let data_type = left.get_type(schema)?;
+    if !Concatenate::takes(&data_type) || data_type != right.get_type(schema)? {
+        let expr = Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right });
+        return Ok(Transformed::no(expr));
+    }
+    let function = Reserving::new(ScalarUDF::from(Concatenate::new()).into(), cost::joined, activity.clone());
+    let function = Arc::new(ScalarUDF::from(function));
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*left, *right]))))
+}
+
+/// A call in place of one that does not reserve its result.
+pub(super) fn reserving(expr: Expr, activity: &Arc<Activity>) -> Transformed<Expr> {
+    let Expr::ScalarFunction(call) = expr else { return Transformed::no(expr) };
+    if call.func.inner().is::<Reserving>() {
+        return Transformed::no(Expr::ScalarFunction(call));
+    }
+    let Some(Size::Reserved(cost)) = size(call.func.name()) else { return Transformed::no(Expr::ScalarFunction(call)) };
+    let function = Arc::new(ScalarUDF::from(Reserving::new(call.func, cost, activity.clone())));
+    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, call.args)))
+}

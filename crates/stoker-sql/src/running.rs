@@ -1,0 +1,25 @@
+//! What a query may take while it is planned and run, and how it is stopped.
+//!
+//! ```text
+//! Places (a fair queue) ─► Activity: live while somebody waits for the query ─► rules, functions check it
+//!                     └──► QueryPool: the query's share of the engine's memory
+//!                     └──► rows: seconds, rows and bytes of the result
+//! ```
+
+mod activity;
+mod expanded;
+mod limits;
+mod places;
+mod query_pool;
+mod rows;
+mod rules;
+mod windows;
+
+pub(crate) use activity::{Activity, Running};
+pub(crate) use expanded::check_expanded;
+pub use limits::QueryLimits;
+pub(crate) use places::Places;
+pub(crate) use query_pool::QueryPool;
+pub(crate) use rows::{RowLimits, run};
+pub(crate) use rules::{InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical};
+pub(crate) use windows::HoldWindows;
