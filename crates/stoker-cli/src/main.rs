@@ -16,6 +16,7 @@ mod output;
 mod print;
 mod process;
 mod quarantine;
+mod query_args;
 mod replay;
 mod secret_args;
 mod serve;

@@ -8,9 +8,10 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use stoker_flight::{Role, ServerConfig, TicketKey, TlsFiles, serve, warn_of_readers};
 use stoker_lake::{Lake, StorageOptions};
-use stoker_sql::{Engine, EngineOptions};
+use stoker_sql::Engine;
 
 use crate::connect::ReadArgs;
+use crate::query_args::QueryArgs;
 use crate::secret_args::{OnCommandLine, secret_in_environment};
 use crate::serve_limits::LimitArgs;
 
@@ -81,6 +82,8 @@ pub struct ServeArgs {
     limits: LimitArgs,
     #[command(flatten)]
     reads: ReadArgs,
+    #[command(flatten)]
+    query: QueryArgs,
     /// A URI under which clients reach this service, such as grpc://host:8815; may be repeated
     #[arg(long, env = "STOKER_ADVERTISE", value_name = "URI", value_delimiter = ',')]
     advertise: Vec<String>,
@@ -136,6 +139,7 @@ impl ServeArgs {
         self.limits.apply(&mut config);
         config.message_bytes = self.message_bytes.unwrap_or(config.message_bytes);
         config.memory_budget_bytes = self.memory_budget_bytes.unwrap_or(config.memory_budget_bytes);
+        config.query = self.query.over(&config.query);
         config.cache_dir = self.reads.cache_dir.or(config.cache_dir);
         config.cache_bytes = self.reads.cache_bytes.or(config.cache_bytes);
         config.direct_io = self.reads.direct_io.unwrap_or(config.direct_io);
@@ -153,7 +157,7 @@ pub async fn run(args: ServeArgs, lake: &str, storage: StorageOptions) -> anyhow
     // A lake that cannot be reached is better refused now than at the first request.
     let tables = lake.tables().await?;
     tracing::info!(lake = lake.uri(), tables = tables.len(), "serving");
-    let engine = Engine::new(lake, EngineOptions::default());
+    let engine = Engine::new(lake, config.query.engine_options());
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let stopped = async move {
         tokio::select! {

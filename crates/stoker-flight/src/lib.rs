@@ -45,7 +45,7 @@ pub use client::{
 };
 pub use error::{Error, Result};
 pub use secret::{Secret, warn_of_readers};
-pub use server::{Role, ServerConfig, TicketKey, TlsFiles, serve};
+pub use server::{QuerySettings, Role, ServerConfig, TicketKey, TlsFiles, serve};
 pub use ticket::TicketSigner;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use crate::secret::Secret;
+use crate::server::QuerySettings;
 use crate::server::auth::Role;
 use crate::server::edge::ConnectionTimes;
 use crate::server::places::Shares;
@@ -60,6 +61,8 @@ pub struct ServerConfig {
     /// Whether streams read the tensors of a lake on a local disk past the system's memory of files; not by default. A lake in
     /// an object store does not use it.
     pub direct_io: bool,
+    /// What queries may take.
+    pub query: QuerySettings,
     /// Streams at once; 256 by default.
     pub streams_max: usize,
     /// Streams at once of one client, an address with a token; three quarters of all by default.
@@ -122,6 +125,7 @@ impl Default for ServerConfig {
             cache_dir: None,
             cache_bytes: None,
             direct_io: false,
+            query: QuerySettings::default(),
             streams_max: 256,
             streams_per_client_max: None,
             results_max: 64,

@@ -11,7 +11,9 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stoker_lake::{ColumnLayout, Diagnosis, Table, VersionInfo};
-use stoker_stream::{BadRowEntry, Beside, ReadOptions, Receipt, RunEntry, log_bad_rows, log_run, run_entries, verify};
+use stoker_stream::{
+    BadRowEntry, Beside, EpochVerdict, ReadOptions, Receipt, RunEntry, log_bad_rows, log_run, run_entries, verify,
+};
 use stoker_types::{Digest, ParamValue, RunId, SnapshotRef, TableName, TagName};
 
 use crate::decode::schema_of_answer;
@@ -175,13 +177,24 @@ impl ServerState {
                 log_run(&self.engine, entry, key).await?;
                 json!({})
             }
-            "verify" => json!(verify(&self.engine, &request.receipts).await?),
+            "verify" => json!(self.verify(&request.receipts).await?),
             other => {
                 let names = ACTIONS.map(|(name, ..)| name).join(", ");
                 return Err(Error::invalid(format!("there is no action {other:?}; actions: {names}")));
             }
         };
         serde_json::to_vec(&answer).map_err(Error::internal)
+    }
+
+    async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
+        let limit = self.engine.options().query.running;
+        match tokio::time::timeout(limit, verify(&self.engine, receipts)).await {
+            Ok(verdicts) => Ok(verdicts?),
+            Err(_) => {
+                let reason = format!("verifying took {} s, which is its limit: send fewer receipts", limit.as_secs());
+                Err(Error::ResourceExhausted { reason })
+            }
+        }
     }
 
     async fn row_addrs(&self, request: &ActionRequest) -> Result<Vec<Vec<u64>>> {

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use stoker_sql::SqlQuery;
 use stoker_stream::{ReadOptions, StreamPlan};
 use stoker_types::{Digest, Slice, Snapshot, Topology};
+use tokio::runtime::Handle;
 
 use crate::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
 use crate::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
@@ -20,7 +21,7 @@ use crate::server::auth::Principal;
 use crate::server::caller::Caller;
 use crate::server::output::Output;
 use crate::server::places::Place;
-use crate::server::request_id::spawn_for_request;
+use crate::server::request_id::for_request;
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::server::totals::CountedStream;
 use crate::{Error, Result};
@@ -79,17 +80,20 @@ pub(crate) async fn do_get(
         }
         Some(ticket_body::Kind::Sql(ticket)) => {
             let log = AccessEntry::new("query", Digest::of(ticket.sql.as_bytes()).to_string(), who);
-            (Work::Sql(Box::new(open_sql(&state, &ticket).await?), log), compression_from_proto(&ticket.compression)?)
+            let compression = compression_from_proto(&ticket.compression)?;
+            let opened = state.clone();
+            let query = state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?;
+            (Work::Sql(Box::new(query), log), compression)
         }
         None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
     };
-    let queue = match &work {
-        Work::Stream(..) => QUEUE_PART_MESSAGES,
-        Work::Sql(..) => QUEUE_MESSAGES,
+    let (queue, threads) = match &work {
+        Work::Stream(..) => (QUEUE_PART_MESSAGES, Handle::current()),
+        Work::Sql(..) => (QUEUE_MESSAGES, state.query_threads.handle().clone()),
     };
     let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes);
     let options = MessageOptions { message_bytes, compression };
-    spawn_for_request(async move {
+    threads.spawn(for_request(async move {
         let sent = async {
             match work {
                 Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,
@@ -103,7 +107,7 @@ pub(crate) async fn do_get(
             done = sent => done,
         };
         output.end(done, |error| state.place_filter.status(error.into())).await;
-    });
+    }));
     Ok(answer)
 }
 

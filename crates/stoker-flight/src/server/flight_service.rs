@@ -8,23 +8,44 @@ use arrow_flight::{
     PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
 };
 use arrow_ipc::writer::IpcWriteOptions;
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::Error;
 use crate::server::auth::Principal;
 use crate::server::caller::Caller;
 use crate::server::do_action::action_types;
 use crate::server::do_get::do_get;
+use crate::server::get_flight_info::Planned;
 use crate::server::state::ServerState;
 use crate::wire::SPEC_STORED;
+use crate::{Error, Result};
+
+/// Bytes of a request that are parsed on a thread that serves connections: less than a millisecond.
+const SMALL_BYTES_MAX: usize = 64 << 10;
 
 type Stream<T> = BoxStream<'static, Result<T, Status>>;
 
 /// The service of one server.
 pub(crate) struct StokerFlightService(pub Arc<ServerState>);
+
+impl StokerFlightService {
+    /// Runs what computes on the threads of queries, and the rest here.
+    async fn run<T: Send + 'static>(&self, computes: bool, work: BoxFuture<'static, Result<T>>) -> Result<T> {
+        match computes {
+            true => self.0.query_threads.run(work).await,
+            false => work.await,
+        }
+    }
+
+    async fn planned(&self, request: Request<FlightDescriptor>) -> Result<Planned> {
+        let (state, asking, descriptor) = (self.0.clone(), principal(&request)?, request.into_inner());
+        let is_large = descriptor.cmd.len() > SMALL_BYTES_MAX;
+        self.run(is_large, async move { state.get_flight_info(&asking, descriptor).await }.boxed()).await
+    }
+}
 
 #[tonic::async_trait]
 impl FlightService for StokerFlightService {
@@ -49,8 +70,7 @@ impl FlightService for StokerFlightService {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        let asking = principal(&request)?;
-        let planned = self.0.get_flight_info(&asking, request.into_inner()).await?;
+        let planned = self.planned(request).await?;
         let mut response = Response::new(planned.info);
         if let Some(stored) = planned.spec_stored {
             let value = MetadataValue::from_static(if stored { "true" } else { "false" });
@@ -60,8 +80,7 @@ impl FlightService for StokerFlightService {
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
-        let asking = principal(&request)?;
-        let info = self.0.get_flight_info(&asking, request.into_inner()).await?.info;
+        let info = self.planned(request).await?.info;
         Ok(Response::new(PollInfo {
             info: Some(info),
             flight_descriptor: None,
@@ -71,8 +90,9 @@ impl FlightService for StokerFlightService {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        let asking = principal(&request)?;
-        let schema = self.0.get_schema(&asking, request.into_inner()).await?;
+        let (state, asking, descriptor) = (self.0.clone(), principal(&request)?, request.into_inner());
+        let is_large = descriptor.cmd.len() > SMALL_BYTES_MAX;
+        let schema = self.run(is_large, async move { state.get_schema(&asking, descriptor).await }.boxed()).await?;
         let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into().map_err(Error::internal);
         Ok(Response::new(result?))
     }
@@ -96,7 +116,10 @@ impl FlightService for StokerFlightService {
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         let asking = principal(&request)?;
         let action = request.into_inner();
-        let body = self.0.do_action(&asking, &action.r#type, &action.body).await?;
+        let computes = action.body.len() > SMALL_BYTES_MAX || action.r#type == "verify";
+        let state = self.0.clone();
+        let done = async move { state.do_action(&asking, &action.r#type, &action.body).await };
+        let body = self.run(computes, done.boxed()).await?;
         let result = arrow_flight::Result { body: body.into() };
         Ok(Response::new(stream::iter([Ok(result)]).boxed()))
     }

@@ -53,13 +53,15 @@ impl RequestId {
     }
 }
 
-/// Starts a task that works for the same request as the current one.
-pub(crate) fn spawn_for_request(work: impl Future<Output = ()> + Send + 'static) {
-    let work = work.in_current_span();
-    match RequestId::current() {
-        Some(id) => tokio::spawn(id.scope(work)),
-        None => tokio::spawn(work),
-    };
+/// Work of another task for the same request as the current one.
+pub(crate) fn for_request<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let (id, work) = (RequestId::current(), work.in_current_span());
+    async move {
+        match id {
+            Some(id) => id.scope(work).await,
+            None => work.await,
+        }
+    }
 }
 
 impl fmt::Display for RequestId {

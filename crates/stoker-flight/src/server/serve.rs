@@ -69,7 +69,7 @@ pub async fn serve(
     let files_max = raise_file_limit().map_err(Error::internal)?;
     let (places, times, grace) =
         (Places::new(config.connection_shares(files_max)), config.connection_times(), config.grace());
-    let state = Arc::new(ServerState::new(engine, config, signer, cache));
+    let state = Arc::new(ServerState::try_new(engine, config, signer, cache)?);
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
     let (readiness, heartbeat) = (Arc::<Readiness>::default(), Heartbeat::new());

@@ -8,6 +8,7 @@ use stoker_chunks::ChunkCache;
 use stoker_sql::Engine;
 use stoker_stream::{MemoryBudget, StreamPlan, WeightHistory};
 use stoker_types::{Digest, StreamSpec};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::local_reads::local_reads;
@@ -20,6 +21,7 @@ use crate::server::metrics::Metrics;
 use crate::server::place_filter::PlaceFilter;
 use crate::server::places::Places;
 use crate::server::plan_cache::PlanCache;
+use crate::server::query_threads::QueryThreads;
 use crate::server::totals::{ServerStatus, Totals};
 use crate::{Error, Result, TicketSigner, convert};
 
@@ -35,6 +37,8 @@ pub(crate) struct ServerState {
     pub results: Places<Caller>,
     /// Takes the lake's place out of what clients are told.
     pub place_filter: PlaceFilter,
+    /// Where SQL and large requests are worked on.
+    pub query_threads: QueryThreads,
     /// The memory of the batches of all streams.
     pub budget: MemoryBudget,
     /// What the streams did.
@@ -49,13 +53,21 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub fn new(engine: Engine, config: ServerConfig, signer: TicketSigner, cache: Option<ChunkCache>) -> Self {
+    pub fn try_new(
+        engine: Engine,
+        config: ServerConfig,
+        signer: TicketSigner,
+        cache: Option<ChunkCache>,
+    ) -> Result<Self> {
+        let query_threads = QueryThreads::start()?;
+        engine.lake().keep_requests_on(Handle::current());
         let budget = MemoryBudget::new(config.memory_budget_bytes).with_cache(cache);
         let budget = budget.with_local_reads(local_reads(config.direct_io));
-        Self {
+        Ok(Self {
             place_filter: PlaceFilter::new(engine.lake()),
-            engine,
+            engine: engine.with_threads(query_threads.handle().clone()),
             signer,
+            query_threads,
             streams: Places::new(config.stream_shares()),
             results: Places::new(config.result_shares()),
             budget,
@@ -65,7 +77,7 @@ impl ServerState {
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),
             plans: PlanCache::new(PLANS_MAX),
-        }
+        })
     }
 
     /// Plans or finds the stream of a request. What a plan writes to the lake, the server makes from the query: its row set, its

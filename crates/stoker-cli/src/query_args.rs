@@ -1,0 +1,57 @@
+//! What queries of a server may take.
+
+use clap::Args;
+use stoker_flight::QuerySettings;
+
+/// Limits of a server's queries.
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    /// Bytes of memory that all running queries hold together [default: 1073741824]
+    #[arg(long, env = "STOKER_QUERY_POOL_BYTES", value_name = "BYTES")]
+    query_pool_bytes: Option<usize>,
+    /// Bytes of memory that one query holds at most [default: three quarters of the pool]
+    #[arg(long, env = "STOKER_QUERY_MEMORY_BYTES", value_name = "BYTES")]
+    query_memory_bytes: Option<usize>,
+    /// Bytes of temporary files of one query [default: 17179869184]
+    #[arg(long, env = "STOKER_QUERY_TEMP_BYTES", value_name = "BYTES")]
+    query_temp_bytes: Option<u64>,
+    /// Seconds that a query may compute; waiting for its client does not count [default: 600]
+    #[arg(long, env = "STOKER_QUERY_SECS", value_name = "SECS")]
+    query_secs: Option<u64>,
+    /// Seconds that planning a query may take [default: 10]
+    #[arg(long, env = "STOKER_QUERY_PLANNING_SECS", value_name = "SECS")]
+    query_planning_secs: Option<u64>,
+    /// Rows of a result at most [default: no limit]
+    #[arg(long, env = "STOKER_QUERY_ROWS", value_name = "ROWS")]
+    query_rows: Option<u64>,
+    /// Bytes of a result at most [default: no limit]
+    #[arg(long, env = "STOKER_QUERY_RESULT_BYTES", value_name = "BYTES")]
+    query_result_bytes: Option<u64>,
+    /// Queries at once [default: 32]
+    #[arg(long, env = "STOKER_QUERIES_AT_ONCE", value_name = "QUERIES")]
+    queries_at_once: Option<usize>,
+    /// Queries that wait for a place; others are refused at once [default: 128]
+    #[arg(long, env = "STOKER_QUERIES_WAITING", value_name = "QUERIES")]
+    queries_waiting: Option<usize>,
+    /// Seconds that a query waits for a place [default: 30]
+    #[arg(long, env = "STOKER_QUERIES_WAITING_SECS", value_name = "SECS")]
+    queries_waiting_secs: Option<u64>,
+}
+
+impl QueryArgs {
+    /// The settings of a configuration file, with these in place of them where they are given.
+    pub fn over(self, file: &QuerySettings) -> QuerySettings {
+        QuerySettings {
+            pool_bytes: self.query_pool_bytes.unwrap_or(file.pool_bytes),
+            memory_bytes: self.query_memory_bytes.or(file.memory_bytes),
+            temp_bytes: self.query_temp_bytes.unwrap_or(file.temp_bytes),
+            secs: self.query_secs.unwrap_or(file.secs),
+            planning_secs: self.query_planning_secs.unwrap_or(file.planning_secs),
+            rows: self.query_rows.or(file.rows),
+            result_bytes: self.query_result_bytes.or(file.result_bytes),
+            at_once: self.queries_at_once.unwrap_or(file.at_once),
+            waiting: self.queries_waiting.unwrap_or(file.waiting),
+            waiting_secs: self.queries_waiting_secs.unwrap_or(file.waiting_secs),
+        }
+    }
+}
