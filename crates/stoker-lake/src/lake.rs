@@ -52,6 +52,7 @@ pub(crate) struct LakeInner {
     pub store: Arc<ObjectStore>,
     /// The same store, for bodies that are read from their sockets.
     pub direct: Option<Arc<DirectStore>>,
+    /// What the requests to a remote store pass.
     pub breaker: Arc<Breaker>,
     pub base: Path,
     pub dense: DenseCache,
@@ -62,8 +63,6 @@ pub(crate) struct LakeInner {
     pub committing: tokio::sync::Mutex<()>,
     /// URI and endpoint, without credentials.
     pub place: Arc<str>,
-    /// What the requests to a remote store pass.
-    pub breaker: Arc<Breaker>,
 }
 
 /// Whether the store of a lake is reached over a network.
@@ -126,7 +125,6 @@ impl Lake {
             atomic_create: AtomicCreate::default(),
             committing,
             place,
-            breaker,
         };
         Ok(Lake { inner: Arc::new(inner) })
     }
