@@ -1,11 +1,12 @@
 //! The engine: a lake, its limits, and the three things it does with a query.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
 use stoker_lake::Lake;
 use stoker_types::{Digest, ParamValue, Snapshot};
@@ -21,6 +22,9 @@ const POOL_BYTES: usize = 64 << 20;
 
 /// Threads that plan at once, at most.
 const PLANNERS_MAX: usize = 8;
+
+/// Queries that wait for a planner, at most: all ranks of a large job plan at the same time.
+const PLANS_WAITING_MAX: usize = 4_096;
 
 /// Limits of an [`Engine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +94,8 @@ impl Engine {
         let pool = Arc::new(GreedyMemoryPool::new(options.memory_limit_bytes));
         let QueryLimits { at_once, waiting, queued, .. } = options.query;
         let num_cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let planners = Places::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), waiting, queued);
+        let planners =
+            Places::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), PLANS_WAITING_MAX, queued);
         let queries = Places::new("queries are running", at_once, waiting, queued);
         let chunks = ChunkScan::new(ChunkScanOptions { pool_bytes: POOL_BYTES, ..ChunkScanOptions::default() });
         Self { inner: Arc::new(Inner { lake, options, pool, planners, queries, chunks }), threads: None }
@@ -143,7 +148,7 @@ impl Engine {
     }
 
     /// Runs work on the threads of plans; dropping the result stops it.
-    async fn on_threads<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    async fn on_threads<T: Send + 'static>(&self, work: BoxFuture<'static, Result<T>>) -> Result<T> {
         let task = AbortOnDropHandle::new(self.threads()?.spawn(work));
         task.await.map_err(|error| Error::internal(format!("a query ended early: {error}")))?
     }
@@ -162,10 +167,8 @@ impl Engine {
         let (engine, sql, params) = (self.clone(), sql.to_string(), params.to_vec());
         let activity = self.activity();
         let planned = activity.clone();
-        on_large_stack(self, &activity, async move {
-            SqlQuery::try_new(&engine, plan(&engine, &planned, &sql, &params, None).await?).await
-        })
-        .await
+        let work = async move { SqlQuery::try_new(&engine, plan(&engine, &planned, &sql, &params, None).await?).await };
+        on_large_stack(self, &activity, work.boxed()).await
     }
 
     /// Plans a sample query at snapshots that are pinned now.
@@ -193,14 +196,14 @@ impl Engine {
         let (engine, sql, params) = (self.clone(), sql.to_string(), params.to_vec());
         let activity = self.activity();
         let session = activity.clone();
-        on_large_stack(self, &activity, async move {
+        let work = async move {
             let planned = plan(&engine, &session, &sql, &params, pinned.as_deref()).await?;
             if planned.explains {
                 return Err(Error::NotSampleQuery { reason: "EXPLAIN gives text, not rows of a table".into() });
             }
             sample::compile(sql, params, planned)
-        })
-        .await
+        };
+        on_large_stack(self, &activity, work.boxed()).await
     }
 
     /// Evaluates a sample query: reads the columns that predicates and computed columns name, no other heavy column.
@@ -212,7 +215,7 @@ impl Engine {
     /// Errors of running the query; `ResourceExhausted` past the memory limit.
     pub async fn row_set(&self, query: &SampleQuery) -> Result<Arc<RowSet>> {
         let (engine, query) = (self.clone(), query.clone());
-        self.on_threads(async move { row_set::compute(&engine, &query).await.map(Arc::new) }).await
+        self.on_threads(async move { row_set::compute(&engine, &query).await.map(Arc::new) }.boxed()).await
     }
 
     /// The row set with this digest: from the lake, else computed again.
@@ -221,6 +224,7 @@ impl Engine {
     /// `StateMismatch` when the query selects other rows than the digest says; as for [`Engine::row_set`].
     pub async fn load_row_set(&self, query: &SampleQuery, digest: Digest) -> Result<Arc<RowSet>> {
         let (engine, query) = (self.clone(), query.clone());
-        self.on_threads(async move { row_set::load_or_compute(&engine, &query, digest).await.map(Arc::new) }).await
+        let work = async move { row_set::load_or_compute(&engine, &query, digest).await.map(Arc::new) };
+        self.on_threads(work.boxed()).await
     }
 }

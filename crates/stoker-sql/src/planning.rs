@@ -1,6 +1,5 @@
 //! From SQL text to an analysed plan over pinned tables.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use datafusion::common::TableReference;
@@ -14,6 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::Statement;
+use futures::future::BoxFuture;
 use stoker_lake::Table;
 use stoker_types::{ParamValue, Snapshot};
 use tokio::sync::oneshot;
@@ -49,11 +49,11 @@ pub(crate) struct Planned {
 ///
 /// Dropping the result, or the end of the time for planning, stops the planner at its next step: it then waits for storage, or
 /// goes from one rule or operator to the next. It keeps its place among the planners until it has stopped.
-pub(crate) async fn on_large_stack<T, F>(engine: &Engine, activity: &Arc<Activity>, work: F) -> Result<T>
-where
-    T: Send + 'static,
-    F: Future<Output = Result<T>> + Send + 'static,
-{
+pub(crate) async fn on_large_stack<T: Send + 'static>(
+    engine: &Engine,
+    activity: &Arc<Activity>,
+    work: BoxFuture<'static, Result<T>>,
+) -> Result<T> {
     let place = engine.planner_places().take().await?;
     let runtime = engine.threads()?;
     let _running = activity.begin();

@@ -12,7 +12,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use stoker_types::Snapshot;
 
 use crate::extension::fitting_schema;
@@ -80,13 +80,13 @@ impl SqlQuery {
     /// `InvalidRequest` when the plan cannot be optimised.
     pub async fn explain(&self) -> Result<String> {
         let (state, logical, physical) = (self.state.clone(), self.logical.clone(), self.physical.clone());
-        on_large_stack(&self.engine, &activity_of(&self.state)?, async move {
+        let work = async move {
             let optimized = optimized(&state, &logical)?;
             let logical = optimized.display_indent();
             let physical = displayable(physical.as_ref()).indent(false).to_string();
             Ok(format!("logical plan\n{logical}\n\nphysical plan\n{}", physical.trim_end()))
-        })
-        .await
+        };
+        on_large_stack(&self.engine, &activity_of(&self.state)?, work.boxed()).await
     }
 }
 

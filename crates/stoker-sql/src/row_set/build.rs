@@ -6,8 +6,8 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::StreamExt as _;
 use futures::future::try_join;
+use futures::{FutureExt as _, StreamExt as _};
 use stoker_lake::Table;
 use stoker_types::{Digest, is_heavy};
 
@@ -26,11 +26,11 @@ use crate::{ColumnSource, Engine, Error, Result, SampleQuery};
 pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowSet> {
     let planned = query.clone();
     let activity = activity_of(&query.selection().state)?;
-    let (state, plan) = on_large_stack(engine, &activity, async move {
+    let work = async move {
         let selection = planned.selection();
         physical(&selection.state, &selection.plan).await
-    })
-    .await?;
+    };
+    let (state, plan) = on_large_stack(engine, &activity, work.boxed()).await?;
     let batches = run(engine, plan, state.task_ctx(), RowLimits::NONE, activity.begin()).await?;
     let store = Store::new(engine.lake().objects());
     let selection = query.selection();
