@@ -3,13 +3,17 @@
 //! Without them a 4 KB query of chained operators overflows the planner's stack, and one call of `repeat` takes any amount
 //! of memory past the pool. Clauses that DataFusion's planner drops silently are refused here too.
 
+mod expansion;
+
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Select, SetExpr, Statement, Value, Visit,
-    Visitor,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, Select, SetExpr, Statement,
+    Value, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+use expansion::Expansion;
 
 use crate::dialect::LakeDialect;
 use crate::functions::refused;
@@ -57,7 +61,14 @@ pub(crate) fn parse(sql: &str, options: &EngineOptions) -> Result<Parsed> {
         return Err(Error::refused("an empty query", "write a SELECT"));
     };
     let parsed = only_query(statement)?;
-    let mut guard = Guard { num_nodes: 0, depth: 0, expr_subquery_depth: 0, num_set_operations: 0, options };
+    let mut guard = Guard {
+        num_nodes: 0,
+        depth: 0,
+        expr_subquery_depth: 0,
+        num_set_operations: 0,
+        expansion: Expansion::default(),
+        options,
+    };
     match parsed.query.visit(&mut guard) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(parsed),
@@ -109,6 +120,7 @@ struct Guard<'a> {
     depth: usize,
     expr_subquery_depth: usize,
     num_set_operations: usize,
+    expansion: Expansion,
     options: &'a EngineOptions,
 }
 
@@ -127,11 +139,17 @@ impl Guard<'_> {
             let actual = self.num_nodes;
             return ControlFlow::Break(Box::new(Error::TooLarge { what: "expression nodes or more", actual, limit }));
         }
+        let expanded = self.expansion.count();
+        self.check_expanded(expanded)?;
         if self.depth > DEPTH_MAX {
             let error = Error::TooLarge { what: "levels of nesting or more", actual: self.depth, limit: DEPTH_MAX };
             return ControlFlow::Break(Box::new(error));
         }
         ControlFlow::Continue(())
+    }
+
+    fn check_expanded(&self, num_nodes: usize) -> Flow {
+        self.at_most("plan nodes or more once expanded", num_nodes, self.options.query.plan_nodes)
     }
 
     fn leave(&mut self) -> Flow {
@@ -162,6 +180,7 @@ impl Visitor for Guard<'_> {
     type Break = Box<Error>;
 
     fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        self.expansion.enter(query);
         self.enter()?;
         if query.with.as_ref().is_some_and(|with| with.recursive) {
             return refuse("WITH RECURSIVE", "recursion has no bound here");
@@ -182,7 +201,14 @@ impl Visitor for Guard<'_> {
     }
 
     fn post_visit_query(&mut self, _query: &Query) -> Flow {
+        self.expansion.leave();
         self.leave()
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> Flow {
+        let name = relation.0.last().and_then(|part| part.as_ident()).map_or("", |name| name.value.as_str());
+        let expanded = self.expansion.count_relation(name);
+        self.check_expanded(expanded)
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> Flow {

@@ -26,7 +26,8 @@ use crate::overflow::CheckedIntegers;
 use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::running::{
-    Activity, HoldWindows, InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical, check_expanded,
+    Activity, HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
+    check_expanded,
 };
 use crate::search::push_prefilters;
 use crate::single_rows::keep_single_rows;
@@ -139,6 +140,7 @@ fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> 
     let physical = |rule| Arc::new(InterruptiblePhysical { rule, activity: activity.clone() }) as _;
     let mut physical_rules = PhysicalOptimizer::new().rules;
     physical_rules.push(Arc::new(HoldWindows));
+    physical_rules.push(Arc::new(InterruptibleJoins { activity: activity.clone() }));
     let state = SessionStateBuilder::new()
         .with_config(config.with_extension(activity.clone()))
         .with_runtime_env(engine.runtime_env(activity)?)

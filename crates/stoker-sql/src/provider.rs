@@ -9,7 +9,7 @@ pub(crate) mod heavy;
 pub(crate) use heavy::HeavyTable;
 pub(crate) use layout::{Layout, OutputColumn, rows_per_batch};
 pub(crate) use relation::{CarriedNames, Relation};
-pub(crate) use scan_exec::ScanExec;
+pub(crate) use scan_exec::{ScanExec, split};
 
 use datafusion::error::DataFusionError;
 

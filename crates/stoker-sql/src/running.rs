@@ -8,6 +8,7 @@
 
 mod activity;
 mod expanded;
+mod joins;
 mod limits;
 mod places;
 mod query_pool;
@@ -17,6 +18,7 @@ mod windows;
 
 pub(crate) use activity::{Activity, Running};
 pub(crate) use expanded::check_expanded;
+pub(crate) use joins::{InterruptibleJoins, beside_others};
 pub use limits::QueryLimits;
 pub(crate) use places::Places;
 pub(crate) use query_pool::QueryPool;

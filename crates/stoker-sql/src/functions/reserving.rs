@@ -25,12 +25,14 @@ use super::cost::{Call, Cost};
 use super::held::held;
 use super::reserve_results::reserving;
 use crate::Error;
-use crate::running::Activity;
+use crate::running::{Activity, beside_others};
 
 /// Bytes that are reserved at once, unless one row takes more.
 const SLICE_BYTES: u64 = 8 << 20;
 /// Steps of work between two looks at whether the query goes on, unless one row takes more: some 50 ms.
 const SLICE_WORK: u64 = 1 << 25;
+/// Steps of work beside which other queries go on: some milliseconds.
+const LONG_WORK: u64 = 1 << 20;
 /// Steps of work of one row at most: some seconds.
 const ROW_WORK_MAX: u64 = 1 << 30;
 /// Results below are not worth accounting for.
@@ -111,7 +113,9 @@ impl Reserving {
             return self.rows(args, middle..rows.end, reservation, pieces);
         }
         let reserved = self.admit(cost, reservation)?;
-        let piece = self.inner.invoke_with_args(some)?.into_array(rows.len())?;
+        let compute = || self.inner.invoke_with_args(some);
+        let piece = if cost.work > LONG_WORK { beside_others(compute) } else { compute() };
+        let piece = piece?.into_array(rows.len())?;
         reservation.shrink(reserved.saturating_sub(result_bytes(&piece)));
         pieces.push(piece);
         Ok(())

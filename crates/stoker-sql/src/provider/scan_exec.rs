@@ -10,7 +10,8 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SplitMetrics};
+use datafusion::physical_plan::stream::{BatchSplitStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use datafusion::prelude::Expr;
 use futures::{TryStreamExt as _, stream};
@@ -111,7 +112,7 @@ impl ExecutionPlan for ScanExec {
         }
     }
 
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let Some(group) = self.partitions.get(partition) else {
             return internal_err!("ScanExec has {} partitions", self.partitions.len());
         };
@@ -141,7 +142,7 @@ impl ExecutionPlan for ScanExec {
             )
         };
         let stream = stream::once(batches).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+        Ok(split(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), &context, partition))
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
@@ -156,6 +157,16 @@ impl ExecutionPlan for ScanExec {
         };
         Ok(Arc::new(statistics(self.layout.schema(), precision)))
     }
+}
+
+/// The same rows in batches of the query's size at most: operators above may put long constants beside each of them.
+pub(crate) fn split(
+    rows: SendableRecordBatchStream,
+    context: &TaskContext,
+    partition: usize,
+) -> SendableRecordBatchStream {
+    let metrics = SplitMetrics::new(&ExecutionPlanMetricsSet::new(), partition);
+    Box::pin(BatchSplitStream::new(rows, context.session_config().batch_size(), metrics))
 }
 
 /// Statistics that know the number of rows only.

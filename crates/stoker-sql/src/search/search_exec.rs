@@ -19,7 +19,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use stoker_lake::{Nearest, ROW_ADDR, ScanRequest, Table};
 
 use super::{DISTANCE, Search};
-use crate::provider::{HeavyTable, Layout, heavy, lake_error};
+use crate::provider::{HeavyTable, Layout, heavy, lake_error, split};
 
 /// Rows asked for beyond `k`, so that ties at rank `k` are seen.
 const NUM_EXTRA: usize = 32;
@@ -87,13 +87,14 @@ impl ExecutionPlan for SearchExec {
         let (table, search, layout) = (self.table.clone(), self.search.clone(), self.layout.clone());
         let limit = self.limit.unwrap_or(usize::MAX);
         let schema = layout.schema().clone();
+        let searched = context.clone();
         let found = async move {
-            let nearest = nearest(&table.table, &search, &layout, &context).await?;
+            let nearest = nearest(&table.table, &search, &layout, &searched).await?;
             let nearest = nearest.slice(0, nearest.num_rows().min(limit));
             Ok::<_, DataFusionError>(heavy::complete(table, layout, nearest))
         };
         let stream = stream::once(found).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+        Ok(split(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), &context, partition))
     }
 }
 

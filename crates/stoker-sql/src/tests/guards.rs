@@ -34,6 +34,25 @@ async fn size_is_bounded() {
 }
 
 #[tokio::test]
+async fn expressions_that_are_named_often_count_each_time() {
+    let fixture = Fixture::new().await;
+    let doubled = |levels: usize| {
+        let each =
+            |level: usize| format!("c{} AS (SELECT a.id FROM C{level} a, c{level} b WHERE a.id = b.id)", level + 1);
+        let parts: Vec<String> = (0..levels).map(each).collect();
+        format!("WITH c0 AS (SELECT id FROM samples), {} SELECT count(*) AS n FROM c{levels}", parts.join(", "))
+    };
+    fixture.refuses(&doubled(24), &[], ErrorKind::InvalidRequest, &["once expanded", "limit is 20000"]).await;
+    let inner = format!("SELECT * FROM ({})", doubled(24));
+    fixture.refuses(&inner, &[], ErrorKind::InvalidRequest, &["once expanded"]).await;
+    let fine = fixture.collect(&doubled(3)).await;
+    assert_eq!(ints(&fine, "n"), ints(&fixture.collect("SELECT count(*) AS n FROM samples").await, "n"));
+    // A name within another query is another expression.
+    let hidden = "WITH c AS (SELECT 1 AS x) SELECT x FROM (WITH c AS (SELECT 2 AS x) SELECT x FROM c)";
+    assert_eq!(ints(&fixture.collect(hidden).await, "x"), [2]);
+}
+
+#[tokio::test]
 async fn only_queries_are_allowed() {
     let fixture = Fixture::new().await;
     let statements = [

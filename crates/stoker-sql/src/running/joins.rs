@@ -1,0 +1,138 @@
+//! Joins give way to other queries, and stop when nobody waits for them.
+//!
+//! DataFusion 54 lets a join compare all its rows with each other in one step, which neither ends with its task nor lets another
+//! task of its thread go on.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, FieldRef, Schema};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
+};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::Activity;
+
+/// Puts each join of a plan between steps at which it can stop. It is among the last rules.
+#[derive(Debug)]
+pub(crate) struct InterruptibleJoins {
+    pub(crate) activity: Arc<Activity>,
+}
+
+impl PhysicalOptimizerRule for InterruptibleJoins {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let interruptible = plan.transform_up(|node| {
+            let any: &dyn Any = node.as_ref();
+            let join: Arc<dyn ExecutionPlan> = if let Some(join) = any.downcast_ref::<NestedLoopJoinExec>() {
+                let filter = join.filter().map(|filter| self.interruptible(filter));
+                Arc::new(NestedLoopJoinExecBuilder::from(join).with_filter(filter).build()?)
+            } else if let Some(join) = any.downcast_ref::<HashJoinExec>() {
+                let filter = join.filter().map(|filter| self.interruptible(filter));
+                HashJoinExecBuilder::from(join).with_filter(filter).build_exec()?
+            } else if any.is::<CrossJoinExec>() || any.is::<SortMergeJoinExec>() {
+                node
+            } else {
+                return Ok(Transformed::no(node));
+            };
+            Ok(Transformed::yes(Arc::new(CooperativeExec::new(join)) as _))
+        })?;
+        Ok(interruptible.data)
+    }
+
+    fn name(&self) -> &str {
+        "interruptible_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+impl InterruptibleJoins {
+    fn interruptible(&self, filter: &JoinFilter) -> JoinFilter {
+        let condition = Arc::new(Condition { inner: filter.expression().clone(), activity: self.activity.clone() });
+        JoinFilter::new(condition, filter.column_indices().to_vec(), filter.schema().clone())
+    }
+}
+
+/// Computes while other tasks of this thread go on.
+pub(crate) fn beside_others<T>(compute: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(compute),
+        _ => compute(),
+    }
+}
+
+/// The condition of a join, which is evaluated for somebody who waits.
+#[derive(Debug)]
+struct Condition {
+    inner: Arc<dyn PhysicalExpr>,
+    activity: Arc<Activity>,
+}
+
+impl PhysicalExpr for Condition {
+    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
+        self.inner.data_type(schema)
+    }
+
+    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
+        self.inner.nullable(schema)
+    }
+
+    fn return_field(&self, schema: &Schema) -> DfResult<FieldRef> {
+        self.inner.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        self.activity.check()?;
+        beside_others(|| self.inner.evaluate(batch))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.inner]
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> DfResult<Arc<dyn PhysicalExpr>> {
+        match <[_; 1]>::try_from(children) {
+            Ok([inner]) => Ok(Arc::new(Self { inner, activity: self.activity.clone() })),
+            Err(_) => internal_err!("a condition has one child"),
+        }
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_sql(f)
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.eq(&other.inner)
+    }
+}
+
+impl Eq for Condition {}
+
+impl Hash for Condition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
