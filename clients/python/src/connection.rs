@@ -176,6 +176,13 @@ impl Connection {
         wait(py, connection.tag(name, &SnapshotRef::Version(version), tag))?.raise(py)
     }
 
+    /// Plans a query, to see that it can run.
+    fn check_sql(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let (connection, params) = (self.live(py)?, params(&values)?);
+        wait(py, connection.sql_schema(sql, &params))?.raise(py)?;
+        Ok(())
+    }
+
     /// Plans a query; it runs as its batches are read.
     #[pyo3(signature = (sql, values, compression=None))]
     fn sql(

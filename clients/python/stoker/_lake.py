@@ -179,7 +179,7 @@ class Lake:
                 f"params is {type(params).__name__}; it must be a list of the values of $1, $2, …"
             )
         query = Query(self, sql, [] if params is None else params)
-        query._run().close()
+        query._check()
         return query
 
     def resume(

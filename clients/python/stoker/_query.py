@@ -130,6 +130,9 @@ class Query(StreamSource):
     def _sources(self) -> tuple[Lake, list[tuple[str, Sequence[Any]]], None]:
         return self._lake, [(self._sql, self._params)], None
 
+    def _check(self) -> None:
+        self._lake._native.check_sql(self._sql, self._params)
+
     def _run(self, compression: Compression | None = None) -> _native.QueryResult:
         return self._lake._native.sql(self._sql, self._params, compression_or_none(compression))
 

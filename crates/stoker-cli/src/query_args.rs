@@ -27,7 +27,7 @@ pub struct QueryArgs {
     /// Bytes of a result at most [default: no limit]
     #[arg(long, env = "STOKER_QUERY_RESULT_BYTES", value_name = "BYTES")]
     query_result_bytes: Option<u64>,
-    /// Queries at once [default: 32]
+    /// Queries at once [default: 64]
     #[arg(long, env = "STOKER_QUERIES_AT_ONCE", value_name = "QUERIES")]
     queries_at_once: Option<usize>,
     /// Queries that wait for a place; others are refused at once [default: 128]

@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::planning::{on_large_stack, plan};
 use crate::running::{Activity, Places, QueryPool};
-use crate::{Error, QueryLimits, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
+use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
 
 /// Memory that is kept for the next batches of heavy columns, in bytes.
 const POOL_BYTES: usize = 64 << 20;
@@ -124,6 +124,11 @@ impl Engine {
             None => Handle::try_current()
                 .map_err(|source| Error::internal(format!("a query needs a tokio runtime: {source}"))),
         }
+    }
+
+    /// How many queries run and wait.
+    pub fn queue_status(&self) -> QueueStatus {
+        self.inner.queries.status()
     }
 
     pub(crate) fn planner_places(&self) -> &Places {

@@ -46,7 +46,7 @@ pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use query::SqlQuery;
 pub use row_set::{NO_ROW, ResolvedRows, RowSet};
-pub use running::QueryLimits;
+pub use running::{QueryLimits, QueueStatus};
 pub use same_query::is_same_query;
 pub use sample::{ColumnSource, SampleColumn, SampleQuery};
 

@@ -21,6 +21,7 @@ pub(crate) use expanded::check_expanded;
 pub(crate) use joins::{InterruptibleJoins, beside_others};
 pub use limits::QueryLimits;
 pub(crate) use places::Places;
+pub use places::QueueStatus;
 pub(crate) use query_pool::QueryPool;
 pub(crate) use rows::{RowLimits, run};
 pub(crate) use rules::{InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical};

@@ -15,7 +15,7 @@ use stoker_types::{Digest, ErrorKind, ParamValue, SnapshotRef, StreamSpec, Strea
 
 use crate::client::handle::{Place, StreamHandle};
 use crate::client::patience::Patience;
-use crate::client::remote_sql::{remote_sql, schema_of};
+use crate::client::remote_sql::{remote_sql, remote_sql_schema, schema_of};
 use crate::client::{LocalLake, RemoteLake};
 use crate::convert::request_to_proto;
 use crate::decode::fixed_bytes;
@@ -168,6 +168,20 @@ impl Connection {
                 Ok(engine.lake().table(&TableName::try_new(name)?, at).await?.doctor().await?)
             }
             Connection::Remote(lake) => ask(lake, "doctor", about(name, at)).await,
+        }
+    }
+
+    /// Plans a SELECT at snapshots that are pinned now, and does not run it: the columns that it gives.
+    ///
+    /// # Errors
+    /// Malformed SQL, unknown tables and columns; storage errors.
+    pub async fn sql_schema(&self, sql: &str, params: &[ParamValue]) -> Result<SchemaRef> {
+        match self {
+            Connection::Local(engine) => {
+                let plan = || async { Ok(engine.query(sql, params).await?.schema()) };
+                engine.patience().ask("planning a query", plan).await
+            }
+            Connection::Remote(lake) => remote_sql_schema(lake, sql, params).await,
         }
     }
 

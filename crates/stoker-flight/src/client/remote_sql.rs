@@ -33,6 +33,13 @@ pub(crate) async fn remote_sql(
     lake.patience().ask("running a query", || begin(lake, &request)).await
 }
 
+/// Plans a query on a server.
+pub(crate) async fn remote_sql_schema(lake: &RemoteLake, sql: &str, params: &[ParamValue]) -> Result<SchemaRef> {
+    let request = SqlRequest { sql: sql.to_string(), params_json: params_to_json(params), ..SqlRequest::default() };
+    let plan = || async { schema_of(&lake.get_flight_info(Kind::Sql(request.clone())).await?.0) };
+    lake.patience().ask("planning a query", plan).await
+}
+
 /// Plans a query and asks for its rows.
 async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
     let mut plans = 1;

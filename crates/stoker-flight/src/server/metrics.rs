@@ -96,6 +96,9 @@ struct ReadAtScrape {
     streams_running: Gauge,
     streams_max: Gauge,
     streams_ended: Counter,
+    queries_running: Gauge,
+    queries_waiting: Gauge,
+    queries_refused: Counter,
     batches: Counter,
     rows: Counter,
     bytes: Counter,
@@ -163,6 +166,13 @@ impl ReadAtScrape {
         to.register("streams_running", "Streams that are sent now", self.streams_running.clone());
         to.register("streams_max", "Streams that may be sent at once", self.streams_max.clone());
         to.register("streams_ended", "Streams that ended", self.streams_ended.clone());
+        to.register(
+            "queries_running",
+            "Queries that compute now, or whose rows are taken",
+            self.queries_running.clone(),
+        );
+        to.register("queries_waiting", "Queries that wait for a place", self.queries_waiting.clone());
+        to.register("queries_refused", "Queries that found no place", self.queries_refused.clone());
         to.register("stream_batches", "Batches that streams delivered", self.batches.clone());
         to.register("stream_rows", "Rows that streams delivered", self.rows.clone());
         to.register("stream_column_bytes", "Bytes of the delivered columns", self.bytes.clone());
@@ -181,16 +191,20 @@ impl ReadAtScrape {
 
     fn read(&self, state: &ServerState, is_ready: bool) {
         let (status, process, store) = (state.status(), Process::now(), state.engine.lake().store_requests());
+        let queries = state.engine.queue_status();
         self.is_ready.set(is_ready.into());
         let set = |gauge: &Gauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         set(&self.streams_running, status.streams_running);
         set(&self.streams_max, state.config.streams_max as u64);
+        set(&self.queries_running, queries.running);
+        set(&self.queries_waiting, queries.waiting);
         set(&self.memory_budget_bytes, status.memory_budget_bytes);
         set(&self.memory_held_bytes, status.memory_held_bytes);
         set(&self.resident_bytes, process.resident_bytes);
         set(&self.open_files, process.open_files);
         for (counter, value) in [
             (&self.streams_ended, status.streams_ended),
+            (&self.queries_refused, queries.refused),
             (&self.batches, status.batches),
             (&self.rows, status.rows),
             (&self.bytes, status.bytes),

@@ -23,7 +23,7 @@ pub struct QuerySettings {
     pub rows: Option<u64>,
     /// Bytes of a result at most; no limit by default.
     pub result_bytes: Option<u64>,
-    /// Queries at once; 32 by default.
+    /// Queries at once; 64 by default.
     pub at_once: usize,
     /// Queries that wait for a place; 128 by default. Others are refused at once.
     pub waiting: usize,
@@ -38,13 +38,13 @@ impl Default for QuerySettings {
             pool_bytes: engine.memory_limit_bytes,
             memory_bytes: None,
             temp_bytes: limits.temp_bytes,
-            secs: limits.running.as_secs(),
-            planning_secs: limits.planning.as_secs(),
+            secs: 600,
+            planning_secs: 10,
             rows: None,
             result_bytes: None,
-            at_once: limits.at_once,
-            waiting: limits.waiting,
-            waiting_secs: limits.queued.as_secs(),
+            at_once: 64,
+            waiting: 128,
+            waiting_secs: 30,
         }
     }
 }

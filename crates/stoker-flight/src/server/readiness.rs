@@ -35,6 +35,9 @@ impl Readiness {
         if state.streams.is_full() {
             reasons.push(format!("{} streams are running, the most that this server takes", state.config.streams_max));
         }
+        if state.engine.queue_status().is_full {
+            reasons.push("as many queries run and wait as this server takes".to_string());
+        }
         reasons
     }
 
