@@ -137,6 +137,20 @@ def test_a_server_whose_places_are_taken_is_not_ready(operated: Operated) -> Non
     until(lambda: operated.get("/readyz")[0] == 200)
 
 
+def test_a_server_whose_queue_of_queries_is_full_is_not_ready(lake_uri: str) -> None:
+    with closing(Operated(lake_uri, STOKER_QUERIES_AT_ONCE="1", STOKER_QUERIES_WAITING="0")) as server:
+        lake = stoker.connect(server.url)
+        rows = lake.sql("SELECT a.id, a.image FROM samples a, samples b").to_reader()
+        rows.read_next_batch()
+        assert "as many queries run and wait" in server.get("/readyz")[1]
+        assert server.metric("stoker_queries_running") == 1
+        with pytest.raises(stoker.ResourceExhaustedError, match="the queue is full"):
+            stoker.connect(server.url, retry_budget_secs=1).sql("SELECT count(*) FROM samples").to_arrow()
+        assert server.metric("stoker_queries_refused_total") >= 1
+        del rows
+        until(lambda: server.get("/readyz")[0] == 200)
+
+
 def test_a_server_whose_store_is_down_is_not_ready_until_it_is_back(store: Store) -> None:
     uri = f"s3://{BUCKET}/operated"
     stoker.connect(uri, storage_options=store.options).create_table("samples", {"id": range(10)})
