@@ -47,8 +47,9 @@ async fn expressions_that_are_named_often_count_each_time() {
     fixture.refuses(&inner, &[], ErrorKind::InvalidRequest, &["once expanded"]).await;
     let fine = fixture.collect(&doubled(3)).await;
     assert_eq!(ints(&fine, "n"), ints(&fixture.collect("SELECT count(*) AS n FROM samples").await, "n"));
-    // A name within another query is another expression.
-    let hidden = "WITH c AS (SELECT 1 AS x) SELECT x FROM (WITH c AS (SELECT 2 AS x) SELECT x FROM c)";
+    // A name within a query stands for nothing beside it.
+    let hidden = "SELECT a.x + b.x AS x FROM (WITH c AS (SELECT 1 AS x) SELECT x FROM c) a, \
+                  (WITH c AS (SELECT 1 AS x) SELECT x FROM c) b";
     assert_eq!(ints(&fixture.collect(hidden).await, "x"), [2]);
 }
 
