@@ -58,7 +58,7 @@ enum Command {
     /// Check from receipts that every row was delivered exactly once
     Verify(verify::VerifyArgs),
     /// Serve a lake over Arrow Flight
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// List tables
     Tables,
     /// Show how the columns of a table are stored
@@ -109,7 +109,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Stream(args) => stream::run(args, &lake).await,
         Command::Replay(args) => replay::run(args, &lake).await,
         Command::Verify(args) => verify::run(args, &lake).await,
-        Command::Serve(args) => serve::run(args, lake.local("serve")?, lake.storage()?).await,
+        Command::Serve(args) => serve::run(*args, lake.local("serve")?, lake.storage()?).await,
         Command::Tables => tables::list(&lake).await,
         Command::Describe(args) => describe::run(args, &lake).await,
         Command::Doctor(args) => doctor::run(args, &lake).await,
