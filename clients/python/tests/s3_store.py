@@ -19,9 +19,9 @@ class Store:
 
     def __init__(self, log: Path) -> None:
         self.log = log
-        program = Path(sys.executable).with_name("moto_server")
+        program = Path(__file__).parents[3] / "crates/xtask/scripts/moto_store.py"
         with log.open("w") as out:
-            command = [program, "-H", "127.0.0.1", "-p", "0"]
+            command = [sys.executable, program, "-H", "127.0.0.1", "-p", "0"]
             self.process = subprocess.Popen(
                 command, stdout=out, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"}
             )

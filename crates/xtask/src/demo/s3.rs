@@ -1,7 +1,6 @@
 //! The same stream from an S3-compatible server.
 
 use std::ffi::OsStr;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -59,7 +58,8 @@ pub fn stream_from_s3(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut 
 }
 
 fn start_store(stage: &Stage<'_>, narrator: &Narrator) -> Result<(Job, String)> {
-    let mut command = Command::new(stage.python.program("moto_server"));
+    let mut command = stage.python.command();
+    command.arg(stage.workspace.root.join("crates/xtask/scripts/moto_store.py"));
     command.args(["-H", "127.0.0.1", "-p", "0"]).env("PYTHONUNBUFFERED", "1");
     narrator.say(format!("$ {}", command::shown(&command)));
     let job = Job::start("moto_server", &mut command, &stage.work_dir.path("store.log"))?;
