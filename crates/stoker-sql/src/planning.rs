@@ -58,7 +58,7 @@ pub(crate) async fn on_large_stack<T: Send + 'static>(
     let place = engine.planner_places().take().await?;
     let runtime = engine.threads()?;
     let _running = activity.begin();
-    let (mut sender, receiver) = oneshot::channel();
+    let (mut sender, mut receiver) = oneshot::channel();
     let planned = async move {
         let _place = place;
         let done = tokio::select! {
@@ -73,9 +73,15 @@ pub(crate) async fn on_large_stack<T: Send + 'static>(
         .spawn(move || runtime.block_on(planned))
         .map_err(|source| Error::internal(format!("cannot start a planner thread: {source}")))?;
     let limit = engine.options().query.planning;
-    match tokio::time::timeout(limit, receiver).await {
-        Ok(done) => done.map_err(|_| Error::internal("the planner panicked"))?,
-        Err(_) => Err(Error::exhausted(format!("planning took {} s, which is its limit", limit.as_secs_f64()))),
+    loop {
+        match tokio::time::timeout(limit, &mut receiver).await {
+            Ok(done) => return done.map_err(|_| Error::internal("the planner panicked"))?,
+            // Planning has its time after that.
+            Err(_) if activity.is_opening() => {}
+            Err(_) => {
+                return Err(Error::exhausted(format!("planning took {} s, which is its limit", limit.as_secs_f64())));
+            }
+        }
     }
 }
 
@@ -89,7 +95,7 @@ pub(crate) async fn plan(
 ) -> Result<Planned> {
     let Parsed { mut query, explain } = guard::parse(sql, engine.options())?;
     let requests = resolve::rewrite(&mut query, params)?;
-    let tables = resolve::open(engine.lake(), &requests.tables, pinned).await?;
+    let tables = activity.opening(resolve::open(engine.lake(), &requests.tables, pinned)).await?;
     let context = session(engine, activity, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
         let table = &tables[request.table];
