@@ -1,5 +1,6 @@
 //! The engine: a lake, its limits, and the three things it does with a query.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -13,7 +14,8 @@ use stoker_types::{Digest, ParamValue, Snapshot};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::planning::{on_large_stack, plan};
+use crate::planning::{Planned, analyse, on_large_stack, resolved};
+use crate::resolve::open;
 use crate::running::{Activity, Places, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
 
@@ -169,11 +171,9 @@ impl Engine {
     /// `InvalidRequest` for what is not one valid `SELECT` within the limits, for missing or unused parameters, and for
     /// predicates that cannot be applied before a search; `NotFound` for a table, version or tag; storage errors.
     pub async fn query(&self, sql: &str, params: &[ParamValue]) -> Result<SqlQuery> {
-        let (engine, sql, params) = (self.clone(), sql.to_string(), params.to_vec());
-        let activity = self.activity();
-        let planned = activity.clone();
-        let work = async move { SqlQuery::try_new(&engine, plan(&engine, &planned, &sql, &params, None).await?).await };
-        on_large_stack(self, &activity, work.boxed()).await
+        let engine = self.clone();
+        let finish = |planned| async move { SqlQuery::try_new(&engine, planned).await }.boxed();
+        self.plan(sql, params, None, finish).await
     }
 
     /// Plans a sample query at snapshots that are pinned now.
@@ -198,17 +198,38 @@ impl Engine {
         params: &[ParamValue],
         pinned: Option<Vec<Snapshot>>,
     ) -> Result<SampleQuery> {
-        let (engine, sql, params) = (self.clone(), sql.to_string(), params.to_vec());
-        let activity = self.activity();
-        let session = activity.clone();
-        let work = async move {
-            let planned = plan(&engine, &session, &sql, &params, pinned.as_deref()).await?;
-            if planned.explains {
-                return Err(Error::NotSampleQuery { reason: "EXPLAIN gives text, not rows of a table".into() });
-            }
-            sample::compile(sql, params, planned)
+        let (text, values) = (sql.to_string(), params.to_vec());
+        let finish = |planned: Planned| {
+            let compiled = match planned.explains {
+                true => Err(Error::NotSampleQuery { reason: "EXPLAIN gives text, not rows of a table".into() }),
+                false => sample::compile(text, values, planned),
+            };
+            ready(compiled).boxed()
         };
-        on_large_stack(self, &activity, work.boxed()).await
+        self.plan(sql, params, pinned, finish).await
+    }
+
+    /// Plans a query: its text and its plan in the time for planning, and between them its tables, which a store may keep waiting.
+    async fn plan<T: Send + 'static>(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        pinned: Option<Vec<Snapshot>>,
+        finish: impl FnOnce(Planned) -> BoxFuture<'static, Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let activity = self.activity();
+        let (engine, sql, values) = (self.clone(), sql.to_string(), params.to_vec());
+        let resolving = async move { resolved(&sql, &values, engine.options()) };
+        let resolved = on_large_stack(self, &activity, resolving.boxed()).await?;
+        let lake = self.lake().clone();
+        let opening = async move {
+            let tables = open(&lake, &resolved.requests.tables, pinned.as_deref()).await?;
+            Ok((resolved, tables))
+        };
+        let (resolved, tables) = self.on_threads(opening.boxed()).await?;
+        let (engine, session, values) = (self.clone(), activity.clone(), params.to_vec());
+        let planning = async move { finish(analyse(&engine, &session, resolved, &tables, &values).await?).await };
+        on_large_stack(self, &activity, planning.boxed()).await
     }
 
     /// Evaluates a sample query: reads the columns that predicates and computed columns name, no other heavy column.

@@ -25,6 +25,7 @@ use crate::operators::DistanceOperators;
 use crate::overflow::CheckedIntegers;
 use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
+use crate::resolve::Requests;
 use crate::running::{
     Activity, HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
     check_expanded,
@@ -32,7 +33,7 @@ use crate::running::{
 use crate::search::push_prefilters;
 use crate::single_rows::keep_single_rows;
 use crate::wide_rows::wide_rows;
-use crate::{Engine, Error, Result, functions, guard, heavy_keys, params, resolve};
+use crate::{Engine, EngineOptions, Error, Result, functions, guard, heavy_keys, params, resolve};
 
 /// The stack of the planner: its recursion over a query within the bounds of [`guard`] stays far below.
 const PLANNER_STACK_BYTES: usize = 64 << 20;
@@ -58,7 +59,7 @@ pub(crate) async fn on_large_stack<T: Send + 'static>(
     let place = engine.planner_places().take().await?;
     let runtime = engine.threads()?;
     let _running = activity.begin();
-    let (mut sender, mut receiver) = oneshot::channel();
+    let (mut sender, receiver) = oneshot::channel();
     let planned = async move {
         let _place = place;
         let done = tokio::select! {
@@ -73,29 +74,34 @@ pub(crate) async fn on_large_stack<T: Send + 'static>(
         .spawn(move || runtime.block_on(planned))
         .map_err(|source| Error::internal(format!("cannot start a planner thread: {source}")))?;
     let limit = engine.options().query.planning;
-    loop {
-        match tokio::time::timeout(limit, &mut receiver).await {
-            Ok(done) => return done.map_err(|_| Error::internal("the planner panicked"))?,
-            // Planning has its time after that.
-            Err(_) if activity.is_opening() => {}
-            Err(_) => {
-                return Err(Error::exhausted(format!("planning took {} s, which is its limit", limit.as_secs_f64())));
-            }
-        }
+    match tokio::time::timeout(limit, receiver).await {
+        Ok(done) => done.map_err(|_| Error::internal("the planner panicked"))?,
+        Err(_) => Err(Error::exhausted(format!("planning took {} s, which is its limit", limit.as_secs_f64()))),
     }
 }
 
-/// Parses, pins and analyses a query. Call it on a large stack.
-pub(crate) async fn plan(
+/// A parsed query, in which relations and parameters have names of their own.
+pub(crate) struct Resolved {
+    parsed: Parsed,
+    pub(crate) requests: Requests,
+}
+
+/// Parses a query, and finds what it asks the lake for. Call it on a large stack.
+pub(crate) fn resolved(sql: &str, params: &[ParamValue], options: &EngineOptions) -> Result<Resolved> {
+    let mut parsed = guard::parse(sql, options)?;
+    let requests = resolve::rewrite(&mut parsed.query, params)?;
+    Ok(Resolved { parsed, requests })
+}
+
+/// Analyses a query over the tables that it asked for. Call it on a large stack.
+pub(crate) async fn analyse(
     engine: &Engine,
     activity: &Arc<Activity>,
-    sql: &str,
+    resolved: Resolved,
+    tables: &[Table],
     params: &[ParamValue],
-    pinned: Option<&[Snapshot]>,
 ) -> Result<Planned> {
-    let Parsed { mut query, explain } = guard::parse(sql, engine.options())?;
-    let requests = resolve::rewrite(&mut query, params)?;
-    let tables = activity.opening(resolve::open(engine.lake(), &requests.tables, pinned)).await?;
+    let Resolved { parsed: Parsed { query, explain }, requests } = resolved;
     let context = session(engine, activity, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
         let table = &tables[request.table];
@@ -125,7 +131,7 @@ pub(crate) async fn plan(
     };
     heavy_keys::check(&analysed)?;
     let plan = push_prefilters(analysed)?;
-    Ok(Planned { state, plan, snapshots: distinct_snapshots(&tables), explains })
+    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explains })
 }
 
 /// One snapshot for each table and version that the query asks for, in order of first appearance.

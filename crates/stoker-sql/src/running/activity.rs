@@ -1,7 +1,7 @@
 //! Whether somebody still waits for a query.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use datafusion::common::Result as DfResult;
 use datafusion::execution::memory_pool::MemoryPool;
@@ -19,7 +19,6 @@ pub(crate) struct Activity {
     pool: Arc<dyn MemoryPool>,
     plan_nodes_max: usize,
     num_waiting: AtomicUsize,
-    is_opening: AtomicBool,
     constant_bytes: AtomicU64,
 }
 
@@ -29,8 +28,7 @@ pub(crate) struct Running(Arc<Activity>);
 
 impl Activity {
     pub(crate) fn new(pool: Arc<dyn MemoryPool>, plan_nodes_max: usize) -> Arc<Self> {
-        let (num_waiting, is_opening) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Self { pool, plan_nodes_max, num_waiting, is_opening, constant_bytes: AtomicU64::new(0) })
+        Arc::new(Self { pool, plan_nodes_max, num_waiting: AtomicUsize::new(0), constant_bytes: AtomicU64::new(0) })
     }
 
     pub(crate) fn begin(self: &Arc<Self>) -> Running {
@@ -45,19 +43,6 @@ impl Activity {
     /// The most operators and expressions of a plan.
     pub(crate) fn plan_nodes_max(&self) -> usize {
         self.plan_nodes_max
-    }
-
-    /// Opens the query's tables: a store that is slow or down has limits of its own, and errors that say so.
-    pub(crate) async fn opening<T>(&self, opening: impl Future<Output = T>) -> T {
-        self.is_opening.store(true, Ordering::Relaxed);
-        let opened = opening.await;
-        self.is_opening.store(false, Ordering::Relaxed);
-        opened
-    }
-
-    /// Whether the query waits for its tables.
-    pub(crate) fn is_opening(&self) -> bool {
-        self.is_opening.load(Ordering::Relaxed)
     }
 
     /// An error when nobody waits any more.
