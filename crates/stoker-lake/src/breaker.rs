@@ -112,7 +112,7 @@ impl Breaker {
         &self,
         request: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> object_store::Result<T> {
-        match self.threads.get() {
+        match self.other_threads() {
             None => request.await,
             Some(threads) => AbortOnDropHandle::new(threads.spawn(request)).await?,
         }
@@ -123,10 +123,16 @@ impl Breaker {
         &self,
         stream: BoxStream<'static, object_store::Result<T>>,
     ) -> BoxStream<'static, object_store::Result<T>> {
-        let Some(threads) = self.threads.get() else { return stream };
+        let Some(threads) = self.other_threads() else { return stream };
         let (sender, receiver) = mpsc::channel(LISTED_AHEAD);
         let reading = AbortOnDropHandle::new(threads.spawn(stream.map(Ok).forward(sender)));
         receiver.inspect(move |_| _ = &reading).boxed()
+    }
+
+    /// The threads for requests, unless the caller is on one of them.
+    fn other_threads(&self) -> Option<&Handle> {
+        let is_caller = |threads: &&Handle| Handle::try_current().is_ok_and(|current| current.id() == threads.id());
+        self.threads.get().filter(|threads| !is_caller(threads))
     }
 
     /// Waits until a request may begin.
