@@ -210,7 +210,16 @@ impl BreakerStore {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        through(&self.breaker, self.inner.ask(purpose, |store| self.breaker.at_home(request(store)))).await
+        through(&self.breaker, self.ask(purpose, request)).await
+    }
+
+    /// Makes a request on the threads for requests, and once more where the store refuses it.
+    async fn ask<T, F>(&self, purpose: Purpose, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.inner.ask(purpose, |store| self.breaker.at_home(request(store))).await
     }
 }
 
@@ -244,9 +253,9 @@ impl ObjectStore for BreakerStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let get = || {
-            self.inner.ask(Purpose::Read, |store| {
+            self.ask(Purpose::Read, |store| {
                 let (path, options) = (location.clone(), options.clone());
-                self.breaker.at_home(async move { store.get_opts(&path, options).await })
+                async move { store.get_opts(&path, options).await }
             })
         };
         through_twice(&self.breaker, location, get).await
@@ -254,9 +263,9 @@ impl ObjectStore for BreakerStore {
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let get = || {
-            self.inner.ask(Purpose::Read, |store| {
+            self.ask(Purpose::Read, |store| {
                 let (path, ranges) = (location.clone(), ranges.to_vec());
-                self.breaker.at_home(async move { store.get_ranges(&path, &ranges).await })
+                async move { store.get_ranges(&path, &ranges).await }
             })
         };
         through_twice(&self.breaker, location, get).await
