@@ -39,19 +39,17 @@ pub struct QueryArgs {
 }
 
 impl QueryArgs {
-    /// The settings of a configuration file, with these in place of them where they are given.
-    pub fn over(self, file: &QuerySettings) -> QuerySettings {
-        QuerySettings {
-            pool_bytes: self.query_pool_bytes.unwrap_or(file.pool_bytes),
-            memory_bytes: self.query_memory_bytes.or(file.memory_bytes),
-            temp_bytes: self.query_temp_bytes.unwrap_or(file.temp_bytes),
-            secs: self.query_secs.unwrap_or(file.secs),
-            planning_secs: self.query_planning_secs.unwrap_or(file.planning_secs),
-            rows: self.query_rows.or(file.rows),
-            result_bytes: self.query_result_bytes.or(file.result_bytes),
-            at_once: self.queries_at_once.unwrap_or(file.at_once),
-            waiting: self.queries_waiting.unwrap_or(file.waiting),
-            waiting_secs: self.queries_waiting_secs.unwrap_or(file.waiting_secs),
-        }
+    /// Sets the limits that are given.
+    pub fn apply(self, query: &mut QuerySettings) {
+        query.pool_bytes = self.query_pool_bytes.unwrap_or(query.pool_bytes);
+        query.memory_bytes = self.query_memory_bytes.or(query.memory_bytes);
+        query.temp_bytes = self.query_temp_bytes.unwrap_or(query.temp_bytes);
+        query.secs = self.query_secs.unwrap_or(query.secs);
+        query.planning_secs = self.query_planning_secs.unwrap_or(query.planning_secs);
+        query.rows = self.query_rows.or(query.rows);
+        query.result_bytes = self.query_result_bytes.or(query.result_bytes);
+        query.at_once = self.queries_at_once.unwrap_or(query.at_once);
+        query.waiting = self.queries_waiting.unwrap_or(query.waiting);
+        query.waiting_secs = self.queries_waiting_secs.unwrap_or(query.waiting_secs);
     }
 }

@@ -139,7 +139,7 @@ impl ServeArgs {
         self.limits.apply(&mut config);
         config.message_bytes = self.message_bytes.unwrap_or(config.message_bytes);
         config.memory_budget_bytes = self.memory_budget_bytes.unwrap_or(config.memory_budget_bytes);
-        config.query = self.query.over(&config.query);
+        self.query.apply(&mut config.query);
         config.cache_dir = self.reads.cache_dir.or(config.cache_dir);
         config.cache_bytes = self.reads.cache_bytes.or(config.cache_bytes);
         config.direct_io = self.reads.direct_io.unwrap_or(config.direct_io);
