@@ -11,8 +11,6 @@ use stoker_types::fixed_row_bytes;
 
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 8 << 20;
-/// Rows of a batch at most.
-const BATCH_ROWS_MAX: usize = 8192;
 /// Bytes that a value of variable width is taken for, unless the query has longer texts.
 const VARIABLE_BYTES: usize = 128;
 /// Bytes from which a constant counts.
@@ -20,7 +18,7 @@ const CONSTANT_BYTES_MIN: usize = 64;
 /// Bytes from which a constant list counts.
 const LIST_BYTES_MIN: usize = 64 << 10;
 
-/// How many rows batches should have, by the widths of all columns and of the constants that become columns.
+/// How many rows batches should have at most, by the widths of all columns and of the constants that become columns.
 pub(crate) fn wide_rows(plan: &LogicalPlan) -> DfResult<usize> {
     let mut variable_bytes = VARIABLE_BYTES;
     each_constant(plan, |bytes| variable_bytes = variable_bytes.max(bytes))?;
@@ -31,7 +29,7 @@ pub(crate) fn wide_rows(plan: &LogicalPlan) -> DfResult<usize> {
         row_bytes_max = row_bytes_max.max(widths.fold(0, usize::saturating_add));
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok((BATCH_BYTES / row_bytes_max).clamp(1, BATCH_ROWS_MAX))
+    Ok((BATCH_BYTES / row_bytes_max).max(1))
 }
 
 fn each_constant(plan: &LogicalPlan, mut found: impl FnMut(usize)) -> DfResult<()> {
