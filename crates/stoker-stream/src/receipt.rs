@@ -216,8 +216,8 @@ impl ReceiptPart {
         self.positions_in(&(self.start..self.end))
     }
 
-    /// Those of the positions that lie in a window.
-    pub(crate) fn positions_in(&self, window: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
+    /// Those of the positions that lie in a window, ascending.
+    pub fn positions_in(&self, window: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
         let (world, rank) = (u64::from(self.world_size), u64::from(self.rank));
         let (start, end) = (self.start.max(window.start), self.end.min(window.end));
         let behind = start.saturating_sub(self.origin) % world;

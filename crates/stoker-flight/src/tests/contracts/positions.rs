@@ -95,5 +95,8 @@ proptest! {
         };
         let expected: Vec<u64> = (first..=last).flat_map(|step| positions(&slice, step, num_rows)).collect();
         prop_assert_eq!(part.positions().collect::<Vec<u64>>(), expected.as_slice());
+        let has = |position: u64| part.positions_in(&(position..position + 1)).next().is_some();
+        let has_others = (0..num_rows).any(|position| has(position) != expected.binary_search(&position).is_ok());
+        prop_assert!(!has_others, "{part:?} has other positions");
     }
 }
