@@ -27,6 +27,7 @@ def one_at_a_time(handle: Callable[..., Any]) -> Callable[..., Any]:
     return handle_alone
 
 
-for name in ("_key_response_put", "_key_response_post"):
-    setattr(S3Response, name, one_at_a_time(getattr(S3Response, name)))
-main()
+if __name__ == "__main__":
+    for name in ("_key_response_put", "_key_response_post"):
+        setattr(S3Response, name, one_at_a_time(getattr(S3Response, name)))
+    main()
