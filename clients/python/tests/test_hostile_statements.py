@@ -235,6 +235,7 @@ def test_no_result_is_larger_than_its_limit(attacked: Attacked, name: str) -> No
 def test_no_plan_takes_longer_than_its_limit(attacked: Attacked, name: str) -> None:
     check_bounded(attacked, name, PLANS[name])
     attacked.settles()
+    attacked.check()
 
 
 def test_errors_name_the_function_the_bytes_and_the_limit(attacked: Attacked) -> None:
