@@ -400,6 +400,7 @@ class ColumnLayout:
         dense: Whether every chunk is plain row-major bytes, which are read without decoding.
         why_not_dense: Why it is not dense.
         compression: The encodings found.
+        unchecked_fragments: Fragments in which its values have no checksums, so that damaged ones are not noticed.
     """
 
     name: str
@@ -413,6 +414,7 @@ class ColumnLayout:
     dense: bool
     why_not_dense: str | None
     compression: str
+    unchecked_fragments: int = 0
 
     @property
     def verdict(self) -> Literal["dense", "decoder", "light"]:

@@ -35,7 +35,7 @@ pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     writeln!(out, "{} version {}, {} rows", info.name, info.version, info.num_rows)?;
-    let head = ["column", "kind", "bytes/row", "chunks", "chunk size", "dense", "compression"];
+    let head = ["column", "kind", "bytes/row", "chunks", "chunk size", "dense", "checksums", "compression"];
     let mut rows = vec![head.map(String::from)];
     for column in columns {
         let dense = match (column.dense, column.heavy, column.why_not_dense) {
@@ -50,6 +50,11 @@ pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
             column.num_chunks.to_string(),
             mebibytes(column.chunk_bytes_max),
             dense,
+            match column.unchecked_fragments {
+                0 => "yes".to_string(),
+                1 => "not in 1 fragment".to_string(),
+                num => format!("not in {num} fragments"),
+            },
             column.compression,
         ]);
     }

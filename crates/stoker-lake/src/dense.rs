@@ -24,6 +24,7 @@ use crate::damage::decode_error;
 use crate::layout::{have_rows, misplaced};
 use crate::obstacle::Obstacle;
 use crate::precheck::type_conflict;
+use crate::sectors::is_checked_name;
 use crate::{Error, RangeReader, Result, Table};
 
 /// Columns whose page tables, or whose checksums, are kept per lake.
@@ -203,6 +204,9 @@ impl Table {
         };
         let reader = self.store_reader(&data_file, metadata.file_size_bytes).open()?;
         let checksums = self.file_checksums(column, &data_file, &metadata, reader.clone())?;
+        if checksums.is_none() && is_checked_name(&data_file.path) {
+            return Ok(Err(Obstacle::Unchecked));
+        }
         Ok(Ok((DenseFile { reader, runs, num_rows, row_bytes }, checksums)))
     }
 
@@ -214,7 +218,7 @@ impl Table {
 
     /// What reads footers; one for many files.
     pub(crate) fn footer_scheduler(&self) -> Arc<ScanScheduler> {
-        let store = self.lake().inner.store.clone();
+        let store = self.lake().inner.checked_store.clone();
         let config = SchedulerConfig::max_bandwidth(&store);
         ScanScheduler::new(store, config)
     }

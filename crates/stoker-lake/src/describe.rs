@@ -35,6 +35,9 @@ pub struct ColumnLayout {
     pub why_not_dense: Option<String>,
     /// The encodings found, for example `none` or `miniblock: bitpacking`.
     pub compression: String,
+    /// Fragments in which its values have no checksums, so that damaged ones are not noticed..
+    #[serde(default)]
+    pub unchecked_fragments: u64,
 }
 
 impl Table {
@@ -66,6 +69,7 @@ impl Table {
             dense: obstacle.is_none(),
             why_not_dense: obstacle.map(|obstacle| obstacle.to_string()),
             compression: survey.encodings.join(", "),
+            unchecked_fragments: survey.unchecked.count as u64,
         }
     }
 }

@@ -7,6 +7,7 @@ use stoker_types::{ErrorKind, plain_message};
 
 use crate::caught::Panicked;
 use crate::lake::without_secrets;
+use crate::sectors::Damage;
 
 /// What Lance says of bytes that it cannot decode, in errors that look like those of I/O.
 const UNDECODABLE: [&str; 4] = [
@@ -112,6 +113,14 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
+    /// Stored bytes of some rows are damaged; other rows of the same file may be good.
+    #[error("{attempted}: the data is damaged: {reason}")]
+    DamagedRows {
+        /// What was attempted, on which table.
+        attempted: String,
+        /// Which bytes of which file.
+        reason: String,
+    },
     /// Storage failed.
     #[error("{attempted}: {}", first_line(source))]
     Storage {
@@ -135,7 +144,7 @@ impl Error {
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::TableExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
             Error::Overtaken { .. } => ErrorKind::Unavailable,
-            Error::DataCorrupt { .. } => ErrorKind::DataCorrupt,
+            Error::DataCorrupt { .. } | Error::DamagedRows { .. } => ErrorKind::DataCorrupt,
             Error::Storage { kind, .. } => *kind,
         }
     }
@@ -150,6 +159,9 @@ impl Error {
     /// An error of the storage layer, classified by its cause.
     pub(crate) fn storage(attempted: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let (attempted, source) = (attempted.into(), source.into());
+        if let Some(damaged) = Damage::error(&attempted, source.as_ref()) {
+            return damaged;
+        }
         match classify(source.as_ref()) {
             ErrorKind::DataCorrupt => Error::DataCorrupt { attempted, reason: first_line(&source) },
             kind => Error::Storage { attempted, kind, source },

@@ -7,7 +7,10 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
-use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
+use lance_io::object_store::{
+    ChainedWrappingObjectStore, ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor,
+    WrappingObjectStore,
+};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName, TagName};
@@ -23,6 +26,7 @@ use crate::dense::DenseCache;
 use crate::direct::DirectStore;
 use crate::error::first_line;
 use crate::footer::Checked;
+use crate::sectors::{CheckedWrapper, Place, checked_registry};
 use crate::{Error, Objects, Result, StorageOptions, Table};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
@@ -50,6 +54,8 @@ pub(crate) struct LakeInner {
     pub params: ObjectStoreParams,
     pub session: Arc<Session>,
     pub store: Arc<ObjectStore>,
+    /// The same store as Lance's decoder uses it: what it reads of light columns is checked.
+    pub checked_store: Arc<ObjectStore>,
     /// The same store, for bodies that are read from their sockets.
     pub direct: Option<Arc<DirectStore>>,
     /// What the requests to a remote store pass.
@@ -89,20 +95,14 @@ impl Lake {
         let breaker = Arc::new(Breaker::default());
         let mut params =
             ObjectStoreParams { storage_options_accessor: Some(Arc::new(accessor)), ..ObjectStoreParams::default() };
-        let registry = Arc::new(ObjectStoreRegistry::default());
-        if is_remote(&uri) {
-            let wrapper = BreakerWrapper::new(breaker.clone(), &registry, &uri, &params);
-            params.object_store_wrapper = Some(Arc::new(wrapper));
-        }
-        let (store, base) =
-            ObjectStore::from_uri_and_params(registry.clone(), &uri, &params).await.map_err(|source| {
-                match Error::storage(format!("opening a lake at {uri}"), source) {
-                    Error::Storage { kind: ErrorKind::InvalidRequest | ErrorKind::Internal, source, .. } => {
-                        Error::InvalidUri { uri: uri.clone(), reason: first_line(&source) }
-                    }
-                    error => error,
-                }
-            })?;
+        let registry = checked_registry();
+        params.object_store_wrapper = Some(wrapper(&uri, &breaker, &registry, &params));
+        let (checked_store, base) = open_store(&registry, &uri, &params).await?;
+        // Local files are written, listed and read as plain bytes without a detour.
+        let store = match checked_store.is_local() {
+            true => open_store(&Arc::default(), &uri, &params).await?.0,
+            false => checked_store.clone(),
+        };
         let session = Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, registry));
         let place = match options.get("aws_endpoint") {
             Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_secrets(endpoint)).into(),
@@ -116,6 +116,7 @@ impl Lake {
             params,
             session,
             store,
+            checked_store,
             direct,
             breaker,
             base,
@@ -307,6 +308,37 @@ impl Lake {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What every request of a lake's store passes.
+fn wrapper(
+    uri: &str,
+    breaker: &Arc<Breaker>,
+    registry: &Arc<ObjectStoreRegistry>,
+    params: &ObjectStoreParams,
+) -> Arc<dyn WrappingObjectStore> {
+    let place = if uri.contains("://") { Place::Elsewhere } else { Place::Local };
+    let checked = Arc::new(CheckedWrapper::new(place));
+    if !is_remote(uri) {
+        return checked;
+    }
+    let breaker = Arc::new(BreakerWrapper::new(breaker.clone(), registry, uri, params));
+    Arc::new(ChainedWrappingObjectStore::new(vec![breaker, checked]))
+}
+
+/// The store of a lake and the path of its root there.
+async fn open_store(
+    registry: &Arc<ObjectStoreRegistry>,
+    uri: &str,
+    params: &ObjectStoreParams,
+) -> Result<(Arc<ObjectStore>, Path)> {
+    let opened = ObjectStore::from_uri_and_params(registry.clone(), uri, params).await;
+    opened.map_err(|source| match Error::storage(format!("opening a lake at {uri}"), source) {
+        Error::Storage { kind: ErrorKind::InvalidRequest | ErrorKind::Internal, source, .. } => {
+            Error::InvalidUri { uri: uri.to_string(), reason: first_line(&source) }
+        }
+        error => error,
+    })
 }
 
 /// A dataset with its Arrow schema. Reading and converting what a manifest says may panic.

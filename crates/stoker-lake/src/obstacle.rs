@@ -41,6 +41,8 @@ pub(crate) enum Obstacle {
     PageSize,
     /// The pages together have more or fewer rows than the file.
     RowsWithoutPages,
+    /// Its rows have no checksums, while what Lance decodes of the file has.
+    Unchecked,
 }
 
 impl Obstacle {
@@ -65,6 +67,7 @@ impl Obstacle {
             Obstacle::NoBuffer => "no_buffer",
             Obstacle::PageSize => "page_size",
             Obstacle::RowsWithoutPages => "rows_without_pages",
+            Obstacle::Unchecked => "unchecked_rows",
         }
     }
 }
@@ -90,6 +93,7 @@ impl fmt::Display for Obstacle {
             Obstacle::NoBuffer => "a page has no buffer",
             Obstacle::PageSize => "a page's size is not its rows times their bytes",
             Obstacle::RowsWithoutPages => "its pages do not cover its rows",
+            Obstacle::Unchecked => "its rows have no checksums of their own",
         })
     }
 }

@@ -74,6 +74,7 @@ impl Table {
         let files = fragments.iter().flat_map(|fragment| &fragment.files);
         let files: Vec<_> = files.filter(|file| file.fields.iter().any(|id| ids.contains(id))).collect();
         self.check_footers(files).await?;
+        self.check_deletions(&fragments).await?;
         if checked == Checked::Footers {
             return Ok(());
         }

@@ -210,13 +210,13 @@ impl Table {
         let mut parts = stream::iter(rows.present)
             .map(|(fragment, offsets)| async move {
                 let id = fragment.id() as u64;
-                Ok::<_, lance_core::Error>((id, fragment.extend_deletions(offsets).boxed().await?))
+                Ok::<_, lance_core::Error>((id, self.with_deletions(&fragment, offsets).boxed().await?))
             })
             .buffered(FRAGMENTS_IN_FLIGHT);
         let (mut updated_fragments, mut deleted_fragment_ids) = (Vec::new(), Vec::new());
         while let Some((id, fragment)) = parts.try_next().await? {
             match fragment {
-                Some(fragment) => updated_fragments.push(fragment.metadata().clone()),
+                Some(fragment) => updated_fragments.push(fragment),
                 None => deleted_fragment_ids.push(id),
             }
         }

@@ -12,6 +12,7 @@ use lance_io::scheduler::ScanScheduler;
 
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, Run, dense_row_bytes, runs};
 use crate::obstacle::Obstacle;
+use crate::sectors::is_checked_name;
 use crate::{Error, Result, Table};
 
 /// The name of an encoding by a general-purpose codec.
@@ -35,7 +36,7 @@ pub(crate) struct ColumnSurvey {
     pub encodings: Vec<String>,
     /// What is in the way of reading its files as plain bytes, each once; that of the type is not among them.
     pub obstacles: Vec<(Obstacle, Fragments)>,
-    /// Fragments without checksums for its rows.
+    /// Fragments without checksums for its values.
     pub unchecked: Fragments,
     /// The most other columns that a file of it has.
     pub neighbours_max: usize,
@@ -83,12 +84,22 @@ impl Table {
                 match file {
                     Ok((file, metadata, index)) => {
                         let reader = self.store_reader(&file, metadata.file_size_bytes);
-                        if self.file_checksums(name, &file, &metadata, reader)?.is_none() {
+                        let has_row_checksums = self.file_checksums(name, &file, &metadata, reader)?.is_some();
+                        let is_checked = is_checked_name(&file.path);
+                        if !has_row_checksums && !is_checked {
                             survey.unchecked.add(id);
                         }
                         survey.add(id, &metadata, index);
+                        if is_checked && !has_row_checksums && survey.obstacle().is_none() {
+                            survey.add_obstacle(id, Obstacle::Unchecked);
+                        }
                     }
-                    Err(obstacle) => survey.add_obstacle(id, obstacle),
+                    Err(obstacle) => {
+                        if obstacle != Obstacle::NoFile {
+                            survey.unchecked.add(id);
+                        }
+                        survey.add_obstacle(id, obstacle);
+                    }
                 }
             }
         }

@@ -1,11 +1,13 @@
 //! Columns that do not come by chunk scan.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, new_empty_array, new_null_array};
+use arrow_select::filter::filter;
 use arrow_select::interleave::interleave;
 use stoker_chunks::{ChunkScan, RetryPolicy, verify_values, with_retries};
-use stoker_lake::Table;
+use stoker_lake::{SoundRows, Table};
 use stoker_sql::ResolvedRows;
 
 use crate::read::supplier;
@@ -53,6 +55,18 @@ fn no_values(table: &Table, column: &str) -> Result<ArrayRef> {
     let schema = table.schema();
     let field = schema.field_with_name(column).map_err(Error::arrow)?;
     Ok(new_empty_array(field.data_type()))
+}
+
+/// The rows that are not damaged: their addresses and their values.
+fn sound_rows<'a>(addrs: &'a [u64], taken: &'a SoundRows) -> (Cow<'a, [u64]>, Cow<'a, [ArrayRef]>) {
+    if taken.damaged.is_empty() {
+        return (addrs.into(), taken.columns.as_slice().into());
+    }
+    let is_sound: BooleanArray = addrs.iter().map(|addr| Some(!taken.damaged.contains_key(addr))).collect();
+    let addrs = addrs.iter().copied().filter(|addr| !taken.damaged.contains_key(addr)).collect();
+    // Filters fail for arrays of another length only.
+    let columns = taken.columns.iter().filter_map(|column| filter(column, &is_sound).ok()).collect();
+    (Cow::Owned(addrs), Cow::Owned(columns))
 }
 
 /// Columns that share their tables: one read per table.
@@ -113,19 +127,17 @@ impl Group<'_> {
         }
         let attempt = async || {
             // Lance reads and decodes in one call. On a local disk decoding takes longer, in an object store reading does.
-            let taken = table.take(&names, addrs);
-            let batch = if table.is_local() { taken.await? } else { self.clock.read(taken).await? };
-            let mut arrays = Vec::with_capacity(names.len());
-            let mut damaged = Vec::new();
-            for name in &names {
-                let missing = || stoker_chunks::Error::Internal { reason: format!("column {name} was not read") };
-                let array = batch.column_by_name(name).cloned().ok_or_else(missing)?;
-                if self.verify {
-                    damaged.extend(verify_values(table, name, addrs, &array, self.retry).await?);
+            let taken = table.take_sound(&names, addrs);
+            let taken = if table.is_local() { taken.await? } else { self.clock.read(taken).await? };
+            let mut damaged: Vec<(u64, String)> = Vec::new();
+            if self.verify {
+                let (addrs, columns) = sound_rows(addrs, &taken);
+                for (name, array) in names.iter().zip(columns.as_ref()) {
+                    damaged.extend(verify_values(table, name, &addrs, array, self.retry).await?);
                 }
-                arrays.push(array);
             }
-            Ok::<_, stoker_chunks::Error>((arrays, damaged))
+            damaged.extend(taken.damaged);
+            Ok::<_, stoker_chunks::Error>((taken.columns, damaged))
         };
         let (arrays, damaged) = with_retries(self.retry, stoker_chunks::Error::kind, |_| {}, attempt).await?;
         for (address, reason) in damaged {

@@ -12,6 +12,9 @@
 //! its file, which must be the one in the manifest, and a file with an entry has checksums for the column that it is read for.
 //! Version 1 lacks the name; it is read without that check. Rows of files without an entry, which other writers make, are not
 //! checked.
+//!
+//! Files of light columns have an entry for those of their columns whose pages may be plain bytes, because streams read such pages past
+//! Lance's decoder, whose reads are checked in another way ([`sectors`](crate::sectors)).
 
 mod directory;
 mod find;
@@ -25,12 +28,12 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use self::directory::CHECKSUM_BYTES;
-use self::segments::{SegmentCache, SegmentKey};
 use crate::{RangeReader, Result};
 
 pub(crate) use self::directory::{CHECKSUMS_KEY, checksums_entry};
 pub(crate) use self::find::ChecksumCache;
 pub use self::rows::row_checksums;
+pub(crate) use self::segments::{SegmentCache, SegmentKey};
 
 /// The checksums of a column are read file by file as long as all of them take so many bytes at most, else in segments.
 const WHOLE_BYTES_MAX: u64 = 16 << 20;

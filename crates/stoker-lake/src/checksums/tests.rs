@@ -19,6 +19,11 @@ use crate::tests::data::{
 };
 use crate::{Lake, Table};
 
+/// The entry of a file with the checksums of one column.
+fn entry_of(file: &str, column: &str, buffer: u32) -> String {
+    checksums_entry(file, &[(column, buffer)].into())
+}
+
 #[test]
 fn entries_that_cannot_be_used_say_why() {
     let buffers = [BufferDescriptor { position: 0, size: 10 }, BufferDescriptor { position: 64, size: 40 }];
@@ -28,21 +33,21 @@ fn entries_that_cannot_be_used_say_why() {
     let metadata = |entry: &str| HashMap::from([(CHECKSUMS_KEY.to_string(), entry.to_string())]);
     let offset = |entry: &str, num_rows| find(&metadata(entry), Some("x"), num_rows);
     let entry = r#"{"version":2,"hash":"xxh3_64_low32","file":"a.lance","buffers":{"x":1}}"#;
-    assert_eq!(checksums_entry("a.lance", "x", 1), entry);
+    assert_eq!(entry_of("a.lance", "x", 1), entry);
     assert_eq!(offset(entry, 10), Ok(Some(64)));
     let first = r#"{"version":1,"hash":"xxh3_64_low32","buffers":{"x":1}}"#;
     assert_eq!(offset(first, 10), Ok(Some(64)), "the first version");
     assert_eq!(find(&HashMap::new(), Some("x"), 10), Ok(None), "another writer");
     assert_eq!(find(&HashMap::new(), None, 10), Ok(None), "another writer");
     for (found, what) in [
-        (offset(&checksums_entry("b.lance", "x", 1), 10), "written as b.lance"),
-        (offset(&checksums_entry("a.lance", "y", 1), 10), "the file of column y"),
+        (offset(&entry_of("b.lance", "x", 1), 10), "written as b.lance"),
+        (offset(&entry_of("a.lance", "y", 1), 10), "the file of column y"),
         (find(&metadata(entry), None, 10), "the file of column x"),
         (find(&metadata(first), Some("y"), 10), "the file of column x"),
     ] {
         assert!(matches!(&found, Err(Misfit::OtherFile(reason)) if reason.contains(what)), "{found:?}");
     }
-    let (schema, missing) = (checksums_entry("a.lance", "x", 0), checksums_entry("a.lance", "x", 2));
+    let (schema, missing) = (entry_of("a.lance", "x", 0), entry_of("a.lance", "x", 2));
     for (entry, num_rows, reason) in [
         (entry, 11, "buffer 1 has 40 bytes for 11 rows"),
         (entry, u64::MAX, "buffer 1 has 40 bytes"),

@@ -25,10 +25,10 @@ const DECODER: &str = "its rows are read through Lance's decoder, which passes o
 /// Light columns of more bytes per row than this are worth a word.
 const LIGHT_ROW_BYTES_MAX: u64 = 64 << 10;
 
-const LIGHT: &str = "light columns share data files and are decoded by Lance, they have no checksums, and queries may read \
-                     them whole where they leave heavy columns alone";
+const LIGHT: &str = "light columns share data files and are decoded by Lance, and queries may read them whole where they leave \
+                     heavy columns alone";
 
-const REWRITE: &str =
+pub(super) const REWRITE: &str =
     "write the table again through Stoker (older versions stay as they are, indexes have to be built anew)";
 
 /// A column and what is known of it.
@@ -203,7 +203,7 @@ impl ColumnCase<'_> {
     fn of_large_values(&self, data_type: &DataType, bytes: u64) -> Finding {
         let what = format!("its values are {data_type} of {bytes} bytes on average, which are light");
         let remedy = "nothing, if most queries read it. With the field metadata stoker.heavy=true it has data files of its own, \
-                      with checksums, and filters of other columns leave it alone";
+                      and filters of other columns leave it alone";
         self.finding("large_values", what, Treatment::new(LIGHT, remedy, None))
     }
 

@@ -9,6 +9,7 @@
 mod column;
 mod example;
 mod fragments;
+mod unchecked;
 
 use std::fmt;
 
@@ -86,12 +87,17 @@ impl Table {
     /// `DataCorrupt` for unreadable footers; storage errors.
     pub async fn doctor(&self) -> Result<Diagnosis> {
         let (mut columns, mut findings) = (Vec::new(), Vec::new());
+        let mut unchecked = Vec::new();
         for field in self.schema().fields() {
             let survey = self.survey(field).await?;
             let layout = self.layout(field, &survey);
             findings.extend(ColumnCase { table: self, field, survey: &survey, layout: &layout }.findings());
+            if !layout.heavy && survey.unchecked.count > 0 {
+                unchecked.push((layout.name.clone(), survey.unchecked));
+            }
             columns.push(layout);
         }
+        findings.extend(unchecked::finding(self, &unchecked));
         findings.extend(fragments::findings(self));
         Ok(Diagnosis { columns, findings })
     }

@@ -29,7 +29,10 @@ const NUM_ROWS: usize = 20;
 
 /// What is found about column `x`, and whether it is read as plain bytes, which must agree with how it is read.
 async fn about_x(table: &Table) -> Result<(Verdict, Vec<Finding>), Failure> {
-    let Diagnosis { columns, findings } = table.doctor().await?;
+    let Diagnosis { columns, mut findings } = table.doctor().await?;
+    // About its other columns, where Lance's own writer made the table.
+    let unchecked = columns.iter().any(|column| !column.heavy && column.unchecked_fragments > 0);
+    assert_eq!(findings.extract_if(.., |finding| finding.code == "unchecked_columns").count(), usize::from(unchecked));
     assert_eq!(columns, table.describe().await?);
     let layout = columns.iter().find(|column| column.name == "x").ok_or("the table has a column x")?;
     let is_dense = matches!(table.dense_column("x").await?, DenseProbe::Dense(_));

@@ -1,10 +1,11 @@
 //! One data file of a fragment.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Schema as ArrowSchema, SchemaRef};
+use arrow_schema::{FieldRef, Schema as ArrowSchema, SchemaRef};
 use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
 use lance_file::versions::{create_writer, v2_2};
@@ -13,8 +14,10 @@ use lance_table::format::DataFile;
 use object_store::path::Path;
 
 use super::page_buffer::{PageBuffer, compact};
+use super::schema::may_be_plain;
 use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
 use crate::lake::LakeInner;
+use crate::sectors::{CheckedWriter, checked_name};
 use crate::{Error, Result};
 
 /// Bytes that light columns gather before they become a page.
@@ -29,8 +32,8 @@ pub(super) struct ColumnFile {
     columns: Vec<usize>,
     /// Gathers the one column of a heavy file; `None` for light columns, which Lance gathers.
     pages: Option<PageBuffer>,
-    /// The checksums of a heavy column's rows so far, as they are stored; `None` when its type has none.
-    checksums: Option<Vec<u8>>,
+    /// For each column, the checksums of its rows so far, as they are stored; `None` when it has none.
+    checksums: Vec<Option<Vec<u8>>>,
     writer: FileWriter,
 }
 
@@ -43,12 +46,18 @@ impl ColumnFile {
         columns: Vec<usize>,
         page_bytes: Option<usize>,
     ) -> Result<Self> {
-        let name = format!("{}.lance", uuid::Uuid::new_v4());
+        let is_heavy = page_bytes.is_some();
+        let name = if is_heavy { format!("{}.lance", uuid::Uuid::new_v4()) } else { checked_name() };
         let path = table.clone().join("data").join(name.as_str());
         let attempted = || format!("creating data file {name} in {}", lake.place);
         let output = lake.store.create(&path).await.map_err(|source| Error::storage(attempted(), source))?;
+        // The rows of a heavy column have checksums of their own, and are not checked twice.
+        let output = match is_heavy {
+            true => output,
+            false => Box::new(CheckedWriter::new(&name, output, schema.fields_pre_order().count(), columns.len() + 1)),
+        };
         // A heavy page passes the threshold at once, so that what the page buffer hands over is exactly one page.
-        let cache_bytes = if page_bytes.is_some() { 1 } else { LIGHT_PAGE_BYTES };
+        let cache_bytes = if is_heavy { 1 } else { LIGHT_PAGE_BYTES };
         let options = FileWriterOptions {
             data_cache_bytes: Some(cache_bytes * columns.len() as u64),
             keep_original_array: Some(true),
@@ -57,18 +66,20 @@ impl ColumnFile {
         let writer = create_writer(LanceFileVersion::V2_2.resolve(), output, schema.clone(), options);
         let writer = writer.map_err(|source| Error::storage(attempted(), source))?;
         let batch_schema = Arc::new(ArrowSchema::from(&schema));
-        let (pages, checksums) = (page_bytes.map(PageBuffer::new), page_bytes.map(|_| Vec::new()));
+        let pages = page_bytes.map(PageBuffer::new);
+        let has_checksums = |field: &FieldRef| is_heavy || may_be_plain(field);
+        let checksums = batch_schema.fields().iter().map(|field| has_checksums(field).then(Vec::new)).collect();
         Ok(Self { name, schema, batch_schema, columns, pages, checksums, writer })
     }
 
     /// Adds this file's columns of a batch.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let Some(pages) = &mut self.pages else {
-            let columns = self.columns.iter().map(|column| compact(batch.column(*column))).collect();
-            return self.write_columns(columns).await;
+            let columns: Vec<ArrayRef> = self.columns.iter().map(|column| compact(batch.column(*column))).collect();
+            return self.write_rows(columns).await;
         };
         for page in pages.push(batch.column(self.columns[0]))? {
-            self.write_page(page).await?;
+            self.write_rows(vec![page]).await?;
         }
         Ok(())
     }
@@ -76,7 +87,7 @@ impl ColumnFile {
     /// Closes the file. Returns its manifest entry and its size in bytes.
     pub async fn finish(mut self) -> Result<(DataFile, u64)> {
         if let Some(page) = self.pages.as_mut().map(PageBuffer::flush).transpose()?.flatten() {
-            self.write_page(page).await?;
+            self.write_rows(vec![page]).await?;
         }
         self.write_checksums().await?;
         let summary = self.writer.finish().await;
@@ -91,22 +102,30 @@ impl ColumnFile {
         self.writer.abort().await;
     }
 
-    async fn write_page(&mut self, page: ArrayRef) -> Result<()> {
-        let both = self.checksums.take().zip(row_checksums(&page));
-        self.checksums = both.map(|(mut checksums, of_page)| {
-            checksums.extend(of_page.into_iter().flat_map(u32::to_le_bytes));
-            checksums
-        });
-        self.write_columns(vec![page]).await
+    /// Notes the checksums of rows and writes them.
+    async fn write_rows(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
+        for (checksums, values) in self.checksums.iter_mut().zip(&columns) {
+            let both = checksums.take().and_then(|checksums| Some((checksums, row_checksums(values)?)));
+            *checksums = both.map(|(mut checksums, of_rows)| {
+                checksums.extend(of_rows.into_iter().flat_map(u32::to_le_bytes));
+                checksums
+            });
+        }
+        self.write_columns(columns).await
     }
 
     /// Stores the checksums behind the pages, and where they are in the file's metadata.
     async fn write_checksums(&mut self) -> Result<()> {
-        let Some(checksums) = self.checksums.take().filter(|checksums| !checksums.is_empty()) else { return Ok(()) };
-        let Some(column) = self.schema.fields.first() else { return Ok(()) };
-        let buffer = self.writer.add_global_buffer(checksums.into()).await;
-        let buffer = buffer.map_err(|source| Error::storage(format!("writing data file {}", self.name), source))?;
-        self.writer.add_schema_metadata(CHECKSUMS_KEY, checksums_entry(&self.name, &column.name, buffer));
+        let mut buffers = BTreeMap::new();
+        for (checksums, field) in std::mem::take(&mut self.checksums).into_iter().zip(&self.schema.fields) {
+            let Some(checksums) = checksums.filter(|checksums| !checksums.is_empty()) else { continue };
+            let buffer = self.writer.add_global_buffer(checksums.into()).await;
+            let buffer = buffer.map_err(|source| Error::storage(format!("writing data file {}", self.name), source))?;
+            buffers.insert(field.name.as_str(), buffer);
+        }
+        if !buffers.is_empty() {
+            self.writer.add_schema_metadata(CHECKSUMS_KEY, checksums_entry(&self.name, &buffers));
+        }
         Ok(())
     }
 

@@ -3,12 +3,27 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_types::{DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, KIND_KEY, TableName, is_encoded_image};
+use stoker_types::{
+    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, KIND_KEY, TableName, fixed_row_bytes, is_encoded_image,
+};
 
 use crate::{Error, Result};
 
 /// Field metadata key of Lance that chooses a compression.
 pub(super) const COMPRESSION_KEY: &str = "lance-encoding:compression";
+
+/// Field metadata key of Lance that chooses how values are laid out.
+const LAYOUT_KEY: &str = "lance-encoding:structural-encoding";
+
+/// Narrower values go into blocks of several rows: the limit of Lance's writer.
+const ROW_BY_ROW_BYTES_MIN: usize = 256;
+
+/// Whether Lance may store a column's values as plain bytes, row by row.
+pub(super) fn may_be_plain(field: &Field) -> bool {
+    let is_wide = fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes >= ROW_BY_ROW_BYTES_MIN);
+    let is_list = matches!(field.data_type(), DataType::FixedSizeList(item, _) if item.data_type().is_primitive());
+    is_list && (is_wide || field.metadata().contains_key(LAYOUT_KEY))
+}
 
 /// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any
 /// order.

@@ -1,0 +1,148 @@
+//! Deletion files: which rows of a fragment a version does not have.
+//!
+//! A file's name is `<fragment>-<version>-<number>`, and Lance chooses a random number. Stoker's has a checksum of the name's begin and of
+//! the content in its lower half, and `STKD` in its upper half, by which it is known: a file that is damaged, or swapped with
+//! another, does not fit its name. What others wrote is compared with the manifest, which knows how many rows are deleted.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use lance::dataset::fragment::FileFragment;
+use lance_core::utils::deletion::DeletionVector;
+use lance_table::format::{DeletionFile, DeletionFileType, Fragment};
+use lance_table::io::deletion::deletion_file_path;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use roaring::RoaringBitmap;
+use stoker_checksum::checksum;
+
+use crate::caught::caught;
+use crate::damage::decode_error;
+use crate::{Error, Result, Table};
+
+/// The upper half of the numbers of files with a checksum in their names: `STKD`.
+const SEALED: u64 = 0x5354_4b44;
+
+/// The folder of a table that has its deletion files.
+const FOLDER: &str = "_deletions";
+
+/// Deletion files that are read at the same time.
+const FILES_IN_FLIGHT: usize = 16;
+
+/// Whether the name of a file says that it has a checksum.
+pub(crate) fn is_sealed(path: &Path) -> bool {
+    sealed_name(path).is_some()
+}
+
+/// Whether a file with a checksum in its name has this content.
+pub(crate) fn has_seal(path: &Path, content: &[u8]) -> bool {
+    sealed_name(path).is_some_and(|(stem, number)| number == seal(stem, content))
+}
+
+/// The begin of a name, up to the number, and the number.
+fn sealed_name(path: &Path) -> Option<(&str, u64)> {
+    let mut parts = path.as_ref().rsplit('/');
+    let (name, folder) = (parts.next()?, parts.next()?);
+    let (stem, number) = name.split_once('.')?.0.rsplit_once('-')?;
+    let number: u64 = number.parse().ok()?;
+    (folder == FOLDER && number >> 32 == SEALED).then_some((stem, number))
+}
+
+fn seal(stem: &str, content: &[u8]) -> u64 {
+    SEALED << 32 | u64::from(checksum(&[stem.as_bytes(), content].concat()))
+}
+
+impl Table {
+    /// A fragment without some more of its rows; `None` when it has no others. Writes the deletion file.
+    pub(crate) async fn with_deletions(
+        &self,
+        fragment: &FileFragment,
+        offsets: Vec<u32>,
+    ) -> lance_core::Result<Option<Fragment>> {
+        let mut metadata = fragment.metadata().clone();
+        let before = fragment.get_deletion_vector().await?;
+        let mut deleted = before.map_or_else(RoaringBitmap::new, |before| RoaringBitmap::from(before.as_ref()));
+        deleted.extend(offsets);
+        if deleted.len() >= fragment.physical_rows().await? as u64 {
+            return Ok(None);
+        }
+        let mut content = Vec::with_capacity(deleted.serialized_size());
+        deleted.serialize_into(&mut content)?;
+        let read_version = self.version();
+        let file = DeletionFile {
+            read_version,
+            id: seal(&format!("{}-{read_version}", metadata.id), &content),
+            file_type: DeletionFileType::Bitmap,
+            num_deleted_rows: Some(deleted.len() as usize),
+            base_id: None,
+        };
+        let path = deletion_file_path(&self.lake().table_path(self.name()), metadata.id, &file);
+        self.lake().inner.store.inner.put(&path, content.into()).await?;
+        metadata.deletion_file = Some(file);
+        Ok(Some(metadata))
+    }
+
+    /// Compares the deletion files of these fragments with the manifest, each once. Lance keeps what is read for the read itself.
+    ///
+    /// # Errors
+    /// `DataCorrupt` naming the first file that has other rows than the manifest says; storage errors.
+    pub(crate) async fn check_deletions(&self, fragments: &[&Fragment]) -> Result<()> {
+        let mut unchecked = Vec::new();
+        for fragment in fragments {
+            let Some(file) = fragment.deletion_file.as_ref().filter(|file| file.base_id.is_none()) else { continue };
+            let path = deletion_file_path(&self.lake().table_path(self.name()), fragment.id, file);
+            let key = format!("{path}#{:?}", file.num_deleted_rows);
+            if !self.lake().inner.checked.contains(&key) {
+                unchecked.push((fragment.id as usize, path, key));
+            }
+        }
+        let mut checks = stream::iter(unchecked)
+            .map(|(id, path, key)| async move {
+                let Some(fragment) = self.dataset().get_fragment(id) else { return Ok(key) };
+                let attempted = || format!("reading the deletions of {}", self.snapshot());
+                let deleted = caught(fragment.get_deletion_vector()).await;
+                let deleted = deleted.map_err(|source| decode_error(attempted(), source))?;
+                match deleted.and_then(|deleted| flaw(&deleted, fragment.metadata())) {
+                    None => Ok(key),
+                    Some(reason) => {
+                        let reason = format!("deletion file {}: {reason}", path.filename().unwrap_or_default());
+                        Err(Error::DataCorrupt { attempted: attempted(), reason })
+                    }
+                }
+            })
+            .buffer_unordered(FILES_IN_FLIGHT);
+        while let Some(key) = checks.try_next().await? {
+            self.lake().inner.checked.insert(key);
+        }
+        Ok(())
+    }
+}
+
+/// What of a fragment's deleted rows does not fit the manifest.
+fn flaw(deleted: &Arc<DeletionVector>, fragment: &Fragment) -> Option<String> {
+    let expected = fragment.deletion_file.as_ref().and_then(|file| file.num_deleted_rows);
+    if let Some(expected) = expected.filter(|expected| *expected != deleted.len()) {
+        return Some(format!("the manifest says that {expected} rows are deleted, the file has {}", deleted.len()));
+    }
+    let rows = fragment.physical_rows? as u64;
+    let beyond = deleted.iter().map(u64::from).find(|row| *row >= rows)?;
+    Some(format!("it has row {beyond} of a fragment of {rows} rows"))
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::path::Path;
+
+    use super::{has_seal, is_sealed, seal};
+
+    #[test]
+    fn names_have_the_checksum_of_what_is_in_the_file() {
+        let number = seal("3-7", b"rows");
+        let path = |name: &str| Path::from(format!("lake/t.lance/_deletions/{name}"));
+        let written = path(&format!("3-7-{number}.bin"));
+        assert!(is_sealed(&written) && has_seal(&written, b"rows"));
+        assert!(!has_seal(&written, b"sows") && !has_seal(&path(&format!("4-7-{number}.bin")), b"rows"));
+        assert!(!is_sealed(&path("3-7-12345678901234567890.arrow")), "the number of another writer");
+        assert!(!is_sealed(&Path::from(format!("lake/t.lance/data/3-7-{number}.bin"))), "another folder");
+    }
+}

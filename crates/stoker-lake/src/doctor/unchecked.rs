@@ -1,0 +1,31 @@
+//! Light columns without checksums.
+
+use super::column::REWRITE;
+use super::{Finding, example};
+use crate::Table;
+use crate::survey::Fragments;
+
+/// Columns that are named.
+const COLUMNS_MAX: usize = 10;
+
+/// What is found about light columns, each with the fragments in which its values have no checksums.
+pub(super) fn finding(table: &Table, columns: &[(String, Fragments)]) -> Option<Finding> {
+    let most = columns.iter().map(|(_, fragments)| fragments.count).max()?;
+    let names: Vec<&str> = columns.iter().take(COLUMNS_MAX).map(|(name, _)| name.as_str()).collect();
+    let more = match columns.len() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let all = table.fragments().len();
+    Some(Finding {
+        column: None,
+        code: "unchecked_columns".into(),
+        what: format!("light columns have no checksums in {most} of {all} fragments: {}{more}", names.join(", ")),
+        cost: "bytes that storage damages are not noticed: wrong labels, ids and texts are delivered".into(),
+        remedy: format!(
+            "{REWRITE}; rows that Stoker appends have checksums. Other writers, earlier versions of Stoker, and Lance's own \
+             compaction, make none"
+        ),
+        example: Some(example::rewrite_all(table.name().as_str())),
+    })
+}

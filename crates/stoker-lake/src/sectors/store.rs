@@ -1,0 +1,361 @@
+//! The object store whose reads of data files are checked.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, BoxStream, StreamExt};
+use lance_io::object_store::WrappingObjectStore;
+use object_store::list::PaginatedListStore;
+use object_store::path::Path;
+use object_store::{
+    Attributes, CopyOptions, Extensions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
+    Result,
+};
+use stoker_checksum::checksum;
+
+use super::known::Known;
+use super::local::{self, ReadFrom};
+use super::trailer::{SEGMENT_SECTORS, Trailer, Unread};
+use super::{Damage, SECTOR_BYTES, checked_file, sectors_of};
+use crate::deletions::{has_seal, is_sealed};
+
+/// Bytes of a file's end that are read where no other read brought them.
+const END_BYTES: u64 = 64 << 10;
+
+/// Whether a store has the files of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Local,
+    Elsewhere,
+}
+
+/// Checks what is read of data files with checksums.
+#[derive(Debug)]
+pub(crate) struct CheckedWrapper {
+    place: Place,
+    known: Arc<Known>,
+}
+
+impl CheckedWrapper {
+    /// For the store of one lake.
+    pub fn new(place: Place) -> Self {
+        Self { place, known: Arc::default() }
+    }
+}
+
+impl WrappingObjectStore for CheckedWrapper {
+    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+        Arc::new(CheckedStore { inner, place: self.place, known: self.known.clone() })
+    }
+
+    fn wrap_paginated(
+        &self,
+        _store_prefix: &str,
+        inner: Arc<dyn PaginatedListStore>,
+    ) -> Option<Arc<dyn PaginatedListStore>> {
+        Some(inner)
+    }
+}
+
+/// Bytes of a file, and what its store says of it.
+pub(super) struct Fetched {
+    /// Where they begin in the file.
+    pub start: u64,
+    pub bytes: Bytes,
+    pub meta: ObjectMeta,
+    pub attributes: Attributes,
+    pub extensions: Extensions,
+}
+
+impl Fetched {
+    fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes.len() as u64
+    }
+
+    /// A part of the bytes, if all of it is there.
+    fn part(&self, range: &Range<u64>) -> Option<Bytes> {
+        let own = self.range();
+        let is_there = own.start <= range.start && range.start <= range.end && range.end <= own.end;
+        is_there.then(|| self.bytes.slice((range.start - own.start) as usize..(range.end - own.start) as usize))
+    }
+
+    /// Puts other bytes in the place of some.
+    fn replace(&mut self, other: &Fetched) {
+        let mut bytes = BytesMut::from(self.bytes.as_ref());
+        let at = other.start.saturating_sub(self.start) as usize;
+        if let Some(place) = bytes.get_mut(at..at + other.bytes.len()) {
+            place.copy_from_slice(&other.bytes);
+        }
+        self.bytes = bytes.freeze();
+    }
+}
+
+#[derive(Debug)]
+struct CheckedStore {
+    inner: Arc<dyn ObjectStore>,
+    place: Place,
+    known: Arc<Known>,
+}
+
+/// A data file with checksums that is read.
+struct CheckedFile<'a> {
+    store: &'a CheckedStore,
+    path: &'a Path,
+    name: &'a str,
+    /// What a request says beside its range.
+    options: GetOptions,
+}
+
+impl CheckedFile<'_> {
+    /// Answers a request with bytes that have their checksums.
+    async fn get(&self) -> Result<GetResult> {
+        let known = &self.store.known;
+        let (fetched, asked, trailer) = match known.trailer(self.path) {
+            Some(trailer) => {
+                let asked = self.asked(trailer.file_bytes());
+                if let Some(sector) = known.damaged(self.path, sectors_of(&asked)) {
+                    return Err(self.damaged(&trailer, sector));
+                }
+                let fetched = self.fetch(Some(trailer.widened(&asked)), ReadFrom::Anywhere).await?;
+                if fetched.meta.size == trailer.file_bytes() {
+                    (fetched, asked, trailer)
+                } else {
+                    known.forget(self.path);
+                    self.first().await?
+                }
+            }
+            None => self.first().await?,
+        };
+        let fetched = self.checked(fetched, &trailer).await?;
+        let asked = asked.start..asked.end.min(fetched.meta.size);
+        let missing = || self.broken("the store gave fewer bytes than were asked for");
+        let bytes = fetched.part(&asked).ok_or_else(missing)?;
+        let Fetched { meta, attributes, extensions, .. } = fetched;
+        let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
+        Ok(GetResult { payload, meta, range: asked, attributes, extensions })
+    }
+
+    /// The bytes that are asked for of a file of this size.
+    fn asked(&self, file_bytes: u64) -> Range<u64> {
+        match &self.options.range {
+            None => 0..file_bytes,
+            Some(GetRange::Bounded(range)) => range.clone(),
+            Some(GetRange::Offset(start)) => *start..file_bytes.max(*start),
+            Some(GetRange::Suffix(length)) => file_bytes.saturating_sub(*length)..file_bytes,
+        }
+    }
+
+    /// The first read of a file, whose end is mostly asked for: it brings the checksums along.
+    async fn first(&self) -> Result<(Fetched, Range<u64>, Arc<Trailer>)> {
+        let range = match &self.options.range {
+            None => None,
+            Some(GetRange::Bounded(range)) => {
+                Some(range.start / SECTOR_BYTES * SECTOR_BYTES..range.end.next_multiple_of(SECTOR_BYTES))
+            }
+            Some(_) => {
+                let size =
+                    self.store.inner.get_opts(self.path, GetOptions { head: true, ..self.options.clone() }).await?;
+                let asked = self.asked(size.meta.size);
+                Some(asked.start / SECTOR_BYTES * SECTOR_BYTES..asked.end)
+            }
+        };
+        let fetched = self.fetch(range, ReadFrom::Anywhere).await?;
+        let (trailer, asked) = (self.trailer(&fetched).await?, self.asked(fetched.meta.size));
+        self.store.known.add_trailer(self.path, trailer.clone());
+        Ok((fetched, asked, trailer))
+    }
+
+    /// What the end of the file says, from bytes that were read, if they have it. What is damaged is read once more.
+    async fn trailer(&self, fetched: &Fetched) -> Result<Arc<Trailer>> {
+        let size = fetched.meta.size;
+        let mut end = fetched.part(&(fetched.start..size)).unwrap_or_default();
+        let mut from = ReadFrom::Anywhere;
+        for _ in 0..4 {
+            let begins_at = match Trailer::parse(self.name, size, &end) {
+                Ok(trailer) => return Ok(Arc::new(trailer)),
+                Err(Unread::BeginsAt(at)) => at,
+                Err(Unread::Damaged(_)) if end.is_empty() => size.saturating_sub(END_BYTES),
+                Err(Unread::Damaged(_)) if from == ReadFrom::Anywhere => {
+                    from = ReadFrom::Storage;
+                    size.saturating_sub(END_BYTES)
+                }
+                Err(Unread::Damaged(reason)) => return Err(self.broken(&reason)),
+            };
+            end = self.fetch(Some(begins_at..size), from).await?.bytes;
+        }
+        Err(self.broken("its end is damaged, or the file is cut"))
+    }
+
+    /// The same bytes, each of which has its checksum; what has not is read once more before.
+    async fn checked(&self, mut fetched: Fetched, trailer: &Trailer) -> Result<Fetched> {
+        let wrong = self.wrong(&fetched, trailer).await?;
+        let Some(range) = wrong else { return Ok(fetched) };
+        let again = self.fetch(Some(range), ReadFrom::Storage).await?;
+        if let Some(range) = self.wrong(&again, trailer).await? {
+            if range.start >= trailer.covered {
+                self.store.known.forget(self.path);
+                return Err(self.broken("its end is not what it was when it was first read"));
+            }
+            let sector = range.start / SECTOR_BYTES;
+            self.store.known.add_damaged(self.path, sector);
+            return Err(self.damaged(trailer, sector));
+        }
+        tracing::warn!(file = self.name, "bytes without their checksum were right when they were read again");
+        fetched.replace(&again);
+        Ok(fetched)
+    }
+
+    /// From the first to the last sector that does not have its checksum, or the end of the file where that is another one.
+    async fn wrong(&self, fetched: &Fetched, trailer: &Trailer) -> Result<Option<Range<u64>>> {
+        let range = fetched.range();
+        let sectors = sectors_of(&(range.start..range.end.min(trailer.covered).max(range.start)));
+        let mut wrong: Option<Range<u64>> = None;
+        let mut sums: Option<(u64, Arc<[u32]>)> = None;
+        for sector in sectors {
+            let bytes = trailer.sector(sector);
+            // A first read may end in the middle of the checksums, never of a sector that it was made for.
+            let Some(found) = fetched.part(&bytes) else { continue };
+            let segment = sector / SEGMENT_SECTORS;
+            let of_segment = match &sums {
+                Some((index, of_segment)) if *index == segment => of_segment,
+                _ => &sums.insert((segment, self.sums(segment, fetched, trailer).await?)).1,
+            };
+            if of_segment.get((sector % SEGMENT_SECTORS) as usize) != Some(&checksum(&found)) {
+                let start = wrong.as_ref().map_or(bytes.start, |wrong| wrong.start);
+                wrong = Some(start..bytes.end);
+            }
+        }
+        if wrong.is_none() && !trailer.has_end(range.start, &fetched.bytes) {
+            wrong = Some(range.start.max(trailer.covered)..range.end);
+        }
+        Ok(wrong)
+    }
+
+    /// The checksums of a segment: from memory, from bytes that were read, or from the file.
+    async fn sums(&self, segment: u64, fetched: &Fetched, trailer: &Trailer) -> Result<Arc<[u32]>> {
+        let (known, range) = (&self.store.known, trailer.segment(segment));
+        if let Some(sums) = known.sums(self.path, &range) {
+            return Ok(sums);
+        }
+        let mut bytes = fetched.part(&range).unwrap_or_default();
+        for from in [ReadFrom::Anywhere, ReadFrom::Storage] {
+            if !trailer.is_segment(segment, &bytes) {
+                bytes = self.fetch(Some(range.clone()), from).await?.bytes;
+            }
+        }
+        if !trailer.is_segment(segment, &bytes) {
+            return Err(self.broken(&format!("the checksums at bytes {}..{} are damaged", range.start, range.end)));
+        }
+        let sums: Arc<[u32]> = bytes.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
+        known.add_sums(self.path, &range, sums.clone());
+        Ok(sums)
+    }
+
+    /// Reads bytes as they are.
+    async fn fetch(&self, range: Option<Range<u64>>, from: ReadFrom) -> Result<Fetched> {
+        if self.store.place == Place::Local {
+            return local::read(self.path, range, from).await;
+        }
+        let options = GetOptions { range: range.map(GetRange::Bounded), ..self.options.clone() };
+        let got = self.store.inner.get_opts(self.path, options).await?;
+        let (meta, attributes, extensions) = (got.meta.clone(), got.attributes.clone(), got.extensions.clone());
+        let start = got.range.start;
+        Ok(Fetched { start, bytes: got.bytes().await?, meta, attributes, extensions })
+    }
+
+    fn damaged(&self, trailer: &Trailer, sector: u64) -> object_store::Error {
+        Damage::Sector { file: self.name.to_string(), bytes: trailer.sector(sector) }.into_store_error()
+    }
+
+    fn broken(&self, reason: &str) -> object_store::Error {
+        Damage::File { file: format!("data file {}", self.name), reason: reason.to_string() }.into_store_error()
+    }
+}
+
+impl CheckedStore {
+    /// A deletion file whose name has its checksum.
+    async fn sealed_deletions(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        let name = path.filename().unwrap_or_default();
+        let file = CheckedFile { store: self, path, name, options };
+        for from in [ReadFrom::Anywhere, ReadFrom::Storage] {
+            let Fetched { bytes, meta, attributes, extensions, .. } = file.fetch(None, from).await?;
+            if has_seal(path, &bytes) {
+                let range = 0..bytes.len() as u64;
+                let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
+                return Ok(GetResult { payload, meta, range, attributes, extensions });
+            }
+        }
+        let reason = "its bytes do not have the checksum in its name, in two reads".to_string();
+        Err(Damage::File { file: format!("deletion file {name}"), reason }.into_store_error())
+    }
+}
+
+impl fmt::Display for CheckedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for CheckedStore {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        match checked_file(location) {
+            Some(name) if !options.head => CheckedFile { store: self, path: location, name, options }.get().await,
+            _ if is_sealed(location) && options.range.is_none() && !options.head => {
+                self.sealed_deletions(location, options).await
+            }
+            _ => self.inner.get_opts(location, options).await,
+        }
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if checked_file(location).is_none() {
+            return self.inner.get_ranges(location, ranges).await;
+        }
+        let mut parts = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let options = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
+            parts.push(self.get_opts(location, options).await?.bytes().await?);
+        }
+        Ok(parts)
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.inner.rename_opts(from, to, options).await
+    }
+}
