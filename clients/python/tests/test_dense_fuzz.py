@@ -2,9 +2,11 @@
 
 The guarantee depends on who wrote the files, because Lance has checksums for nothing:
 
-- Values of heavy columns that Stoker wrote are right or reported, wherever the damage is: their checksums cover them.
-- Other values are wrong without notice where damage in a page table moves a page to a place that could be one, or where
-  it is in the page. So bytes of pages are left alone here; :mod:`test_damaged_tables` has the ones with checksums.
+- Values that Stoker wrote are right or reported, wherever the damage is: checksums cover them. For bytes of pages of
+  light columns, see :mod:`test_light_damage`.
+- Those of other writers are wrong without notice where damage in a page table moves a page to a place that could be
+  one, or where it is in the page. So bytes of pages are left alone here; :mod:`test_damaged_tables` has the ones with
+  checksums.
 - A damaged manifest or deletion file may take rows away or bring back deleted ones. Values of a row belong together.
 - It is never a panic, a crash or a hang, and never an error that says that trying again helps.
 
