@@ -202,7 +202,7 @@ def test_verdicts_are_true_and_remedies_work(case: Case, tmp_path: Path) -> None
 def test_nulls_become_zeros_that_are_marked(tmp_path: Path) -> None:
     writes(lambda: tensors(null_rows=(3, 40)))(str(tmp_path))
     lake = stoker.connect(str(tmp_path))
-    (finding,) = lake.table("t").doctor()
+    (finding,) = [finding for finding in lake.table("t").doctor() if finding.column == "x"]
     assert finding.what == "a page holds nulls, so that every row has a control word (2 of 3 fragments, the first is 0)"
     assert finding.example is not None
     exec(finding.example, {"lake": lake})
@@ -222,9 +222,10 @@ def test_small_fragments_and_deleted_rows(tmp_path: Path) -> None:
     assert [(finding.column, finding.code) for finding in table.doctor()] == [(None, "small_fragments")]
     lance.dataset(f"{tmp_path}/t.lance").optimize.compact_files()
     compacted = lake.table("t")
-    assert [(finding.column, finding.code) for finding in compacted.doctor()] == [("x", code) for code in OF_OTHERS]
+    found = [(finding.column, finding.code) for finding in compacted.doctor()]
+    assert found == [*(("x", code) for code in OF_OTHERS), (None, "unchecked_columns")]
     row_ids = lake.sql("SELECT row_id FROM row_ids(t) LIMIT 8").to_arrow()["row_id"].to_pylist()
-    (deleted,) = [finding for finding in compacted.quarantine(row_ids).doctor() if finding.column is None]
+    (deleted,) = [finding for finding in compacted.quarantine(row_ids).doctor() if finding.code == "deleted_rows"]
     assert (deleted.code, deleted.what) == ("deleted_rows", "8 of 60 rows are deleted (13 %)")
     assert str(deleted).startswith("table [deleted_rows]: 8 of 60 rows are deleted (13 %)\n  costs: ")
     assert f'lance.dataset("{tmp_path}/t.lance").optimize.compact_files()' in deleted.remedy
@@ -237,8 +238,8 @@ def test_blobs_are_refused_with_advice(tmp_path: Path) -> None:
     field = pa.field("x", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     table = pa.table([media().cast(pa.large_binary())], schema=pa.schema([field]))
     lance.write_dataset(table, f"{tmp_path}/t.lance")
-    (finding,) = stoker.connect(str(tmp_path)).table("t").doctor()
-    assert (finding.column, finding.code, finding.example) == ("x", "blob", None)
+    (finding,) = [finding for finding in stoker.connect(str(tmp_path)).table("t").doctor() if finding.column == "x"]
+    assert (finding.code, finding.example) == ("blob", None)
 
 
 def test_the_command_and_the_server_say_the_same(tmp_path: Path) -> None:
