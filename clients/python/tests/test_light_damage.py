@@ -182,6 +182,22 @@ def test_swapped_files_are_noticed(
     assert notices(stoker.connect(str(root)), expected, [one.name, other.name]) == 2
 
 
+def test_files_that_were_cut_are_noticed(
+    intact: Path, expected: dict[Callable[[stoker.Lake], pa.Table], pa.Table], tmp_path: Path
+) -> None:
+    root = tmp_path / "lake"
+    shutil.copytree(intact, root)
+    path = light_files(root)[0]
+    stored, opened = path.read_bytes(), stoker.connect(str(root))
+    assert notices(opened, expected, []) == 0
+    for length in (0, 1, 39, 40, 4_096, len(stored) // 2, len(stored) - 4_096, len(stored) - 1):
+        path.write_bytes(stored[:length])
+        for lake in (opened, stoker.connect(str(root))):
+            assert notices(lake, expected, [path.name]) == 2, length
+    path.write_bytes(stored)
+    assert notices(stoker.connect(str(root)), expected, []) == 0
+
+
 def deletion_files(root: Path) -> list[Path]:
     """The deletion files of both fragments."""
     return sorted((root / "t.lance" / "_deletions").iterdir())

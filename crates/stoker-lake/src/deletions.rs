@@ -11,7 +11,6 @@ use lance::dataset::fragment::FileFragment;
 use lance_core::utils::deletion::DeletionVector;
 use lance_table::format::{DeletionFile, DeletionFileType, Fragment};
 use lance_table::io::deletion::deletion_file_path;
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use roaring::RoaringBitmap;
 use stoker_checksum::checksum;
@@ -77,9 +76,24 @@ impl Table {
             base_id: None,
         };
         let path = deletion_file_path(&self.lake().table_path(self.name()), metadata.id, &file);
-        self.lake().inner.store.inner.put(&path, content.into()).await?;
+        self.create_deletions(&path, content).await?;
         metadata.deletion_file = Some(file);
         Ok(Some(metadata))
+    }
+
+    /// Writes a deletion file, unless it is there: its name tells of its content, so that two writers may make the same one.
+    async fn create_deletions(&self, path: &Path, content: Vec<u8>) -> lance_core::Result<()> {
+        let store = &self.lake().inner.store;
+        match store.put_if_absent(path, content.clone().into()).await {
+            Ok(()) => Ok(()),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                match store.read_one_all(path).await? == content {
+                    true => Ok(()),
+                    false => Err(lance_core::Error::internal(format!("{path} has other content than its name says"))),
+                }
+            }
+            Err(source) => Err(source.into()),
+        }
     }
 
     /// Compares the deletion files of these fragments with the manifest, each once. Lance keeps what is read for the read itself.

@@ -35,7 +35,7 @@ pub struct ColumnLayout {
     pub why_not_dense: Option<String>,
     /// The encodings found, for example `none` or `miniblock: bitpacking`.
     pub compression: String,
-    /// Fragments in which its values have no checksums, so that damaged ones are not noticed..
+    /// Fragments in which its values have no checksums, so that damaged ones are not noticed.
     #[serde(default)]
     pub unchecked_fragments: u64,
 }

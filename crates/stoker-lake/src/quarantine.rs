@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use lance::dataset::fragment::FileFragment;
-use lance::dataset::scanner::RowAddrTreeMap;
 use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_table::transaction::{Operation, TransactionBuilder};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
@@ -202,11 +201,11 @@ impl Table {
         }
     }
 
-    /// Commits a version without these rows; returns it. Lance lays the commit over appends and other deletions that came
-    /// between; where they touched the same rows, that is a conflict.
+    /// Commits a version without these rows; returns it. Lance lays the commit over appends and over deletions in other fragments that
+    /// came between. Where they touched the same fragments, that is a conflict: Lance would join both in a deletion file of its own,
+    /// which has no checksum.
     async fn exclude(&self, rows: Selection, reason: Option<&str>) -> Result<u64, lance_core::Error> {
         let num_rows = rows.num_present();
-        let affected: RowAddrTreeMap = rows.addrs().collect();
         let mut parts = stream::iter(rows.present)
             .map(|(fragment, offsets)| async move {
                 let id = fragment.id() as u64;
@@ -232,8 +231,7 @@ impl Table {
         let inner = &self.lake().inner;
         let commit = CommitBuilder::new(WriteDestination::Dataset(self.dataset().clone()))
             .with_store_params(inner.params.clone())
-            .with_session(inner.session.clone())
-            .with_affected_rows(affected);
+            .with_session(inner.session.clone());
         let dataset = commit.execute(transaction).boxed().await?;
         Ok(dataset.manifest().version)
     }
@@ -248,14 +246,6 @@ impl Table {
 impl Selection {
     fn num_present(&self) -> u64 {
         self.present.iter().map(|(_, offsets)| offsets.len() as u64).sum()
-    }
-
-    /// The addresses of the rows that are there.
-    fn addrs(&self) -> impl Iterator<Item = u64> {
-        self.present.iter().flat_map(|(fragment, offsets)| {
-            let id = fragment.id() as u64;
-            offsets.iter().map(move |offset| id << 32 | u64::from(*offset))
-        })
     }
 }
 

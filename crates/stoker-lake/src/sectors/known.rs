@@ -17,7 +17,7 @@ const TRAILERS_MAX: usize = 16 << 10;
 /// Bytes of checksums that are kept.
 const SUMS_BYTES: usize = 64 << 20;
 
-/// Damaged sectors that are kept.
+/// Damaged sectors that are kept of a file, and files of which some are kept.
 const DAMAGED_MAX: usize = 1 << 10;
 
 /// Sectors that two reads found damaged are not read again for so long: who looks for the rows in them asks for them often.
@@ -27,7 +27,7 @@ const DAMAGED_FOR: Duration = Duration::from_secs(10);
 pub(super) struct Known {
     trailers: Mutex<HashMap<Path, Arc<Trailer>>>,
     sums: SegmentCache,
-    damaged: Mutex<HashMap<(Path, u64), Instant>>,
+    damaged: Mutex<HashMap<Path, HashMap<u64, Instant>>>,
 }
 
 impl std::fmt::Debug for Known {
@@ -59,7 +59,10 @@ impl Known {
 
     /// Forgets what a file's end said: the file is another one now.
     pub fn forget(&self, path: &Path) {
-        self.trailers.lock().remove(path);
+        let Some(trailer) = self.trailers.lock().remove(path) else { return };
+        for segment in 0..trailer.num_segments() {
+            self.sums.remove(&key(path, &trailer.segment(segment)));
+        }
     }
 
     /// The checksums of a segment that lies at these bytes, if they were read.
@@ -73,21 +76,26 @@ impl Known {
     }
 
     /// One of these sectors that was found damaged a short time ago.
-    pub fn damaged(&self, path: &Path, mut sectors: Range<u64>) -> Option<u64> {
+    pub fn damaged(&self, path: &Path, sectors: Range<u64>) -> Option<u64> {
         let damaged = self.damaged.lock();
-        if damaged.is_empty() {
-            return None;
-        }
-        sectors.find(|sector| damaged.get(&(path.clone(), *sector)).is_some_and(|since| since.elapsed() < DAMAGED_FOR))
+        let of_file = damaged.get(path)?.iter();
+        let is_recent = |since: &Instant| since.elapsed() < DAMAGED_FOR;
+        of_file.filter(|(sector, since)| sectors.contains(sector) && is_recent(since)).map(|(sector, _)| *sector).min()
     }
 
     /// Notes that two reads found a sector damaged.
     pub fn add_damaged(&self, path: &Path, sector: u64) {
         let mut damaged = self.damaged.lock();
-        if damaged.len() >= DAMAGED_MAX {
-            damaged.clear();
+        for of_file in damaged.values_mut() {
+            of_file.retain(|_, since| since.elapsed() < DAMAGED_FOR);
         }
-        damaged.insert((path.clone(), sector), Instant::now());
+        damaged.retain(|_, of_file| !of_file.is_empty());
+        if damaged.len() < DAMAGED_MAX || damaged.contains_key(path) {
+            let of_file = damaged.entry(path.clone()).or_default();
+            if of_file.len() < DAMAGED_MAX {
+                of_file.insert(sector, Instant::now());
+            }
+        }
     }
 }
 

@@ -88,7 +88,7 @@ fn read_blocking(path: &Path, range: Option<Range<u64>>, from: ReadFrom) -> io::
     if from == ReadFrom::Storage {
         forget(&file);
     }
-    let mut bytes = vec![0; (range.end - range.start) as usize];
+    let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
     file.read_exact_at(&mut bytes, range.start)?;
     let last_modified = metadata.modified()?.into();
     let meta = ObjectMeta { location: path.clone(), last_modified, size, e_tag: None, version: None };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use lance_io::object_store::WrappingObjectStore;
 use object_store::list::PaginatedListStore;
 use object_store::path::Path;
@@ -24,6 +24,9 @@ use crate::deletions::{has_seal, is_sealed};
 
 /// Bytes of a file's end that are read where no other read brought them.
 const END_BYTES: u64 = 64 << 10;
+
+/// Ranges of one file that are read at the same time.
+const RANGES_IN_FLIGHT: usize = 8;
 
 /// Whether a store has the files of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,12 +330,11 @@ impl ObjectStore for CheckedStore {
         if checked_file(location).is_none() {
             return self.inner.get_ranges(location, ranges).await;
         }
-        let mut parts = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            let options = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
-            parts.push(self.get_opts(location, options).await?.bytes().await?);
-        }
-        Ok(parts)
+        let parts = ranges.to_vec().into_iter().map(|range| async move {
+            let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
+            self.get_opts(location, options).await?.bytes().await
+        });
+        stream::iter(parts).buffered(RANGES_IN_FLIGHT).try_collect().await
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

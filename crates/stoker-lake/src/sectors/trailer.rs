@@ -142,7 +142,7 @@ impl Trailer {
         let segment_hashes: Vec<u64> =
             hashes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         let trailer = Self { covered, directory_at, segment_hashes, end: end.clone() };
-        let num_segments = trailer.num_sectors().div_ceil(SEGMENT_SECTORS);
+        let num_segments = trailer.num_segments();
         if covered.checked_add(trailer.num_sectors() * SUM_BYTES) != Some(directory_at)
             || trailer.segment_hashes.len() as u64 != num_segments
         {
@@ -157,6 +157,11 @@ impl Trailer {
 
     fn num_sectors(&self) -> u64 {
         self.covered.div_ceil(SECTOR_BYTES)
+    }
+
+    /// Segments of checksums.
+    pub fn num_segments(&self) -> u64 {
+        self.num_sectors().div_ceil(SEGMENT_SECTORS)
     }
 
     /// Bytes of the file.

@@ -9,12 +9,15 @@ use arrow_schema::DataType;
 use futures::TryStreamExt;
 use lance::Dataset;
 use lance::dataset::optimize::{CompactionOptions, compact_files};
+use lance_table::io::deletion::deletion_file_path;
+use object_store::path::Path;
 use stoker_types::{ErrorKind, SnapshotRef};
 
 use super::data::{
     TestResult, addresses, append, latest, memory_lake, rows, schema, small, table_name, tensor, tensor_bytes,
     test_lake,
 };
+use crate::deletions::is_sealed;
 use crate::{CommitMode, DenseProbe, Lake, Quarantined, ScanRequest, StorageOptions, Table};
 
 /// The address of a row of a table with fragments of 10 rows.
@@ -170,6 +173,11 @@ async fn concurrent_commits_lose_nothing() -> TestResult {
     found.sort_unstable();
     assert_eq!(found, (0..90).filter(|id| !bad.contains(id)).collect::<Vec<_>>());
     table.dataset().validate().await?;
+    for fragment in table.dataset().manifest().fragments.iter() {
+        let Some(file) = &fragment.deletion_file else { continue };
+        let path = deletion_file_path(&Path::from("t"), fragment.id, file);
+        assert!(is_sealed(&path), "{path} has no checksum in its name: Lance joined two deletions");
+    }
     Ok(())
 }
 
