@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use object_store::path::Path;
 use parking_lot::Mutex;
 
+use super::local::OpenFiles;
 use super::trailer::Trailer;
 use crate::checksums::{SegmentCache, SegmentKey};
 
@@ -28,6 +29,8 @@ pub(super) struct Known {
     trailers: Mutex<HashMap<Path, Arc<Trailer>>>,
     sums: SegmentCache,
     damaged: Mutex<HashMap<Path, HashMap<u64, Instant>>>,
+    /// Local files that are open.
+    pub files: Arc<OpenFiles>,
 }
 
 impl std::fmt::Debug for Known {
@@ -38,7 +41,8 @@ impl std::fmt::Debug for Known {
 
 impl Default for Known {
     fn default() -> Self {
-        Self { trailers: Mutex::default(), sums: SegmentCache::new(SUMS_BYTES), damaged: Mutex::default() }
+        let sums = SegmentCache::new(SUMS_BYTES);
+        Self { trailers: Mutex::default(), sums, damaged: Mutex::default(), files: Arc::default() }
     }
 }
 

@@ -10,12 +10,14 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use lance_io::object_store::providers::local::FileStoreProvider;
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreProvider, ObjectStoreRegistry};
 use object_store::path::Path;
 use object_store::{Attributes, Error, Extensions, ObjectMeta, Result};
+use parking_lot::Mutex;
 use url::Url;
 
 use super::store::Fetched;
@@ -28,6 +30,12 @@ const PREFIX: &str = "file$checked";
 
 /// What errors of local files name as their store.
 const LOCAL: &str = "LocalFileSystem";
+
+/// Files that are kept open.
+const OPEN_MAX: usize = 64;
+
+/// When another file is opened, those are closed that were not read for so long: one that was deleted gives its place back then.
+const OPEN_FOR: Duration = Duration::from_secs(60);
 
 /// Makes stores of local files, all of whose reads pass their wrapper.
 #[derive(Debug, Default)]
@@ -61,10 +69,54 @@ impl ObjectStoreProvider for CheckedFiles {
     }
 }
 
+/// Local files that were read a short time ago.
+#[derive(Debug, Default)]
+pub(super) struct OpenFiles(Mutex<HashMap<Path, OpenFile>>);
+
+#[derive(Clone, Debug)]
+struct OpenFile {
+    file: Arc<File>,
+    /// Bytes of the file when it was opened.
+    size: u64,
+    last_modified: SystemTime,
+    last_use: Instant,
+}
+
+impl OpenFiles {
+    fn open(&self, path: &Path) -> io::Result<OpenFile> {
+        if let Some(opened) = self.0.lock().get_mut(path) {
+            opened.last_use = Instant::now();
+            return Ok(opened.clone());
+        }
+        let file = File::open(PathBuf::from(format!("/{}", path.as_ref())))?;
+        let metadata = file.metadata()?;
+        let (size, last_modified) = (metadata.len(), metadata.modified()?);
+        let opened = OpenFile { file: Arc::new(file), size, last_modified, last_use: Instant::now() };
+        let mut files = self.0.lock();
+        files.retain(|_, file| file.last_use.elapsed() < OPEN_FOR);
+        if files.len() >= OPEN_MAX
+            && let Some(oldest) = files.iter().min_by_key(|(_, file)| file.last_use).map(|(path, _)| path.clone())
+        {
+            files.remove(&oldest);
+        }
+        files.insert(path.clone(), opened.clone());
+        Ok(opened)
+    }
+
+    fn close(&self, path: &Path) {
+        self.0.lock().remove(path);
+    }
+}
+
 /// Reads bytes of a local file, all of it without a range; past the system's memory of files where that is asked for.
-pub(super) async fn read(path: &Path, range: Option<Range<u64>>, from: ReadFrom) -> Result<Fetched> {
-    let location = path.clone();
-    let read = tokio::task::spawn_blocking(move || read_blocking(&location, range, from)).await;
+pub(super) async fn read(
+    files: &Arc<OpenFiles>,
+    path: &Path,
+    range: Option<Range<u64>>,
+    from: ReadFrom,
+) -> Result<Fetched> {
+    let (files, location) = (files.clone(), path.clone());
+    let read = tokio::task::spawn_blocking(move || read_blocking(&files, &location, range, from)).await;
     read.map_err(|source| Error::JoinError { source })?.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => Error::NotFound { path: path.to_string(), source: Box::new(source) },
         _ => Error::Generic { store: LOCAL, source: Box::new(source) },
@@ -80,17 +132,27 @@ pub(super) enum ReadFrom {
     Storage,
 }
 
-fn read_blocking(path: &Path, range: Option<Range<u64>>, from: ReadFrom) -> io::Result<Fetched> {
-    let file = File::open(PathBuf::from(format!("/{}", path.as_ref())))?;
-    let metadata = file.metadata()?;
-    let size = metadata.len();
-    let range = range.map_or(0..size, |range| range.start.min(size)..range.end.min(size));
+fn read_blocking(files: &OpenFiles, path: &Path, range: Option<Range<u64>>, from: ReadFrom) -> io::Result<Fetched> {
     if from == ReadFrom::Storage {
-        forget(&file);
+        files.close(path);
+        forget(&files.open(path)?.file);
     }
+    match read_at(&files.open(path)?, path, range.clone()) {
+        // It was cut since it was opened.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            files.close(path);
+            read_at(&files.open(path)?, path, range)
+        }
+        read => read,
+    }
+}
+
+fn read_at(opened: &OpenFile, path: &Path, range: Option<Range<u64>>) -> io::Result<Fetched> {
+    let size = opened.size;
+    let range = range.map_or(0..size, |range| range.start.min(size)..range.end.min(size));
     let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
-    file.read_exact_at(&mut bytes, range.start)?;
-    let last_modified = metadata.modified()?.into();
+    opened.file.read_exact_at(&mut bytes, range.start)?;
+    let last_modified = opened.last_modified.into();
     let meta = ObjectMeta { location: path.clone(), last_modified, size, e_tag: None, version: None };
     let (attributes, extensions) = (Attributes::default(), Extensions::default());
     Ok(Fetched { start: range.start, bytes: Bytes::from(bytes), meta, attributes, extensions })

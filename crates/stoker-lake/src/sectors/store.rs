@@ -260,7 +260,7 @@ impl CheckedFile<'_> {
     /// Reads bytes as they are.
     async fn fetch(&self, range: Option<Range<u64>>, from: ReadFrom) -> Result<Fetched> {
         if self.store.place == Place::Local {
-            return local::read(self.path, range, from).await;
+            return local::read(&self.store.known.files, self.path, range, from).await;
         }
         let options = GetOptions { range: range.map(GetRange::Bounded), ..self.options.clone() };
         let got = self.store.inner.get_opts(self.path, options).await?;
