@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,6 +17,8 @@ use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreProvider
 use object_store::path::Path;
 use object_store::{Attributes, Error, Extensions, ObjectMeta, Result};
 use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, pread};
 use url::Url;
 
 use super::store::Fetched;
@@ -150,8 +151,18 @@ fn read_blocking(files: &OpenFiles, path: &Path, range: Option<Range<u64>>, from
 fn read_at(opened: &OpenFile, path: &Path, range: Option<Range<u64>>) -> io::Result<Fetched> {
     let size = opened.size;
     let range = range.map_or(0..size, |range| range.start.min(size)..range.end.min(size));
-    let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
-    opened.file.read_exact_at(&mut bytes, range.start)?;
+    let length = range.end.saturating_sub(range.start) as usize;
+    // Not made of zeros first, which would cost as much as the checksums.
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let at = range.start + bytes.len() as u64;
+        match pread(&opened.file, spare_capacity(&mut bytes), at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bytes.truncate(length);
     let last_modified = opened.last_modified.into();
     let meta = ObjectMeta { location: path.clone(), last_modified, size, e_tag: None, version: None };
     let (attributes, extensions) = (Attributes::default(), Extensions::default());

@@ -330,11 +330,11 @@ impl ObjectStore for CheckedStore {
         if checked_file(location).is_none() {
             return self.inner.get_ranges(location, ranges).await;
         }
-        let parts = ranges.to_vec().into_iter().map(|range| async move {
+        let parts = stream::iter(ranges.to_vec()).map(|range| async move {
             let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
             self.get_opts(location, options).await?.bytes().await
         });
-        stream::iter(parts).buffered(RANGES_IN_FLIGHT).try_collect().await
+        parts.buffered(RANGES_IN_FLIGHT).try_collect().await
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
