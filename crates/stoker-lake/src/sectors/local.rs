@@ -18,6 +18,7 @@ use object_store::path::Path;
 use object_store::{Attributes, Error, Extensions, ObjectMeta, Result};
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
+use rustix::fs::fstat;
 use rustix::io::{Errno, pread};
 use url::Url;
 
@@ -35,7 +36,8 @@ const LOCAL: &str = "LocalFileSystem";
 /// Files that are kept open.
 const OPEN_MAX: usize = 64;
 
-/// When another file is opened, those are closed that were not read for so long: one that was deleted gives its place back then.
+/// When another file is opened, those are closed that were not read for so long: one that was removed gives its place on the disk back
+/// then, or when it is asked for again.
 const OPEN_FOR: Duration = Duration::from_secs(60);
 
 /// Makes stores of local files, all of whose reads pass their wrapper.
@@ -85,9 +87,12 @@ struct OpenFile {
 
 impl OpenFiles {
     fn open(&self, path: &Path) -> io::Result<OpenFile> {
-        if let Some(opened) = self.0.lock().get_mut(path) {
-            opened.last_use = Instant::now();
-            return Ok(opened.clone());
+        if let Some(opened) = self.kept(path) {
+            // One that was removed, or replaced by another, has no name any more.
+            if fstat(&opened.file)?.st_nlink > 0 {
+                return Ok(opened);
+            }
+            self.close(path);
         }
         let file = File::open(PathBuf::from(format!("/{}", path.as_ref())))?;
         let metadata = file.metadata()?;
@@ -102,6 +107,13 @@ impl OpenFiles {
         }
         files.insert(path.clone(), opened.clone());
         Ok(opened)
+    }
+
+    fn kept(&self, path: &Path) -> Option<OpenFile> {
+        let mut files = self.0.lock();
+        let opened = files.get_mut(path)?;
+        opened.last_use = Instant::now();
+        Some(opened.clone())
     }
 
     fn close(&self, path: &Path) {
