@@ -112,10 +112,12 @@ fn describe_tells_how_columns_are_stored() -> Result<()> {
             let rows: Vec<Vec<String>> = lines.map(cells).collect();
             let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
             ensure!(names == ["column", "image", "label", "label_name", "path", "split"], "{described}");
-            ensure!(rows[0] == ["column", "kind", "bytes/row", "chunks", "chunk size", "dense", "compression"]);
+            let head = ["column", "kind", "bytes/row", "chunks", "chunk size", "dense", "checksums", "compression"];
+            ensure!(rows[0] == head, "{described}");
             ensure!(rows[1][..4] == ["image", "tensor uint8[3, 20, 24]", "1440", chunks], "{described}");
-            ensure!(rows[1][5..] == ["yes", "none"], "{described}");
-            ensure!(rows[2][..4] == ["label", "scalar", "8", chunks] && rows[2][5] == "light", "{described}");
+            ensure!(rows[1][5..] == ["yes", "yes", "none"], "{described}");
+            ensure!(rows[2][..4] == ["label", "scalar", "8", chunks], "{described}");
+            ensure!(rows[2][5..7] == ["light", "yes"], "{described}");
         }
         for (at, said) in [("--version", "version 9 of table pictures"), ("--tag", "tag '9' of table pictures")] {
             let error = run_failing(&words(&[&["describe", "pictures", at, "9"], &place]))?;

@@ -47,11 +47,19 @@ def test_sql_and_streams_give_what_pylance_gives(case: Case, writer: str, root: 
 
 def test_verification_covers_all_that_stoker_wrote(root: str) -> None:
     write(root, "stoker", plain(range(30)))
-    heavy_bytes = 30 * 2 * 3_001
+    heavy_bytes, light_bytes = 30 * 2 * 3_001, 30 * 300
     for name, options in STREAMS.items():
         rows, stats = by_stream(stoker.connect(root), options)
-        assert stats.verified_bytes == heavy_bytes, name
+        assert stats.verified_bytes == heavy_bytes + light_bytes, name
         assert rows.num_rows == 30
+
+
+def test_rows_without_checksums_are_read_unchecked(root: str) -> None:
+    write(root, "2.1", plain(range(30)))
+    for name, options in STREAMS.items():
+        rows, stats = by_stream(stoker.connect(root), options)
+        assert stats.verified_bytes == 0, name
+        assert_same(rows, by_pylance(root), name)
 
 
 def test_describe_tells_which_columns_are_read_as_plain_bytes(root: str) -> None:
