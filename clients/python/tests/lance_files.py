@@ -103,6 +103,19 @@ def with_fragment(stored: bytes, index: int, change: Callable[[Fields], Fields])
     return stored[:start] + struct.pack("<I", len(changed)) + changed + stored[footer:]
 
 
+def written_earlier(stored: bytes, secs: int) -> bytes:
+    """The manifest as if it had been written so many seconds earlier: field 7 is its time."""
+    footer = len(stored) - MANIFEST_FOOTER.size
+    start = MANIFEST_FOOTER.unpack_from(stored, footer)[0]
+    (length,) = struct.unpack_from("<I", stored, start)
+    fields = fields_of(stored[start + 4 : start + 4 + length])
+    (place,) = [place for place, (number, _) in enumerate(fields) if number == 7]
+    time = [(number, int(value) - secs if number == 1 else value) for number, value in fields_of(fields[place][1])]
+    fields[place] = (7, message(time))
+    changed = message(fields)
+    return stored[:start] + struct.pack("<I", len(changed)) + changed + stored[footer:]
+
+
 def fields_of(stored: int | bytes) -> Fields:
     """The fields of a message."""
     assert isinstance(stored, bytes)

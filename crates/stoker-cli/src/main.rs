@@ -6,6 +6,7 @@ mod allocator;
 mod batch_log;
 mod bench;
 mod brief;
+mod cleanup;
 mod codec;
 mod connect;
 mod describe;
@@ -77,6 +78,11 @@ enum Command {
     Index(tables::IndexArgs),
     /// Exclude bad rows from later versions of a table
     Quarantine(quarantine::QuarantineArgs),
+    /// Remove old versions of tables, and what nothing names any more
+    ///
+    /// Versions with a tag stay, and the newest one. So do versions that were replaced less than a day ago, whatever --keep says. One
+    /// cleanup of a lake runs at a time.
+    Cleanup(cleanup::CleanupArgs),
     /// Measure rates beside their ceilings
     Bench(bench::BenchArgs),
 }
@@ -117,6 +123,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Tag(args) => tables::tag(args, &lake).await,
         Command::Index(args) => tables::index(args, &lake).await,
         Command::Quarantine(args) => quarantine::run(args, &lake).await,
+        Command::Cleanup(args) => cleanup::run(args, &lake).await,
         Command::Bench(args) => bench::run(args, &lake).await,
     }
 }

@@ -10,7 +10,13 @@ use stoker_types::Digest;
 use crate::{Error, Result, Skipped};
 
 /// Units older than this are written again: cleaning up a lake removes files that no version names after seven days.
-const UNIT_AGE_MAX: Duration = Duration::from_secs(6 * 24 * 3600);
+pub(crate) const UNIT_AGE_MAX: Duration = Duration::from_secs(6 * 24 * 3600);
+
+/// Where journals lie, relative to the lake's objects, each in a folder of its run.
+pub(crate) const FOLDER: &str = "ingest";
+
+/// Folders beside them that stay: markers of finished jobs, and lists of their files.
+pub(crate) const KEPT_FOLDERS: [&str; 2] = ["done", "files"];
 
 /// A finished unit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -111,6 +111,22 @@ impl FileLists {
         Ok(KnownFiles { table: table.name().clone(), lists })
     }
 
+    /// The newest version after whose commit all files of the table were listed; 0 when there is none, `None` without any list.
+    pub async fn last_complete(&self, table: &Table) -> Result<Option<u64>> {
+        let paths = self.objects.list(&self.folder).await?;
+        let mut last = None;
+        for path in paths.iter().filter(|path| path.ends_with(".json") && !path.ends_with(".files.json")) {
+            let head: ListHead = self.get_json(path).await?;
+            let version = match head.version {
+                Some(version) => Some(version),
+                None => table.find_commit(&head.run, head.since_version).await?,
+            };
+            let listed = version.filter(|_| head.is_complete).unwrap_or(0);
+            last = last.max(Some(listed));
+        }
+        Ok(last)
+    }
+
     /// Deletes what the journal of a committed run holds.
     async fn forget_units(&self, run: &str) -> Result<()> {
         let noted = self.objects.list(&format!("ingest/{run}")).await?;

@@ -16,6 +16,7 @@
 //! - [`ingest_imagefolder`]: one folder per class, optionally below one folder per split.
 //! - [`ingest_parquet`]: Parquet files, with columns declared as tensors, vectors or encoded images.
 
+mod cleanup;
 mod error;
 mod imagefolder;
 mod job;
@@ -30,6 +31,7 @@ mod stamp;
 mod tensor_spec;
 mod walk;
 
+pub use cleanup::{clean_journals, last_listed};
 pub use error::{Error, Result};
 pub use imagefolder::ingest_imagefolder;
 pub use options::{Channels, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions, Splits};

@@ -1,6 +1,7 @@
 //! A lake: a root URI that holds tables.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_schema::{Schema, SchemaRef};
 use futures::{FutureExt, StreamExt, TryStreamExt};
@@ -69,6 +70,8 @@ pub(crate) struct LakeInner {
     pub committing: tokio::sync::Mutex<()>,
     /// URI and endpoint, without credentials.
     pub place: Arc<str>,
+    /// How long a request of a commit may take, with its repetitions.
+    pub commit_deadline: Duration,
 }
 
 /// Whether the store of a lake is reached over a network.
@@ -126,6 +129,7 @@ impl Lake {
             atomic_create: AtomicCreate::default(),
             committing,
             place,
+            commit_deadline: options.commit_deadline(),
         };
         Ok(Lake { inner: Arc::new(inner) })
     }

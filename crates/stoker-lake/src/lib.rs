@@ -8,6 +8,7 @@
 //!   │                               ├────dense_column──► page table + RangeReader (bytes of heavy columns)
 //!   │                               └────checksums──► by which rows of heavy columns are checked
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
+//!   ├──clean_table──► old versions are gone
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
 //! ```
 
@@ -18,6 +19,7 @@ mod breaker;
 mod breaker_store;
 mod caught;
 mod checksums;
+mod cleanup;
 mod commit;
 mod damage;
 mod deletions;
@@ -55,6 +57,7 @@ mod write;
 
 pub use breaker::StoreRequests;
 pub use checksums::{Checksums, row_checksums};
+pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
 pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};
 pub use describe::ColumnLayout;
@@ -62,7 +65,7 @@ pub use doctor::{Diagnosis, Finding, Verdict};
 pub use error::{Error, Result};
 pub use index::{IndexInfo, IndexKind};
 pub use lake::Lake;
-pub use objects::{Objects, PutOutcome};
+pub use objects::{ObjectEntry, Objects, PutOutcome};
 pub use quarantine::Quarantined;
 pub use range_body::RangeBody;
 pub use range_reader::RangeReader;

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectMeta, ObjectStoreExt, PutPayload};
 
 use crate::lake::LakeInner;
 use crate::{Error, Result};
@@ -18,6 +19,24 @@ pub(crate) const FOLDER: &str = "_stoker";
 #[derive(Clone)]
 pub struct Objects {
     lake: Arc<LakeInner>,
+}
+
+/// An object as listings tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectEntry {
+    /// Its path, relative to the lake's objects.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When the store got it.
+    pub last_modified: SystemTime,
+}
+
+impl ObjectEntry {
+    /// Whether it is there longer than this; not when the store's clock is ahead.
+    pub fn is_older_than(&self, age: Duration) -> bool {
+        self.last_modified.elapsed().is_ok_and(|there| there > age)
+    }
 }
 
 /// What an atomic create found.
@@ -104,18 +123,42 @@ impl Objects {
     /// # Errors
     /// Storage errors.
     pub async fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        Ok(self.entries(prefix).await?.into_iter().map(|entry| entry.path).collect())
+    }
+
+    /// What a store tells of an object, or `None` when there is none.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn entry(&self, path: &str) -> Result<Option<ObjectEntry>> {
+        match self.lake.store.inner.head(&self.path(path)).await {
+            Ok(meta) => {
+                let last_modified = meta.last_modified.into();
+                Ok(Some(ObjectEntry { path: path.to_string(), bytes: meta.size, last_modified }))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(self.error("looking for", path, source)),
+        }
+    }
+
+    /// All objects under a prefix folder, sorted by their paths.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn entries(&self, prefix: &str) -> Result<Vec<ObjectEntry>> {
         let root = self.path("");
-        let objects = self.lake.store.inner.list(Some(&self.path(prefix))).map_ok(|meta| meta.location);
-        let paths: Vec<Path> = match objects.try_collect().await {
-            Ok(paths) => paths,
+        let found: Vec<ObjectMeta> = match self.lake.store.inner.list(Some(&self.path(prefix))).try_collect().await {
+            Ok(found) => found,
             Err(object_store::Error::NotFound { .. }) => Vec::new(),
             Err(source) => return Err(self.error("listing", prefix, source)),
         };
-        let relative =
-            |path: &Path| path.as_ref().strip_prefix(root.as_ref()).map(|p| p.trim_start_matches('/').to_string());
-        let mut names: Vec<String> = paths.iter().filter_map(relative).collect();
-        names.sort();
-        Ok(names)
+        let entry = |meta: &ObjectMeta| {
+            let path = meta.location.as_ref().strip_prefix(root.as_ref())?.trim_start_matches('/').to_string();
+            Some(ObjectEntry { path, bytes: meta.size, last_modified: meta.last_modified.into() })
+        };
+        let mut entries: Vec<ObjectEntry> = found.iter().filter_map(entry).collect();
+        entries.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(entries)
     }
 
     /// Deletes an object; one that does not exist is fine.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::time::Duration;
 
 /// Environment variables that become options when the option is not given.
 const FROM_ENV: [(&str, &str); 8] = [
@@ -60,6 +61,16 @@ impl StorageOptions {
     /// An option's value.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
+    }
+
+    /// How long a write may take at most, with its repetitions.
+    pub(crate) fn commit_deadline(&self) -> Duration {
+        let resolved = self.resolved();
+        let time = |key: &str| {
+            let text = resolved.get(key)?;
+            humantime::parse_duration(text).ok().or_else(|| Some(Duration::from_secs(text.parse().ok()?)))
+        };
+        ["timeout", "client_retry_timeout"].into_iter().filter_map(time).sum()
     }
 
     /// All options with Stoker's defaults: requests time out after 5 s and are retried three times within 20 s; an

@@ -43,7 +43,10 @@ impl Table {
     }
 
     /// The numbers of all versions that still exist, in any order.
-    pub(crate) async fn version_numbers(&self) -> Result<Vec<u64>> {
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn version_numbers(&self) -> Result<Vec<u64>> {
         let list = async || self.dataset().version_refs().await.map_err(|source| self.listing_failed(source));
         Ok(again(list).await?.iter().map(|found| found.version).collect())
     }

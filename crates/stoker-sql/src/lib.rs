@@ -45,7 +45,7 @@ mod wide_rows;
 pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use query::SqlQuery;
-pub use row_set::{NO_ROW, ResolvedRows, RowSet};
+pub use row_set::{NO_ROW, ResolvedRows, RowSet, unused_objects};
 pub use running::{QueryLimits, QueueStatus};
 pub use same_query::is_same_query;
 pub use sample::{ColumnSource, SampleColumn, SampleQuery};

@@ -12,6 +12,7 @@
 
 mod bitmaps;
 mod build;
+mod cleanup;
 mod header;
 mod object;
 mod page;
@@ -19,6 +20,7 @@ mod paged;
 mod store;
 
 pub(crate) use build::{compute, load_or_compute};
+pub use cleanup::unused_objects;
 
 use std::fmt;
 

@@ -294,9 +294,12 @@ impl PlanInner {
     }
 }
 
-/// Where a specification lies, relative to the lake's objects.
+/// Where specifications lie, relative to the lake's objects.
+pub(crate) const SPECS: &str = "specs";
+
+/// Where one lies.
 fn spec_path(stream_id: Digest) -> String {
-    format!("specs/{stream_id}")
+    format!("{SPECS}/{stream_id}")
 }
 
 /// The specification of a stream, from the lake.

@@ -21,6 +21,9 @@ struct RunStream {
 
 const RUN_VERSION: u32 = 1;
 
+/// Where runs lie, relative to the lake's objects.
+pub(crate) const RUNS: &str = "runs";
+
 /// The stream of a run: planned now when the run is new, else the one that its first process planned.
 ///
 /// # Errors
@@ -80,7 +83,12 @@ async fn claim(
 
 /// Where a run lies, relative to the lake's objects.
 fn run_path(run_id: &RunId) -> String {
-    format!("runs/{run_id}")
+    format!("{RUNS}/{run_id}")
+}
+
+/// The stream of a stored run.
+pub(crate) fn stream_of(json: &[u8]) -> Result<Digest> {
+    Ok(parse(json)?.stream_id)
 }
 
 fn parse(json: &[u8]) -> Result<RunStream> {

@@ -1,5 +1,7 @@
 //! Row sets in the lake.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use stoker_lake::{Objects, PutOutcome};
@@ -10,6 +12,9 @@ use crate::{Error, Result};
 
 /// Requests at a time when objects are looked for.
 const NUM_PROBES: usize = 16;
+
+/// Objects that are older are written again where they are needed anew: cleanups spare those of a day.
+const YOUNG: Duration = Duration::from_secs(12 * 3600);
 
 /// The objects of row sets.
 #[derive(Clone)]
@@ -30,16 +35,22 @@ impl Store {
         Self { objects }
     }
 
-    /// Stores content at a path that is derived from it; what is there already and intact stays.
+    /// Stores content at a path that is derived from it; what is there already, intact and young stays. What is older is written
+    /// again, so that no cleanup takes it for unused before it is named.
     pub(super) async fn put(&self, path: &str, content: &[u8]) -> Result<()> {
         let framed = frame(content);
         if self.objects.put_if_absent(path, framed.clone()).await? == PutOutcome::Exists {
-            let intact = match self.objects.get(path).await? {
-                Some(existing) => unframe(&existing).is_ok(),
+            let stays = match self.objects.get(path).await? {
+                Some(existing) if unframe(&existing).is_ok() => {
+                    self.objects.entry(path).await?.is_some_and(|entry| !entry.is_older_than(YOUNG))
+                }
+                Some(_) => {
+                    tracing::warn!(path, "replacing a damaged row set object");
+                    false
+                }
                 None => false,
             };
-            if !intact {
-                tracing::warn!(path, "replacing a damaged row set object");
+            if !stays {
                 self.objects.put(path, framed).await?;
             }
         }

@@ -1,0 +1,130 @@
+//! `stoker cleanup`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use stoker_ingest::{clean_journals, last_listed};
+use stoker_lake::{CleanedTable, Lake};
+use stoker_stream::{CleanedStreams, clean_streams};
+use stoker_types::TableName;
+
+use crate::connect::LakeArgs;
+use crate::output::output;
+
+/// Remove old versions of tables, and what nothing names any more.
+#[derive(Debug, Args)]
+pub struct CleanupArgs {
+    /// The tables; all by default
+    tables: Vec<String>,
+    /// How long versions stay after newer ones replaced them, such as 30d or 12h; those with a tag stay. At least a day, and 100 times
+    /// what a commit to the store may take
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = humantime::parse_duration)]
+    keep: Duration,
+    /// Only tell what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Cleans up and tells what was removed.
+pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    let names = args.tables.iter().map(TableName::try_new).collect::<Result<Vec<_>, _>>()?;
+    let lake = Lake::open(lake.local("cleanup")?, &lake.storage()?).await?;
+    let kept = lake.retention(args.keep);
+    if kept > args.keep {
+        eprintln!("versions stay for {}, the shortest time that is safe", humantime::format_duration(kept));
+    }
+    if args.dry_run {
+        return clean(&lake, names, args.keep, true).await;
+    }
+    let mut lock = lake.lock_cleanup().await?;
+    let done = lock.while_held(async { clean(&lake, names, args.keep, false).await.map_err(Stopped::Work) }).await;
+    let released = lock.release().await;
+    done.map_err(|stopped| match stopped {
+        Stopped::Work(error) => error,
+        Stopped::Lock(error) => anyhow::Error::new(error).context("the cleanup stopped in the middle: run it again"),
+    })?;
+    Ok(released?)
+}
+
+/// Why a cleanup ended before its end.
+enum Stopped {
+    Work(anyhow::Error),
+    Lock(stoker_lake::Error),
+}
+
+impl From<stoker_lake::Error> for Stopped {
+    fn from(error: stoker_lake::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+async fn clean(lake: &Lake, names: Vec<TableName>, keep: Duration, dry_run: bool) -> anyhow::Result<()> {
+    let mut out = output();
+    let names = if names.is_empty() { lake.tables().await? } else { names };
+    let mut removed: HashMap<TableName, BTreeSet<u64>> = HashMap::new();
+    for (number, name) in names.iter().enumerate() {
+        eprintln!("looking through table {name} ({} of {})", number + 1, names.len());
+        let spare_after = last_listed(lake, name).await?;
+        let cleaned = lake.clean_table(name, keep, spare_after, dry_run).await?;
+        let cleaned = cleaned.with_context(|| format!("table {name} does not exist in {}", lake.place()))?;
+        writeln!(out, "{name}: {}", of_table(&cleaned, dry_run))?;
+        removed.insert(name.clone(), cleaned.versions);
+    }
+    eprintln!("looking through what streams and ingests left");
+    let age = lake.retention(keep);
+    let streams = clean_streams(lake, age, dry_run, &removed).await?;
+    let journals = clean_journals(lake, age, dry_run).await?;
+    writeln!(out, "streams and ingests: {}", of_streams(&streams, journals, dry_run))?;
+    Ok(())
+}
+
+fn of_table(cleaned: &CleanedTable, dry_run: bool) -> String {
+    let CleanedTable { num_versions, num_files, bytes, num_failed, ref tagged, .. } = *cleaned;
+    let mut text = format!(
+        "{} {}, {} ({})",
+        verb(dry_run),
+        counted(num_versions, "version"),
+        counted(num_files, "file"),
+        mebibytes(bytes)
+    );
+    if !tagged.is_empty() {
+        let numbers = tagged.iter().take(10).map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let more = if tagged.len() > 10 { ", …" } else { "" };
+        text += &format!("; {} with a tag: {numbers}{more}", counted(tagged.len() as u64, "older version"));
+        text += if tagged.len() == 1 { " stays" } else { " stay" };
+    }
+    if num_failed > 0 {
+        text += &format!("; the store did not delete {}: run it again", counted(num_failed, "file"));
+    }
+    text
+}
+
+fn of_streams(cleaned: &CleanedStreams, num_journals: u64, dry_run: bool) -> String {
+    let CleanedStreams { num_specs, num_row_set_objects, bytes } = *cleaned;
+    format!(
+        "{} {}, {} of row sets ({}), {}",
+        verb(dry_run),
+        counted(num_specs, "specification"),
+        counted(num_row_set_objects, "object"),
+        mebibytes(bytes),
+        counted(num_journals, "journal")
+    )
+}
+
+fn verb(dry_run: bool) -> &'static str {
+    if dry_run { "would remove" } else { "removed" }
+}
+
+fn counted(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
+}

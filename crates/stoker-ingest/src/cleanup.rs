@@ -1,0 +1,50 @@
+//! Journals of ingests that nobody goes on with.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stoker_lake::{Lake, ObjectEntry};
+use stoker_types::{ErrorKind, SnapshotRef, TableName};
+
+use crate::Result;
+use crate::journal::{FOLDER, KEPT_FOLDERS, UNIT_AGE_MAX};
+use crate::known_files::FileLists;
+
+/// The version of a table whose successors a cleanup must spare, so that ingests can tell which files the table has: the last one whose
+/// ingest listed all of them. `None` for a table without such lists.
+///
+/// # Errors
+/// A damaged list; storage errors.
+pub async fn last_listed(lake: &Lake, name: &TableName) -> Result<Option<u64>> {
+    match lake.table(name, &SnapshotRef::Latest).await {
+        Ok(table) => FileLists::new(lake.objects(), name).last_complete(&table).await,
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes the journals of ingests of which nothing happened for `age`, and whose units are too old to be used; only counts them in
+/// a dry run. Returns how many.
+///
+/// # Errors
+/// Storage errors; what was removed until then stays removed.
+pub async fn clean_journals(lake: &Lake, age: Duration, dry_run: bool) -> Result<u64> {
+    let objects = lake.objects();
+    let mut journals: BTreeMap<String, Vec<ObjectEntry>> = BTreeMap::new();
+    for entry in objects.entries(FOLDER).await? {
+        let mut parts = entry.path.split('/').skip(1);
+        if let (Some(run), Some(_)) = (parts.next(), parts.next())
+            && !KEPT_FOLDERS.contains(&run)
+        {
+            journals.entry(run.to_string()).or_default().push(entry);
+        }
+    }
+    let age = age.max(UNIT_AGE_MAX);
+    journals.retain(|_, entries| entries.iter().all(|entry| entry.is_older_than(age)));
+    if !dry_run {
+        for entry in journals.values().flatten() {
+            objects.delete(&entry.path).await?;
+        }
+    }
+    Ok(journals.len() as u64)
+}

@@ -1,0 +1,149 @@
+//! Removing old versions of tables, and the files that no version names.
+
+mod lock;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::TryStreamExt;
+use lance::dataset::cleanup::CleanupPolicy;
+use object_store::path::Path;
+use stoker_types::TableName;
+
+pub use lock::CleanupLock;
+
+use crate::again::again;
+use crate::caught::caught;
+use crate::{Error, Lake, Result, Table};
+
+/// What is younger stays, whatever is asked for: others may be about to read it, or to name it.
+const KEEP_MIN: Duration = Duration::from_secs(24 * 3600);
+
+/// What is younger than this many times the longest commit stays: a commit that storage holds back could take the place of a version
+/// that was removed.
+const COMMIT_DEADLINES: u32 = 100;
+
+/// Digits of a version in the names of current manifests, which count down from 2^64 - 1.
+const DIGITS: usize = 20;
+
+/// What a cleanup removed of a table, or would remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CleanedTable {
+    /// Versions that are not needed any more, ascending. Those that a branch was made from, or that were tagged meanwhile, stay
+    /// nevertheless.
+    pub versions: BTreeSet<u64>,
+    /// Versions that were removed, or would be.
+    pub num_versions: u64,
+    /// Files that were removed, or would be: data, deletions, transactions and indexes that no other version names, and those of writes
+    /// that were given up seven days ago or earlier.
+    pub num_files: u64,
+    /// Bytes of all these.
+    pub bytes: u64,
+    /// Files that the store did not delete; the next cleanup finds them again.
+    pub num_failed: u64,
+    /// Older versions that stay because of a tag, ascending.
+    pub tagged: BTreeSet<u64>,
+}
+
+/// A version, and since when it has been there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Dated {
+    version: u64,
+    since_millis: i64,
+    is_tagged: bool,
+}
+
+impl Lake {
+    /// How long things stay that nothing protects, where `keep` is asked for: at least a day, and 100 times the time that a commit
+    /// to this lake's store may take.
+    pub fn retention(&self, keep: Duration) -> Duration {
+        keep.max(KEEP_MIN).max(self.inner.commit_deadline.saturating_mul(COMMIT_DEADLINES))
+    }
+
+    /// Removes the versions of a table that were replaced longer ago than [`Lake::retention`] of `keep` and have no tag, and files that no
+    /// version names; tells what it would remove in a dry run. `None` when there is no such table. Versions after `spare_after` stay, too.
+    ///
+    /// The age of a version counts from the next one, by the later of what that says and when the store got it. One cleanup at a time:
+    /// [`Lake::lock_cleanup`].
+    ///
+    /// # Errors
+    /// Storage errors; what was removed until then stays removed.
+    pub async fn clean_table(
+        &self,
+        name: &TableName,
+        keep: Duration,
+        spare_after: Option<u64>,
+        dry_run: bool,
+    ) -> Result<Option<CleanedTable>> {
+        let Some(table) = self.try_latest(name).await? else { return Ok(None) };
+        let mut old: Vec<Dated> = replaced_before(self.dated(&table).await?, now_millis(), self.retention(keep));
+        old.retain(|dated| spare_after.is_none_or(|last| dated.version <= last));
+        let of = |is_tagged| old.iter().filter(move |dated| dated.is_tagged == is_tagged).map(|dated| dated.version);
+        let (versions, tagged): (BTreeSet<u64>, BTreeSet<u64>) = (of(false).collect(), of(true).collect());
+        let policy = CleanupPolicy {
+            versions: Some(versions.iter().copied().collect()),
+            error_if_tagged_old_versions: false,
+            ..CleanupPolicy::default()
+        };
+        let cleanup = table.dataset().cleanup(policy);
+        let stats = match dry_run {
+            true => caught(cleanup.explain()).await.map(|explained| explained.stats),
+            false => caught(cleanup.execute()).await,
+        };
+        let stats = stats.map_err(|source| Error::storage(format!("cleaning up table {name}"), source))?;
+        Ok(Some(CleanedTable {
+            versions,
+            num_versions: stats.old_versions,
+            num_files: stats.data_files_removed
+                + stats.transaction_files_removed
+                + stats.index_files_removed
+                + stats.deletion_files_removed,
+            bytes: stats.bytes_removed,
+            num_failed: stats.failed_deletes,
+            tagged,
+        }))
+    }
+
+    /// All versions of a table, ascending.
+    async fn dated(&self, table: &Table) -> Result<Vec<Dated>> {
+        let folder = self.table_path(table.name()).join("_versions");
+        let list = async || {
+            let listed = self.inner.store.inner.list(Some(&folder)).try_collect::<Vec<_>>().await;
+            listed.map_err(|source| Error::storage(format!("listing the versions of table {}", table.name()), source))
+        };
+        let stored: HashMap<u64, i64> = again(list)
+            .await?
+            .into_iter()
+            .filter_map(|meta| Some((version_of(&meta.location)?, meta.last_modified.timestamp_millis())))
+            .collect();
+        let dated = |version: crate::VersionInfo| Dated {
+            version: version.version,
+            since_millis: stored.get(&version.version).map_or(i64::MAX, |at| version.timestamp_millis.max(*at)),
+            is_tagged: !version.tags.is_empty(),
+        };
+        let mut versions: Vec<Dated> = table.versions().await?.into_iter().map(dated).collect();
+        versions.sort_by_key(|dated| dated.version);
+        Ok(versions)
+    }
+}
+
+/// Milliseconds since 1970.
+fn now_millis() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+/// The versions that all later ones replaced longer ago.
+fn replaced_before(versions: Vec<Dated>, now_millis: i64, kept_for: Duration) -> Vec<Dated> {
+    let oldest_kept = now_millis.saturating_sub(i64::try_from(kept_for.as_millis()).unwrap_or(i64::MAX));
+    let later: Vec<i64> = versions.iter().skip(1).map(|dated| dated.since_millis).collect();
+    versions.into_iter().zip(later).filter(|(_, replaced)| *replaced < oldest_kept).map(|(dated, _)| dated).collect()
+}
+
+/// The version of a manifest, by its name.
+fn version_of(path: &Path) -> Option<u64> {
+    let number = path.filename()?.strip_suffix(".manifest")?;
+    let parsed: u64 = number.parse().ok()?;
+    Some(if number.len() == DIGITS { u64::MAX - parsed } else { parsed })
+}

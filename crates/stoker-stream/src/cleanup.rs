@@ -1,0 +1,130 @@
+//! What streams left in a lake that nobody can use any more.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use stoker_lake::{Lake, ObjectEntry, Objects};
+use stoker_sql::unused_objects;
+use stoker_types::{Digest, ErrorKind, Snapshot, SnapshotRef, StreamSpec, TableName};
+
+use crate::plan::{SPECS, load_spec};
+use crate::run::{RUNS, stream_of};
+use crate::{Error, Result};
+
+/// Objects that are read or deleted at a time.
+const OBJECTS_IN_FLIGHT: usize = 16;
+
+/// What a cleanup removed of what streams left, or would remove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleanedStreams {
+    /// Specifications of streams that lost a snapshot and that no run names.
+    pub num_specs: u64,
+    /// Objects of row sets that no stream with all its snapshots names: headers and pages.
+    pub num_row_set_objects: u64,
+    /// Bytes of all these.
+    pub bytes: u64,
+}
+
+/// A specification in the lake.
+struct Stored {
+    stream_id: Digest,
+    entry: ObjectEntry,
+    spec: StreamSpec,
+}
+
+/// Removes the specifications of streams that lost a snapshot and that no run names, and row sets that no stream needs that has its
+/// snapshots, all where they are older than `age`; only counts them in a dry run, where `removed` are versions that would be gone.
+///
+/// Runs stay, with what they name: their names are never given to another stream, and say what became of the first one.
+///
+/// # Errors
+/// Storage errors; what was removed until then stays removed.
+pub async fn clean_streams(
+    lake: &Lake,
+    age: Duration,
+    dry_run: bool,
+    removed: &HashMap<TableName, BTreeSet<u64>>,
+) -> Result<CleanedStreams> {
+    let objects = lake.objects();
+    let Some(specs) = specs(lake, &objects).await? else {
+        tracing::warn!("specifications and row sets stay: some are of another version of Stoker, or damaged");
+        return Ok(CleanedStreams::default());
+    };
+    let mut versions: HashMap<&TableName, HashSet<u64>> = HashMap::new();
+    for table in specs.iter().flat_map(Stored::snapshots).map(|snapshot| &snapshot.table).collect::<BTreeSet<_>>() {
+        let mut there = versions_of(lake, table).await?;
+        if let Some(gone) = removed.get(table).filter(|_| dry_run) {
+            there.retain(|version| !gone.contains(version));
+        }
+        versions.insert(table, there);
+    }
+    let is_there = |of: &Snapshot| versions.get(&of.table).is_some_and(|there| there.contains(&of.version));
+    let (whole, lost): (Vec<_>, Vec<_>) =
+        specs.iter().partition(|stored| !stored.entry.is_older_than(age) || stored.snapshots().all(is_there));
+    let needed = whole.iter().flat_map(|stored| &stored.spec.sources).map(|source| source.row_set).collect();
+    let of_runs = if lost.is_empty() { HashSet::new() } else { streams_of_runs(&objects).await? };
+    let lost = lost.into_iter().filter(|stored| !of_runs.contains(&stored.stream_id));
+    let lost: Vec<ObjectEntry> = lost.map(|stored| stored.entry.clone()).collect();
+    let row_sets = unused_objects(&objects, &needed, age).await?;
+    let counted = CleanedStreams {
+        num_specs: lost.len() as u64,
+        num_row_set_objects: row_sets.len() as u64,
+        bytes: lost.iter().chain(&row_sets).map(|entry| entry.bytes).sum(),
+    };
+    if !dry_run {
+        // What names comes before what it names.
+        for group in [lost, row_sets] {
+            let objects = &objects;
+            let deletions = stream::iter(group).map(|entry| async move { objects.delete(&entry.path).await });
+            deletions.buffer_unordered(OBJECTS_IN_FLIGHT).try_collect::<()>().await?;
+        }
+    }
+    Ok(counted)
+}
+
+impl Stored {
+    fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
+        self.spec.snapshots().chain(self.spec.tables())
+    }
+}
+
+/// All specifications of a lake, or `None` where one cannot be read: nobody knows what it needs.
+async fn specs(lake: &Lake, objects: &Objects) -> Result<Option<Vec<Stored>>> {
+    let specs = stream::iter(objects.entries(SPECS).await?).map(|entry| async move {
+        let Some(stream_id) = digest(&entry) else { return Ok(None) };
+        match load_spec(lake, stream_id).await {
+            Ok(spec) => Ok(Some(Stored { stream_id, entry, spec })),
+            Err(Error::Lake(error)) => Err(Error::Lake(error)),
+            Err(error) => {
+                tracing::warn!(%error, "a specification cannot be read");
+                Ok(None)
+            }
+        }
+    });
+    let specs: Vec<Option<Stored>> = specs.buffered(OBJECTS_IN_FLIGHT).try_collect().await?;
+    Ok(specs.into_iter().collect())
+}
+
+/// The streams of all runs. A run that cannot be understood has none of this build.
+async fn streams_of_runs(objects: &Objects) -> Result<HashSet<Digest>> {
+    let streams = stream::iter(objects.entries(RUNS).await?).map(|entry| async move {
+        let json = objects.get(&entry.path).await?;
+        Ok::<_, Error>(json.and_then(|json| stream_of(&json).ok()))
+    });
+    streams.buffered(OBJECTS_IN_FLIGHT).try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await
+}
+
+/// The digest in the path of a specification.
+fn digest(entry: &ObjectEntry) -> Option<Digest> {
+    entry.path.strip_prefix(SPECS)?.trim_start_matches('/').parse().ok()
+}
+
+/// The versions of a table; none where it does not exist.
+async fn versions_of(lake: &Lake, table: &TableName) -> Result<HashSet<u64>> {
+    match lake.table(table, &SnapshotRef::Latest).await {
+        Ok(table) => Ok(table.version_numbers().await?.into_iter().collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(HashSet::new()),
+        Err(error) => Err(error.into()),
+    }
+}
