@@ -62,7 +62,10 @@ def test_blobs_are_named_at_every_door(target: str) -> None:
     assert lake.sql("SELECT id FROM t").stream(batch_size=4).num_rows == 4
     table = lake.table("t")
     assert [layout.kind for layout in table.describe()] == ["scalar", "blob"]
-    assert [(finding.column, finding.code) for finding in table.doctor()] == [("x", "blob"), (None, "unchecked_columns")]
+    assert [(finding.column, finding.code) for finding in table.doctor()] == [
+        ("x", "blob"),
+        (None, "unchecked_columns"),
+    ]
 
 
 @pytest.mark.parametrize("command", [["sql", "SELECT * FROM t"], ["stream", "SELECT x FROM t", "--batch-size", "2"]])
