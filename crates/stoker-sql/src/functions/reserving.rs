@@ -115,7 +115,9 @@ impl Reserving {
         let reserved = self.admit(cost, reservation)?;
         let compute = || self.inner.invoke_with_args(some);
         let piece = if cost.work > LONG_WORK { beside_others(compute) } else { compute() };
-        let piece = piece?.into_array(rows.len())?;
+        let mut piece = piece?.into_array(rows.len())?;
+        // What grew as it was written has room to spare, which nobody counts.
+        piece.shrink_to_fit();
         reservation.shrink(reserved.saturating_sub(result_bytes(&piece)));
         pieces.push(piece);
         Ok(())
