@@ -46,10 +46,11 @@ impl Table {
         let files = self.dataset().fragments().iter().flat_map(|fragment| &fragment.files);
         files.filter(|file| file.base_id.is_none()).find_map(|file| {
             let expected = file.file_size_bytes.get().map(|size| size.get());
+            let place = || format!("data file {}.lance/data/{}", self.name(), file.path);
             match (sizes.get(&folder.clone().join(file.path.as_str())), expected) {
-                (None, _) => Some(format!("data file {} is missing", file.path)),
+                (None, _) => Some(format!("{} is missing", place())),
                 (Some(found), Some(expected)) if *found != expected => {
-                    Some(format!("data file {}: the manifest says {expected} bytes, the file has {found}", file.path))
+                    Some(format!("{}: the manifest says {expected} bytes, the file has {found}", place()))
                 }
                 _ => None,
             }
