@@ -90,7 +90,7 @@ impl Connection {
     #[expect(clippy::too_many_arguments, reason = "the keywords of `stoker.connect`")]
     #[pyo3(signature = (
         target, *, token=None, tls_ca=None, tls_cert=None, tls_key=None, storage_options=None, retry_budget_secs=None, num_endpoints=None,
-        memory_budget_bytes=None, cache_dir=None, cache_bytes=None, direct_io=false
+        memory_budget_bytes=None, cache_dir=None, cache_bytes=None, direct_io=false, hold_days=None
     ))]
     fn new(
         target: String,
@@ -105,6 +105,7 @@ impl Connection {
         cache_dir: Option<PathBuf>,
         cache_bytes: Option<u64>,
         direct_io: bool,
+        hold_days: Option<u32>,
     ) -> Self {
         let defaults = ConnectOptions::default();
         let options = ConnectOptions {
@@ -119,6 +120,7 @@ impl Connection {
             cache_dir,
             cache_bytes,
             direct_io,
+            hold_days,
         };
         Self { target, options, live: Mutex::new(None) }
     }

@@ -30,6 +30,8 @@ Metric = Literal["l2", "cosine", "dot"]
 _TARGET_MAX = 8192
 #: The most endpoints that a server shares a stream among.
 _ENDPOINTS_MAX = 256
+#: The most days for which versions are held.
+_HOLD_DAYS_MAX = 3650
 #: The most partitions and sub-vectors of an index.
 _PARTITIONS_MAX = 2**20
 _SUB_VECTORS_MAX = 2**16
@@ -49,6 +51,7 @@ def connect(
     cache_dir: str | os.PathLike[str] | None = None,
     cache_bytes: int | None = None,
     direct_io: bool = False,
+    hold_days: int | None = None,
 ) -> Lake:
     """Opens a lake, with the engine in this process or behind a server.
 
@@ -79,10 +82,13 @@ def connect(
             reads from the disk. Where the file system does not read so, files are read as usual and dropped from the
             page cache at once. Columns that Lance decodes (text, encoded images, scalars) are read as usual, lakes in
             object stores do not use it, and a server has an option of its own. Default: no.
+        hold_days: Days for which cleanups spare the versions of tables that streams read, from when they are last read:
+            as long as checkpoints are wanted. They get tags such as ``stoker.until.2026-12-24.v7``. With 0, nothing
+            is held. A server has an option of its own. Default: 30.
 
     Raises:
         InvalidRequestError: The target has an unsupported scheme, an option is malformed, ``cache_dir`` cannot be used,
-            or ``cache_dir`` or ``direct_io`` is given for a server.
+            or ``cache_dir``, ``direct_io`` or ``hold_days`` is given for a server.
         UnavailableError: The server cannot be reached.
 
     Example:
@@ -108,6 +114,7 @@ def connect(
         "cache_dir": None if cache_dir is None else os.fspath(cache_dir),
         "cache_bytes": whole_or_none("cache_bytes", cache_bytes, 1),
         "direct_io": bool(direct_io),
+        "hold_days": whole_or_none("hold_days", hold_days, 0, _HOLD_DAYS_MAX),
     }
     lake = Lake(target, options)
     lake._native.open()

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import lance
@@ -58,6 +59,10 @@ def files(root: Path) -> set[str]:
 def let_pass(root: Path, days: float) -> None:
     """Makes all in a lake so much older."""
     secs = round(days * DAY)
+    for path in list(root.rglob("_refs/tags/stoker.until.*.json")):
+        date, version = path.name.removeprefix("stoker.until.").split(".", 1)
+        earlier = datetime.fromisoformat(date) - timedelta(days=int(days))
+        path.rename(path.with_name(f"stoker.until.{earlier:%Y-%m-%d}.{version}"))
     for path in [path for path in root.rglob("*") if path.is_file()]:
         found = path.stat()
         if path.suffix == ".manifest":
@@ -198,7 +203,7 @@ def test_files_of_given_up_writes_go_after_a_week(root: Path) -> None:
 
 
 def test_what_streams_of_removed_snapshots_left_goes_with_them(root: Path) -> None:
-    lake = stoker.connect(str(root))
+    lake = stoker.connect(str(root), hold_days=0)
     streams = {
         at: lake.sql(f"{QUERY} {at} ORDER BY id").stream(batch_size=8, run_id=f"run-{name}")
         for name, at in [("gold", "AT (TAG => 'gold')"), ("old", "AT (VERSION => 2)"), ("new", "")]
@@ -329,7 +334,8 @@ def test_what_is_wrong_is_named(root: Path) -> None:
     assert "`stoker cleanup` works on a lake, not through a server: give --lake" in served.stderr
 
 
-def test_a_killed_cleanup_leaves_what_is_needed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_cleanup_that_is_stopped_leaves_what_is_needed(tmp_path: Path, sent: signal.Signals) -> None:
     root = tmp_path
     lake = stoker.connect(str(root))
     for start in range(40):
@@ -337,15 +343,21 @@ def test_a_killed_cleanup_leaves_what_is_needed(tmp_path: Path) -> None:
     let_pass(root, 40)
     stoker.connect(str(root)).table("samples").append(make_columns(10, start=49))
     manifests = root / "samples.lance" / "_versions"
-    process = subprocess.Popen(command(root=str(root)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(root=str(root)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while process.poll() is None and len(list(manifests.glob("*.manifest"))) == 41:
         pass
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(sent)
     process.wait(timeout=60)
     assert len(list(manifests.glob("*.manifest"))) < 41
     assert ids(stoker.connect(str(root))) == list(range(39, 59))
-    for lock in (root / "_stoker" / "cleanup").iterdir():
-        lock.unlink()
+    if sent == signal.SIGKILL:
+        for lock in (root / "_stoker" / "cleanup").iterdir():
+            lock.unlink()
     cleanup(root)
     lake = stoker.connect(str(root))
     assert versions(lake) == [40, 41]

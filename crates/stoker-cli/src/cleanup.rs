@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use stoker_ingest::{clean_journals, last_listed};
 use stoker_lake::{CleanedTable, Lake};
@@ -19,7 +19,8 @@ use crate::output::output;
 pub struct CleanupArgs {
     /// The tables; all by default
     tables: Vec<String>,
-    /// How long versions stay after newer ones replaced them, such as 30d or 12h; those with a tag stay. At least a day, and 100 times
+    /// How long versions stay after newer ones replaced them, such as 30d or 12h; those with a tag, and those that streams hold, stay. At
+    /// least a day, and 100 times
     /// what a commit to the store may take
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = humantime::parse_duration)]
     keep: Duration,
@@ -40,7 +41,11 @@ pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         return clean(&lake, names, args.keep, true).await;
     }
     let mut lock = lake.lock_cleanup().await?;
-    let done = lock.while_held(async { clean(&lake, names, args.keep, false).await.map_err(Stopped::Work) }).await;
+    let work = async { clean(&lake, names, args.keep, false).await.map_err(Stopped::Work) };
+    let done = tokio::select! {
+        done = lock.while_held(work) => done,
+        _ = tokio::signal::ctrl_c() => Err(Stopped::Work(anyhow!("interrupted in the middle: run it again"))),
+    };
     let released = lock.release().await;
     done.map_err(|stopped| match stopped {
         Stopped::Work(error) => error,
@@ -82,7 +87,7 @@ async fn clean(lake: &Lake, names: Vec<TableName>, keep: Duration, dry_run: bool
 }
 
 fn of_table(cleaned: &CleanedTable, dry_run: bool) -> String {
-    let CleanedTable { num_versions, num_files, bytes, num_failed, ref tagged, .. } = *cleaned;
+    let CleanedTable { num_versions, num_files, bytes, num_failed, ref tagged, ref held, is_partial, .. } = *cleaned;
     let mut text = format!(
         "{} {}, {} ({})",
         verb(dry_run),
@@ -91,15 +96,26 @@ fn of_table(cleaned: &CleanedTable, dry_run: bool) -> String {
         mebibytes(bytes)
     );
     if !tagged.is_empty() {
-        let numbers = tagged.iter().take(10).map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let more = if tagged.len() > 10 { ", …" } else { "" };
-        text += &format!("; {} with a tag: {numbers}{more}", counted(tagged.len() as u64, "older version"));
+        text += &format!("; {} with a tag: {}", counted(tagged.len() as u64, "older version"), listed(tagged));
         text += if tagged.len() == 1 { " stays" } else { " stay" };
+    }
+    if !held.is_empty() {
+        let stay = if held.len() == 1 { "stays" } else { "stay" };
+        text +=
+            &format!("; {} that streams hold: {} {stay}", counted(held.len() as u64, "older version"), listed(held));
+    }
+    if is_partial {
+        text += "; versions whose streams hold them no more are not counted";
     }
     if num_failed > 0 {
         text += &format!("; the store did not delete {}: run it again", counted(num_failed, "file"));
     }
     text
+}
+
+fn listed(versions: &BTreeSet<u64>) -> String {
+    let numbers = versions.iter().take(10).map(u64::to_string).collect::<Vec<_>>().join(", ");
+    numbers + if versions.len() > 10 { ", …" } else { "" }
 }
 
 fn of_streams(cleaned: &CleanedStreams, num_journals: u64, dry_run: bool) -> String {

@@ -98,6 +98,7 @@ impl LakeArgs {
             cache_dir: reads.cache_dir,
             cache_bytes: reads.cache_bytes,
             direct_io: reads.direct_io.unwrap_or_default(),
+            hold_days: reads.hold_days,
             ..ConnectOptions::default()
         };
         Ok(connect(target, &options).await?)
@@ -126,6 +127,9 @@ pub struct ReadArgs {
         default_missing_value = "true"
     )]
     pub direct_io: Option<bool>,
+    /// Days for which the versions that streams read are kept from cleanups, from when they are last read; 0: not at all [default: 30]
+    #[arg(long, env = "STOKER_HOLD_DAYS", value_name = "DAYS")]
+    pub hold_days: Option<u32>,
 }
 
 /// Which snapshot of a table.

@@ -142,6 +142,7 @@ impl ServeArgs {
         self.query.apply(&mut config.query);
         config.cache_dir = self.reads.cache_dir.or(config.cache_dir);
         config.cache_bytes = self.reads.cache_bytes.or(config.cache_bytes);
+        config.hold_days = self.reads.hold_days.unwrap_or(config.hold_days);
         config.direct_io = self.reads.direct_io.unwrap_or(config.direct_io);
         if !self.advertise.is_empty() {
             config.advertise = self.advertise;

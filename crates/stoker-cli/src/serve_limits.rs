@@ -33,6 +33,12 @@ pub struct LimitArgs {
     /// Seconds of silence after which a client is asked whether it lives [default: 30]
     #[arg(long, env = "STOKER_KEEPALIVE_SECS")]
     keepalive_secs: Option<u64>,
+    /// Objects that each token of a reader may leave in the lake in a day, by new streams and runs [default: 100000]
+    #[arg(long, env = "STOKER_READER_OBJECTS_PER_DAY")]
+    reader_objects_per_day: Option<u64>,
+    /// Bytes of these objects [default: 68719476736]
+    #[arg(long, env = "STOKER_READER_BYTES_PER_DAY")]
+    reader_bytes_per_day: Option<u64>,
 }
 
 impl LimitArgs {
@@ -46,6 +52,8 @@ impl LimitArgs {
         config.connections_per_address_max = self.connections_per_address_max.or(config.connections_per_address_max);
         config.handshake_secs = self.handshake_secs.unwrap_or(config.handshake_secs);
         config.idle_secs = self.idle_secs.unwrap_or(config.idle_secs);
+        config.reader_objects_per_day = self.reader_objects_per_day.unwrap_or(config.reader_objects_per_day);
+        config.reader_bytes_per_day = self.reader_bytes_per_day.unwrap_or(config.reader_bytes_per_day);
         config.keepalive_secs = self.keepalive_secs.unwrap_or(config.keepalive_secs);
     }
 }

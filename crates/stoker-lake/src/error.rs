@@ -121,6 +121,19 @@ pub enum Error {
         /// Which bytes of which file.
         reason: String,
     },
+    /// Somebody left as much beside the tables as the server lets them in a day.
+    #[error(
+        "{holder} left its {limit} of a day under _stoker/, which streams and runs write: ask for streams that were planned before, try \
+         again in {hours} h, or ask the operator of the server for more (--reader-objects-per-day, --reader-bytes-per-day)"
+    )]
+    AllowanceSpent {
+        /// Whose allowance it is.
+        holder: String,
+        /// How much it is a day.
+        limit: String,
+        /// Hours until it may be spent anew.
+        hours: u64,
+    },
     /// Storage failed.
     #[error("{attempted}: {}", first_line(source))]
     Storage {
@@ -144,6 +157,7 @@ impl Error {
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::TableExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
             Error::Overtaken { .. } => ErrorKind::Unavailable,
+            Error::AllowanceSpent { .. } => ErrorKind::ResourceExhausted,
             Error::DataCorrupt { .. } | Error::DamagedRows { .. } => ErrorKind::DataCorrupt,
             Error::Storage { kind, .. } => *kind,
         }

@@ -27,8 +27,9 @@ use crate::dense::DenseCache;
 use crate::direct::DirectStore;
 use crate::error::first_line;
 use crate::footer::Checked;
+use crate::holds::{Hold, Holds};
 use crate::sectors::{CheckedWrapper, Place, checked_registry};
-use crate::{Error, Objects, Result, StorageOptions, Table};
+use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
 /// Schemes whose stores create objects atomically, which commits rely on.
 const SCHEMES: [&str; 5] = ["file", "s3", "gs", "az", "memory"];
@@ -48,6 +49,8 @@ const METADATA_CACHE_BYTES: usize = 256 << 20;
 #[derive(Clone)]
 pub struct Lake {
     pub(crate) inner: Arc<LakeInner>,
+    /// What may be left beside the tables.
+    allowance: Option<Arc<WriteAllowance>>,
 }
 
 pub(crate) struct LakeInner {
@@ -72,6 +75,7 @@ pub(crate) struct LakeInner {
     pub place: Arc<str>,
     /// How long a request of a commit may take, with its repetitions.
     pub commit_deadline: Duration,
+    pub holds: Holds,
 }
 
 /// Whether the store of a lake is reached over a network.
@@ -130,14 +134,21 @@ impl Lake {
             committing,
             place,
             commit_deadline: options.commit_deadline(),
+            holds: Holds::default(),
         };
-        Ok(Lake { inner: Arc::new(inner) })
+        Ok(Lake { inner: Arc::new(inner), allowance: None })
     }
 
     /// Makes all requests to the object store on these threads from now on, also those of callers on other runtimes: connections
     /// are shared, and one whose runtime computes would hold up all others. The first call decides.
     pub fn keep_requests_on(&self, threads: tokio::runtime::Handle) {
         self.inner.breaker.keep_requests_on(threads);
+    }
+
+    /// The same lake, for somebody who may leave only so much beside its tables.
+    #[must_use]
+    pub fn within(&self, allowance: Arc<WriteAllowance>) -> Lake {
+        Lake { allowance: Some(allowance), ..self.clone() }
     }
 
     /// The root URI.
@@ -245,7 +256,8 @@ impl Lake {
                 let tags = newest.tags().await?;
                 let found = TagName::try_new(tag.as_str()).ok().and_then(|tag| tags.get(tag.as_str()).copied());
                 let Some(version) = found else {
-                    let list = tags.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                    let named = tags.keys().map(String::as_str).filter(|tag| Hold::of(tag).is_none());
+                    let list = named.collect::<Vec<_>>().join(", ");
                     let hint =
                         if list.is_empty() { "; the table has no tags".to_string() } else { format!("; tags: {list}") };
                     return Err(Error::NotFound { what: format!("tag '{tag}' of table {name}"), hint });
@@ -268,7 +280,7 @@ impl Lake {
 
     /// The immutable objects that Stoker keeps beside the tables.
     pub fn objects(&self) -> Objects {
-        Objects::new(self.inner.clone())
+        Objects::new(self.inner.clone(), self.allowance.clone())
     }
 
     pub(crate) fn table_uri(&self, name: &TableName) -> String {

@@ -8,11 +8,13 @@
 //!   │                               ├────dense_column──► page table + RangeReader (bytes of heavy columns)
 //!   │                               └────checksums──► by which rows of heavy columns are checked
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
+//!   ├──hold──► cleanups spare a version that is read
 //!   ├──clean_table──► old versions are gone
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
 //! ```
 
 mod again;
+mod allowance;
 mod atomic_create;
 mod blobs;
 mod breaker;
@@ -30,6 +32,7 @@ mod doctor;
 mod error;
 mod exact_commit;
 mod footer;
+mod holds;
 mod index;
 mod lake;
 mod layout;
@@ -55,6 +58,7 @@ mod uncached_file;
 mod versions;
 mod write;
 
+pub use allowance::WriteAllowance;
 pub use breaker::StoreRequests;
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
@@ -63,6 +67,7 @@ pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};
 pub use describe::ColumnLayout;
 pub use doctor::{Diagnosis, Finding, Verdict};
 pub use error::{Error, Result};
+pub use holds::{HOLD_DAYS, HOLD_DAYS_MAX};
 pub use index::{IndexInfo, IndexKind};
 pub use lake::Lake;
 pub use objects::{ObjectEntry, Objects, PutOutcome};

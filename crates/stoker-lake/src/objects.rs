@@ -10,7 +10,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt, PutPayload};
 
 use crate::lake::LakeInner;
-use crate::{Error, Result};
+use crate::{Error, Result, WriteAllowance};
 
 /// The folder in the lake.
 pub(crate) const FOLDER: &str = "_stoker";
@@ -19,6 +19,7 @@ pub(crate) const FOLDER: &str = "_stoker";
 #[derive(Clone)]
 pub struct Objects {
     lake: Arc<LakeInner>,
+    allowance: Option<Arc<WriteAllowance>>,
 }
 
 /// An object as listings tell of it.
@@ -49,14 +50,14 @@ pub enum PutOutcome {
 }
 
 impl Objects {
-    pub(crate) fn new(lake: Arc<LakeInner>) -> Self {
-        Self { lake }
+    pub(crate) fn new(lake: Arc<LakeInner>, allowance: Option<Arc<WriteAllowance>>) -> Self {
+        Self { lake, allowance }
     }
 
     /// Creates an object that says who came first; exactly one of several writers creates it.
     ///
     /// # Errors
-    /// [`Error::UnsafeStore`]; storage errors; kind `PermissionDenied` when the lake cannot be written.
+    /// [`Error::UnsafeStore`]; [`Error::AllowanceSpent`]; storage errors; kind `PermissionDenied` when the lake cannot be written.
     pub async fn claim(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
         self.lake.check_atomic_create().await?;
         self.put_if_absent(path, bytes).await
@@ -66,8 +67,21 @@ impl Objects {
     /// not atomic.
     ///
     /// # Errors
-    /// Storage errors; kind `PermissionDenied` when the lake cannot be written.
+    /// [`Error::AllowanceSpent`] for an object that does not exist; storage errors; kind `PermissionDenied` when the lake cannot be written.
     pub async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
+        let num_bytes = bytes.len() as u64;
+        if let Err(error) = self.spend(num_bytes) {
+            // What is there already costs nothing.
+            return if self.entry(path).await?.is_some() { Ok(PutOutcome::Exists) } else { Err(error) };
+        }
+        let put = self.create(path, bytes).await;
+        if !matches!(put, Ok(PutOutcome::Created)) {
+            self.refund(num_bytes);
+        }
+        put
+    }
+
+    async fn create(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
         match self.lake.store.put_if_absent(&self.path(path), PutPayload::from(bytes)).await {
             Ok(()) => Ok(PutOutcome::Created),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
@@ -80,8 +94,9 @@ impl Objects {
     /// Creates or replaces an object.
     ///
     /// # Errors
-    /// Storage errors.
+    /// [`Error::AllowanceSpent`]; storage errors.
     pub async fn put(&self, path: &str, bytes: Bytes) -> Result<()> {
+        self.spend(bytes.len() as u64)?;
         let put = self.lake.store.inner.put(&self.path(path), PutPayload::from(bytes)).await;
         put.map(|_| ()).map_err(|source| self.error("writing", path, source))
     }
@@ -169,6 +184,16 @@ impl Objects {
         match self.lake.store.inner.delete(&self.path(path)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(source) => Err(self.error("deleting", path, source)),
+        }
+    }
+
+    fn spend(&self, bytes: u64) -> Result<()> {
+        self.allowance.as_ref().map_or(Ok(()), |allowance| allowance.spend(bytes))
+    }
+
+    fn refund(&self, bytes: u64) {
+        if let Some(allowance) = &self.allowance {
+            allowance.refund(bytes);
         }
     }
 

@@ -9,7 +9,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
-use stoker_lake::Lake;
+use stoker_lake::{Lake, WriteAllowance};
 use stoker_types::{Digest, ParamValue, Snapshot};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
@@ -62,13 +62,13 @@ impl Default for EngineOptions {
 /// cores, eight at most; plans run on the caller's runtime, or on that of [`Engine::with_threads`].
 #[derive(Clone, Debug)]
 pub struct Engine {
+    lake: Lake,
     inner: Arc<Inner>,
     threads: Option<Handle>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    lake: Lake,
     options: EngineOptions,
     pool: Arc<dyn MemoryPool>,
     planners: Places,
@@ -100,7 +100,7 @@ impl Engine {
             Places::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), PLANS_WAITING_MAX, queued);
         let queries = Places::new("queries are running", at_once, waiting, queued);
         let chunks = ChunkScan::new(ChunkScanOptions { pool_bytes: POOL_BYTES, ..ChunkScanOptions::default() });
-        Self { inner: Arc::new(Inner { lake, options, pool, planners, queries, chunks }), threads: None }
+        Self { lake, inner: Arc::new(Inner { options, pool, planners, queries, chunks }), threads: None }
     }
 
     /// The engine, with plans that run on this runtime in place of their callers': a server's other work goes on beside them.
@@ -109,9 +109,15 @@ impl Engine {
         Self { threads: Some(threads), ..self }
     }
 
+    /// The engine, for somebody who may leave only so much beside the tables of its lake.
+    #[must_use]
+    pub fn within(&self, allowance: Arc<WriteAllowance>) -> Self {
+        Self { lake: self.lake.within(allowance), ..self.clone() }
+    }
+
     /// The lake.
     pub fn lake(&self) -> &Lake {
-        &self.inner.lake
+        &self.lake
     }
 
     /// The limits.

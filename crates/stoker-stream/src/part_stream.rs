@@ -36,6 +36,7 @@ pub struct PartStream {
     schema: SchemaRef,
     quota: Quota,
     _planner: AbortOnDrop<()>,
+    _holding: AbortOnDrop<()>,
 }
 
 impl PartStream {
@@ -58,6 +59,7 @@ impl PartStream {
         let schema = plan.schema();
         let share = Share { quota: quota.clone(), blocks };
         let options = *options;
+        let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held()));
         let planner = AbortOnDrop(tokio::spawn(async move {
             let first = slice.positions(slice.first_step, plan.num_rows()).start;
             match plan.reaching(slice.epoch, first).await {
@@ -81,6 +83,7 @@ impl PartStream {
             schema,
             quota,
             _planner: planner,
+            _holding: holding,
         }
     }
 

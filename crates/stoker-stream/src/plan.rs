@@ -1,15 +1,17 @@
 //! A planned stream.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_schema::SchemaRef;
-use futures::future::try_join_all;
+use futures::future::{join, try_join_all};
 use stoker_lake::{Lake, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{
     Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, PrincipalName, SPEC_VERSION, Slice,
-    SourceSpec, StreamSpec, slots_for,
+    Snapshot, SourceSpec, StreamSpec, slots_for,
 };
 
 use crate::part_plan::PartSize;
@@ -116,8 +118,8 @@ impl StreamPlan {
                 reason: "an epoch would have more than 2^64 rows".into(),
             })?;
         }
-        let spec_stored = store_spec(engine, &spec).await?;
-        Ok(Self::new(spec, schema, sources, spec_stored))
+        let (spec_stored, ()) = join(store_spec(engine, &spec), hold(engine.lake(), &spec, &sources)).await;
+        Ok(Self::new(spec, schema, sources, spec_stored?))
     }
 
     /// Opens a planned stream again, on this or another machine.
@@ -127,8 +129,8 @@ impl StreamPlan {
     /// reading it.
     pub async fn load(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
         let (schema, sources) = Self::load_sources(engine, spec).await?;
-        let spec_stored = store_spec(engine, spec).await?;
-        Ok(Self::new(spec.clone(), schema, sources, spec_stored))
+        let (spec_stored, ()) = join(store_spec(engine, spec), hold(engine.lake(), spec, &sources)).await;
+        Ok(Self::new(spec.clone(), schema, sources, spec_stored?))
     }
 
     /// As [`StreamPlan::load`]; the specification is not stored.
@@ -216,6 +218,16 @@ impl StreamPlan {
         }
     }
 
+    /// Keeps cleanups away from the snapshots while the stream is read, where the lake keeps the specification as well.
+    pub(crate) async fn keep_held(self) {
+        let Some(lake) = self.tables().next().map(Table::lake).filter(|_| self.spec_stored()) else { return };
+        let mut ticks = tokio::time::interval(RENEWAL);
+        loop {
+            ticks.tick().await;
+            hold(lake, self.spec(), &self.inner.sources).await;
+        }
+    }
+
     /// The tables that supply rows, in the order of a batch's row addresses.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.inner.sources.iter().flat_map(|source| source.row_set.sources())
@@ -292,6 +304,16 @@ impl PlanInner {
     pub fn reads_rows_alone(&self) -> bool {
         self.sources.iter().all(SourcePlan::reads_rows_alone)
     }
+}
+
+/// How often a stream that is read looks whether its snapshots are held for long enough; most often they are.
+const RENEWAL: Duration = Duration::from_secs(600);
+
+/// Keeps cleanups away from the snapshots of a stream.
+async fn hold(lake: &Lake, spec: &StreamSpec, sources: &[SourcePlan]) {
+    let open: Vec<Table> = sources.iter().flat_map(|source| source.row_set.sources()).cloned().collect();
+    let snapshots: BTreeSet<&Snapshot> = spec.snapshots().chain(spec.tables()).collect();
+    lake.hold(snapshots, &open).await;
 }
 
 /// Where specifications lie, relative to the lake's objects.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stoker_lake::{Lake, StorageOptions};
+use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX, Lake, StorageOptions};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_stream::MemoryBudget;
 
@@ -45,6 +45,9 @@ pub struct ConnectOptions {
     /// Whether streams read the tensors of a lake on a local disk past the system's memory of files; not by default. A lake in
     /// an object store does not use it.
     pub direct_io: bool,
+    /// Days for which the versions that streams of a lake read are kept from cleanups, from when they are last read; 30 by default, not
+    /// at all for 0. A server has a setting of its own.
+    pub hold_days: Option<u32>,
 }
 
 impl ConnectOptions {
@@ -82,6 +85,7 @@ impl Default for ConnectOptions {
             cache_dir: None,
             cache_bytes: None,
             direct_io: false,
+            hold_days: None,
         }
     }
 }
@@ -118,9 +122,17 @@ async fn open(target: &str, options: &ConnectOptions, patience: Patience) -> Res
         Some(_) if options.direct_io => Err(Error::invalid(format!(
             "direct_io is for lakes, and {target} is a server, which reads the files: start it with `stoker serve --direct-io`"
         ))),
+        Some(_) if options.hold_days.is_some() => Err(Error::invalid(format!(
+            "hold_days is for lakes, and {target} is a server, which holds the versions: start it with `stoker serve --hold-days`"
+        ))),
         Some(addresses) => Ok(Connection::Remote(RemoteLake::try_new(&addresses, options, patience)?)),
         None => {
+            let hold_days = options.hold_days.unwrap_or(HOLD_DAYS);
+            if hold_days > HOLD_DAYS_MAX {
+                return Err(Error::invalid(format!("hold_days is {hold_days}; the most is {HOLD_DAYS_MAX}")));
+            }
             let lake = Lake::open(target, &options.storage_options.clone().with_env()).await?;
+            lake.hold_versions_for(hold_days);
             let cache = open_cache(&lake, options.cache_dir.as_deref(), options.cache_bytes).await?;
             let engine = Engine::new(lake, EngineOptions::default());
             Ok(Connection::Local(LocalLake::with_patience(engine, options.budget().with_cache(cache), patience)))

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX};
 
 use crate::secret::Secret;
 use crate::server::QuerySettings;
@@ -61,8 +62,16 @@ pub struct ServerConfig {
     /// Whether streams read the tensors of a lake on a local disk past the system's memory of files; not by default. A lake in
     /// an object store does not use it.
     pub direct_io: bool,
+    /// Days for which the versions that streams read are kept from cleanups, from when they are last read; 30 by default, not at all
+    /// for 0.
+    pub hold_days: u32,
     /// What queries may take.
     pub query: QuerySettings,
+    /// Objects that each token with the role `read` may leave under `_stoker/` in a day, by new streams and runs: a stream takes three or
+    /// more, an entry of a log one; 100,000 by default.
+    pub reader_objects_per_day: u64,
+    /// Bytes of these objects; 64 GiB by default.
+    pub reader_bytes_per_day: u64,
     /// Streams at once; 256 by default.
     pub streams_max: usize,
     /// Streams at once of one client, an address with a token; three quarters of all by default.
@@ -125,7 +134,10 @@ impl Default for ServerConfig {
             cache_dir: None,
             cache_bytes: None,
             direct_io: false,
+            hold_days: HOLD_DAYS,
             query: QuerySettings::default(),
+            reader_objects_per_day: 100_000,
+            reader_bytes_per_day: 64 << 30,
             streams_max: 256,
             streams_per_client_max: None,
             results_max: 64,
@@ -205,6 +217,7 @@ impl ServerConfig {
         }
         check("message_bytes", (1 << 10..=64 << 20).contains(&self.message_bytes), "1 KiB to 64 MiB")?;
         check("ticket_ttl_secs", (1..=30 * 86_400).contains(&self.ticket_ttl_secs), "1 s to 30 days")?;
+        check("hold_days", self.hold_days <= HOLD_DAYS_MAX, "0 to 3,650")?;
         let counts = 1..=1 << 20;
         check("streams_max", counts.contains(&self.streams_max), "1 to 1,048,576")?;
         check("results_max", counts.contains(&self.results_max), "1 to 1,048,576")?;

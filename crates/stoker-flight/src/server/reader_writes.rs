@@ -9,6 +9,9 @@ use crate::{Error, Result};
 /// Characters of the reason of a bad row that a reader tells.
 const REASON_CHARS_MAX: usize = 1_000;
 
+/// What a row of a log takes, about, with its commit.
+const LOG_ROW_BYTES: u64 = 4 << 10;
+
 impl ServerState {
     /// Checks that a principal may add an entry to the log of its run.
     ///
@@ -16,9 +19,18 @@ impl ServerState {
     /// A run that another began; a stream that was not planned.
     pub(crate) async fn check_run_entry(&self, principal: &Principal, entry: &RunEntry) -> Result<()> {
         match principal.run_owner() {
-            Some(owner) => Ok(own_run(&self.engine, &entry.run_id, entry.stream_id, owner).await?),
+            Some(owner) => {
+                own_run(&self.engine_for(principal), &entry.run_id, entry.stream_id, owner).await?;
+                self.spend(principal, 1)
+            }
             None => Ok(()),
         }
+    }
+
+    /// Counts rows of a log that a reader adds.
+    fn spend(&self, principal: &Principal, num_rows: usize) -> Result<()> {
+        let Some(allowance) = self.allowance(principal) else { return Ok(()) };
+        Ok((0..num_rows).try_for_each(|_| allowance.spend(LOG_ROW_BYTES))?)
     }
 
     /// Checks that a principal may add rows to the table of bad rows: a reader those of its own runs, where their streams have them.
@@ -29,7 +41,7 @@ impl ServerState {
         let Some(owner) = principal.run_owner() else { return Ok(()) };
         for of_stream in rows.chunk_by(|a, b| (&a.run_id, a.stream_id, a.epoch) == (&b.run_id, b.stream_id, b.epoch)) {
             let first = &of_stream[0];
-            own_run(&self.engine, &first.run_id, first.stream_id, owner).await?;
+            own_run(&self.engine_for(principal), &first.run_id, first.stream_id, owner).await?;
             let plan = self.plan_by_id(first.stream_id).await?;
             let positions: Vec<u64> = of_stream.iter().map(|row| row.position).collect();
             let addrs = plan.row_addrs(first.epoch, &positions).await?;
@@ -51,6 +63,6 @@ impl ServerState {
                 }
             }
         }
-        Ok(())
+        self.spend(principal, rows.len())
     }
 }

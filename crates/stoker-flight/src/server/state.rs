@@ -1,13 +1,16 @@
 //! What the requests of a server share. Nothing in it is needed by another request: any replica can answer any.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use stoker_chunks::ChunkCache;
+use stoker_lake::WriteAllowance;
 use stoker_sql::Engine;
 use stoker_stream::{MemoryBudget, StreamPlan, WeightHistory};
-use stoker_types::{Digest, StreamSpec};
+use stoker_types::{Digest, PrincipalName, StreamSpec};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +53,8 @@ pub(crate) struct ServerState {
     /// Cancelled when running streams must end.
     pub cut: CancellationToken,
     plans: PlanCache,
+    /// What each reader may still leave in the lake.
+    allowances: Mutex<HashMap<PrincipalName, Arc<WriteAllowance>>>,
 }
 
 impl ServerState {
@@ -61,6 +66,7 @@ impl ServerState {
     ) -> Result<Self> {
         let query_threads = QueryThreads::start()?;
         engine.lake().keep_requests_on(Handle::current());
+        engine.lake().hold_versions_for(config.hold_days);
         let budget = MemoryBudget::new(config.memory_budget_bytes).with_cache(cache);
         let budget = budget.with_local_reads(local_reads(config.direct_io));
         Ok(Self {
@@ -77,7 +83,26 @@ impl ServerState {
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),
             plans: PlanCache::new(PLANS_MAX),
+            allowances: Mutex::default(),
         })
+    }
+
+    /// What a reader may leave in the lake; others are not limited.
+    pub fn allowance(&self, principal: &Principal) -> Option<Arc<WriteAllowance>> {
+        if principal.role >= Role::Write {
+            return None;
+        }
+        let (objects, bytes) = (self.config.reader_objects_per_day, self.config.reader_bytes_per_day);
+        let new = || Arc::new(WriteAllowance::new(principal.name.to_string(), objects, bytes));
+        Some(self.allowances.lock().entry(principal.name.clone()).or_insert_with(new).clone())
+    }
+
+    /// The engine as a principal may use it.
+    pub fn engine_for(&self, principal: &Principal) -> Engine {
+        match self.allowance(principal) {
+            Some(allowance) => self.engine.within(allowance),
+            None => self.engine.clone(),
+        }
     }
 
     /// Plans or finds the stream of a request. What a plan writes to the lake, the server makes from the query: its row set, its
@@ -86,7 +111,7 @@ impl ServerState {
         match source {
             Some(Source::Query(query)) => {
                 let request = convert::request_from_proto(&query)?;
-                let plan = StreamPlan::plan_for(&self.engine, &request, principal.run_owner()).await?;
+                let plan = StreamPlan::plan_for(&self.engine_for(principal), &request, principal.run_owner()).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }
@@ -100,7 +125,7 @@ impl ServerState {
                 let may_link = reweigh.may_link && plan.spec_stored();
                 let history = if may_link { WeightHistory::Linked } else { WeightHistory::Whole };
                 let (epoch, position, weights) = (reweigh.epoch, reweigh.position, &reweigh.weights);
-                let plan = plan.reweigh(&self.engine, epoch, position, weights, history).await?;
+                let plan = plan.reweigh(&self.engine_for(principal), epoch, position, weights, history).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }

@@ -103,6 +103,21 @@ impl Lake {
     }
 }
 
+impl Lake {
+    /// Who is cleaning up this lake now, or was killed at it.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(crate) async fn cleaning_up(&self) -> Result<Option<String>> {
+        let objects = self.objects();
+        let Some(newest) = objects.list(FOLDER).await?.pop() else { return Ok(None) };
+        let lease: Option<Lease> = objects.get(&newest).await?.and_then(|json| serde_json::from_slice(&json).ok());
+        Ok(lease
+            .filter(|lease| !lease.is_done && lease.until_secs.saturating_add(SKEW_MAX.as_secs()) > now_secs())
+            .map(|lease| lease.holder))
+    }
+}
+
 impl fmt::Debug for CleanupLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("CleanupLock").field(&self.path).finish()

@@ -16,6 +16,7 @@ pub use lock::CleanupLock;
 
 use crate::again::again;
 use crate::caught::caught;
+use crate::holds::Hold;
 use crate::{Error, Lake, Result, Table};
 
 /// What is younger stays, whatever is asked for: others may be about to read it, or to name it.
@@ -45,6 +46,10 @@ pub struct CleanedTable {
     pub num_failed: u64,
     /// Older versions that stay because of a tag, ascending.
     pub tagged: BTreeSet<u64>,
+    /// Older versions that have no tag but those of streams that read them, ascending.
+    pub held: BTreeSet<u64>,
+    /// Whether, in a dry run, tags of streams that ran out keep versions from being counted.
+    pub is_partial: bool,
 }
 
 /// A version, and since when it has been there.
@@ -52,7 +57,29 @@ pub struct CleanedTable {
 struct Dated {
     version: u64,
     since_millis: i64,
-    is_tagged: bool,
+    kept_by: KeptBy,
+}
+
+/// What keeps a version from being removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeptBy {
+    Nothing,
+    /// Holds that ran out, as long as they are there.
+    OldHolds,
+    Holds,
+    Tags,
+}
+
+impl KeptBy {
+    fn of(tags: &[String], now: SystemTime) -> Self {
+        let by = |tag: &String| match Hold::of(tag) {
+            None => Self::Tags,
+            Some(hold) if hold.is_over(now) => Self::OldHolds,
+            Some(_) => Self::Holds,
+        };
+        let all: Vec<Self> = tags.iter().map(by).collect();
+        [Self::Tags, Self::Holds, Self::OldHolds].into_iter().find(|by| all.contains(by)).unwrap_or(Self::Nothing)
+    }
 }
 
 impl Lake {
@@ -62,7 +89,7 @@ impl Lake {
         keep.max(KEEP_MIN).max(self.inner.commit_deadline.saturating_mul(COMMIT_DEADLINES))
     }
 
-    /// Removes the versions of a table that were replaced longer ago than [`Lake::retention`] of `keep` and have no tag, and files that no
+    /// Removes the versions of a table that were replaced longer ago than [`Lake::retention`] of `keep` and have no tag, tags of streams that ran out, and files that no
     /// version names; tells what it would remove in a dry run. `None` when there is no such table. Versions after `spare_after` stay, too.
     ///
     /// The age of a version counts from the next one, by the later of what that says and when the store got it. One cleanup at a time:
@@ -78,10 +105,19 @@ impl Lake {
         dry_run: bool,
     ) -> Result<Option<CleanedTable>> {
         let Some(table) = self.try_latest(name).await? else { return Ok(None) };
-        let mut old: Vec<Dated> = replaced_before(self.dated(&table).await?, now_millis(), self.retention(keep));
+        let now = SystemTime::now();
+        let mut old: Vec<Dated> = replaced_before(self.dated(&table, now).await?, now_millis(), self.retention(keep));
         old.retain(|dated| spare_after.is_none_or(|last| dated.version <= last));
-        let of = |is_tagged| old.iter().filter(move |dated| dated.is_tagged == is_tagged).map(|dated| dated.version);
-        let (versions, tagged): (BTreeSet<u64>, BTreeSet<u64>) = (of(false).collect(), of(true).collect());
+        let of = |by| {
+            old.iter().filter(move |dated| dated.kept_by == by).map(|dated| dated.version).collect::<BTreeSet<u64>>()
+        };
+        let (mut versions, over) = (of(KeptBy::Nothing), of(KeptBy::OldHolds));
+        let is_partial = dry_run && !over.is_empty();
+        versions.extend(over);
+        if !dry_run {
+            let over: Vec<Hold> = table.list_holds().await?.into_iter().filter(|hold| hold.is_over(now)).collect();
+            table.delete_holds(&over).await?;
+        }
         let policy = CleanupPolicy {
             versions: Some(versions.iter().copied().collect()),
             error_if_tagged_old_versions: false,
@@ -102,12 +138,14 @@ impl Lake {
                 + stats.deletion_files_removed,
             bytes: stats.bytes_removed,
             num_failed: stats.failed_deletes,
-            tagged,
+            tagged: of(KeptBy::Tags),
+            held: of(KeptBy::Holds),
+            is_partial,
         }))
     }
 
     /// All versions of a table, ascending.
-    async fn dated(&self, table: &Table) -> Result<Vec<Dated>> {
+    async fn dated(&self, table: &Table, now: SystemTime) -> Result<Vec<Dated>> {
         let folder = self.table_path(table.name()).join("_versions");
         let list = async || {
             let listed = self.inner.store.inner.list(Some(&folder)).try_collect::<Vec<_>>().await;
@@ -121,7 +159,7 @@ impl Lake {
         let dated = |version: crate::VersionInfo| Dated {
             version: version.version,
             since_millis: stored.get(&version.version).map_or(i64::MAX, |at| version.timestamp_millis.max(*at)),
-            is_tagged: !version.tags.is_empty(),
+            kept_by: KeptBy::of(&version.tags, now),
         };
         let mut versions: Vec<Dated> = table.versions().await?.into_iter().map(dated).collect();
         versions.sort_by_key(|dated| dated.version);

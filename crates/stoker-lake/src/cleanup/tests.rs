@@ -4,13 +4,13 @@ use object_store::path::Path;
 use stoker_types::ErrorKind;
 
 use super::lock::Lease;
-use super::{Dated, replaced_before, version_of};
+use super::{Dated, KeptBy, replaced_before, version_of};
 use crate::{Lake, StorageOptions};
 
 const HOUR: i64 = 3_600_000;
 
 fn dated(version: u64, hours: i64) -> Dated {
-    Dated { version, since_millis: hours * HOUR, is_tagged: false }
+    Dated { version, since_millis: hours * HOUR, kept_by: KeptBy::Nothing }
 }
 
 #[test]

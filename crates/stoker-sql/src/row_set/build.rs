@@ -133,7 +133,7 @@ async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream,
         let (page, top, header) = (page_path(entry.digest), header_path(digest), header.to_bytes()?);
         try_join(store.put(&page, &content), store.put(&top, &header)).await.map(|_| ())
     };
-    warn_if_not_stored(digest, stored.await);
+    check_stored(digest, stored.await)?;
     Ok(Made { digest, num_rows: header.num_rows, rows: Rows::Unranked(bitmaps) })
 }
 
@@ -159,10 +159,9 @@ async fn ranked(query: &SampleQuery, mut batches: SendableRecordBatchStream, sto
     let digest = header.digest()?;
     if held.is_none() {
         let stored = store.put(&header_path(digest), &header.to_bytes()?).await;
-        if stored.is_err() {
+        if !check_stored(digest, stored)? {
             held = Some(load_all(&store, &entries).await?);
         }
-        warn_if_not_stored(digest, stored);
     }
     let pages = match held {
         Some(pages) => Pages::Held(pages),
@@ -194,9 +193,18 @@ fn snapshots(selection: &Selection) -> Vec<stoker_types::Snapshot> {
     selection.sources.iter().map(Table::snapshot).collect()
 }
 
-fn warn_if_not_stored(digest: Digest, stored: Result<()>) {
-    if let Err(error) = stored {
-        tracing::warn!(%digest, %error, "the row set could not be stored in the lake, it stays in memory");
+/// Whether it was stored; memory takes its place where that failed.
+///
+/// # Errors
+/// Who may leave no more in the lake gets no memory for it either.
+fn check_stored(digest: Digest, stored: Result<()>) -> Result<bool> {
+    match stored {
+        Ok(()) => Ok(true),
+        Err(error @ Error::Lake { source: stoker_lake::Error::AllowanceSpent { .. } }) => Err(error),
+        Err(error) => {
+            tracing::warn!(%digest, %error, "the row set could not be stored in the lake, it stays in memory");
+            Ok(false)
+        }
     }
 }
 
@@ -243,10 +251,9 @@ impl PageWriter {
         let digest = page::digest(&page)?;
         if self.held.is_none() {
             let stored = self.store.put(&page_path(digest), &page::to_ipc(&page)?).await;
-            if stored.is_err() {
+            if !check_stored(digest, stored)? {
                 self.held = Some(load_all(&self.store, &self.entries).await?);
             }
-            warn_if_not_stored(digest, stored);
         }
         if let Some(held) = &mut self.held {
             held.push(page.clone());

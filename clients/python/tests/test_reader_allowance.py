@@ -1,0 +1,85 @@
+"""What readers may leave in the lake of a server in a day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import make_columns
+from test_safe_defaults import TOKENS, tokens_file, watched
+
+import stoker
+
+QUERY = "SELECT id, image FROM samples"
+
+
+@pytest.fixture
+def own_lake(tmp_path: Path) -> str:
+    path = str(tmp_path / "lake")
+    stoker.connect(path).create_table("samples", make_columns(40), rows_per_fragment=16)
+    return path
+
+
+@contextmanager
+def served(tmp_path: Path, lake: str, **limits: int) -> Iterator[str]:
+    """The URL of a server with such limits."""
+    options = [text for name, limit in limits.items() for text in (f"--{name.replace('_', '-')}", str(limit))]
+    listen = ["--listen", "127.0.0.1:0", "--tokens-file", str(tokens_file(tmp_path))]
+    with watched(tmp_path, "--lake", lake, *listen, *options) as server:
+        yield server.url
+
+
+def left(lake: str) -> set[str]:
+    """The specifications, row sets and runs of a lake."""
+    root = Path(lake) / "_stoker"
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    return {name for name in found if not name.startswith("probes/")}
+
+
+def rows(stream: stoker.Stream) -> int:
+    return sum(batch.num_valid for batch in stream)
+
+
+def test_objects(tmp_path: Path, own_lake: str) -> None:
+    with served(tmp_path, own_lake, reader_objects_per_day=4) as url:
+        reader, writer = (stoker.connect(url, token=TOKENS[role]) for role in ("read", "write"))
+        query = reader.sql(QUERY)
+        num_rows = rows(query.stream(batch_size=8, seed=1))
+        assert len(left(own_lake)) == 3, "a specification, a row set and its page"
+        assert rows(query.stream(batch_size=8, seed=2)) == num_rows
+        before = left(own_lake)
+        refused = r"reader left its 4 objects of a day under _stoker/.*in 24 h.*--reader-objects-per-day"
+        with pytest.raises(stoker.ResourceExhaustedError, match=refused):
+            query.stream(batch_size=8, seed=3)
+        with pytest.raises(stoker.ResourceExhaustedError, match=refused):
+            query.stream(batch_size=8, seed=1, run_id="mine")
+        assert left(own_lake) == before
+        assert rows(query.stream(batch_size=8, seed=1)) == num_rows, "streams that were planned before go on"
+        assert rows(writer.sql(QUERY).stream(batch_size=8, seed=3)) == num_rows, "others are not limited"
+        assert rows(query.stream(batch_size=8, seed=3)) == num_rows
+
+
+def test_bytes(tmp_path: Path, own_lake: str) -> None:
+    with served(tmp_path, own_lake, reader_bytes_per_day=300) as url:
+        reader = stoker.connect(url, token=TOKENS["read"])
+        with pytest.raises(stoker.ResourceExhaustedError, match="reader left its 300 bytes of a day"):
+            reader.sql(f"{QUERY} ORDER BY id").stream(batch_size=8)
+        writer = stoker.connect(url, token=TOKENS["write"])
+        writer.sql(f"{QUERY} ORDER BY id").stream(batch_size=8, run_id="theirs")
+        assert rows(reader.sql(f"{QUERY} ORDER BY id").stream(batch_size=8, run_id="theirs")) > 0
+
+
+def test_logs_of_runs(tmp_path: Path, own_lake: str) -> None:
+    with served(tmp_path, own_lake, reader_objects_per_day=6) as url:
+        lake = stoker.connect(url, token=TOKENS["read"])
+        stream = lake.sql(QUERY).stream(batch_size=8, run_id="mine", run_log=True)
+        for epoch in range(2):
+            stream.set_epoch(epoch)
+            rows(stream)
+        assert len(lake.run("mine").entries()) == 2
+        stream.set_epoch(2)
+        with pytest.raises(stoker.ResourceExhaustedError, match="reader left its 6 objects of a day"):
+            rows(stream)
+        assert len(lake.run("mine").entries()) == 2

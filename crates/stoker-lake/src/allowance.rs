@@ -1,0 +1,92 @@
+//! How much somebody may leave beside the tables.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::{Error, Result};
+
+/// After so long it may be spent anew.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What somebody may leave beside the tables in a day, counted in this process.
+#[derive(Debug)]
+pub struct WriteAllowance {
+    holder: String,
+    objects_max: u64,
+    bytes_max: u64,
+    spent: Mutex<Spent>,
+}
+
+#[derive(Debug)]
+struct Spent {
+    since: Instant,
+    objects: u64,
+    bytes: u64,
+}
+
+impl WriteAllowance {
+    /// An allowance of objects and bytes a day for somebody, whom errors name.
+    pub fn new(holder: impl Into<String>, objects_max: u64, bytes_max: u64) -> Self {
+        let spent = Mutex::new(Spent { since: Instant::now(), objects: 0, bytes: 0 });
+        Self { holder: holder.into(), objects_max, bytes_max, spent }
+    }
+
+    /// Counts an object of so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::AllowanceSpent`] where that is more than is left; then nothing is counted.
+    pub fn spend(&self, bytes: u64) -> Result<()> {
+        let mut spent = self.spent.lock();
+        if spent.since.elapsed() >= DAY {
+            *spent = Spent { since: Instant::now(), objects: 0, bytes: 0 };
+        }
+        let all_bytes = spent.bytes.saturating_add(bytes);
+        let limit = match () {
+            () if spent.objects >= self.objects_max => format!("{} objects", self.objects_max),
+            () if all_bytes > self.bytes_max => format!("{} bytes", self.bytes_max),
+            () => {
+                spent.objects += 1;
+                spent.bytes = all_bytes;
+                return Ok(());
+            }
+        };
+        let left = DAY.saturating_sub(spent.since.elapsed());
+        Err(Error::AllowanceSpent { holder: self.holder.clone(), limit, hours: left.as_secs().div_ceil(3600) })
+    }
+
+    /// Takes back what was counted for an object that was not written.
+    pub(crate) fn refund(&self, bytes: u64) {
+        let mut spent = self.spent.lock();
+        spent.objects = spent.objects.saturating_sub(1);
+        spent.bytes = spent.bytes.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use stoker_types::ErrorKind;
+
+    use super::WriteAllowance;
+    use crate::{Lake, PutOutcome, StorageOptions};
+
+    #[tokio::test]
+    async fn objects_that_are_there_cost_nothing_and_new_ones_until_it_is_spent() {
+        let lake = Lake::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
+        let objects = lake.within(Arc::new(WriteAllowance::new("vision_job", 2, 10))).objects();
+        let put = async |name: &str, bytes: &'static str| objects.put_if_absent(name, bytes.into()).await;
+        assert_eq!(put("specs/a", "1234").await.expect("written"), PutOutcome::Created);
+        assert_eq!(put("specs/a", "1234").await.expect("there"), PutOutcome::Exists);
+        let error = put("specs/b", "1234567").await.expect_err("too many bytes");
+        assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+        assert!(error.to_string().starts_with("vision_job left its 10 bytes"), "{error}");
+        assert_eq!(put("specs/b", "123456").await.expect("written"), PutOutcome::Created);
+        assert_eq!(put("specs/a", "1234").await.expect("there"), PutOutcome::Exists, "also when it is spent");
+        let error = put("specs/c", "").await.expect_err("too many objects").to_string();
+        assert!(error.starts_with("vision_job left its 2 objects of a day") && error.contains("in 24 h"), "{error}");
+        assert_eq!(objects.put("specs/a", "1".into()).await.expect_err("a third").kind(), ErrorKind::ResourceExhausted);
+        lake.objects().put("specs/c", "".into()).await.expect("others write as before");
+    }
+}

@@ -1,0 +1,275 @@
+//! Tags by which streams keep cleanups away from the versions that they read.
+//!
+//! A hold is a tag whose name says until when: `stoker.until.2026-12-24.v7`. It ends with a day, so that all streams of a day share
+//! one for each version, whichever process creates it. Who reads on creates the next day's, and deletes the one before it. What
+//! ran out, a cleanup deletes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::future::{join, join_all};
+use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
+use object_store::{ObjectStoreExt as _, PutPayload};
+use parking_lot::Mutex;
+use stoker_types::{ErrorKind, Snapshot, SnapshotRef};
+
+use crate::{Error, Lake, Result, Table};
+
+/// Days for which versions are held unless it is said otherwise.
+pub const HOLD_DAYS: u32 = 30;
+
+/// Days for which versions can be held.
+pub const HOLD_DAYS_MAX: u32 = 3_650;
+
+/// What the names of holds begin with.
+const PREFIX: &str = "stoker.until.";
+
+/// The extension of tags.
+const EXTENSION: &str = ".json";
+
+const DAY_SECS: u64 = 24 * 3600;
+
+/// What is held on behalf of this process.
+pub(crate) struct Holds {
+    days: AtomicU32,
+    /// The day with which the hold of each version ends.
+    last_days: Mutex<HashMap<Snapshot, u64>>,
+    is_told: AtomicBool,
+}
+
+impl Default for Holds {
+    fn default() -> Self {
+        Self { days: AtomicU32::new(HOLD_DAYS), last_days: Mutex::default(), is_told: AtomicBool::new(false) }
+    }
+}
+
+/// What the name of a tag says that is a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The last day on which it holds, in days since 1970 UTC.
+    last_day: u64,
+    version: u64,
+}
+
+impl Hold {
+    /// The hold that a tag is, if it is one.
+    pub fn of(tag: &str) -> Option<Self> {
+        let (date, version) = tag.strip_prefix(PREFIX)?.split_once(".v")?;
+        let midnight = humantime::parse_rfc3339(&format!("{date}T00:00:00Z")).ok()?;
+        let hold = Self {
+            last_day: midnight.duration_since(UNIX_EPOCH).ok()?.as_secs() / DAY_SECS,
+            version: version.parse().ok()?,
+        };
+        // Other spellings are tags of somebody else.
+        (hold.to_string() == tag).then_some(hold)
+    }
+
+    /// Whether its last day has passed.
+    pub fn is_over(self, now: SystemTime) -> bool {
+        self.last_day < day(now)
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let midnight = UNIX_EPOCH + Duration::from_secs(self.last_day.saturating_mul(DAY_SECS));
+        let midnight = humantime::format_rfc3339_seconds(midnight).to_string();
+        let date = midnight.split('T').next().unwrap_or_default();
+        write!(f, "{PREFIX}{date}.v{}", self.version)
+    }
+}
+
+/// The day of a time, in days since 1970 UTC.
+fn day(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / DAY_SECS)
+}
+
+impl Lake {
+    /// Holds versions that streams read for so many days after they were last read, in place of [`HOLD_DAYS`]; not at all for 0. At
+    /// most [`HOLD_DAYS_MAX`].
+    pub fn hold_versions_for(&self, days: u32) {
+        self.inner.holds.days.store(days.min(HOLD_DAYS_MAX), Ordering::Relaxed);
+    }
+
+    /// Keeps cleanups away from these versions, from now on for the days of [`Lake::hold_versions_for`]; whoever reads on calls it again,
+    /// which costs nothing until the next day. Tables that are open need not be opened again.
+    ///
+    /// A lake that cannot be written, or that does not answer, is warned of once.
+    pub async fn hold<'a>(&self, snapshots: impl IntoIterator<Item = &'a Snapshot>, open: &[Table]) {
+        let hold = |snapshot| async move {
+            if let Err(error) = self.hold_at(snapshot, open, SystemTime::now()).await
+                && !self.inner.holds.is_told.swap(true, Ordering::Relaxed)
+            {
+                tracing::warn!(%error, "cleanups may remove {snapshot} while it is read: streams could not give it a tag");
+            }
+        };
+        join_all(snapshots.into_iter().map(hold)).await;
+    }
+
+    async fn hold_at(&self, snapshot: &Snapshot, open: &[Table], now: SystemTime) -> Result<()> {
+        let holds = &self.inner.holds;
+        let days = holds.days.load(Ordering::Relaxed);
+        let last_day = day(now) + u64::from(days);
+        if days == 0 || holds.last_days.lock().get(snapshot).is_some_and(|held| *held >= last_day) {
+            return Ok(());
+        }
+        let hold = Hold { last_day, version: snapshot.version };
+        let table = match open.iter().find(|table| table.snapshot() == *snapshot) {
+            Some(table) => table.clone(),
+            None => self.table(&snapshot.table, &SnapshotRef::Version(snapshot.version)).await?,
+        };
+        let (is_new, others) = join(table.create_hold(hold), table.list_holds()).await;
+        let is_new = is_new?;
+        holds.last_days.lock().insert(snapshot.clone(), last_day);
+        if is_new {
+            let lake = self.clone();
+            tokio::spawn(async move {
+                let replaced = others.map(|mut others| {
+                    others.retain(|other| other.version == hold.version && other.last_day < hold.last_day);
+                    others
+                });
+                if let Err(error) = lake.after_hold(&table, replaced).await {
+                    tracing::debug!(%error, "holds that another one replaces stay until they run out");
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Deletes holds that a new one replaces, and tells of a cleanup that may have begun before it was there.
+    async fn after_hold(&self, table: &Table, replaced: Result<Vec<Hold>>) -> Result<()> {
+        table.delete_holds(&replaced?).await?;
+        if let Some(holder) = self.cleaning_up().await? {
+            let snapshot = table.snapshot();
+            tracing::warn!(
+                "{holder} is cleaning up and may not have seen that {snapshot} is read: a version that newer ones \
+                            replaced long ago may be removed"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    /// Creates a hold of this version; `false` where it is there.
+    async fn create_hold(&self, hold: Hold) -> Result<bool> {
+        let lake = &self.lake().inner;
+        let attempted = || format!("holding {}", self.snapshot());
+        let location = self.dataset().manifest_location();
+        let manifest_size = match location.size {
+            Some(bytes) => bytes,
+            None => {
+                let found = lake.store.inner.head(&location.path).await;
+                found.map_err(|source| Error::storage(attempted(), source))?.size
+            }
+        };
+        let contents = TagContents {
+            branch: None,
+            version: hold.version,
+            created_at: None,
+            updated_at: None,
+            manifest_size: usize::try_from(manifest_size).unwrap_or(usize::MAX),
+            metadata: HashMap::new(),
+        };
+        let json = serde_json::to_vec_pretty(&contents).map_err(|source| Error::Storage {
+            attempted: attempted(),
+            kind: ErrorKind::Internal,
+            source: source.into(),
+        })?;
+        let path = tag_path(&self.lake().table_path(self.name()), &hold.to_string());
+        match lake.store.put_if_absent(&path, PutPayload::from(json)).await {
+            Ok(()) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
+            Err(source) => Err(Error::storage(attempted(), source)),
+        }
+    }
+
+    /// All holds of this table.
+    pub(crate) async fn list_holds(&self) -> Result<Vec<Hold>> {
+        let folder = base_tags_path(&self.lake().table_path(self.name()));
+        let attempted = || format!("listing the tags of table {}", self.name());
+        let names = self.lake().list(&folder, attempted).await?;
+        Ok(names.iter().filter_map(|name| name.strip_suffix(EXTENSION)).filter_map(Hold::of).collect())
+    }
+
+    /// Deletes holds of this table; those that do not exist are fine.
+    pub(crate) async fn delete_holds(&self, holds: &[Hold]) -> Result<()> {
+        let base = self.lake().table_path(self.name());
+        for hold in holds {
+            match self.lake().inner.store.inner.delete(&tag_path(&base, &hold.to_string())).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(source) => {
+                    return Err(Error::storage(format!("removing tag '{hold}' of table {}", self.name()), source));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    use super::{DAY_SECS, Hold};
+    use crate::tests::data::{append, latest, memory_lake, schema, small, table_name};
+
+    fn at(day: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(day * DAY_SECS + 7)
+    }
+
+    #[test]
+    fn the_name_of_a_hold_says_until_when() {
+        let hold = Hold { last_day: 20_811, version: 7 };
+        assert_eq!(hold.to_string(), "stoker.until.2026-12-24.v7");
+        assert_eq!(Hold::of("stoker.until.2026-12-24.v7"), Some(hold));
+        assert!(!hold.is_over(at(20_811)), "it holds on its last day");
+        assert!(hold.is_over(at(20_812)));
+        for tag in [
+            "gold",
+            "stoker.until",
+            "stoker.until.",
+            "stoker.until.2026-12-24",
+            "stoker.until.2026-12-24.v",
+            "stoker.until.2026-13-24.v7",
+            "stoker.until.2026-12-24.v07",
+            "stoker.until.2026-12-24.v-7",
+            "stoker.until.2026-12-24.v7.json",
+            "stoker.until.1969-12-24.v7",
+        ] {
+            assert_eq!(Hold::of(tag), None, "{tag}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_reads_on_holds_a_version_for_longer() {
+        let (lake, name, schema) = (memory_lake().await, table_name("t"), schema(&[]));
+        append(&lake, &name, &schema, 0..5, small(100, 1000)).await.expect("rows");
+        let table = latest(&lake, &name).await.expect("a table");
+        let snapshot = table.snapshot();
+        let tags = async || table.tags().await.expect("tags").into_keys().collect::<Vec<_>>();
+        let hold = async |day| lake.hold_at(&snapshot, &[], at(day)).await.expect("held");
+        let tag = |day| Hold { last_day: day, version: 1 }.to_string();
+        lake.hold_versions_for(10);
+        hold(100).await;
+        hold(100).await;
+        assert_eq!(tags().await, [tag(110)]);
+        assert_eq!(table.tags().await.expect("tags")[&tag(110)], 1);
+        hold(101).await;
+        until(async || tags().await == [tag(111)]).await;
+        hold(90).await;
+        assert_eq!(tags().await, [tag(111)], "a clock that is behind shortens nothing");
+        lake.hold_versions_for(0);
+        hold(200).await;
+        assert_eq!(tags().await, [tag(111)]);
+    }
+
+    /// Waits for work that goes on beside.
+    async fn until(is_so: impl AsyncFn() -> bool) {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    }
+}
