@@ -201,7 +201,10 @@ impl Lake {
             commit = commit.with_commit_handler(Arc::new(exact)).with_max_retries(0);
         }
         let committed = commit.execute(transaction).boxed().await;
-        committed.map_err(|source| Error::storage(attempted(), source))
+        committed.map_err(|source| match source.is_commit_status_unknown() {
+            true => unknown(name, "storage did not answer", existing.map_or(0, Table::version) + 1),
+            false => Error::storage(attempted(), source),
+        })
     }
 
     /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when later versions came from
@@ -214,7 +217,7 @@ impl Lake {
         match lineage {
             Lineage::Kept => Ok(Some(version)),
             Lineage::Lost => Ok(None),
-            Lineage::Unknown => Err(unknown(name, version)),
+            Lineage::Unknown => Err(unknown(name, CLEANED_UP, version)),
         }
     }
 }
@@ -243,14 +246,18 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
     }
 }
 
-/// The error of a commit of which nothing is left that would tell whether it is part of its table's history.
-fn unknown(name: &TableName, version: u64) -> Error {
+/// Why nothing may tell of a commit whether it counts.
+const CLEANED_UP: &str = "storage was slow, and versions that would tell were cleaned up meanwhile";
+
+/// The error of a commit of which nothing tells whether it is part of its table's history.
+fn unknown(name: &TableName, why: &str, version: u64) -> Error {
     Error::Storage {
         attempted: format!("committing version {version} of table {name}"),
         kind: ErrorKind::Unavailable,
-        source: "whether it counts is unknown: storage was slow, and versions that would tell were cleaned up meanwhile; look \
-                 whether the newest version has the rows before you write them again"
-            .into(),
+        source: format!(
+            "whether it counts is unknown: {why}; look whether the newest version has the rows before you write them again"
+        )
+        .into(),
     }
 }
 
@@ -365,7 +372,7 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
             match table.lake().lineage(table, version, &added_files(&transaction)).await? {
                 Lineage::Kept => return Ok(Search::Committed(version)),
                 Lineage::Lost => continue,
-                Lineage::Unknown => return Err(unknown(table.name(), version)),
+                Lineage::Unknown => return Err(unknown(table.name(), CLEANED_UP, version)),
             }
         }
         let overtakes = key_of(&transaction).is_some() || replaces_rows(&transaction);

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use lance_core::error::CommitStatusUnknownError;
 use object_store::client::{HttpError, HttpErrorKind};
 use stoker_types::{ErrorKind, plain_message};
 
@@ -235,6 +236,10 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
         if error.is::<Panicked>() {
             return ErrorKind::DataCorrupt;
         }
+        // Whatever it was that the store answered last.
+        if error.is::<CommitStatusUnknownError>() {
+            return ErrorKind::Unavailable;
+        }
         if error.downcast_ref::<tokio::task::JoinError>().is_some_and(|error| error.is_panic()) {
             return ErrorKind::Internal;
         }
@@ -353,6 +358,15 @@ mod tests {
         assert_eq!(kind(io("failed to decode Protobuf message: invalid wire type")), ErrorKind::DataCorrupt);
         assert_eq!(kind(io("Invalid format: file size is too small")), ErrorKind::DataCorrupt);
         assert_eq!(kind(io("connection reset")), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn a_commit_of_unknown_outcome_is_no_bug() {
+        let conflict = || lance_core::Error::io("a conflict, and the manifest could not be read back".to_string());
+        let unknown = lance_core::Error::commit_status_unknown_source(34, Box::new(conflict()));
+        assert_eq!(kind(unknown), ErrorKind::Unavailable);
+        let unknown = lance_core::Error::commit_status_unknown_source(34, "no answer".into());
+        assert_eq!(kind(unknown), ErrorKind::Unavailable);
     }
 
     #[test]

@@ -153,7 +153,7 @@ async fn a_small_file_that_is_cut_is_damage_and_named() -> TestResult {
     let path = test.folder.path().join("t.lance/data").join(file);
     let size = std::fs::metadata(&path)?.len();
     OpenOptions::new().write(true).open(&path)?.set_len(size / 2)?;
-    let message = format!("data file {file}: the manifest says {size} bytes, the file has {}", size / 2);
+    let message = format!("data file t.lance/data/{file}: the manifest says {size} bytes, the file has {}", size / 2);
     assert_corrupt(&scan(&table, "id").await.expect_err("a cut file"), &message);
     assert_corrupt(&table.take(&["id".to_string()], &[0]).await.expect_err("a cut file"), &message);
     Ok(())
