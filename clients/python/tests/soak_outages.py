@@ -1,0 +1,96 @@
+"""Outages of the soak's store, and the times that they leave to judge waits by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from fault_proxy import Faults, Head, S3Proxy, reset
+
+#: What a store does in an outage: answers 503, answers 500 (of writes, half are done all the same), resets connections,
+#: or answers nothing; when it comes back, half of what it held goes on, and the rest is reset.
+KINDS = ["503", "500", "refused", "hung"]
+#: Seconds after the end of an outage in which streams get going again.
+RECOVERY_SECS = 10.0
+
+
+class Nowhere:
+    """Takes an answer that nobody gets."""
+
+    def write(self, data: bytes) -> None:
+        """Drops bytes."""
+
+    async def drain(self) -> None:
+        """Returns at once."""
+
+
+class OutageProxy(S3Proxy):
+    """An S3 server that has an outage from time to time."""
+
+    def __init__(self, upstream_port: int, seed: int) -> None:
+        self._kind: str | None = None
+        self._is_back = asyncio.Event()
+        super().__init__(upstream_port, Faults(seed, {}))
+
+    def begin(self, kind: str) -> None:
+        """Begins an outage. Must be followed by `end`."""
+        self._loop.call_soon_threadsafe(self._is_back.clear)
+        self._kind = kind
+
+    def end(self) -> None:
+        """Ends the outage."""
+        self._kind = None
+        self._loop.call_soon_threadsafe(self._is_back.set)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._kind == "refused":
+            self.faults.count("refused")
+            return reset(writer)
+        while (request := await Head.read(reader)) is not None:
+            if (kind := self._kind) is not None:
+                self.faults.count(kind)
+            if kind == "refused":
+                return reset(writer)
+            if kind == "hung":
+                await self._is_back.wait()
+                if self.faults.random.random() < 0.5:
+                    return reset(writer)
+            if kind in ("503", "500"):
+                await self._fail(request, reader, writer, int(kind))
+            elif not await self._forward(request, reader, writer, None):
+                return None
+        return None
+
+    async def _fail(
+        self, request: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int
+    ) -> None:
+        """Answers with an error. A write may be done nevertheless, where the error is the store's own."""
+        if status == 500 and request.method == "PUT" and self.faults.random.random() < 0.5:
+            await self._forward(request, reader, cast(asyncio.StreamWriter, Nowhere()), None)
+            self.faults.count("done and answered 500")
+            request = Head(request.first, {})
+        await self._answer(request, reader, writer, status)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time in which something was away, by the monotonic clock of the machine."""
+
+    kind: str
+    begin: float
+    end: float
+
+
+def longest_outside(waits: Iterable[tuple[float, float]], windows: Sequence[Window]) -> tuple[float, float]:
+    """The longest part of a wait that is in no window, nor in the recovery after it: its seconds and its beginning."""
+    away = sorted((window.begin, window.end + RECOVERY_SECS) for window in windows)
+    longest = (0.0, 0.0)
+    for begin, end in waits:
+        at = begin
+        for away_begin, away_end in away:
+            longest = max(longest, (min(away_begin, end) - at, at))
+            at = max(at, min(away_end, end))
+        longest = max(longest, (end - at, at))
+    return longest

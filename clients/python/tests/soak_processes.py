@@ -1,0 +1,216 @@
+"""The processes of a soak: the server, those that are started again after a kill, and commands that run once."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos_job import tail
+from conftest import stoker_bin
+from soak_attacks import PLANNING_SECS, POOL_BYTES, QUERY_SECS, WAITING_SECS
+from test_service import environment
+
+#: What the streams of the server may hold.
+STREAM_BYTES = 256 << 20
+#: The server's tokens: of the operator, of jobs and notebooks, and one that an attacker got hold of.
+TOKENS = {"operator": "admin", "jobs": "read", "attacker": "read"}
+LIMITS = {
+    "STOKER_TICKET_KEY": "soak: a key of this soak",
+    "STOKER_MEMORY_BUDGET_BYTES": str(STREAM_BYTES),
+    "STOKER_QUERY_POOL_BYTES": str(POOL_BYTES),
+    "STOKER_QUERY_SECS": str(QUERY_SECS),
+    "STOKER_QUERY_PLANNING_SECS": str(PLANNING_SECS),
+    "STOKER_QUERIES_AT_ONCE": "8",
+    "STOKER_QUERIES_WAITING": "16",
+    "STOKER_QUERIES_WAITING_SECS": str(WAITING_SECS),
+    "STOKER_CONNECTIONS_MAX": "512",
+    "STOKER_STALL_SECS": "10",
+    "STOKER_IDLE_SECS": "20",
+}
+#: Seconds in which a server takes connections after its start.
+START_SECS = 60.0
+#: Seconds in which a process ends that was told to.
+END_SECS = 240.0
+
+
+def token_of(name: str) -> str:
+    return f"the token of the {name} of this soak"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process holds."""
+
+    num_threads: int
+    num_files: int
+    resident_bytes: int
+    peak_bytes: int
+
+    @classmethod
+    def of(cls, pid: int) -> Usage:
+        status = Path(f"/proc/{pid}/status").read_text()
+
+        def number(name: str) -> int:
+            found = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+            assert found is not None, f"/proc/{pid}/status has no {name}:\n{status}"
+            return int(found[1])
+
+        num_files = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+        return cls(number("Threads"), num_files, number("VmRSS") << 10, number("VmHWM") << 10)
+
+    def __str__(self) -> str:
+        memory = f"{self.resident_bytes >> 20} MiB (peak {self.peak_bytes >> 20} MiB)"
+        return f"{self.num_threads} threads, {self.num_files} files, {memory}"
+
+
+class SoakServer:
+    """A server that is killed and started again on the same port."""
+
+    def __init__(self, lake: str, variables: Mapping[str, str], folder: Path) -> None:
+        self.log = folder / "server.log"
+        self.peaks: list[Usage] = []
+        # A port that is bound is given to nobody else; as this socket does not listen, the server may bind it too.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port: int = self._reserved.getsockname()[1]
+        tokens = folder / "tokens.toml"
+        tokens.write_text("".join(map(_token_entry, TOKENS)))
+        tokens.chmod(0o600)
+        self._command = [stoker_bin(), "serve", "--lake", lake, "--listen", f"127.0.0.1:{self.port}"]
+        self._command += ["--tokens-file", str(tokens)]
+        self._environment = environment({**LIMITS, **variables})
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"grpc://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Starts it, and waits until it takes connections."""
+        with self.log.open("ab") as log:
+            began = log.tell()
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+        deadline = time.monotonic() + START_SECS
+        while b"listening on" not in self.log.read_bytes()[began:]:
+            self.check()
+            assert time.monotonic() < deadline, f"the server did not start within {START_SECS} s:\n{tail(self.log)}"
+            threading.Event().wait(0.05)
+
+    def usage(self) -> Usage:
+        assert self.process is not None
+        return Usage.of(self.process.pid)
+
+    def check(self) -> None:
+        """It must not end by itself."""
+        assert self.process is not None
+        status = self.process.poll()
+        assert status is None, f"the server ended by itself with {status}:\n{tail(self.log)}"
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, and keeps what it held at most."""
+        if self.process is not None and self.process.poll() is None:
+            self.peaks.append(self.usage())
+            self.process.kill()
+            self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        self._reserved.close()
+
+
+def _token_entry(name: str) -> str:
+    return f'[[tokens]]\nname = "{name}"\nrole = "{TOKENS[name]}"\ntoken = "{token_of(name)}"\n'
+
+
+class Child:
+    """A process that is started again after a kill. Its argument tells it which of its lives this is."""
+
+    def __init__(self, name: str, program: str, argument: Callable[[int], str], place: tuple[Path, dict[str, str]]):
+        self.name = name
+        self.num_kills = 0
+        folder, self._environment = place
+        self.log = folder / f"{name}.log"
+        self._program = str(Path(__file__).with_name(program))
+        self._argument = argument
+        self._start()
+
+    def _start(self) -> None:
+        command = [sys.executable, self._program, self._argument(self.num_kills)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._environment
+            )
+
+    def kill_and_restart(self) -> None:
+        self._kill()
+        self.num_kills += 1
+        self._start()
+
+    def check(self) -> None:
+        """It must live until it is told to end."""
+        status = self.process.poll()
+        assert status is None, f"{self.name} ended with {status}:\n{tail(self.log)}"
+
+    def tell_to_end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def end(self) -> None:
+        """Waits until it has ended well."""
+        try:
+            status = self.process.wait(END_SECS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {END_SECS} s:\n{tail(self.log)}") from None
+        assert status == 0, f"{self.name} ended with {status}:\n{tail(self.log)}"
+
+    def _kill(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self._kill()
+
+
+class Command:
+    """Runs commands one after the other; another thread may kill the one that runs."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self._environment = variables
+        self._running: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+        self.num_kills = 0
+
+    def run(self, command: list[str], secs: float) -> tuple[int, str]:
+        """Runs a command; returns its status and what it said. One that takes longer is killed."""
+        pipe, out = subprocess.PIPE, subprocess.STDOUT
+        with subprocess.Popen(command, text=True, env=self._environment, stdout=pipe, stderr=out) as process:
+            with self._lock:
+                self._running = process
+            try:
+                said, _ = process.communicate(timeout=secs)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said = process.communicate()[0] + f"\nkilled after {secs} s"
+            finally:
+                with self._lock:
+                    self._running = None
+        return process.returncode, said
+
+    def kill(self) -> bool:
+        """Kills the command that runs, if one does."""
+        with self._lock:
+            if self._running is None or self._running.poll() is not None:
+                return False
+            self._running.kill()
+            self.num_kills += 1
+            return True
