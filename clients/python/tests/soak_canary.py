@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from soak_child import connected, told_to_end
+from soak_child import admitted, connected, told_to_end
 
 TABLE, NUM_ROWS, SHAPE = "canary", 1_000, (3, 64, 64)
 BATCH_SIZE = 8
@@ -45,9 +45,8 @@ def image_of(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def main() -> None:
     job, over = CanaryJob(**json.loads(sys.argv[1])), told_to_end()
     lake = connected(job.server, token=job.token)
-    stream = lake.sql(f"SELECT id, image FROM {TABLE}").stream(
-        batch_size=BATCH_SIZE, seed=1, memory_budget_bytes=MEMORY_BYTES
-    )
+    query = lake.sql(f"SELECT id, image FROM {TABLE}")
+    stream = admitted(lambda: query.stream(batch_size=BATCH_SIZE, seed=1, memory_budget_bytes=MEMORY_BYTES))
     num_batches = 0
     with Path(job.waits).open("a", buffering=1) as waits:
         while not over.is_set():

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import stoker
 
+Got = TypeVar("Got")
+
 #: Seconds for which a process looks for a server or a store when it begins.
 CONNECT_SECS = 90
+#: Seconds for which a request that finds the queue of queries full is repeated.
+QUEUE_SECS = 120
 
 
 def told_to_end() -> threading.Event:
@@ -18,7 +24,8 @@ def told_to_end() -> threading.Event:
     over = threading.Event()
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        while os.read(sys.stdin.fileno(), 1 << 10):
+            pass
         over.set()
 
     threading.Thread(target=wait, daemon=True).start()
@@ -38,3 +45,16 @@ def connected(target: str, **options: Any) -> stoker.Lake:
             threading.Event().wait(0.2)
         else:
             return lake
+
+
+def admitted(ask: Callable[[], Got]) -> Got:
+    """What a request returns that is repeated while others fill the queue of queries, which is refused at once."""
+    deadline = time.monotonic() + QUEUE_SECS
+    while True:
+        try:
+            return ask()
+        except stoker.ResourceExhaustedError as refusal:
+            print(f"{time.monotonic():.1f}: {refusal}", flush=True)
+            if time.monotonic() > deadline:
+                raise
+            threading.Event().wait(0.5)

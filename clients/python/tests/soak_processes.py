@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +72,21 @@ class Usage:
         return f"{self.num_threads} threads, {self.num_files} files, {memory}"
 
 
+def open_files(pid: int) -> Counter[str]:
+    """What the open files of a process are: for connections, their state and port of the other end, or their own."""
+    sockets = {}
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        _, own, other, state, *rest = line.split()
+        ports = [int(address.split(":")[1], 16) for address in (own, other)]
+        sockets[f"socket:[{rest[5]}]"] = f"connection in state {state}, ports {min(ports)}"
+    kinds: Counter[str] = Counter()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            name = str(file.readlink())
+            kinds[sockets.get(name, name.split(":")[0])] += 1
+    return kinds
+
+
 class SoakServer:
     """A server that is killed and started again on the same port."""
 
@@ -104,9 +121,13 @@ class SoakServer:
             assert time.monotonic() < deadline, f"the server did not start within {START_SECS} s:\n{tail(self.log)}"
             threading.Event().wait(0.05)
 
-    def usage(self) -> Usage:
+    @property
+    def pid(self) -> int:
         assert self.process is not None
-        return Usage.of(self.process.pid)
+        return self.process.pid
+
+    def usage(self) -> Usage:
+        return Usage.of(self.pid)
 
     def check(self) -> None:
         """It must not end by itself."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from chaos_job import tail
-from conftest import stoker_bin
 from s3_store import BUCKET, Store
 from soak_aged import AgedProxy, age_manifests
 from soak_attacks import Target, attack, run_statements
@@ -25,11 +22,12 @@ from soak_canary import TABLE as CANARY_TABLE
 from soak_canary import CanaryJob, image_of
 from soak_ingest import IngestWriter
 from soak_outages import KINDS, OutageProxy, Window
-from soak_processes import Child, Command, SoakServer, Usage, token_of
+from soak_processes import Child, SoakServer, Usage, token_of
 from soak_queries import ask, count
 from soak_schedule import Happening, dealt, schedule
 from soak_stream import QUERIES, StreamJob
 from soak_table import APPENDED, BASE_TAG, INGESTED, NUM_BASE_ROWS, Record, columns
+from soak_upkeep import Upkeep
 from soak_writer import WriterJob
 from test_hostile_statements import NUM_WORDS, RESULTS
 from test_service import environment
@@ -44,8 +42,6 @@ NUM_OLD_VERSIONS = 3
 NUM_APPENDERS, NUM_INGESTERS, NUM_STREAMS, NUM_ASKERS = 6, 2, 8, 2
 NUM_ATTACKS_AT_ONCE = 4
 OUTAGE_SECS = (2.0, 6.0)
-#: Seconds in which a compaction or a cleanup ends, or is killed.
-UPKEEP_SECS = 60.0
 #: Seconds within which a statement gets its answer or a refusal, outages included.
 ANSWER_SECS = 150.0
 #: Errors with which questions may end: of outages and kills, and of queues that attackers filled.
@@ -69,8 +65,7 @@ class Soak:
         self.ingesters = [
             IngestWriter(LAKE, NUM_APPENDERS + 1 + index, folder, self.variables) for index in range(NUM_INGESTERS)
         ]
-        self.compaction = Command(self.variables)
-        self.upkeep = {"compact": threading.Lock(), "clean up": threading.Lock()}
+        self.upkeep = Upkeep(LAKE, store.options_at(self.proxy.port), self.variables, folder)
         self.attacks = threading.Semaphore(NUM_ATTACKS_AT_ONCE)
         self.pool = stack.enter_context(ThreadPoolExecutor(max_workers=32))
         stack.callback(self.over.set)
@@ -182,9 +177,9 @@ class Soak:
             "kill stream": lambda event: self._kill(self.streams, event),
             "kill writer": lambda event: self._kill(self.appenders, event),
             "kill ingest": self._kill_ingest,
-            "compact": lambda event: self.go(self._compact, event),
-            "kill compaction": lambda event: self.count_if("kill compaction", self.compaction.kill()),
-            "clean up": lambda event: self.go(self._clean_up),
+            "compact": lambda event: self.go(self.upkeep.compact, event),
+            "kill compaction": lambda event: self.count_if("kill compaction", self.upkeep.compaction.kill()),
+            "clean up": lambda event: self.go(self.upkeep.clean_up, self.aged_proxy.port),
             "attack": lambda event: self.go(self._attack, event),
         }
         begun = time.monotonic()
@@ -238,30 +233,6 @@ class Soak:
 
     def _kill_ingest(self, event: Happening) -> None:
         self.count_if(event.kind, random.Random(event.seed).choice(self.ingesters).command.kill())
-
-    def _compact(self, event: Happening) -> None:
-        table = [APPENDED, INGESTED][event.turn % 2]
-        num_rows = random.Random(event.seed).choice([500, 2_000, 100_000])
-        options = {**self.store.options, "aws_endpoint": self.variables["AWS_ENDPOINT"]}
-        program = str(Path(__file__).with_name("soak_compaction.py"))
-        command = [sys.executable, program, f"{LAKE}/{table}.lance", str(num_rows), json.dumps(options)]
-        self._run_upkeep(self.compaction, command, "compact")
-
-    def _clean_up(self) -> None:
-        cleanup = Command({**self.variables, "AWS_ENDPOINT": f"http://127.0.0.1:{self.aged_proxy.port}"})
-        self._run_upkeep(cleanup, [stoker_bin(), "cleanup", "--keep", "1d", "--lake", LAKE], "clean up")
-
-    def _run_upkeep(self, runner: Command, command: list[str], kind: str) -> None:
-        """Runs a command unless it runs already. It may fail in an outage, and is asked again by a later turn."""
-        if not self.upkeep[kind].acquire(blocking=False):
-            return
-        try:
-            status, said = runner.run(command, UPKEEP_SECS)
-        finally:
-            self.upkeep[kind].release()
-        self.counts[f"{kind}: {'done' if status == 0 else 'failed'}"] += 1
-        with (self.folder / f"{kind.replace(' ', '-')}.log").open("a") as log:
-            log.write(f"{status}: {said.strip()[-600:]}\n")
 
     def _attack(self, event: Happening) -> None:
         if not self.attacks.acquire(blocking=False):
@@ -329,7 +300,7 @@ class Soak:
         """What happened so far."""
         kills = sum(child.num_kills for child in [*self.streams, *self.appenders])
         repeated = sum(ingester.num_repeated for ingester in self.ingesters)
-        lines = [f"{what}: {num}" for what, num in sorted(self.counts.items())]
+        lines = [f"{what}: {num}" for what, num in sorted((self.counts + self.upkeep.counts).items())]
         lines += [f"kills of clients: {kills}", f"ingests repeated: {repeated}", f"store: {self.proxy.faults}"]
         return f"seed {self.seed}, {self.load_secs:.0f} s\n  " + "\n  ".join(lines)
 

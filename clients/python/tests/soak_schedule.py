@@ -42,7 +42,7 @@ def rates(load_secs: float) -> dict[str, Rate]:
         "kill ingest": Rate(12),
         "compact": Rate(15),
         "kill compaction": Rate(40),
-        "clean up": Rate(30),
+        "clean up": Rate(20),
         "attack": Rate(5),
     }
 

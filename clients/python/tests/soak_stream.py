@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from soak_child import connected, told_to_end
+from soak_child import admitted, connected, told_to_end
 from soak_table import APPENDED, BASE_TAG, INGESTED
 
 import stoker
@@ -103,10 +103,10 @@ class Job:
 
     def begin(self) -> None:
         """Resumes what a killed life left, or begins another stream."""
-        self.progress = Progress.read(self.path) if self.path.exists() else self._planned()
+        self.progress = Progress.read(self.path) if self.path.exists() else admitted(self._planned)
         self.past = list(self.progress.receipts)
         self.progress.num_lives += bool(self.past)
-        self.streams = self._ranks(self.progress.state)
+        self.streams = admitted(lambda: self._ranks(self.progress.state))
         self.ledger_path = Path(f"{self.prefix}.{self.progress.number}.ledger")
         self.ledger_path.touch()
         os.truncate(self.ledger_path, self.progress.ledger_bytes)

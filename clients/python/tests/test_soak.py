@@ -31,7 +31,7 @@ from s3_store import Store
 from soak_attacks import POOL_BYTES
 from soak_checks import epoch_findings, table_findings, verdict_findings
 from soak_outages import longest_outside
-from soak_processes import STREAM_BYTES, Usage, token_of
+from soak_processes import STREAM_BYTES, Usage, open_files, token_of
 from soak_run import LAKE, NUM_OLD_VERSIONS, NUM_STREAMS, Soak
 from soak_stream import QUERIES, Progress, read_ledger
 from soak_table import APPENDED, INGESTED, NUM_LABELS, columns
@@ -41,8 +41,9 @@ HOUR_SECS = 3600.0
 #: The longest wait of the canary outside outages. A shared machine stalls programs for seconds, so that short runs
 #: only assert that the canary never hangs.
 GAP_SECS_MAX = 2.0 if LOAD_SECS >= HOUR_SECS else 30.0
-#: Seconds in which the server gives back what the load took: connections, threads that wait, pools of memory.
-QUIET_SECS = 120.0
+#: Seconds in which the server gives back what the load took. Idle connections to the store are closed after 90 s, by a
+#: task that looks for them every 90 s.
+QUIET_SECS = 240.0
 THREADS_SLACK, FILES_SLACK = 8, 16
 #: What a server keeps beside the memory of its queries: caches of metadata, and pages that its allocator holds.
 MEMORY_SLACK_BYTES = 256 << 20
@@ -109,6 +110,9 @@ def usage_findings(soak: Soak, before: Usage) -> list[str]:
         threading.Event().wait(0.5)
     found = judged(now)
     print(f"server: {before} before the load, {now} after it", flush=True)
+    if found:
+        ports = f"server {soak.server.port}, store {soak.proxy.port}"
+        found.append(f"open files ({ports}): {open_files(soak.server.pid).most_common(20)}")
     # At its peak, streams and queries hold what they may, and plans and connections the rest.
     limit = before.resident_bytes + POOL_BYTES + STREAM_BYTES + MEMORY_SLACK_BYTES
     for usage in [*soak.server.peaks, now]:
@@ -150,12 +154,16 @@ def stored_findings(soak: Soak) -> list[str]:
 
 
 def cleanup_findings(soak: Soak) -> list[str]:
-    """A cleanup removes the old versions and no other."""
+    """Cleanups remove the old versions and no other. One that failed in an outage may have left its lock."""
+    said = soak.upkeep.clean_up(soak.aged_proxy.port)
+    if "another cleanup" in said:
+        print(f"cleanup: {said}", flush=True)
+        return []
     dataset = lance.dataset(f"{LAKE}/{APPENDED}.lance", storage_options=soak.store.options)
     versions = sorted(version["version"] for version in dataset.versions())
-    if versions != list(range(NUM_OLD_VERSIONS + 1, dataset.version + 1)):
-        return [f"versions {versions[:10]} to {dataset.version} are left by cleanups"]
-    return []
+    if versions == list(range(NUM_OLD_VERSIONS + 1, dataset.version + 1)):
+        return []
+    return [f"of versions 1 to {dataset.version}, cleanups left {versions}; the last one said: {said}"]
 
 
 def stream_findings(soak: Soak) -> list[str]:
@@ -200,5 +208,6 @@ def canary_findings(soak: Soak) -> list[str]:
 
 def coverage_findings(soak: Soak) -> list[str]:
     """What should have happened, and did not."""
+    counts = soak.counts + soak.upkeep.counts
     wanted = ["kill server", "kill stream", "kill writer", "compact: done", "clean up: done", "attack", "answers"]
-    return [f"{what}: it never came to pass" for what in wanted if soak.counts[what] == 0]
+    return [f"{what}: it never came to pass" for what in wanted if counts[what] == 0]

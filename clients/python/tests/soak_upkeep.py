@@ -1,0 +1,57 @@
+"""Compactions and cleanups of a soak, as operators run them beside everything else."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+from conftest import stoker_bin
+from soak_processes import Command
+from soak_schedule import Happening
+from soak_table import APPENDED, INGESTED
+
+#: Seconds in which a compaction or a cleanup ends, or is killed.
+UPKEEP_SECS = 60.0
+ROWS_PER_FRAGMENT = [500, 2_000, 100_000]
+
+
+class Upkeep:
+    """Runs one compaction and one cleanup at a time. Each may fail in an outage, and is asked again by a later turn."""
+
+    def __init__(self, lake: str, options: dict[str, str], variables: dict[str, str], folder: Path) -> None:
+        self.counts: Counter[str] = Counter()
+        self.compaction = Command(variables)
+        self._lake, self._options, self._variables, self._folder = lake, options, variables, folder
+        self._turns = {"compact": threading.Lock(), "clean up": threading.Lock()}
+
+    def compact(self, event: Happening) -> None:
+        """Compacts one of the tables with pylance."""
+        table = [APPENDED, INGESTED][event.turn % 2]
+        num_rows = random.Random(event.seed).choice(ROWS_PER_FRAGMENT)
+        program = str(Path(__file__).with_name("soak_compaction.py"))
+        place = f"{self._lake}/{table}.lance"
+        self._run(
+            self.compaction, [sys.executable, program, place, str(num_rows), json.dumps(self._options)], "compact"
+        )
+
+    def clean_up(self, port: int) -> str:
+        """Cleans up with the store behind a port; returns what that said."""
+        cleanup = Command({**self._variables, "AWS_ENDPOINT": f"http://127.0.0.1:{port}"})
+        return self._run(cleanup, [stoker_bin(), "cleanup", "--keep", "1d", "--lake", self._lake], "clean up")
+
+    def _run(self, runner: Command, command: list[str], kind: str) -> str:
+        """Runs a command unless one of its kind runs already; returns what it said."""
+        if not self._turns[kind].acquire(blocking=False):
+            return ""
+        try:
+            status, said = runner.run(command, UPKEEP_SECS)
+        finally:
+            self._turns[kind].release()
+        self.counts[f"{kind}: {'done' if status == 0 else 'failed'}"] += 1
+        with (self._folder / f"{kind.replace(' ', '-')}.log").open("a") as log:
+            log.write(f"{status}: {said.strip()[-600:]}\n")
+        return said
