@@ -58,6 +58,8 @@ class Soak:
         self.failures: list[BaseException] = []
         self.windows: list[Window] = []
         self.counts: Counter[str] = Counter()
+        #: What was done, and when, by the monotonic clock of the machine.
+        self.journal: list[tuple[float, str]] = []
         self.proxy = stack.enter_context(closing(OutageProxy(store.port, seed)))
         variables = {**store.environment(), "AWS_ENDPOINT": f"http://127.0.0.1:{self.proxy.port}"}
         self.variables = environment(variables)
@@ -65,7 +67,7 @@ class Soak:
         self.ingesters = [
             IngestWriter(LAKE, NUM_APPENDERS + 1 + index, folder, self.variables) for index in range(NUM_INGESTERS)
         ]
-        self.upkeep = Upkeep(LAKE, store.options_at(self.proxy.port), self.variables, folder)
+        self.upkeep = Upkeep(LAKE, store, self.proxy.port, folder)
         self.attacks = threading.Semaphore(NUM_ATTACKS_AT_ONCE)
         self.pool = stack.enter_context(ThreadPoolExecutor(max_workers=32))
         stack.callback(self.over.set)
@@ -185,6 +187,7 @@ class Soak:
         begun = time.monotonic()
         for event in schedule(self.seed, self.load_secs):
             self.watch(begun + event.at_secs)
+            self.journal.append((time.monotonic(), event.kind))
             doing[event.kind](event)
         self.watch(begun + self.load_secs)
 
@@ -238,10 +241,12 @@ class Soak:
         if not self.attacks.acquire(blocking=False):
             self.counts["attack: others ran"] += 1
             return
+        begun = time.monotonic()
         try:
             done = attack(self.target, event.turn, self.seed, event.seed)
         finally:
             self.attacks.release()
+        self.journal.append((begun, f"attack: {done}"))
         self.counts["attack"] += 1
         self.counts[f"attack: {done.rsplit(' (', 1)[0]}"] += 1
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
 from conftest import stoker_bin
+from s3_store import BUCKET, Store
 from soak_processes import Command
 from soak_schedule import Happening
 from soak_table import APPENDED, INGESTED
+from test_service import environment
 
 #: Seconds in which a compaction or a cleanup ends, or is killed.
 UPKEEP_SECS = 60.0
@@ -22,10 +25,10 @@ ROWS_PER_FRAGMENT = [500, 2_000, 100_000]
 class Upkeep:
     """Runs one compaction and one cleanup at a time. Each may fail in an outage, and is asked again by a later turn."""
 
-    def __init__(self, lake: str, options: dict[str, str], variables: dict[str, str], folder: Path) -> None:
+    def __init__(self, lake: str, store: Store, port: int, folder: Path) -> None:
         self.counts: Counter[str] = Counter()
-        self.compaction = Command(variables)
-        self._lake, self._options, self._variables, self._folder = lake, options, variables, folder
+        self.compaction = Command(environment({}))
+        self._lake, self._store, self._port, self._folder = lake, store, port, folder
         self._turns = {"compact": threading.Lock(), "clean up": threading.Lock()}
 
     def compact(self, event: Happening) -> None:
@@ -33,15 +36,23 @@ class Upkeep:
         table = [APPENDED, INGESTED][event.turn % 2]
         num_rows = random.Random(event.seed).choice(ROWS_PER_FRAGMENT)
         program = str(Path(__file__).with_name("soak_compaction.py"))
-        place = f"{self._lake}/{table}.lance"
-        self._run(
-            self.compaction, [sys.executable, program, place, str(num_rows), json.dumps(self._options)], "compact"
-        )
+        options = json.dumps(self._store.options_at(self._port))
+        command = [sys.executable, program, f"{self._lake}/{table}.lance", str(num_rows), options]
+        self._run(self.compaction, command, "compact")
 
     def clean_up(self, port: int) -> str:
-        """Cleans up with the store behind a port; returns what that said."""
-        cleanup = Command({**self._variables, "AWS_ENDPOINT": f"http://127.0.0.1:{port}"})
-        return self._run(cleanup, [stoker_bin(), "cleanup", "--keep", "1d", "--lake", self._lake], "clean up")
+        """Cleans up with the store behind a port; returns what that said.
+
+        A cleanup that an outage ended keeps its lock, which is deleted then, as the next one says.
+        """
+        options = {name.upper(): value for name, value in self._store.options_at(port).items()}
+        cleanup = Command(environment(options))
+        said = self._run(cleanup, [stoker_bin(), "cleanup", "--keep", "1d", "--lake", self._lake], "clean up")
+        if (lock := re.search(r"delete (_stoker/cleanup/\d+) if it was killed", said)) is not None:
+            self.counts["clean up: lock of a failed one deleted"] += 1
+            key = f"{self._lake.removeprefix(f's3://{BUCKET}/')}/{lock[1]}"
+            self._store.client.delete_object(Bucket=BUCKET, Key=key)
+        return said
 
     def _run(self, runner: Command, command: list[str], kind: str) -> str:
         """Runs a command unless one of its kind runs already; returns what it said."""

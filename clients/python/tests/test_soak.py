@@ -154,16 +154,13 @@ def stored_findings(soak: Soak) -> list[str]:
 
 
 def cleanup_findings(soak: Soak) -> list[str]:
-    """Cleanups remove the old versions and no other. One that failed in an outage may have left its lock."""
-    said = soak.upkeep.clean_up(soak.aged_proxy.port)
-    if "another cleanup" in said:
-        print(f"cleanup: {said}", flush=True)
-        return []
+    """Cleanups remove the old versions and no other. The last one may find the lock of one that an outage ended."""
+    said = [soak.upkeep.clean_up(soak.aged_proxy.port) for _ in range(2)]
     dataset = lance.dataset(f"{LAKE}/{APPENDED}.lance", storage_options=soak.store.options)
     versions = sorted(version["version"] for version in dataset.versions())
     if versions == list(range(NUM_OLD_VERSIONS + 1, dataset.version + 1)):
         return []
-    return [f"of versions 1 to {dataset.version}, cleanups left {versions}; the last one said: {said}"]
+    return [f"of versions 1 to {dataset.version}, cleanups left {versions}; the last ones said: {said}"]
 
 
 def stream_findings(soak: Soak) -> list[str]:
@@ -194,16 +191,18 @@ def snapshot_ids(soak: Soak, progress: Progress) -> list[int]:
 
 
 def canary_findings(soak: Soak) -> list[str]:
-    """Whether the canary waited too long outside outages."""
+    """Whether the canary waited too long outside outages. Tells what was done about the time of its longest wait."""
     waits = soak.waits()
     secs, at = longest_outside(waits, soak.windows)
     longest = max((end - begin for begin, end in waits), default=0.0)
     away = sum(window.end - window.begin for window in soak.windows)
     print(f"canary: waited {secs:.2f} s outside {len(soak.windows)} outages ({away:.0f} s), {longest:.2f} s in all")
+    near = [f"{when - at:+.1f} s {what}" for when, what in sorted(soak.journal) if -15 < when - at < secs]
+    near += [f"{window.begin - at:+.1f} to {window.end - at:+.1f} s {window.kind}" for window in soak.windows]
+    print(f"canary: from the beginning of that wait: {near}", flush=True)
     if secs <= GAP_SECS_MAX:
         return []
-    near = [f"{window.kind} {window.begin - at:+.1f} s to {window.end - at:+.1f} s" for window in soak.windows]
-    return [f"the canary waited {secs:.1f} s for a batch, more than {GAP_SECS_MAX} s; outages from there: {near}"]
+    return [f"the canary waited {secs:.1f} s for a batch, more than {GAP_SECS_MAX} s: {near}"]
 
 
 def coverage_findings(soak: Soak) -> list[str]:
