@@ -22,6 +22,8 @@ MEMORY_BYTES = 256 << 10
 PACE_SECS = 0.02
 #: Waits from this time on are kept one by one.
 KEPT_SECS = 0.1
+#: From this time on, the log tells what the stream did.
+TOLD_SECS = 1.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def main() -> None:
                 num_batches += 1
                 if got - asked >= KEPT_SECS:
                     waits.write(f"{asked} {got}\n")
+                if got - asked >= TOLD_SECS:
+                    print(f"{asked:.1f}: waited {got - asked:.1f} s, {stream.stats()}", flush=True)
                 assert (batch["image"] == image_of(batch["id"])).all(), f"other bytes at {batch.cursor}"
                 seen += batch["id"].tolist()
                 if over.wait(PACE_SECS):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from fault_proxy import Faults, Head, S3Proxy, reset
@@ -72,6 +76,42 @@ class OutageProxy(S3Proxy):
             self.faults.count("done and answered 500")
             request = Head(request.first, {})
         await self._answer(request, reader, writer, status)
+
+
+class ProxyProcess:
+    """An `OutageProxy` in a process of its own."""
+
+    def __init__(self, upstream_port: int, seed: int) -> None:
+        #: What was refused so far, by kind.
+        self.refused: dict[str, int] = {}
+        command = [sys.executable, str(Path(__file__).with_name("soak_proxy.py")), str(upstream_port), str(seed)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self._answer())
+
+    def begin(self, kind: str) -> None:
+        """Begins an outage. Must be followed by `end`."""
+        self._tell(kind)
+
+    def end(self) -> None:
+        """Ends the outage."""
+        self._tell("")
+
+    def close(self) -> None:
+        """Ends the proxy."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _tell(self, kind: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{kind}\n")
+        self._process.stdin.flush()
+        self.refused = json.loads(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the proxy ended with {self._process.wait()}"
+        return line
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from soak_canary import NUM_ROWS as NUM_CANARY_ROWS
 from soak_canary import TABLE as CANARY_TABLE
 from soak_canary import CanaryJob, image_of
 from soak_ingest import IngestWriter
-from soak_outages import KINDS, OutageProxy, Window
+from soak_outages import KINDS, ProxyProcess, Window
 from soak_processes import Child, SoakServer, Usage, token_of
 from soak_queries import ask, count
 from soak_schedule import Happening, dealt, schedule
@@ -60,7 +60,7 @@ class Soak:
         self.counts: Counter[str] = Counter()
         #: What was done, and when, by the monotonic clock of the machine.
         self.journal: list[tuple[float, str]] = []
-        self.proxy = stack.enter_context(closing(OutageProxy(store.port, seed)))
+        self.proxy = stack.enter_context(closing(ProxyProcess(store.port, seed)))
         variables = {**store.environment(), "AWS_ENDPOINT": f"http://127.0.0.1:{self.proxy.port}"}
         self.variables = environment(variables)
         self.server = stack.enter_context(closing(SoakServer(LAKE, variables, folder)))
@@ -306,7 +306,11 @@ class Soak:
         kills = sum(child.num_kills for child in [*self.streams, *self.appenders])
         repeated = sum(ingester.num_repeated for ingester in self.ingesters)
         lines = [f"{what}: {num}" for what, num in sorted((self.counts + self.upkeep.counts).items())]
-        lines += [f"kills of clients: {kills}", f"ingests repeated: {repeated}", f"store: {self.proxy.faults}"]
+        lines += [
+            f"kills of clients: {kills}",
+            f"ingests repeated: {repeated}",
+            f"refused by the store: {self.proxy.refused}",
+        ]
         return f"seed {self.seed}, {self.load_secs:.0f} s\n  " + "\n  ".join(lines)
 
     def logs(self) -> str:

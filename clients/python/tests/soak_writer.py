@@ -14,7 +14,7 @@ from soak_table import APPEND_ROWS_MAX, APPENDED, Record, Write, columns
 import stoker
 
 #: Seconds between two appends, at least and at most.
-PAUSE_SECS = (2.0, 10.0)
+PAUSE_SECS = (4.0, 14.0)
 
 
 @dataclass(frozen=True)
