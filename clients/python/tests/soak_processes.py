@@ -73,12 +73,13 @@ class Usage:
 
 
 def open_files(pid: int) -> Counter[str]:
-    """What the open files of a process are: for connections, their state and port of the other end, or their own."""
+    """What the open files of a process are: connections from clients, to which port, or the name."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    listened = {row[1].split(":")[1] for row in rows if row[3] == "0A"}
     sockets = {}
-    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-        _, own, other, state, *rest = line.split()
-        ports = [int(address.split(":")[1], 16) for address in (own, other)]
-        sockets[f"socket:[{rest[5]}]"] = f"connection in state {state}, ports {min(ports)}"
+    for _, own, other, state, *rest in rows:
+        ends = "from a client" if own.split(":")[1] in listened else f"to port {int(other.split(':')[1], 16)}"
+        sockets[f"socket:[{rest[5]}]"] = f"connection {ends} in state {state}"
     kinds: Counter[str] = Counter()
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):

@@ -253,7 +253,7 @@ class Soak:
     def _ask(self, draw: random.Random) -> None:
         """Asks questions for as long as the load lasts; answers may be refused, and must not be wrong."""
         lake = None
-        while not self.over.wait(draw.uniform(0.1, 0.8)):
+        while not self.over.wait(draw.uniform(0.3, 1.5)):
             begun = time.monotonic()
             try:
                 lake = lake or self.connect("jobs")

@@ -111,8 +111,7 @@ def usage_findings(soak: Soak, before: Usage) -> list[str]:
     found = judged(now)
     print(f"server: {before} before the load, {now} after it", flush=True)
     if found:
-        ports = f"server {soak.server.port}, store {soak.proxy.port}"
-        found.append(f"open files ({ports}): {open_files(soak.server.pid).most_common(20)}")
+        found.append(f"open files, the store at port {soak.proxy.port}: {dict(open_files(soak.server.pid))}")
     # At its peak, streams and queries hold what they may, and plans and connections the rest.
     limit = before.resident_bytes + POOL_BYTES + STREAM_BYTES + MEMORY_SLACK_BYTES
     for usage in [*soak.server.peaks, now]:
