@@ -33,7 +33,7 @@ GLOBAL_BATCHES = [48, 64, 90]
 NUM_EPOCHS = [1, 2, 3]
 CHECKPOINT_STEPS = 8
 #: Seconds between two steps while the load lasts. The test's store, which is Python, serves some 100 requests a second.
-PACE_SECS = 0.1
+PACE_SECS = 0.3
 #: Bytes that all ranks of a job hold.
 MEMORY_BYTES = 32 << 20
 
