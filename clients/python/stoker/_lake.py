@@ -83,8 +83,8 @@ def connect(
             page cache at once. Columns that Lance decodes (text, encoded images, scalars) are read as usual, lakes in
             object stores do not use it, and a server has an option of its own. Default: no.
         hold_days: Days for which cleanups spare the versions of tables that streams read, from when they are last read:
-            as long as checkpoints are wanted. They get tags such as ``stoker.until.2026-12-24.v7``. With 0, nothing
-            is held. A server has an option of its own. Default: 30.
+            as long as checkpoints are wanted. They get tags such as ``stoker.until.2026-12-24.v7``, which ``tags``
+            leaves out. With 0, nothing is held. A server has an option of its own. Default: 30.
 
     Raises:
         InvalidRequestError: The target has an unsupported scheme, an option is malformed, ``cache_dir`` cannot be used,

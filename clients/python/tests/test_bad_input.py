@@ -64,9 +64,10 @@ QUERIES = [
 
 
 def contents(lake_path: str) -> tuple[object, object]:
-    """The tables of a lake with their versions, and their files."""
+    """The tables of a lake with their versions, and their files but the tags of streams that read them."""
     lake = stoker.connect(lake_path)
-    files = {file: file.stat().st_mtime_ns for file in Path(lake_path).glob("*.lance/**/*") if file.is_file()}
+    found = [file for file in Path(lake_path).glob("*.lance/**/*") if not file.name.startswith("stoker.until.")]
+    files = {file: file.stat().st_mtime_ns for file in found if file.is_file()}
     return {name: lake.table(name).versions() for name in lake.tables()}, files
 
 

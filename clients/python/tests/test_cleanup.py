@@ -334,7 +334,7 @@ def test_what_is_wrong_is_named(root: Path) -> None:
     assert "`stoker cleanup` works on a lake, not through a server: give --lake" in served.stderr
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_cleanup_that_is_stopped_leaves_what_is_needed(tmp_path: Path, sent: signal.Signals) -> None:
     root = tmp_path
     lake = stoker.connect(str(root))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from test_unsafe_stores import RefusesWrites
 import stoker
 
 PATIENCE = 60
+HOLD = re.compile(r"stoker\.until\.\d{4}-(0\d|1[012])-\d\d\.v[1-9]\d*")
 
 
 def day(days: int) -> str:
@@ -33,7 +35,11 @@ def hold(days: int, version: int) -> str:
 
 
 def tags(root: str | Path, table: str = "samples") -> dict[str, int]:
-    return stoker.connect(str(root)).table(table).tags
+    """The tags of a table that pylance sees; Stoker's own calls leave those of streams out."""
+    found = lance.dataset(f"{root}/{table}.lance").tags.list()
+    own = stoker.connect(str(root)).table(table).tags
+    assert own == {name: tag["version"] for name, tag in found.items() if not HOLD.fullmatch(name)}
+    return {name: tag["version"] for name, tag in found.items()}
 
 
 def wait_for(what: Callable[[], bool], said: str) -> None:
@@ -153,7 +159,6 @@ def test_cleanups_of_pylance_spare_what_is_held(root: Path) -> None:
         table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
     table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False)
     assert ids(stoker.connect(str(root)), "AT (VERSION => 1)") == wanted
-    assert ids(stoker.connect(str(root)), f"AT (TAG => '{hold(30, 1)}')") == wanted
 
 
 def test_tags_of_others_are_never_taken_for_holds(root: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conftest import make_columns
-from test_safe_defaults import TOKENS, tokens_file, watched
+from pyarrow import flight
+from test_safe_defaults import TOKENS, authorized, tokens_file, watched
 
 import stoker
 
@@ -50,7 +53,7 @@ def test_objects(tmp_path: Path, own_lake: str) -> None:
         assert len(left(own_lake)) == 3, "a specification, a row set and its page"
         assert rows(query.stream(batch_size=8, seed=2)) == num_rows
         before = left(own_lake)
-        refused = r"reader left its 4 objects of a day under _stoker/.*in 24 h.*--reader-objects-per-day"
+        refused = r"reader left its 4 objects of a day in the lake.*in 24 h.*--reader-objects-per-day"
         with pytest.raises(stoker.ResourceExhaustedError, match=refused):
             query.stream(batch_size=8, seed=3)
         with pytest.raises(stoker.ResourceExhaustedError, match=refused):
@@ -59,6 +62,38 @@ def test_objects(tmp_path: Path, own_lake: str) -> None:
         assert rows(query.stream(batch_size=8, seed=1)) == num_rows, "streams that were planned before go on"
         assert rows(writer.sql(QUERY).stream(batch_size=8, seed=3)) == num_rows, "others are not limited"
         assert rows(query.stream(batch_size=8, seed=3)) == num_rows
+
+
+def test_row_sets_that_grew_old_cost_nothing(tmp_path: Path, own_lake: str) -> None:
+    with served(tmp_path, own_lake, reader_objects_per_day=3) as url:
+        query = stoker.connect(url, token=TOKENS["read"]).sql(QUERY)
+        num_rows = rows(query.stream(batch_size=8, seed=1))
+        for path in (Path(own_lake) / "_stoker" / "rowsets").rglob("*"):
+            os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 13 * 3600))
+        assert rows(query.stream(batch_size=8, seed=1)) == num_rows
+
+
+def test_specifications_of_a_readers_own_making(tmp_path: Path, own_lake: str) -> None:
+    stream_id = stoker.connect(own_lake).sql(f"{QUERY} ORDER BY id").stream(batch_size=4, seed=5).stream_id
+    spec = json.loads((Path(own_lake) / "_stoker" / "specs" / stream_id).read_text())
+    source = spec["sources"][0]
+    with served(tmp_path, own_lake, reader_objects_per_day=4) as url, flight.connect(url) as client:
+        before = left(own_lake)
+        for number in range(1, 8):
+            made_up = source | {"sql": f"{QUERY} WHERE id <> {number} ORDER BY id", "row_set": f"{number:064x}"}
+            body = {
+                "spec": json.dumps(spec | {"sources": [made_up]}),
+                "epoch": 0,
+                "beside": [{"position": 0, "offset": 1}],
+            }
+            with pytest.raises((flight.FlightError, OSError, KeyError, ValueError, MemoryError)) as refused:
+                list(
+                    client.do_action(
+                        flight.Action("rows_beside", json.dumps(body).encode()), authorized(TOKENS["read"])
+                    )
+                )
+        assert "reader left its 4 objects of a day" in str(refused.value)
+        assert len(left(own_lake) - before) <= 4
 
 
 def test_bytes(tmp_path: Path, own_lake: str) -> None:
@@ -72,7 +107,7 @@ def test_bytes(tmp_path: Path, own_lake: str) -> None:
 
 
 def test_logs_of_runs(tmp_path: Path, own_lake: str) -> None:
-    with served(tmp_path, own_lake, reader_objects_per_day=6) as url:
+    with served(tmp_path, own_lake, reader_objects_per_day=10) as url:
         lake = stoker.connect(url, token=TOKENS["read"])
         stream = lake.sql(QUERY).stream(batch_size=8, run_id="mine", run_log=True)
         for epoch in range(2):
@@ -80,6 +115,6 @@ def test_logs_of_runs(tmp_path: Path, own_lake: str) -> None:
             rows(stream)
         assert len(lake.run("mine").entries()) == 2
         stream.set_epoch(2)
-        with pytest.raises(stoker.ResourceExhaustedError, match="reader left its 6 objects of a day"):
+        with pytest.raises(stoker.ResourceExhaustedError, match="reader left its 10 objects of a day"):
             rows(stream)
         assert len(lake.run("mine").entries()) == 2

@@ -10,6 +10,7 @@ use stoker_ingest::{clean_journals, last_listed};
 use stoker_lake::{CleanedTable, Lake};
 use stoker_stream::{CleanedStreams, clean_streams};
 use stoker_types::TableName;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connect::LakeArgs;
 use crate::output::output;
@@ -44,7 +45,7 @@ pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let work = async { clean(&lake, names, args.keep, false).await.map_err(Stopped::Work) };
     let done = tokio::select! {
         done = lock.while_held(work) => done,
-        _ = tokio::signal::ctrl_c() => Err(Stopped::Work(anyhow!("interrupted in the middle: run it again"))),
+        _ = told_to_stop() => Err(Stopped::Work(anyhow!("interrupted in the middle: run it again"))),
     };
     let released = lock.release().await;
     done.map_err(|stopped| match stopped {
@@ -52,6 +53,15 @@ pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         Stopped::Lock(error) => anyhow::Error::new(error).context("the cleanup stopped in the middle: run it again"),
     })?;
     Ok(released?)
+}
+
+/// Waits for Ctrl-C, or for SIGTERM.
+async fn told_to_stop() {
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
 }
 
 /// Why a cleanup ended before its end.

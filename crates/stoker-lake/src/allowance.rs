@@ -1,5 +1,6 @@
 //! How much somebody may leave beside the tables.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -32,34 +33,54 @@ impl WriteAllowance {
         Self { holder: holder.into(), objects_max, bytes_max, spent }
     }
 
-    /// Counts an object of so many bytes.
+    /// Counts objects of so many bytes together, until what is returned is dropped or kept.
     ///
     /// # Errors
     /// [`Error::AllowanceSpent`] where that is more than is left; then nothing is counted.
-    pub fn spend(&self, bytes: u64) -> Result<()> {
+    pub fn spend(self: &Arc<Self>, objects: u64, bytes: u64) -> Result<Expense> {
         let mut spent = self.spent.lock();
         if spent.since.elapsed() >= DAY {
             *spent = Spent { since: Instant::now(), objects: 0, bytes: 0 };
         }
-        let all_bytes = spent.bytes.saturating_add(bytes);
+        let (all_objects, all_bytes) = (spent.objects.saturating_add(objects), spent.bytes.saturating_add(bytes));
         let limit = match () {
-            () if spent.objects >= self.objects_max => format!("{} objects", self.objects_max),
+            () if all_objects > self.objects_max => format!("{} objects", self.objects_max),
             () if all_bytes > self.bytes_max => format!("{} bytes", self.bytes_max),
             () => {
-                spent.objects += 1;
-                spent.bytes = all_bytes;
-                return Ok(());
+                (spent.objects, spent.bytes) = (all_objects, all_bytes);
+                return Ok(Expense { of: self.clone(), since: spent.since, objects, bytes });
             }
         };
         let left = DAY.saturating_sub(spent.since.elapsed());
         Err(Error::AllowanceSpent { holder: self.holder.clone(), limit, hours: left.as_secs().div_ceil(3600) })
     }
+}
 
-    /// Takes back what was counted for an object that was not written.
-    pub(crate) fn refund(&self, bytes: u64) {
-        let mut spent = self.spent.lock();
-        spent.objects = spent.objects.saturating_sub(1);
-        spent.bytes = spent.bytes.saturating_sub(bytes);
+/// What was counted for something that is being written. Dropping it takes it back.
+#[derive(Debug)]
+#[must_use = "what is not kept is taken back"]
+pub struct Expense {
+    of: Arc<WriteAllowance>,
+    /// When the day began in which it was counted.
+    since: Instant,
+    objects: u64,
+    bytes: u64,
+}
+
+impl Expense {
+    /// Leaves it counted: it was written, or may have been.
+    pub fn keep(mut self) {
+        (self.objects, self.bytes) = (0, 0);
+    }
+}
+
+impl Drop for Expense {
+    fn drop(&mut self) {
+        let mut spent = self.of.spent.lock();
+        if spent.since == self.since {
+            spent.objects = spent.objects.saturating_sub(self.objects);
+            spent.bytes = spent.bytes.saturating_sub(self.bytes);
+        }
     }
 }
 
@@ -86,7 +107,18 @@ mod tests {
         assert_eq!(put("specs/a", "1234").await.expect("there"), PutOutcome::Exists, "also when it is spent");
         let error = put("specs/c", "").await.expect_err("too many objects").to_string();
         assert!(error.starts_with("vision_job left its 2 objects of a day") && error.contains("in 24 h"), "{error}");
-        assert_eq!(objects.put("specs/a", "1".into()).await.expect_err("a third").kind(), ErrorKind::ResourceExhausted);
+        objects.put("specs/a", "1".into()).await.expect("what is there is replaced");
         lake.objects().put("specs/c", "".into()).await.expect("others write as before");
+    }
+
+    #[test]
+    fn what_is_not_written_is_taken_back_and_all_or_nothing_is_counted() {
+        let allowance = Arc::new(WriteAllowance::new("vision_job", 10, 100));
+        drop(allowance.spend(10, 100).expect("all of it"));
+        allowance.spend(9, 90).expect("as if nothing had been").keep();
+        assert!(allowance.spend(2, 2).is_err());
+        assert!(allowance.spend(1, 11).is_err());
+        allowance.spend(1, 10).expect("the last one").keep();
+        assert!(allowance.spend(1, 0).is_err());
     }
 }

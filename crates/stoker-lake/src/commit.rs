@@ -16,6 +16,7 @@ use lance_table::io::commit::commit_handler_from_url;
 use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_types::{ErrorKind, TableName};
 
+use crate::error::first_line;
 use crate::exact_commit::ExactCommit;
 use crate::lineage::Lineage;
 use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
@@ -120,6 +121,8 @@ impl Lake {
                         if now.version() > newest
                             && (existing.is_none() || key.is_some())
                             && may_be_a_conflict(&error)
+                            // Without a key nobody would find what was written.
+                            && (key.is_some() || !matches!(error, Error::OutcomeUnknown { .. }))
                             && attempts_left > 0 =>
                     {
                         tokio::time::sleep(pause(ATTEMPTS_MAX - attempts_left)).await;
@@ -202,7 +205,7 @@ impl Lake {
         }
         let committed = commit.execute(transaction).boxed().await;
         committed.map_err(|source| match source.is_commit_status_unknown() {
-            true => unknown(name, "storage did not answer", existing.map_or(0, Table::version) + 1),
+            true => Error::OutcomeUnknown { attempted: attempted(), reason: first_line(&source) },
             false => Error::storage(attempted(), source),
         })
     }
@@ -217,7 +220,7 @@ impl Lake {
         match lineage {
             Lineage::Kept => Ok(Some(version)),
             Lineage::Lost => Ok(None),
-            Lineage::Unknown => Err(unknown(name, CLEANED_UP, version)),
+            Lineage::Unknown => Err(unknown(name, version)),
         }
     }
 }
@@ -246,18 +249,11 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
     }
 }
 
-/// Why nothing may tell of a commit whether it counts.
-const CLEANED_UP: &str = "storage was slow, and versions that would tell were cleaned up meanwhile";
-
-/// The error of a commit of which nothing tells whether it is part of its table's history.
-fn unknown(name: &TableName, why: &str, version: u64) -> Error {
-    Error::Storage {
+/// The error of a commit of which nothing is left that would tell whether it is part of its table's history.
+fn unknown(name: &TableName, version: u64) -> Error {
+    Error::OutcomeUnknown {
         attempted: format!("committing version {version} of table {name}"),
-        kind: ErrorKind::Unavailable,
-        source: format!(
-            "whether it counts is unknown: {why}; look whether the newest version has the rows before you write them again"
-        )
-        .into(),
+        reason: "storage was slow, and versions that would tell were cleaned up meanwhile".into(),
     }
 }
 
@@ -372,7 +368,7 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
             match table.lake().lineage(table, version, &added_files(&transaction)).await? {
                 Lineage::Kept => return Ok(Search::Committed(version)),
                 Lineage::Lost => continue,
-                Lineage::Unknown => return Err(unknown(table.name(), CLEANED_UP, version)),
+                Lineage::Unknown => return Err(unknown(table.name(), version)),
             }
         }
         let overtakes = key_of(&transaction).is_some() || replaces_rows(&transaction);

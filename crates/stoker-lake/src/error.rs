@@ -124,7 +124,7 @@ pub enum Error {
     },
     /// Somebody left as much beside the tables as the server lets them in a day.
     #[error(
-        "{holder} left its {limit} of a day under _stoker/, which streams and runs write: ask for streams that were planned before, try \
+        "{holder} left its {limit} of a day in the lake, which streams and runs write: ask for streams that were planned before, try \
          again in {hours} h, or ask the operator of the server for more (--reader-objects-per-day, --reader-bytes-per-day)"
     )]
     AllowanceSpent {
@@ -134,6 +134,16 @@ pub enum Error {
         limit: String,
         /// Hours until it may be spent anew.
         hours: u64,
+    },
+    /// Nobody knows whether a commit counts.
+    #[error(
+        "{attempted}: whether it counts is unknown: {reason}; look whether the newest version has the rows before you write them again"
+    )]
+    OutcomeUnknown {
+        /// What was attempted, on which table.
+        attempted: String,
+        /// Why nobody knows.
+        reason: String,
     },
     /// Storage failed.
     #[error("{attempted}: {}", first_line(source))]
@@ -157,7 +167,7 @@ impl Error {
             | Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::TableExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
-            Error::Overtaken { .. } => ErrorKind::Unavailable,
+            Error::Overtaken { .. } | Error::OutcomeUnknown { .. } => ErrorKind::Unavailable,
             Error::AllowanceSpent { .. } => ErrorKind::ResourceExhausted,
             Error::DataCorrupt { .. } | Error::DamagedRows { .. } => ErrorKind::DataCorrupt,
             Error::Storage { kind, .. } => *kind,

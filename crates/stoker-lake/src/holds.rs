@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::{join, join_all};
 use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
@@ -29,6 +29,9 @@ const PREFIX: &str = "stoker.until.";
 /// The extension of tags.
 const EXTENSION: &str = ".json";
 
+/// After so long a hold that could not be made is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(600);
+
 const DAY_SECS: u64 = 24 * 3600;
 
 /// What is held on behalf of this process.
@@ -36,12 +39,19 @@ pub(crate) struct Holds {
     days: AtomicU32,
     /// The day with which the hold of each version ends.
     last_days: Mutex<HashMap<Snapshot, u64>>,
+    /// When a hold could not be made.
+    failed: Mutex<HashMap<Snapshot, Instant>>,
     is_told: AtomicBool,
 }
 
 impl Default for Holds {
     fn default() -> Self {
-        Self { days: AtomicU32::new(HOLD_DAYS), last_days: Mutex::default(), is_told: AtomicBool::new(false) }
+        Self {
+            days: AtomicU32::new(HOLD_DAYS),
+            last_days: Mutex::default(),
+            failed: Mutex::default(),
+            is_told: AtomicBool::new(false),
+        }
     }
 }
 
@@ -50,7 +60,7 @@ impl Default for Holds {
 pub(crate) struct Hold {
     /// The last day on which it holds, in days since 1970 UTC.
     last_day: u64,
-    version: u64,
+    pub version: u64,
 }
 
 impl Hold {
@@ -98,10 +108,14 @@ impl Lake {
     ///
     /// A lake that cannot be written, or that does not answer, is warned of once.
     pub async fn hold<'a>(&self, snapshots: impl IntoIterator<Item = &'a Snapshot>, open: &[Table]) {
-        let hold = |snapshot| async move {
-            if let Err(error) = self.hold_at(snapshot, open, SystemTime::now()).await
-                && !self.inner.holds.is_told.swap(true, Ordering::Relaxed)
-            {
+        let holds = &self.inner.holds;
+        let hold = |snapshot: &'a Snapshot| async move {
+            if holds.failed.lock().get(snapshot).is_some_and(|failed| failed.elapsed() < TRY_AGAIN) {
+                return;
+            }
+            let Err(error) = self.hold_at(snapshot, open, SystemTime::now()).await else { return };
+            holds.failed.lock().insert(snapshot.clone(), Instant::now());
+            if !holds.is_told.swap(true, Ordering::Relaxed) {
                 tracing::warn!(%error, "cleanups may remove {snapshot} while it is read: streams could not give it a tag");
             }
         };
@@ -123,6 +137,8 @@ impl Lake {
         let (is_new, others) = join(table.create_hold(hold), table.list_holds()).await;
         let is_new = is_new?;
         holds.last_days.lock().insert(snapshot.clone(), last_day);
+        holds.failed.lock().remove(snapshot);
+        holds.is_told.store(false, Ordering::Relaxed);
         if is_new {
             let lake = self.clone();
             tokio::spawn(async move {
@@ -140,7 +156,6 @@ impl Lake {
 
     /// Deletes holds that a new one replaces, and tells of a cleanup that may have begun before it was there.
     async fn after_hold(&self, table: &Table, replaced: Result<Vec<Hold>>) -> Result<()> {
-        table.delete_holds(&replaced?).await?;
         if let Some(holder) = self.cleaning_up().await? {
             let snapshot = table.snapshot();
             tracing::warn!(
@@ -148,7 +163,7 @@ impl Lake {
                             replaced long ago may be removed"
             );
         }
-        Ok(())
+        table.delete_holds(&replaced?).await
     }
 }
 
@@ -249,14 +264,16 @@ mod tests {
         append(&lake, &name, &schema, 0..5, small(100, 1000)).await.expect("rows");
         let table = latest(&lake, &name).await.expect("a table");
         let snapshot = table.snapshot();
-        let tags = async || table.tags().await.expect("tags").into_keys().collect::<Vec<_>>();
+        let tags = async || table.list_holds().await.expect("holds").iter().map(Hold::to_string).collect::<Vec<_>>();
         let hold = async |day| lake.hold_at(&snapshot, &[], at(day)).await.expect("held");
         let tag = |day| Hold { last_day: day, version: 1 }.to_string();
         lake.hold_versions_for(10);
         hold(100).await;
         hold(100).await;
         assert_eq!(tags().await, [tag(110)]);
-        assert_eq!(table.tags().await.expect("tags")[&tag(110)], 1);
+        let of_lance = table.dataset().tags().get_version(&tag(110)).await;
+        assert_eq!(of_lance.expect("a tag that Lance knows"), 1);
+        assert!(table.tags().await.expect("tags").is_empty(), "users see their own tags");
         hold(101).await;
         until(async || tags().await == [tag(111)]).await;
         hold(90).await;

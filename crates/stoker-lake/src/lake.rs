@@ -27,7 +27,7 @@ use crate::dense::DenseCache;
 use crate::direct::DirectStore;
 use crate::error::first_line;
 use crate::footer::Checked;
-use crate::holds::{Hold, Holds};
+use crate::holds::Holds;
 use crate::sectors::{CheckedWrapper, Place, checked_registry};
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
@@ -151,6 +151,12 @@ impl Lake {
         Lake { allowance: Some(allowance), ..self.clone() }
     }
 
+    /// The same lake, for what nobody is charged for.
+    #[must_use]
+    pub fn unlimited(&self) -> Lake {
+        Lake { allowance: None, ..self.clone() }
+    }
+
     /// The root URI.
     pub fn uri(&self) -> &str {
         &self.inner.uri
@@ -256,8 +262,7 @@ impl Lake {
                 let tags = newest.tags().await?;
                 let found = TagName::try_new(tag.as_str()).ok().and_then(|tag| tags.get(tag.as_str()).copied());
                 let Some(version) = found else {
-                    let named = tags.keys().map(String::as_str).filter(|tag| Hold::of(tag).is_none());
-                    let list = named.collect::<Vec<_>>().join(", ");
+                    let list = tags.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
                     let hint =
                         if list.is_empty() { "; the table has no tags".to_string() } else { format!("; tags: {list}") };
                     return Err(Error::NotFound { what: format!("tag '{tag}' of table {name}"), hint });

@@ -58,7 +58,7 @@ mod uncached_file;
 mod versions;
 mod write;
 
-pub use allowance::WriteAllowance;
+pub use allowance::{Expense, WriteAllowance};
 pub use breaker::StoreRequests;
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};

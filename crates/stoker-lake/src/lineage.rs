@@ -10,7 +10,6 @@ use lance_table::transaction::Operation;
 use stoker_types::{ErrorKind, SnapshotRef};
 
 use crate::commit::transaction;
-use crate::holds::Hold;
 use crate::{Lake, Result, Table};
 
 /// What later versions say of a commit.
@@ -48,9 +47,7 @@ impl Lake {
         }
         let Some(next) = transaction(newest, version + 1).await? else {
             // A cleanup spares versions with a tag, and those after it only where they have one, too.
-            // A hold may have come as the version went.
-            let tags = newest.tags().await?;
-            let has_tag = tags.iter().any(|(tag, tagged)| *tagged == version && Hold::of(tag).is_none());
+            let has_tag = newest.tags().await?.values().any(|tagged| *tagged == version);
             return Ok(if has_tag { Lineage::Kept } else { Lineage::Unknown });
         };
         Ok(match next.operation {

@@ -9,6 +9,8 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt, PutPayload};
 
+use stoker_types::ErrorKind;
+
 use crate::lake::LakeInner;
 use crate::{Error, Result, WriteAllowance};
 
@@ -69,14 +71,19 @@ impl Objects {
     /// # Errors
     /// [`Error::AllowanceSpent`] for an object that does not exist; storage errors; kind `PermissionDenied` when the lake cannot be written.
     pub async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
-        let num_bytes = bytes.len() as u64;
-        if let Err(error) = self.spend(num_bytes) {
+        let Some(allowance) = &self.allowance else { return self.create(path, bytes).await };
+        let expense = match allowance.spend(1, bytes.len() as u64) {
+            Ok(expense) => expense,
             // What is there already costs nothing.
-            return if self.entry(path).await?.is_some() { Ok(PutOutcome::Exists) } else { Err(error) };
-        }
+            Err(_) if self.entry(path).await?.is_some() => return Ok(PutOutcome::Exists),
+            Err(error) => return Err(error),
+        };
         let put = self.create(path, bytes).await;
-        if !matches!(put, Ok(PutOutcome::Created)) {
-            self.refund(num_bytes);
+        match &put {
+            Ok(PutOutcome::Created) => expense.keep(),
+            // It may be there all the same.
+            Err(error) if error.kind() == ErrorKind::Unavailable => expense.keep(),
+            Ok(PutOutcome::Exists) | Err(_) => {}
         }
         put
     }
@@ -91,12 +98,11 @@ impl Objects {
         }
     }
 
-    /// Creates or replaces an object.
+    /// Creates an object, or replaces it, which costs nobody's allowance.
     ///
     /// # Errors
-    /// [`Error::AllowanceSpent`]; storage errors.
+    /// Storage errors.
     pub async fn put(&self, path: &str, bytes: Bytes) -> Result<()> {
-        self.spend(bytes.len() as u64)?;
         let put = self.lake.store.inner.put(&self.path(path), PutPayload::from(bytes)).await;
         put.map(|_| ()).map_err(|source| self.error("writing", path, source))
     }
@@ -184,16 +190,6 @@ impl Objects {
         match self.lake.store.inner.delete(&self.path(path)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(source) => Err(self.error("deleting", path, source)),
-        }
-    }
-
-    fn spend(&self, bytes: u64) -> Result<()> {
-        self.allowance.as_ref().map_or(Ok(()), |allowance| allowance.spend(bytes))
-    }
-
-    fn refund(&self, bytes: u64) {
-        if let Some(allowance) = &self.allowance {
-            allowance.refund(bytes);
         }
     }
 

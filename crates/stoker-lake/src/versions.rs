@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
 use serde::{Deserialize, Serialize};
-use stoker_types::TagName;
+use stoker_types::{ErrorKind, TagName};
 
 use crate::again::again;
 use crate::caught::caught;
+use crate::holds::Hold;
 use crate::{Error, Result, Table};
+
+/// Tags that are read at a time.
+const TAGS_AT_ONCE: usize = 10;
 
 /// A version of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,17 +61,36 @@ impl Table {
         Error::storage(format!("listing the versions of table {}", self.name()), source)
     }
 
-    /// All tags and the versions that they name.
+    /// All tags and the versions that they name, without those by which streams hold versions.
     ///
     /// # Errors
     /// Storage errors.
     pub async fn tags(&self) -> Result<BTreeMap<String, u64>> {
-        let list = async || {
-            let tags = self.dataset().tags().list().await;
-            tags.map_err(|source| Error::storage(format!("listing the tags of table {}", self.name()), source))
-        };
-        let tags = again(list).await?;
-        Ok(tags.into_iter().map(|(tag, contents)| (tag, contents.version)).collect())
+        let base = self.lake().table_path(self.name());
+        let attempted = || format!("listing the tags of table {}", self.name());
+        let names = self.lake().list(&base_tags_path(&base), attempted).await?;
+        let names: Vec<String> = names
+            .iter()
+            .filter_map(|name| name.strip_suffix(".json"))
+            .filter(|tag| Hold::of(tag).is_none())
+            .map(str::to_string)
+            .collect();
+        let read = stream::iter(names).map(|name| async {
+            match again(async || self.tagged(&name).await).await {
+                Ok(version) => Ok(Some((name, version))),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        read.buffer_unordered(TAGS_AT_ONCE).try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await
+    }
+
+    /// The version of a tag.
+    async fn tagged(&self, tag: &str) -> Result<u64> {
+        let path = tag_path(&self.lake().table_path(self.name()), tag);
+        let contents = TagContents::from_path(&path, &self.lake().inner.store).await;
+        let attempted = || format!("reading tag '{tag}' of table {}", self.name());
+        Ok(contents.map_err(|source| Error::storage(attempted(), source))?.version)
     }
 
     /// Gives this version a tag, which protects it from cleanup.

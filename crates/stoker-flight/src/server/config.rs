@@ -67,8 +67,8 @@ pub struct ServerConfig {
     pub hold_days: u32,
     /// What queries may take.
     pub query: QuerySettings,
-    /// Objects that each token with the role `read` may leave under `_stoker/` in a day, by new streams and runs: a stream takes three or
-    /// more, an entry of a log one; 100,000 by default.
+    /// Objects that each token with the role `read` may leave in the lake in a day, by new streams and runs: a stream takes three or
+    /// more, an entry of a log three; 100,000 by default.
     pub reader_objects_per_day: u64,
     /// Bytes of these objects; 64 GiB by default.
     pub reader_bytes_per_day: u64,

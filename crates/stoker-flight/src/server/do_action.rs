@@ -160,8 +160,12 @@ impl ServerState {
             }
             "log_bad_rows" => {
                 self.check_bad_rows(principal, &request.bad_rows).await?;
+                let expense = self.spend_on_log(principal, request.bad_rows.len())?;
                 let key = request.write_key.as_ref().map(WriteKey::commit_key);
                 log_bad_rows(&self.engine, &request.bad_rows, key).await?;
+                if let Some(expense) = expense {
+                    expense.keep();
+                }
                 json!({})
             }
             "nulls" => {
@@ -173,8 +177,12 @@ impl ServerState {
             "log_run" => {
                 let entry = request.entry.as_ref().ok_or_else(|| Error::invalid("action log_run needs entry"))?;
                 self.check_run_entry(principal, entry).await?;
+                let expense = self.spend_on_log(principal, 1)?;
                 let key = request.write_key.as_ref().map(WriteKey::commit_key);
                 log_run(&self.engine, entry, key).await?;
+                if let Some(expense) = expense {
+                    expense.keep();
+                }
                 json!({})
             }
             "verify" => json!(self.verify(&request.receipts).await?),

@@ -42,10 +42,16 @@ impl PlanCache {
         plan.get_or_try_init(load).await.cloned()
     }
 
-    /// Keeps a plan.
+    /// Keeps a plan, in place of one of the same stream whose specification was not in the lake.
     pub fn put(&self, plan: &StreamPlan) {
+        let entry = self.entry(plan.stream_id());
         // Whoever loads the same stream at this moment gets an equal plan.
-        self.entry(plan.stream_id()).set(plan.clone()).ok();
+        if entry.set(plan.clone()).is_err() && entry.get().is_some_and(|kept| !kept.spec_stored()) {
+            let kept = Arc::new(OnceCell::new_with(Some(plan.clone())));
+            if let Some(entry) = self.inner.lock().plans.get_mut(&plan.stream_id()) {
+                entry.plan = kept;
+            }
+        }
     }
 
     fn entry(&self, id: Digest) -> Arc<OnceCell<StreamPlan>> {

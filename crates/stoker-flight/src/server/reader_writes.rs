@@ -1,5 +1,6 @@
 //! What the server writes for those who may only read: the logs of their own runs, with rows that are there.
 
+use stoker_lake::Expense;
 use stoker_stream::{BadRowEntry, RunEntry, own_run};
 
 use crate::server::auth::Principal;
@@ -9,8 +10,14 @@ use crate::{Error, Result};
 /// Characters of the reason of a bad row that a reader tells.
 const REASON_CHARS_MAX: usize = 1_000;
 
-/// What a row of a log takes, about, with its commit.
-const LOG_ROW_BYTES: u64 = 4 << 10;
+/// What a commit to a log leaves: rows, a transaction, a manifest.
+const LOG_COMMIT_OBJECTS: u64 = 3;
+
+/// Bytes of a commit to a log, about, beside its rows.
+const LOG_COMMIT_BYTES: u64 = 16 << 10;
+
+/// Bytes of a row of a log, about.
+const LOG_ROW_BYTES: u64 = 1 << 10;
 
 impl ServerState {
     /// Checks that a principal may add an entry to the log of its run.
@@ -19,18 +26,19 @@ impl ServerState {
     /// A run that another began; a stream that was not planned.
     pub(crate) async fn check_run_entry(&self, principal: &Principal, entry: &RunEntry) -> Result<()> {
         match principal.run_owner() {
-            Some(owner) => {
-                own_run(&self.engine_for(principal), &entry.run_id, entry.stream_id, owner).await?;
-                self.spend(principal, 1)
-            }
+            Some(owner) => Ok(own_run(&self.engine_for(principal), &entry.run_id, entry.stream_id, owner).await?),
             None => Ok(()),
         }
     }
 
-    /// Counts rows of a log that a reader adds.
-    fn spend(&self, principal: &Principal, num_rows: usize) -> Result<()> {
-        let Some(allowance) = self.allowance(principal) else { return Ok(()) };
-        Ok((0..num_rows).try_for_each(|_| allowance.spend(LOG_ROW_BYTES))?)
+    /// Counts rows that a reader is about to add to a log.
+    ///
+    /// # Errors
+    /// A reader who may leave no more today.
+    pub(crate) fn spend_on_log(&self, principal: &Principal, num_rows: usize) -> Result<Option<Expense>> {
+        let Some(allowance) = self.allowance(principal) else { return Ok(None) };
+        let bytes = LOG_COMMIT_BYTES.saturating_add(LOG_ROW_BYTES.saturating_mul(num_rows as u64));
+        Ok(Some(allowance.spend(LOG_COMMIT_OBJECTS, bytes)?))
     }
 
     /// Checks that a principal may add rows to the table of bad rows: a reader those of its own runs, where their streams have them.
@@ -63,6 +71,6 @@ impl ServerState {
                 }
             }
         }
-        self.spend(principal, rows.len())
+        Ok(())
     }
 }

@@ -152,7 +152,7 @@ impl ServerState {
         let spec = StreamSpec::from_json(json)?;
         let load = || async {
             Ok(match principal.role {
-                Role::Read => StreamPlan::load_unstored(&self.engine, &spec).boxed().await?,
+                Role::Read => StreamPlan::load_unstored(&self.engine_for(principal), &spec).boxed().await?,
                 Role::Write | Role::Admin => StreamPlan::load(&self.engine, &spec).boxed().await?,
             })
         };

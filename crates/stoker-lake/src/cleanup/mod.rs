@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::TryStreamExt;
 use lance::dataset::cleanup::CleanupPolicy;
 use object_store::path::Path;
-use stoker_types::TableName;
+use stoker_types::{ErrorKind, TableName};
 
 pub use lock::CleanupLock;
 
 use crate::again::again;
 use crate::caught::caught;
 use crate::holds::Hold;
-use crate::{Error, Lake, Result, Table};
+use crate::{Error, Lake, Result, Table, VersionInfo};
 
 /// What is younger stays, whatever is asked for: others may be about to read it, or to name it.
 const KEEP_MIN: Duration = Duration::from_secs(24 * 3600);
@@ -71,14 +71,15 @@ enum KeptBy {
 }
 
 impl KeptBy {
-    fn of(tags: &[String], now: SystemTime) -> Self {
-        let by = |tag: &String| match Hold::of(tag) {
-            None => Self::Tags,
-            Some(hold) if hold.is_over(now) => Self::OldHolds,
-            Some(_) => Self::Holds,
-        };
-        let all: Vec<Self> = tags.iter().map(by).collect();
-        [Self::Tags, Self::Holds, Self::OldHolds].into_iter().find(|by| all.contains(by)).unwrap_or(Self::Nothing)
+    fn of(version: &VersionInfo, holds: &[Hold], now: SystemTime) -> Self {
+        let are_over: Vec<bool> =
+            holds.iter().filter(|hold| hold.version == version.version).map(|hold| hold.is_over(now)).collect();
+        match are_over.as_slice() {
+            _ if !version.tags.is_empty() => Self::Tags,
+            [] => Self::Nothing,
+            are_over if are_over.iter().all(|is_over| *is_over) => Self::OldHolds,
+            _ => Self::Holds,
+        }
     }
 }
 
@@ -123,12 +124,19 @@ impl Lake {
             error_if_tagged_old_versions: false,
             ..CleanupPolicy::default()
         };
-        let cleanup = table.dataset().cleanup(policy);
-        let stats = match dry_run {
-            true => caught(cleanup.explain()).await.map(|explained| explained.stats),
-            false => caught(cleanup.execute()).await,
+        let clean = async || {
+            let cleanup = table.dataset().cleanup(policy.clone());
+            let stats = match dry_run {
+                true => caught(cleanup.explain()).await.map(|explained| explained.stats),
+                false => caught(cleanup.execute()).await,
+            };
+            stats.map_err(|source| Error::storage(format!("cleaning up table {name}"), source))
         };
-        let stats = stats.map_err(|source| Error::storage(format!("cleaning up table {name}"), source))?;
+        let stats = match clean().await {
+            // A hold was replaced while Lance read all tags.
+            Err(error) if error.kind() == ErrorKind::NotFound => clean().await?,
+            stats => stats?,
+        };
         Ok(Some(CleanedTable {
             versions,
             num_versions: stats.old_versions,
@@ -156,10 +164,11 @@ impl Lake {
             .into_iter()
             .filter_map(|meta| Some((version_of(&meta.location)?, meta.last_modified.timestamp_millis())))
             .collect();
-        let dated = |version: crate::VersionInfo| Dated {
+        let holds = table.list_holds().await?;
+        let dated = |version: VersionInfo| Dated {
             version: version.version,
             since_millis: stored.get(&version.version).map_or(i64::MAX, |at| version.timestamp_millis.max(*at)),
-            kept_by: KeptBy::of(&version.tags, now),
+            kept_by: KeptBy::of(&version, &holds, now),
         };
         let mut versions: Vec<Dated> = table.versions().await?.into_iter().map(dated).collect();
         versions.sort_by_key(|dated| dated.version);

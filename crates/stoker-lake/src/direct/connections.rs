@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use http::uri::Authority;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 
 /// Servers close connections that were idle for long: 15 s is less than any of them waits.
 const IDLE_MAX: Duration = Duration::from_secs(15);
@@ -20,7 +21,14 @@ const HTTP_PORT: u16 = 80;
 /// The idle connections of a store. Cheap to clone; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections {
-    idle: Arc<Mutex<HashMap<Authority, Vec<Idle>>>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    streams: HashMap<Authority, Vec<Idle>>,
+    /// Whether a task closes those that nobody took for long.
+    is_watched: bool,
 }
 
 #[derive(Debug)]
@@ -32,22 +40,45 @@ struct Idle {
 impl Connections {
     /// A connection that was used before; `None` when there is none.
     pub fn take(&self, authority: &Authority) -> Option<TcpStream> {
-        let mut idle = self.idle.lock();
-        let kept = idle.get_mut(authority)?;
-        let newest = kept.pop()?;
+        let mut kept = self.kept.lock();
+        let idle = kept.streams.get_mut(authority)?;
+        let newest = idle.pop()?;
         if newest.since.elapsed() < IDLE_MAX {
             return Some(newest.stream);
         }
-        kept.clear();
+        idle.clear();
         None
     }
 
     /// Keeps a connection on which an answer came to its end.
     pub fn keep(&self, authority: &Authority, stream: TcpStream) {
-        let mut idle = self.idle.lock();
-        let kept = idle.entry(authority.clone()).or_default();
-        if kept.len() < KEPT_MAX {
-            kept.push(Idle { stream, since: Instant::now() });
+        let mut kept = self.kept.lock();
+        let idle = kept.streams.entry(authority.clone()).or_default();
+        if idle.len() < KEPT_MAX {
+            idle.push(Idle { stream, since: Instant::now() });
+        }
+        if !kept.is_watched
+            && let Ok(runtime) = Handle::try_current()
+        {
+            kept.is_watched = true;
+            runtime.spawn(close_idle(Arc::downgrade(&self.kept)));
+        }
+    }
+}
+
+/// Closes connections that nobody took for long, until there are none.
+async fn close_idle(kept: Weak<Mutex<Kept>>) {
+    loop {
+        tokio::time::sleep(IDLE_MAX).await;
+        let Some(kept) = kept.upgrade() else { return };
+        let mut kept = kept.lock();
+        kept.streams.retain(|_, idle| {
+            idle.retain(|connection| connection.since.elapsed() < IDLE_MAX);
+            !idle.is_empty()
+        });
+        if kept.streams.is_empty() {
+            kept.is_watched = false;
+            return;
         }
     }
 }

@@ -6,7 +6,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::future::try_join;
+use futures::future::join;
 use futures::{FutureExt as _, StreamExt as _};
 use stoker_lake::Table;
 use stoker_types::{Digest, is_heavy};
@@ -38,7 +38,7 @@ pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowS
         true => ranked(query, batches, store).await?,
         false => unranked(selection, batches, store).await?,
     };
-    let recipe = Recipe { engine: engine.clone(), query: query.clone() };
+    let recipe = Recipe { engine: engine.unlimited(), query: query.clone() };
     let (sources, Made { digest, num_rows, rows }) = (selection.sources.clone(), made);
     Ok(RowSet { digest, num_rows, sources, rows, recipe })
 }
@@ -92,7 +92,7 @@ async fn load_stored(engine: &Engine, query: &SampleQuery, expected: Digest) -> 
             Rows::Ranked(Paged::new(schema, snapshots.len(), Pages::stored(store, header.pages)))
         }
     };
-    let recipe = Recipe { engine: engine.clone(), query: query.clone() };
+    let recipe = Recipe { engine: engine.unlimited(), query: query.clone() };
     let sources = selection.sources.clone();
     Ok(Some(RowSet { digest: expected, num_rows: header.num_rows, sources, rows, recipe }))
 }
@@ -131,7 +131,8 @@ async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream,
     let stored = async {
         // Neither waits for the other: a header without its page is found out when it is read.
         let (page, top, header) = (page_path(entry.digest), header_path(digest), header.to_bytes()?);
-        try_join(store.put(&page, &content), store.put(&top, &header)).await.map(|_| ())
+        let (page, header) = join(store.put(&page, &content), store.put(&top, &header)).await;
+        page.and(header)
     };
     check_stored(digest, stored.await)?;
     Ok(Made { digest, num_rows: header.num_rows, rows: Rows::Unranked(bitmaps) })
