@@ -5,6 +5,9 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import os
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +63,23 @@ def test_one_exception_for_each_kind() -> None:
     ]
     kinds = {thing.kind for thing in classes if thing is not stoker.StokerError}
     assert len(kinds) == len(classes) - 1 == 12
+
+
+def test_every_limit_of_a_server_is_in_the_document_on_security() -> None:
+    printed = subprocess.run([os.environ["STOKER_BIN"], "serve", "--help"], check=True, capture_output=True, text=True)
+    # An option begins a line; its meaning and default follow, on that line or the next ones.
+    options = re.findall(r"^ +(--[a-z-]+).*?\[default: (.+?)\]", printed.stdout, flags=re.MULTILINE | re.DOTALL)
+    limits = {name: default for name, default in options if re.search(r"-(max|secs|bytes|day|days|rows|at-once|waiting)$", name)}
+    assert len(limits) >= 25, limits
+    document = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    rows = dict(re.findall(r"^\| `(--[a-z-]+)` \| (.+) \|$", document, flags=re.MULTILINE))
+    assert rows == {name: as_written(default) for name, default in limits.items()}
+
+
+def as_written(default: str) -> str:
+    """A default as documents write it: large numbers of bytes by their units."""
+    default = " ".join(default.split())
+    for unit, shift in (("GiB", 30), ("MiB", 20)):
+        if default.isdecimal() and int(default) % (1 << shift) == 0 and int(default) > 0:
+            return f"{int(default) >> shift} {unit}"
+    return default

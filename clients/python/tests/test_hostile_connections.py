@@ -272,6 +272,14 @@ def test_floods_end_their_connection(large: str, flood: str) -> None:
         check_newcomer(server.url, token=TOKEN)
 
 
+def test_a_connection_that_shows_no_token_ends_after_some_requests(large: str) -> None:
+    with serving(large, STOKER_TOKEN=TOKEN) as server, http2.connect(server.port) as hostile:
+        # Fewer frames than a flood, and fewer requests than a connection may have at once.
+        requests = b"".join(http2.headers("ListActions", stream=stream, ends=True) for stream in range(1, 201, 2))
+        hostile.sendall(http2.PREFACE + http2.settings() + requests)
+        assert http2.GOAWAY in http2.until_closed(hostile)
+
+
 def ticket(server: Server, kind: str) -> bytes:
     """A ticket for a stream or for a result."""
     with flight.connect(server.url) as client:

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -369,21 +369,45 @@ def test_a_server_killed_in_a_search_for_substitutes_costs_a_pause(tmp_path: Pat
 
 
 class Outage(S3Proxy):
-    """An S3 server that is away while its gate is shut: connections are reset, and counted."""
+    """An S3 server that is away while its gate is shut: requests are counted, and connections reset, or never answered."""
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(self, upstream_port: int, *, hangs: bool = False) -> None:
         self.is_shut = threading.Event()
         self.refused = threading.Semaphore(0)
+        self._hangs = hangs
         super().__init__(upstream_port, Faults(0, {}))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (request := await Head.read(reader)) is not None:
             if self.is_shut.is_set():
                 self.refused.release()
+                if self._hangs:
+                    await until_closed(reader)
                 return reset(writer)
             if not await self._forward(request, reader, writer, None):
                 return None
         return None
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    """Waits until the other side gives the connection up."""
+    with suppress(ConnectionError):
+        while await reader.read(1 << 16):
+            pass
+
+
+def test_opening_a_table_of_a_store_that_hangs_takes_two_timeouts_at_most(store: Store) -> None:
+    uri = f"s3://{BUCKET}/hanging"
+    stoker.connect(uri, storage_options=store.options).create_table("samples", make_columns(NUM_ROWS))
+    with closing(Outage(store.port, hangs=True)) as proxy:
+        # By itself, a client of the store would try one request for a minute.
+        options = {**store.options_at(proxy.port), "timeout": "2s", "client_max_retries": "30", "client_retry_timeout": "60"}
+        lake = stoker.connect(uri, storage_options=options, retry_budget_secs=0)
+        proxy.is_shut.set()
+        with pytest.raises(stoker.UnavailableError, match=r"opening table samples in .*: it took longer than 4 s, twice"):
+            lake.table("samples")
+        proxy.is_shut.clear()
+        assert lake.table("samples").num_rows == NUM_ROWS
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
@@ -472,10 +496,10 @@ def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> Non
 
 
 class GoesOut(S3Proxy):
-    """Answers nothing but an error, or resets connections, for some seconds after so many GETs of data."""
+    """Answers nothing but an error, resets connections, or does nothing, for some seconds after so many GETs of data."""
 
-    def __init__(self, upstream_port: int, status: int | None) -> None:
-        self._status = status
+    def __init__(self, upstream_port: int, how: int | str) -> None:
+        self._how = how
         self._num_served = 0
         self._until = 0.0
         super().__init__(upstream_port, Faults(0, {}))
@@ -492,9 +516,13 @@ class GoesOut(S3Proxy):
                     return None
                 continue
             self.faults.count("refused")
-            if self._status is None:
-                return reset(writer)
-            await self._answer(request, reader, writer, self._status)
+            if isinstance(self._how, int):
+                await self._answer(request, reader, writer, self._how)
+                continue
+            if self._how == "hangs":
+                # Not answered later either.
+                await until_closed(reader)
+            return reset(writer)
         return None
 
 
@@ -502,15 +530,18 @@ OUTAGE_SECS = 5
 GETS_BEFORE_OUTAGE = 12
 
 
-@pytest.mark.parametrize("status", [500, 503, None])
-def test_an_outage_of_a_store_costs_few_requests_and_no_row(store: Store, status: int | None) -> None:
-    uri, num_rows = f"s3://{BUCKET}/outage-{status}", 1_000
+@pytest.mark.parametrize("how", [500, 503, "resets", "hangs"])
+def test_an_outage_of_a_store_costs_few_requests_and_no_row(store: Store, how: int | str) -> None:
+    uri, num_rows = f"s3://{BUCKET}/outage-{how}", 1_000
     columns = {"id": range(num_rows), "x": np.zeros((num_rows, 8_192), np.uint8)}
     stoker.connect(uri, storage_options=store.options).create_table("samples", columns, rows_per_fragment=100)
-    with closing(GoesOut(store.port, status)) as proxy:
+    with closing(GoesOut(store.port, how)) as proxy:
         options = store.options_at(proxy.port)
+        if how == "hangs":
+            options |= {"timeout": "1s", "client_max_retries": "0"}
         lake = stoker.connect(uri, storage_options=options)
         stream = lake.sql("SELECT id, x FROM samples").stream(batch_size=10, seed=1, memory_budget_bytes=1 << 20)
         assert sorted(ids(stream)) == list(range(num_rows))
         # Those that were under way, with what their client tries again, and the probes: one a second.
-        assert OUTAGE_SECS - 1 <= proxy.faults.fired["refused"] < 300
+        least = 1 if how == "hangs" else OUTAGE_SECS - 1
+        assert least <= proxy.faults.fired["refused"] < 300

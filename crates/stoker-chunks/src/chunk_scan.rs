@@ -213,7 +213,7 @@ impl ChunkScan {
     pub(crate) async fn checksums(&self, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
         let Some(checksums) = column.checksums.as_ref().filter(|_| self.verify) else { return Ok(Vec::new()) };
         let load = || checksums.load(addresses);
-        with_retries(self.retry, stoker_lake::Error::kind, |_| self.stats.add_retry(), load).await
+        with_retries(self.retry, |_| self.stats.add_retry(), load).await
     }
 
     /// Reads rows that do not have their checksums once more, past caches. Those that fail again are bad.
@@ -230,8 +230,8 @@ impl ChunkScan {
             };
             // What is wrong may also be the checksums in memory.
             let addresses = addresses(slice::from_ref(&read));
-            let (kind, reload) = (stoker_lake::Error::kind, || checksums.reload(&addresses));
-            let expected = with_retries(self.retry, kind, |_| self.stats.add_retry(), reload).await?;
+            let reload = || checksums.reload(&addresses);
+            let expected = with_retries(self.retry, |_| self.stats.add_retry(), reload).await?;
             expect(slice::from_mut(&mut read), expected);
             match file.reader.local() {
                 Some(_) => read = self.read_past_cache(&file.reader, read).await?,

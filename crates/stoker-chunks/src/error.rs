@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use stoker_types::ErrorKind;
 
+use crate::Fault;
+
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -95,6 +97,15 @@ impl Error {
         }
     }
 
+    /// Whether the store was not asked, as it answers nobody.
+    pub(crate) fn was_held_back(&self) -> bool {
+        match self {
+            Error::Lake(error) => error.was_held_back(),
+            Error::GaveUp { source, .. } => source.was_held_back(),
+            _ => false,
+        }
+    }
+
     /// Whether a store says, or shows by staying away, that it gets more requests than it takes.
     pub(crate) fn is_overload(&self) -> bool {
         match self {
@@ -112,6 +123,26 @@ impl Error {
             | Error::GaveUp { attempted, .. } => attempted,
             _ => "a read",
         }
+    }
+}
+
+impl Fault for Error {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+
+    fn was_held_back(&self) -> bool {
+        self.was_held_back()
+    }
+}
+
+impl Fault for stoker_lake::Error {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+
+    fn was_held_back(&self) -> bool {
+        self.was_held_back()
     }
 }
 

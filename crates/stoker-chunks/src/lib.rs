@@ -47,7 +47,7 @@ pub use error::{Error, Result};
 pub use local_scan::LocalReads;
 pub use pool::{BufferPool, Pooled};
 pub use request_limit::RequestLimit;
-pub use retry::{RetryPolicy, with_retries};
+pub use retry::{Fault, RetryPolicy, with_retries};
 pub use shared_reads::{Group, Membership, SharedReads};
 pub use slots::{SlotMut, Slots};
 pub use stats::{IoStats, IoTotals};

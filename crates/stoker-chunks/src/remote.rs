@@ -96,7 +96,7 @@ impl Remote {
             if target.done > before {
                 retries.progressed();
             }
-            let Some(wait) = retries.failed() else {
+            let Some(wait) = retries.failed(&error) else {
                 return Err(retries.gave_up(reading(source, &whole), error));
             };
             self.stats.add_retry();

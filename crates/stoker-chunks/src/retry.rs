@@ -35,19 +35,27 @@ impl Default for RetryPolicy {
     }
 }
 
+/// How an attempt failed, as far as that decides about the next one.
+pub trait Fault {
+    /// Whether to try again follows from the kind.
+    fn kind(&self) -> ErrorKind;
+
+    /// Whether the store was not asked, as it answers nobody: then the next attempt waits by itself, and costs nothing.
+    fn was_held_back(&self) -> bool;
+}
+
 /// Runs `attempt` until it succeeds, fails for good, or the policy is used up. `on_retry` is told of every repetition.
 ///
 /// # Errors
 /// The error of `attempt` when it is permanent; [`Error::GaveUp`] with the last one when the policy is used up.
 pub async fn with_retries<T, E, F>(
     policy: RetryPolicy,
-    kind: impl Fn(&E) -> ErrorKind,
     mut on_retry: impl FnMut(&E),
     mut attempt: impl FnMut() -> F,
 ) -> Result<T>
 where
     F: Future<Output = Result<T, E>>,
-    E: Into<Error>,
+    E: Fault + Into<Error>,
 {
     let clock = MachineClock::new();
     let mut retries = Retries::new(policy, &clock);
@@ -56,10 +64,10 @@ where
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        if !kind(&error).is_transient() {
+        if !error.kind().is_transient() {
             return Err(error.into());
         }
-        let Some(wait) = retries.failed() else {
+        let Some(wait) = retries.failed(&error) else {
             let last: Error = error.into();
             return Err(retries.gave_up(last.attempted().to_string(), last));
         };
@@ -96,11 +104,14 @@ impl<'a> Retries<'a> {
     /// Counts a failed attempt. How long to wait before the next one; `None` when the policy is used up.
     ///
     /// The last attempt begins when the budget ends.
-    pub fn failed(&mut self) -> Option<Duration> {
+    pub fn failed(&mut self, fault: &impl Fault) -> Option<Duration> {
         self.attempts = self.attempts.saturating_add(1);
         let left = self.policy.budget.saturating_sub(self.clock.now().saturating_sub(self.progress));
         if left.is_zero() || self.attempts >= self.policy.attempts_max {
             return None;
+        }
+        if fault.was_held_back() {
+            return Some(Duration::ZERO);
         }
         let wait = self.wait.saturating_add(jitter(self.wait / 2));
         self.wait = self.wait.saturating_mul(2).min(self.policy.wait_max);

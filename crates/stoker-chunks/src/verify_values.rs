@@ -25,10 +25,9 @@ pub async fn verify_values(
     values: &ArrayRef,
     retry: RetryPolicy,
 ) -> Result<Vec<(u64, String)>> {
-    let kind = stoker_lake::Error::kind;
-    let checksums = with_retries(retry, kind, |_| {}, || table.checksums(column)).await?;
+    let checksums = with_retries(retry, |_| {}, || table.checksums(column)).await?;
     let Some(checksums) = checksums else { return Ok(Vec::new()) };
-    let expected = with_retries(retry, kind, |_| {}, || checksums.load(addresses)).await?;
+    let expected = with_retries(retry, |_| {}, || checksums.load(addresses)).await?;
     let hashed = values.clone();
     let found = tokio::task::spawn_blocking(move || row_checksums(&hashed)).await;
     let found = found.map_err(|source| match source.is_cancelled() {
@@ -58,13 +57,12 @@ async fn read_again(
     addresses: &[u64],
     retry: RetryPolicy,
 ) -> Result<Vec<(u64, String)>> {
-    let kind = stoker_lake::Error::kind;
     let missing = || Error::Internal { reason: format!("rows {addresses:x?} of {column} have no checksums") };
     let reader = addresses.first().and_then(|address| checksums.reader(*address)).ok_or_else(missing)?;
-    let expected = with_retries(retry, kind, |_| {}, || checksums.reload(addresses)).await?;
+    let expected = with_retries(retry, |_| {}, || checksums.reload(addresses)).await?;
     forget_file(reader)?;
     let columns = [column.to_string()];
-    let taken = with_retries(retry, kind, |_| {}, || table.take(&columns, addresses)).await?;
+    let taken = with_retries(retry, |_| {}, || table.take(&columns, addresses)).await?;
     let found = row_checksums(taken.column(0)).ok_or_else(missing)?;
     let mut bad = Vec::with_capacity(addresses.len());
     for ((address, expected), found) in addresses.iter().zip(expected).zip(found) {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Layers above try again by themselves, each in its own way; what they send while nothing is answered would be many requests for
-//! nothing, and each of them would find out late that the store is back.
+//! nothing, and each of them would find out late that the store is back. Requests that only read and were under way when the outage ended are
+//! made again then ([`Breaker::until_back`]): a store that hung may never answer them, and their clients would wait for their timeout.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -19,12 +20,12 @@ use futures::channel::mpsc;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Failures without an answer between them, after which the store counts as out.
-const FAILURES_MAX: u32 = 8;
+pub(crate) const FAILURES_MAX: u32 = 8;
 
 /// The time between two requests that try whether the store is back.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,6 +46,8 @@ const LISTED_AHEAD: usize = 64;
 pub(crate) struct Breaker {
     state: Mutex<State>,
     changed: Notify,
+    /// Outages that ended.
+    outages: watch::Sender<u64>,
     counts: Counts,
     /// Where requests are made; where their callers are by default.
     threads: OnceLock<Handle>,
@@ -95,7 +98,7 @@ pub(crate) struct Pass<'a> {
 }
 
 /// A store answers no request, and has not for some time.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Default, thiserror::Error)]
 #[error("the store has answered no request for {} s; it is asked again every second", elapsed.as_secs())]
 pub(crate) struct Out {
     elapsed: Duration,
@@ -157,6 +160,16 @@ impl Breaker {
         }
     }
 
+    /// Waits until the store answers after an outage.
+    pub fn until_back(&self) -> impl Future<Output = ()> + use<> {
+        let mut outages = self.outages.subscribe();
+        async move {
+            if outages.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
     /// How the requests so far ended.
     pub fn requests(&self) -> StoreRequests {
         let Counts { answered, failed, held_back } = &self.counts;
@@ -197,12 +210,13 @@ impl State {
         Ok(())
     }
 
-    fn answered(&mut self, now: Instant) {
+    /// Notes an answer; whether it ends an outage.
+    fn answered(&mut self, now: Instant) -> bool {
         self.num_failed = 0;
-        if let Phase::Open { since, .. } = self.phase {
-            tracing::info!(seconds = (now - since).as_secs_f64(), "the store answers again");
-            self.phase = Phase::SlowStart { since: now };
-        }
+        let Phase::Open { since, .. } = self.phase else { return false };
+        tracing::info!(seconds = (now - since).as_secs_f64(), "the store answers again");
+        self.phase = Phase::SlowStart { since: now };
+        true
     }
 
     fn failed(&mut self, now: Instant) {
@@ -218,7 +232,9 @@ impl Pass<'_> {
     /// The store answered, be it with a refusal.
     pub fn answered(self) {
         self.breaker.counts.answered.fetch_add(1, Relaxed);
-        self.breaker.state.lock().answered(Instant::now());
+        if self.breaker.state.lock().answered(Instant::now()) {
+            self.breaker.outages.send_modify(|number| *number += 1);
+        }
     }
 
     /// The store did not answer, or only that it cannot.
@@ -255,7 +271,11 @@ mod tests {
         let may_begin = state.admit(now).is_ok();
         if may_begin {
             state.num_under_way -= 1;
-            if is_answered { state.answered(now) } else { state.failed(now) }
+            if is_answered {
+                state.answered(now);
+            } else {
+                state.failed(now);
+            }
         }
         may_begin
     }

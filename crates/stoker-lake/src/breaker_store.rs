@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, select};
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use lance_io::object_store::{ObjectStoreParams, ObjectStoreRegistry, WrappingObjectStore, uri_to_url};
@@ -18,7 +19,7 @@ use object_store::{
 };
 use parking_lot::Mutex;
 
-use crate::breaker::{Breaker, Out};
+use crate::breaker::{Breaker, Out, Pass};
 use crate::error::is_transient;
 use crate::renewable::{Open, Purpose, Renewable};
 
@@ -127,7 +128,11 @@ impl WrappingObjectStore for KeepLister {
 /// Those of the request; a transient one where it may not begin soon.
 pub(crate) async fn through<T>(breaker: &Breaker, request: impl Future<Output = Result<T>>) -> Result<T> {
     let pass = breaker.enter().await.map_err(out)?;
-    let outcome = request.await;
+    noted(pass, request.await)
+}
+
+/// Tells the breaker how a request ended.
+fn noted<T>(pass: Pass<'_>, outcome: Result<T>) -> Result<T> {
     match &outcome {
         Err(error) if is_transient(error) => pass.failed(),
         _ => pass.answered(),
@@ -135,7 +140,30 @@ pub(crate) async fn through<T>(breaker: &Breaker, request: impl Future<Output = 
     outcome
 }
 
-/// As [`through`], and once more for a file that a version names and that is not there: stores are wrong about that now and then.
+/// As [`through`] for a request that only reads. One that is under way when an outage ends is given up and made again, once: the store may
+/// never answer it.
+///
+/// # Errors
+/// As [`through`].
+pub(crate) async fn through_anew<T, F>(breaker: &Breaker, request: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let pass = breaker.enter().await.map_err(out)?;
+    let first = match select(pin!(request()), pin!(breaker.until_back())).await {
+        Either::Left((outcome, _)) => Some(outcome),
+        Either::Right(((), _)) => None,
+    };
+    match first {
+        Some(outcome) => noted(pass, outcome),
+        None => {
+            drop(pass);
+            through(breaker, request()).await
+        }
+    }
+}
+
+/// As [`through_anew`], and once more for a file that a version names and that is not there: stores are wrong about that now and then.
 ///
 /// # Errors
 /// As [`through`].
@@ -143,10 +171,10 @@ pub(crate) async fn through_twice<T, F>(breaker: &Breaker, path: &Path, get: imp
 where
     F: Future<Output = Result<T>>,
 {
-    match through(breaker, get()).await {
+    match through_anew(breaker, &get).await {
         Err(Error::NotFound { .. }) if path.parts().any(|part| NAMED_FOLDERS.contains(&part.as_ref())) => {
             tokio::time::sleep(MISSING_WAIT).await;
-            through(breaker, get()).await
+            through_anew(breaker, get).await
         }
         outcome => outcome,
     }
@@ -175,11 +203,13 @@ impl BreakerStore {
     ) -> BoxStream<'static, Result<ObjectMeta>> {
         let (breaker, inner) = (self.breaker.clone(), self.inner.clone());
         let opened = async move {
-            let begun = inner.ask(Purpose::Read, |store| {
-                let mut listing = breaker.stream_at_home(list(store)).fuse();
-                async move { Ok((listing.next().await.transpose()?, listing)) }
-            });
-            match through(&breaker, begun).await {
+            let begin = || {
+                inner.ask(Purpose::Read, |store| {
+                    let mut listing = breaker.stream_at_home(list(store)).fuse();
+                    async move { Ok((listing.next().await.transpose()?, listing)) }
+                })
+            };
+            match through_anew(&breaker, begin).await {
                 Ok((first, rest)) => stream::iter(first.map(Ok)).chain(rest).boxed(),
                 Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
             }
@@ -193,7 +223,7 @@ impl BreakerStore {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.make(Purpose::Read, request).await
+        through_anew(&self.breaker, || self.ask(Purpose::Read, &request)).await
     }
 
     /// Makes a request that writes.
@@ -202,15 +232,7 @@ impl BreakerStore {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.make(Purpose::Write, request).await
-    }
-
-    async fn make<T, F>(&self, purpose: Purpose, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        through(&self.breaker, self.ask(purpose, request)).await
+        through(&self.breaker, self.ask(Purpose::Write, request)).await
     }
 
     /// Makes a request on the threads for requests, and once more where the store refuses it.
@@ -322,6 +344,9 @@ impl PaginatedListStore for BreakerLister {
             let (prefix, options) = (prefix.map(str::to_string), options.clone());
             self.breaker.at_home(async move { lister.list_paginated(prefix.as_deref(), options).await })
         };
-        through(&self.breaker, self.inner.ask(Purpose::Read, list)).await
+        through_anew(&self.breaker, || self.inner.ask(Purpose::Read, list)).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use lance_core::error::CommitStatusUnknownError;
 use object_store::client::{HttpError, HttpErrorKind};
 use stoker_types::{ErrorKind, plain_message};
 
+use crate::breaker::Out;
 use crate::caught::Panicked;
 use crate::lake::without_secrets;
 use crate::sectors::Damage;
@@ -181,6 +182,13 @@ impl Error {
         OVERLOADED.iter().any(|part| text.contains(part)) || is_timeout(source.as_ref())
     }
 
+    /// Whether the request was not made, because the store has answered none for a while. Asking again costs the store nothing: it waits until
+    /// the store answers others, five seconds at most.
+    pub fn was_held_back(&self) -> bool {
+        let Error::Storage { kind: ErrorKind::Unavailable, source, .. } = self else { return false };
+        causes(source.as_ref()).any(|cause| cause.is::<Out>())
+    }
+
     /// An error of the storage layer, classified by its cause.
     pub(crate) fn storage(attempted: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let (attempted, source) = (attempted.into(), source.into());
@@ -305,16 +313,15 @@ fn is_not_allowed(source: &object_store::Error) -> bool {
     NOT_ALLOWED.iter().any(|part| text.contains(part))
 }
 
+/// An error and its causes.
+fn causes<'a>(source: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(source), |error: &&'a (dyn StdError + 'static)| (*error).source())
+}
+
 /// Whether an answer, or the rest of it, stayed away.
 fn is_timeout(source: &(dyn StdError + 'static)) -> bool {
-    let mut current = Some(source);
-    while let Some(error) = current {
-        if error.downcast_ref::<HttpError>().is_some_and(|error| error.kind() == HttpErrorKind::Timeout) {
-            return true;
-        }
-        current = error.source();
-    }
-    false
+    let mut errors = causes(source).filter_map(|error| error.downcast_ref::<HttpError>());
+    errors.any(|error| error.kind() == HttpErrorKind::Timeout)
 }
 
 /// Whether the system refused an offset as none that a file can have.

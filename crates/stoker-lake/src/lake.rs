@@ -75,6 +75,8 @@ pub(crate) struct LakeInner {
     pub place: Arc<str>,
     /// How long a request of a commit may take, with its repetitions.
     pub commit_deadline: Duration,
+    /// How long opening a table of a remote store may take.
+    pub opening_deadline: Option<Duration>,
     pub holds: Holds,
 }
 
@@ -118,6 +120,7 @@ impl Lake {
         let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
         let direct = DirectStore::try_new(&uri, &params, breaker.clone()).await;
+        let opening_deadline = options.opening_deadline().filter(|_| is_remote(&uri));
         let inner = LakeInner {
             uri,
             params,
@@ -134,6 +137,7 @@ impl Lake {
             committing,
             place,
             commit_deadline: options.commit_deadline(),
+            opening_deadline,
             holds: Holds::default(),
         };
         Ok(Lake { inner: Arc::new(inner), allowance: None })
@@ -302,8 +306,7 @@ impl Lake {
             let builder = DatasetBuilder::from_uri(self.table_uri(name))
                 .with_session(self.inner.session.clone())
                 .with_store_params(self.inner.params.clone());
-            let loaded = with_schema(builder.load().boxed()).await;
-            loaded.map_err(|source| opening_error(format!("opening table {name} in {}", self.inner.place), source))
+            self.opened(builder.load().boxed(), || format!("opening table {name} in {}", self.inner.place)).await
         };
         match again(load).await {
             Ok((dataset, schema)) => Table::try_new(self.clone(), name.clone(), dataset, schema).map(Some),
@@ -312,13 +315,35 @@ impl Lake {
         }
     }
 
+    /// A dataset that is opened, unless that takes too long.
+    async fn opened(
+        &self,
+        opening: impl Future<Output = lance_core::Result<Dataset>>,
+        attempted: impl Fn() -> String,
+    ) -> Result<(Dataset, SchemaRef)> {
+        let opening = with_schema(opening);
+        let opened = match self.inner.opening_deadline {
+            None => opening.await,
+            Some(limit) => tokio::time::timeout(limit, opening).await.map_err(|_| Error::Storage {
+                attempted: attempted(),
+                kind: ErrorKind::Unavailable,
+                source: format!(
+                    "it took longer than {} s, twice the storage option 'timeout': raise it where the store is slow",
+                    limit.as_secs_f64()
+                )
+                .into(),
+            })?,
+        };
+        opened.map_err(|source| opening_error(attempted(), source))
+    }
+
     pub(crate) async fn at_version(&self, newest: &Table, version: u64, at: &SnapshotRef) -> Result<Table> {
         if version == newest.version() {
             return Ok(newest.clone());
         }
         let open = async || {
-            let opened = with_schema(newest.dataset().checkout_version(version).boxed()).await;
-            opened.map_err(|source| opening_error(format!("opening {at} of table {}", newest.name()), source))
+            let opening = newest.dataset().checkout_version(version).boxed();
+            self.opened(opening, || format!("opening {at} of table {}", newest.name())).await
         };
         match again(open).await {
             Ok((dataset, schema)) => Table::try_new(self.clone(), newest.name().clone(), dataset, schema),

@@ -65,12 +65,19 @@ impl StorageOptions {
 
     /// How long a write may take at most, with its repetitions.
     pub(crate) fn commit_deadline(&self) -> Duration {
+        ["timeout", "client_retry_timeout"].into_iter().filter_map(|key| self.time(key)).sum()
+    }
+
+    /// How long opening a table may take: twice as long as a request. More than two requests of which none is fast are a store that hangs.
+    pub(crate) fn opening_deadline(&self) -> Option<Duration> {
+        self.time("timeout").map(|timeout| timeout.saturating_mul(2))
+    }
+
+    /// An option that is a time, such as `5s` or `20`, in seconds.
+    fn time(&self, key: &str) -> Option<Duration> {
         let resolved = self.resolved();
-        let time = |key: &str| {
-            let text = resolved.get(key)?;
-            humantime::parse_duration(text).ok().or_else(|| Some(Duration::from_secs(text.parse().ok()?)))
-        };
-        ["timeout", "client_retry_timeout"].into_iter().filter_map(time).sum()
+        let text = resolved.get(key)?;
+        humantime::parse_duration(text).ok().or_else(|| Some(Duration::from_secs(text.parse().ok()?)))
     }
 
     /// All options with Stoker's defaults: requests time out after 5 s and are retried three times within 20 s; an

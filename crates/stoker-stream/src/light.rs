@@ -139,7 +139,7 @@ impl Group<'_> {
             damaged.extend(taken.damaged);
             Ok::<_, stoker_chunks::Error>((taken.columns, damaged))
         };
-        let (arrays, damaged) = with_retries(self.retry, stoker_chunks::Error::kind, |_| {}, attempt).await?;
+        let (arrays, damaged) = with_retries(self.retry, |_| {}, attempt).await?;
         for (address, reason) in damaged {
             bad.entry((self.tables[supplier], address)).or_insert(reason);
         }

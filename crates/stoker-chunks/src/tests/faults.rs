@@ -9,7 +9,7 @@ use stoker_types::ErrorKind;
 use super::runtime;
 use super::script::{Answer, RANGE, REFUSAL, REST, Step, Trial};
 use crate::clock::Clock;
-use crate::{ChunkScanOptions, Error, RetryPolicy, with_retries};
+use crate::{ChunkScanOptions, Error, Fault, RetryPolicy, with_retries};
 
 const BUSY: Answer = Answer::Refused(ErrorKind::Unavailable);
 
@@ -129,12 +129,42 @@ fn other_work_is_retried_too() {
         stoker_lake::Error::Storage { attempted, kind: ErrorKind::Unavailable, source: "busy".into() }
     };
     let mut retries = 0;
-    let work = with_retries(policy, stoker_lake::Error::kind, |_| retries += 1, || async { Err::<(), _>(busy()) });
+    let work = with_retries(policy, |_| retries += 1, || async { Err::<(), _>(busy()) });
     let error = runtime().block_on(work).expect_err("a failure");
     assert_eq!((retries, error.kind()), (2, ErrorKind::Unavailable));
     let text = error.to_string();
     assert!(text.starts_with("taking rows of table t@1 failed 3 times in "), "{text}");
     assert!(text.ends_with(" s, last: busy"), "{text}");
+}
+
+/// A request that was not made.
+#[derive(Debug)]
+struct HeldBack;
+
+impl Fault for HeldBack {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Unavailable
+    }
+
+    fn was_held_back(&self) -> bool {
+        true
+    }
+}
+
+impl From<HeldBack> for Error {
+    fn from(HeldBack: HeldBack) -> Self {
+        Error::Internal { reason: "held back".into() }
+    }
+}
+
+#[test]
+fn what_was_held_back_is_asked_for_again_at_once() {
+    let hour = Duration::from_secs(3_600);
+    let policy = RetryPolicy { budget: hour, attempts_max: 20, first_wait: hour, ..RetryPolicy::default() };
+    let mut retries = 0;
+    let work = with_retries(policy, |_| retries += 1, || async { Err::<(), _>(HeldBack) });
+    runtime().block_on(work).expect_err("a failure");
+    assert_eq!(retries, 19);
 }
 
 fn step() -> impl Strategy<Value = Step> {

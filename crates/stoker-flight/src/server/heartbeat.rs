@@ -38,3 +38,23 @@ impl Heartbeat {
         (silent > SILENCE_MAX).then_some(silent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use futures::FutureExt;
+
+    use super::{Heartbeat, INTERVAL, SILENCE_MAX};
+
+    #[tokio::test]
+    async fn threads_are_stuck_after_a_minute_without_a_beat() {
+        let begun = Instant::now().checked_sub(SILENCE_MAX + INTERVAL).expect("a machine that was started earlier");
+        let heartbeat = Heartbeat { begun, last: Arc::default() };
+        let silent = heartbeat.stuck_for().expect("no beat for a minute");
+        assert!(silent >= SILENCE_MAX + INTERVAL, "{silent:?}");
+        assert!(heartbeat.clone().beat().now_or_never().is_none(), "it beats on");
+        assert_eq!(heartbeat.stuck_for(), None);
+    }
+}

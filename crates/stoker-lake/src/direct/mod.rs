@@ -59,21 +59,16 @@ impl DirectStore {
     }
 
     /// Asks for a range. With a [`SocketBody`], that has the bytes and the payload of the result is empty.
-    pub async fn get(
-        &self,
-        path: &Path,
-        mut options: GetOptions,
-    ) -> object_store::Result<(GetResult, Option<SocketBody>)> {
-        let handover = Handover::default();
-        options.extensions.insert(handover.clone());
+    pub async fn get(&self, path: &Path, options: GetOptions) -> object_store::Result<(GetResult, Option<SocketBody>)> {
         let get = || {
             self.store.ask(Purpose::Read, |store| {
-                let (path, options) = (path.clone(), options.clone());
-                self.breaker.at_home(async move { store.get_opts(&path, options).await })
+                // Of its own for each request: one that was given up must not leave a body in another's place.
+                let (path, mut options, handover) = (path.clone(), options.clone(), Handover::default());
+                options.extensions.insert(handover.clone());
+                self.breaker.at_home(async move { Ok((store.get_opts(&path, options).await?, handover.take())) })
             })
         };
-        let got = through_twice(&self.breaker, path, get).await?;
-        Ok((got, handover.take()))
+        through_twice(&self.breaker, path, get).await
     }
 }
 
