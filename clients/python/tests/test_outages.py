@@ -369,7 +369,7 @@ def test_a_server_killed_in_a_search_for_substitutes_costs_a_pause(tmp_path: Pat
 
 
 class Outage(S3Proxy):
-    """An S3 server that is away while its gate is shut: requests are counted, and connections reset, or never answered."""
+    """An S3 server that is away while its gate is shut: it counts requests and resets connections, or never answers."""
 
     def __init__(self, upstream_port: int, *, hangs: bool = False) -> None:
         self.is_shut = threading.Event()
@@ -401,10 +401,17 @@ def test_opening_a_table_of_a_store_that_hangs_takes_two_timeouts_at_most(store:
     stoker.connect(uri, storage_options=store.options).create_table("samples", make_columns(NUM_ROWS))
     with closing(Outage(store.port, hangs=True)) as proxy:
         # By itself, a client of the store would try one request for a minute.
-        options = {**store.options_at(proxy.port), "timeout": "2s", "client_max_retries": "30", "client_retry_timeout": "60"}
+        options = {
+            **store.options_at(proxy.port),
+            "timeout": "2s",
+            "client_max_retries": "30",
+            "client_retry_timeout": "60",
+        }
         lake = stoker.connect(uri, storage_options=options, retry_budget_secs=0)
         proxy.is_shut.set()
-        with pytest.raises(stoker.UnavailableError, match=r"opening table samples in .*: it took longer than 4 s, twice"):
+        with pytest.raises(
+            stoker.UnavailableError, match=r"opening table samples in .*: it took longer than 4 s, twice"
+        ):
             lake.table("samples")
         proxy.is_shut.clear()
         assert lake.table("samples").num_rows == NUM_ROWS
@@ -496,7 +503,7 @@ def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> Non
 
 
 class GoesOut(S3Proxy):
-    """Answers nothing but an error, resets connections, or does nothing, for some seconds after so many GETs of data."""
+    """Answers an error, resets connections, or does nothing, for some seconds after so many GETs of data."""
 
     def __init__(self, upstream_port: int, how: int | str) -> None:
         self._how = how

@@ -97,11 +97,11 @@ impl Error {
         }
     }
 
-    /// Whether the store was not asked, as it answers nobody.
-    pub(crate) fn was_held_back(&self) -> bool {
+    /// Whether the store answers nobody.
+    pub(crate) fn is_outage(&self) -> bool {
         match self {
-            Error::Lake(error) => error.was_held_back(),
-            Error::GaveUp { source, .. } => source.was_held_back(),
+            Error::Lake(error) => error.is_outage(),
+            Error::GaveUp { source, .. } => source.is_outage(),
             _ => false,
         }
     }
@@ -131,8 +131,8 @@ impl Fault for Error {
         self.kind()
     }
 
-    fn was_held_back(&self) -> bool {
-        self.was_held_back()
+    fn is_outage(&self) -> bool {
+        self.is_outage()
     }
 }
 
@@ -141,8 +141,8 @@ impl Fault for stoker_lake::Error {
         self.kind()
     }
 
-    fn was_held_back(&self) -> bool {
-        self.was_held_back()
+    fn is_outage(&self) -> bool {
+        self.is_outage()
     }
 }
 

@@ -40,8 +40,8 @@ pub trait Fault {
     /// Whether to try again follows from the kind.
     fn kind(&self) -> ErrorKind;
 
-    /// Whether the store was not asked, as it answers nobody: then the next attempt waits by itself, and costs nothing.
-    fn was_held_back(&self) -> bool;
+    /// Whether the store answers nobody: then the next attempt waits by itself until it does, and costs nothing.
+    fn is_outage(&self) -> bool;
 }
 
 /// Runs `attempt` until it succeeds, fails for good, or the policy is used up. `on_retry` is told of every repetition.
@@ -110,7 +110,7 @@ impl<'a> Retries<'a> {
         if left.is_zero() || self.attempts >= self.policy.attempts_max {
             return None;
         }
-        if fault.was_held_back() {
+        if fault.is_outage() {
             return Some(Duration::ZERO);
         }
         let wait = self.wait.saturating_add(jitter(self.wait / 2));

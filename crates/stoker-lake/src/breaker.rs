@@ -99,9 +99,22 @@ pub(crate) struct Pass<'a> {
 
 /// A store answers no request, and has not for some time.
 #[derive(Debug, Default, thiserror::Error)]
-#[error("the store has answered no request for {} s; it is asked again every second", elapsed.as_secs())]
+#[error("the store has answered no request for {} s; it is asked again every second{}", elapsed.as_secs(), last_of(source.as_deref()))]
 pub(crate) struct Out {
     elapsed: Duration,
+    /// How a request failed that was made nevertheless.
+    source: Option<Box<object_store::Error>>,
+}
+
+fn last_of(error: Option<&object_store::Error>) -> String {
+    error.map_or_else(String::new, |error| format!(", last: {error}"))
+}
+
+impl Out {
+    /// The same, of a request that was made.
+    pub fn after(self, error: object_store::Error) -> Self {
+        Self { source: Some(Box::new(error)), ..self }
+    }
 }
 
 impl Breaker {
@@ -151,7 +164,7 @@ impl Breaker {
                 Ok(()) => return Ok(Pass { breaker: self }),
                 Err(held) if now - begun >= HELD_MAX => {
                     self.counts.held_back.fetch_add(1, Relaxed);
-                    return Err(Out { elapsed: held.elapsed });
+                    return Err(Out { elapsed: held.elapsed, source: None });
                 }
                 Err(held) => held.wait.min(HELD_MAX.saturating_sub(now - begun)),
             };
@@ -219,12 +232,18 @@ impl State {
         true
     }
 
-    fn failed(&mut self, now: Instant) {
+    /// Notes a failure; how long the store has been out.
+    fn failed(&mut self, now: Instant) -> Option<Duration> {
         self.num_failed = self.num_failed.saturating_add(1);
-        if self.num_failed >= FAILURES_MAX && !matches!(self.phase, Phase::Open { .. }) {
-            tracing::warn!("the store answers no request; it is asked again every second");
-            self.phase = Phase::Open { since: now, next_probe: now + PROBE_INTERVAL };
+        if let Phase::Open { since, .. } = self.phase {
+            return Some(now - since);
         }
+        if self.num_failed < FAILURES_MAX {
+            return None;
+        }
+        tracing::warn!("the store answers no request; it is asked again every second");
+        self.phase = Phase::Open { since: now, next_probe: now + PROBE_INTERVAL };
+        Some(Duration::ZERO)
     }
 }
 
@@ -237,10 +256,11 @@ impl Pass<'_> {
         }
     }
 
-    /// The store did not answer, or only that it cannot.
-    pub fn failed(self) {
+    /// The store did not answer, or only that it cannot; the outage of which this is a part, if it is one.
+    pub fn failed(self) -> Option<Out> {
         self.breaker.counts.failed.fetch_add(1, Relaxed);
-        self.breaker.state.lock().failed(Instant::now());
+        let elapsed = self.breaker.state.lock().failed(Instant::now())?;
+        Some(Out { elapsed, source: None })
     }
 }
 

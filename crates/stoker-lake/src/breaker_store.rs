@@ -131,13 +131,18 @@ pub(crate) async fn through<T>(breaker: &Breaker, request: impl Future<Output = 
     noted(pass, request.await)
 }
 
-/// Tells the breaker how a request ended.
+/// Tells the breaker how a request ended. An error that is part of an outage says so.
 fn noted<T>(pass: Pass<'_>, outcome: Result<T>) -> Result<T> {
-    match &outcome {
-        Err(error) if is_transient(error) => pass.failed(),
-        _ => pass.answered(),
+    match outcome {
+        Err(error) if is_transient(&error) => Err(match pass.failed() {
+            Some(outage) => out(outage.after(error)),
+            None => error,
+        }),
+        outcome => {
+            pass.answered();
+            outcome
+        }
     }
-    outcome
 }
 
 /// As [`through`] for a request that only reads. One that is under way when an outage ends is given up and made again, once: the store may
@@ -184,8 +189,8 @@ fn out(out: Out) -> Error {
     Error::Generic { store: STORE, source: Box::new(out) }
 }
 
-/// Whether a request was not made, as the store answers none.
-pub(crate) fn was_held_back(error: &Error) -> bool {
+/// Whether a request failed, or was not made, as the store answers none.
+pub(crate) fn is_outage(error: &Error) -> bool {
     matches!(error, Error::Generic { store: STORE, .. })
 }
 

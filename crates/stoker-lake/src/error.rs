@@ -182,9 +182,9 @@ impl Error {
         OVERLOADED.iter().any(|part| text.contains(part)) || is_timeout(source.as_ref())
     }
 
-    /// Whether the request was not made, because the store has answered none for a while. Asking again costs the store nothing: it waits until
-    /// the store answers others, five seconds at most.
-    pub fn was_held_back(&self) -> bool {
+    /// Whether the store has answered no request for a while, be this one made or held back. Asking again at once costs it nothing: requests
+    /// are held back until it answers one of them, for five seconds at most.
+    pub fn is_outage(&self) -> bool {
         let Error::Storage { kind: ErrorKind::Unavailable, source, .. } = self else { return false };
         causes(source.as_ref()).any(|cause| cause.is::<Out>())
     }

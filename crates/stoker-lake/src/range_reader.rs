@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStoreExt};
 use stoker_types::ErrorKind;
 
-use crate::breaker_store::was_held_back;
+use crate::breaker_store::is_outage;
 use crate::direct::{DirectStore, SocketBody};
 use crate::{Error, RangeBody, Result, UncachedFile};
 
@@ -186,7 +186,7 @@ impl RangeReader {
             return Error::DataCorrupt { attempted, reason: "the file is missing".into() };
         }
         if matches!(source, object_store::Error::Generic { .. })
-            && !was_held_back(&source)
+            && !is_outage(&source)
             && let Ok(meta) = self.inner.store.inner.head(&self.inner.path).await
             && let Err(error) = self.check_size(&attempted, meta.size)
         {

@@ -137,32 +137,32 @@ fn other_work_is_retried_too() {
     assert!(text.ends_with(" s, last: busy"), "{text}");
 }
 
-/// A request that was not made.
+/// A request to a store that answers nobody.
 #[derive(Debug)]
-struct HeldBack;
+struct OfOutage;
 
-impl Fault for HeldBack {
+impl Fault for OfOutage {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Unavailable
     }
 
-    fn was_held_back(&self) -> bool {
+    fn is_outage(&self) -> bool {
         true
     }
 }
 
-impl From<HeldBack> for Error {
-    fn from(HeldBack: HeldBack) -> Self {
-        Error::Internal { reason: "held back".into() }
+impl From<OfOutage> for Error {
+    fn from(OfOutage: OfOutage) -> Self {
+        Error::Internal { reason: "an outage".into() }
     }
 }
 
 #[test]
-fn what_was_held_back_is_asked_for_again_at_once() {
+fn a_store_that_answers_nobody_is_asked_again_at_once() {
     let hour = Duration::from_secs(3_600);
     let policy = RetryPolicy { budget: hour, attempts_max: 20, first_wait: hour, ..RetryPolicy::default() };
     let mut retries = 0;
-    let work = with_retries(policy, |_| retries += 1, || async { Err::<(), _>(HeldBack) });
+    let work = with_retries(policy, |_| retries += 1, || async { Err::<(), _>(OfOutage) });
     runtime().block_on(work).expect_err("a failure");
     assert_eq!(retries, 19);
 }

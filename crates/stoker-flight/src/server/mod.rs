@@ -30,6 +30,7 @@ mod serve;
 mod server_tls;
 mod service;
 mod state;
+mod thread_priority;
 mod ticket_key;
 mod totals;
 mod unix_connection;

@@ -5,6 +5,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::server::request_id::for_request;
+use crate::server::thread_priority::go_after_others;
 use crate::{Error, Result};
 
 /// A runtime of its own. Work that does not give way holds up other queries here, and nobody else.
@@ -15,16 +16,17 @@ pub(crate) struct QueryThreads {
 }
 
 impl QueryThreads {
-    /// As many threads as cores but one, which connections and streams keep; at least two.
+    /// As many threads as cores but one, which connections and streams keep; at least two, which go after those of streams where
+    /// processors are short.
     ///
     /// # Errors
     /// `Internal` when the system gives no threads.
     pub fn start() -> Result<Self> {
         let num_cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let num_threads = num_cores.saturating_sub(1).max(2);
-        let runtime =
-            Builder::new_multi_thread().worker_threads(num_threads).enable_all().thread_name("stoker-query").build();
-        let runtime = runtime.map_err(Error::internal)?;
+        let mut threads = Builder::new_multi_thread();
+        threads.worker_threads(num_threads).enable_all().thread_name("stoker-query").on_thread_start(go_after_others);
+        let runtime = threads.build().map_err(Error::internal)?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 

@@ -5,7 +5,7 @@ use futures::future::join;
 use object_store::{Error, Result};
 use stoker_types::ErrorKind;
 
-use super::{out, through, through_anew};
+use super::{is_outage, out, through, through_anew};
 use crate::breaker::{Breaker, FAILURES_MAX, Out};
 
 fn away() -> Error {
@@ -14,8 +14,9 @@ fn away() -> Error {
 
 /// Lets an outage begin and end, which takes the second until the store is asked again.
 async fn goes_out_and_comes_back(breaker: &Breaker) {
-    for _ in 0..FAILURES_MAX {
-        through(breaker, ready(Err::<(), _>(away()))).await.expect_err("the store is away");
+    for number in 1..=FAILURES_MAX {
+        let error = through(breaker, ready(Err::<(), _>(away()))).await.expect_err("the store is away");
+        assert_eq!(is_outage(&error), number == FAILURES_MAX, "failure {number}");
     }
     through(breaker, ready(Ok(()))).await.expect("the store is back");
 }
@@ -50,12 +51,13 @@ async fn a_request_that_changes_something_is_made_once() {
 }
 
 #[test]
-fn what_was_held_back_is_known_whatever_wraps_it() {
-    let held_back = || out(Out::default());
-    let wrapped = lance_core::Error::io_source(Box::new(held_back()));
-    for (source, expected) in [(held_back(), true), (away(), false)] {
+fn errors_of_outages_are_known_whatever_wraps_them() {
+    let of_outage = || out(Out::default().after(away()));
+    let wrapped = lance_core::Error::io_source(Box::new(of_outage()));
+    assert!(of_outage().to_string().contains("error sending request"), "{}", of_outage());
+    for (source, expected) in [(out(Out::default()), true), (of_outage(), true), (away(), false)] {
         let error = crate::Error::storage("reading", source);
-        assert_eq!((error.kind(), error.was_held_back()), (ErrorKind::Unavailable, expected), "{error}");
+        assert_eq!((error.kind(), error.is_outage()), (ErrorKind::Unavailable, expected), "{error}");
     }
-    assert!(crate::Error::storage("reading", wrapped).was_held_back());
+    assert!(crate::Error::storage("reading", wrapped).is_outage());
 }
