@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,9 @@ LIMITS = {
     "STOKER_STALL_SECS": "10",
     "STOKER_IDLE_SECS": "20",
 }
+#: Before the commands of what makes the load. Jobs, writers and attackers have machines of their own elsewhere; here they
+#: leave the processors to the store, its proxy, the server and the canary.
+AFTER_OTHERS = ["nice", "-n", "10"]
 #: Seconds in which a server takes connections after its start.
 START_SECS = 60.0
 #: Seconds in which a process ends that was told to.
@@ -155,8 +158,16 @@ def _token_entry(name: str) -> str:
 class Child:
     """A process that is started again after a kill. Its argument tells it which of its lives this is."""
 
-    def __init__(self, name: str, program: str, argument: Callable[[int], str], place: tuple[Path, dict[str, str]]):
+    def __init__(
+        self,
+        name: str,
+        program: str,
+        argument: Callable[[int], str],
+        place: tuple[Path, dict[str, str]],
+        before: Sequence[str] = AFTER_OTHERS,
+    ) -> None:
         self.name = name
+        self._before = list(before)
         self.num_kills = 0
         folder, self._environment = place
         self.log = folder / f"{name}.log"
@@ -165,7 +176,7 @@ class Child:
         self._start()
 
     def _start(self) -> None:
-        command = [sys.executable, self._program, self._argument(self.num_kills)]
+        command = [*self._before, sys.executable, self._program, self._argument(self.num_kills)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._environment
@@ -215,6 +226,7 @@ class Command:
     def run(self, command: list[str], secs: float) -> tuple[int, str]:
         """Runs a command; returns its status and what it said. One that takes longer is killed."""
         pipe, out = subprocess.PIPE, subprocess.STDOUT
+        command = [*AFTER_OTHERS, *command]
         with subprocess.Popen(command, text=True, env=self._environment, stdout=pipe, stderr=out) as process:
             with self._lock:
                 self._running = process

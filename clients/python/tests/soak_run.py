@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -129,12 +129,12 @@ class Soak:
         """Starts the processes that work for the whole load."""
         place = (self.folder, self.variables)
 
-        def child(name: str, program: str, argument: Callable[[int], str]) -> Child:
-            return self.stack.enter_context(closing(Child(name, program, argument, place)))
+        def child(name: str, program: str, argument: Callable[[int], str], *before: Sequence[str]) -> Child:
+            return self.stack.enter_context(closing(Child(name, program, argument, place, *before)))
 
         token = token_of("jobs")
         canary = CanaryJob(self.server.url, token, str(self.folder / "canary.waits"))
-        self.canary = child("canary", "soak_canary.py", lambda life: canary.to_json())
+        self.canary = child("canary", "soak_canary.py", lambda life: canary.to_json(), ())
         self.appenders, self.streams = [], []
         for writer in range(1, NUM_APPENDERS + 1):
             record = str(self.folder / f"writer-{writer}.record")
