@@ -36,8 +36,8 @@ LIMITS = {
     "STOKER_STALL_SECS": "10",
     "STOKER_IDLE_SECS": "20",
 }
-#: Before the commands of what makes the load. Jobs, writers and attackers have machines of their own elsewhere; here they
-#: leave the processors to the store, its proxy, the server and the canary.
+#: Before the commands of what makes the load. Jobs, writers and attackers have machines of their own elsewhere; here
+#: they leave the processors to the store, its proxy, the server and the canary.
 AFTER_OTHERS = ["nice", "-n", "10"]
 #: Seconds in which a server takes connections after its start.
 START_SECS = 60.0
