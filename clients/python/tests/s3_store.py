@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import boto3
 
@@ -29,12 +30,15 @@ class Store:
         while found is None:
             assert self.process.poll() is None, f"the store ended:\n{log.read_text()}"
             found = re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())
-        self.endpoint = found[1]
+        self._use(found[1], "test", "test-secret")
+
+    def _use(self, endpoint: str, key_id: str, secret: str) -> None:
+        self.endpoint = endpoint
         self.options = {
             "aws_endpoint": self.endpoint,
             "aws_region": "us-east-1",
-            "aws_access_key_id": "test",
-            "aws_secret_access_key": "test-secret",
+            "aws_access_key_id": key_id,
+            "aws_secret_access_key": secret,
             "allow_http": "true",
         }
         names = ("endpoint_url", "region_name", "aws_access_key_id", "aws_secret_access_key")
@@ -62,3 +66,18 @@ class Store:
         """Ends the server."""
         self.process.terminate()
         self.process.wait(timeout=30)
+
+
+class RunningStore(Store):
+    """A store on this machine that somebody else runs, with a bucket that is emptied."""
+
+    def __init__(self, url: str) -> None:
+        place = urlsplit(url)
+        assert place.username and place.password, "the URL of a store has the form http://KEY_ID:SECRET@127.0.0.1:PORT"
+        self._use(f"http://{place.hostname}:{place.port}", place.username, place.password)
+        for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+            for found in page.get("Contents", []):
+                self.client.delete_object(Bucket=BUCKET, Key=found["Key"])
+
+    def stop(self) -> None:
+        """Leaves it running."""

@@ -8,6 +8,8 @@
 Jobs, writers, ingests, compactions and the server are killed with SIGKILL and begin again. `STOKER_SOAK_SECS` is the
 length of the load (default: three minutes), `STOKER_SOAK_SEED` chooses what happens when (default: at random; it is
 printed). One hour: `STOKER_SOAK_SECS=3600 pytest -s test_soak.py`, with `STOKER_BIN` as `cargo xtask test` sets it.
+`STOKER_SOAK_STORE=http://KEY_ID:SECRET@127.0.0.1:PORT` names an S3 store that runs already, in place of moto, which is
+one Python process: on few processors it is the first thing that this load overloads.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import lance
 import numpy as np
 import pytest
 from pyarrow import flight
-from s3_store import Store
+from s3_store import RunningStore, Store
 from soak_attacks import POOL_BYTES
 from soak_checks import epoch_findings, table_findings, verdict_findings
 from soak_outages import longest_outside
@@ -49,6 +51,13 @@ THREADS_SLACK, FILES_SLACK = 8, 16
 MEMORY_SLACK_BYTES = 256 << 20
 #: What it holds beside its budgets at its peak, under attack: as `test_hostile_statements.py` allows.
 PEAK_SLACK_BYTES = 512 << 20
+
+
+@pytest.fixture
+def soak_store(request: pytest.FixtureRequest) -> Store:
+    """The store that is named, or that of all tests."""
+    url = os.environ.get("STOKER_SOAK_STORE")
+    return RunningStore(url) if url else request.getfixturevalue("store")
 
 
 @contextmanager
@@ -75,11 +84,11 @@ def reported(soak: Soak) -> Iterator[None]:
 
 
 @pytest.mark.timeout(LOAD_SECS + 900)
-def test_nothing_is_lost_or_left_behind(store: Store, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_left_behind(soak_store: Store, tmp_path: Path) -> None:
     seed = int(os.environ.get("STOKER_SOAK_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"\nSTOKER_SOAK_SEED={seed} STOKER_SOAK_SECS={LOAD_SECS:.0f}", flush=True)
     with many_files(), ExitStack() as stack:
-        soak = Soak(store, tmp_path, seed, LOAD_SECS, stack)
+        soak = Soak(soak_store, tmp_path, seed, LOAD_SECS, stack)
         with reported(soak):
             before = soak.prepare()
             soak.start_children()
