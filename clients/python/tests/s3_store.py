@@ -73,8 +73,10 @@ class RunningStore(Store):
 
     def __init__(self, url: str) -> None:
         place = urlsplit(url)
-        assert place.username and place.password, "the URL of a store has the form http://KEY_ID:SECRET@127.0.0.1:PORT"
-        self._use(f"http://{place.hostname}:{place.port}", place.username, place.password)
+        key_id, secret = place.username, place.password
+        if key_id is None or secret is None:
+            raise ValueError("the URL of a store has the form http://KEY_ID:SECRET@127.0.0.1:PORT")
+        self._use(f"http://{place.hostname}:{place.port}", key_id, secret)
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
             for found in page.get("Contents", []):
                 self.client.delete_object(Bucket=BUCKET, Key=found["Key"])
