@@ -1,10 +1,14 @@
 //! The priority of threads that compute for queries.
-#![expect(unsafe_code, reason = "the standard library has no priorities of threads; see the safety comment")]
+#![cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "the standard library has no priorities of threads; see the safety comment")
+)]
 
 /// What is added to the niceness of the process: where a processor is wanted by both, a thread of a stream gets nine tenths of it.
 ///
 /// Measured beside four clients that sent hostile statements without a pause, on two cores: the 99th percentile of the waits of a stream
 /// was 6.5 ms at 0, 6.3 ms at 5, 3.2 ms at 10, and 1.9 to 2.6 ms alone; it read 38,000, 35,000, 67,000, and alone 74,000 to 95,000 batches.
+#[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
 /// Lets other threads go before the calling one, and before those that it starts, where processors are short. On systems other than Linux
