@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -173,6 +174,15 @@ class Attacked:
         fields = Path(f"/proc/{self.server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
+    def processor_secs_by_name(self) -> Counter[str]:
+        """The same for its threads of each name, those that ended left out."""
+        spent: Counter[str] = Counter()
+        for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
+            with suppress(OSError):
+                name, fields = (thread / "stat").read_text().split("(", 1)[1].rsplit(") ", 1)
+                spent[name] += sum(map(int, fields.split()[11:13]))
+        return spent
+
     def check(self) -> None:
         """It is the same process, it answers, and its memory stayed in its bounds."""
         assert self.server.process.poll() is None
@@ -286,6 +296,21 @@ def test_a_stream_goes_on_beside_queries_that_compute(attacked: Attacked) -> Non
     # All cores compute; what is asserted is that nobody waits for a query.
     assert gap_beside < 0.5
     attacked.check()
+
+
+def test_queries_compute_on_threads_of_their_own(attacked: Attacked) -> None:
+    attacked.settles()
+    before, stopped = attacked.processor_secs_by_name(), Event()
+    others = [Thread(target=busy, args=(stoker.connect(attacked.server.url), stopped)) for _ in range(2)]
+    for other in others:
+        other.start()
+    deadline = time.monotonic() + 30
+    while (spent := attacked.processor_secs_by_name() - before).total() < 100 and time.monotonic() < deadline:
+        Event().wait(0.1)
+    stopped.set()
+    for other in others:
+        other.join()
+    assert spent["stoker-query"] > 0.9 * spent.total() > 0, spent
 
 
 def test_a_query_beyond_the_queue_is_refused_at_once(attacked: Attacked) -> None:

@@ -182,6 +182,19 @@ def test_swapped_files_are_noticed(
     assert notices(stoker.connect(str(root)), expected, [one.name, other.name]) == 2
 
 
+def test_files_of_one_length_that_were_swapped_are_noticed(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, NUM_ROWS)
+    lake.create_table("t", {"number": numbers}, rows_per_fragment=ROWS_PER_FRAGMENT)
+    one, other = sorted((tmp_path / "t.lance" / "data").iterdir())
+    stored = one.read_bytes()
+    assert len(stored) == other.stat().st_size
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(stored)
+    with pytest.raises(stoker.DataCorruptError, match=r"what lies there was written as \S+"):
+        stoker.connect(str(tmp_path)).sql("SELECT number FROM t").to_arrow()
+
+
 def test_files_that_were_cut_are_noticed(
     intact: Path, expected: dict[Callable[[stoker.Lake], pa.Table], pa.Table], tmp_path: Path
 ) -> None:

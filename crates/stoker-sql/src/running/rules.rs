@@ -89,3 +89,45 @@ impl PhysicalOptimizerRule for InterruptiblePhysical {
         self.rule.schema_check()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::sync::Arc;
+
+    use datafusion::arrow::datatypes::Schema;
+    use datafusion::common::Result as DfResult;
+    use datafusion::common::config::ConfigOptions;
+    use datafusion::execution::memory_pool::UnboundedMemoryPool;
+    use datafusion::logical_expr::LogicalPlanBuilder;
+    use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+    use datafusion::optimizer::eliminate_limit::EliminateLimit;
+    use datafusion::optimizer::{AnalyzerRule, OptimizerContext, OptimizerRule};
+    use datafusion::physical_optimizer::PhysicalOptimizerRule;
+    use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
+    use datafusion::physical_plan::empty::EmptyExec;
+
+    use super::{Activity, InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical};
+
+    fn check<T: Debug>(activity: &Arc<Activity>, step: impl Fn() -> DfResult<T>) {
+        let running = activity.begin();
+        step().expect("somebody waits");
+        drop(running);
+        let error = step().expect_err("nobody waits");
+        assert!(error.to_string().contains(&crate::Error::Abandoned.to_string()), "{error}");
+    }
+
+    #[test]
+    fn no_rule_begins_for_nobody() {
+        let activity = Activity::new(Arc::new(UnboundedMemoryPool::default()), 100);
+        let plan = LogicalPlanBuilder::empty(true).build().expect("a plan");
+        let rule = InterruptibleAnalyzer { rule: Arc::new(TypeCoercion::new()), activity: activity.clone() };
+        check(&activity, || rule.analyze(plan.clone(), &ConfigOptions::default()));
+        let rule = InterruptibleOptimizer { rule: Arc::new(EliminateLimit::new()), activity: activity.clone() };
+        check(&activity, || rule.rewrite(plan.clone(), &OptimizerContext::new()));
+        let rule = Arc::new(CombinePartialFinalAggregate::new());
+        let rule = InterruptiblePhysical { rule, activity: activity.clone() };
+        let plan = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+        check(&activity, || rule.optimize(plan.clone(), &ConfigOptions::default()));
+    }
+}
