@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lance
 import numpy as np
+import pyarrow as pa
 import pyarrow.flight as flight
+import pyarrow.parquet as pq
 import pytest
 from conftest import Server, expected_image, make_columns
 from PIL import Image
@@ -272,3 +276,31 @@ def test_a_cache_that_cannot_be_used_is_refused(store: Store, heavy: str, tmp_pa
         stoker.connect(heavy, storage_options=store.options, cache_dir=file)
     # A lake on a local disk does without.
     stoker.connect(str(tmp_path), cache_dir=file)
+
+
+def test_an_ingest_reads_each_version_a_few_times_however_many_ingests_came_before(
+    store: Store, tmp_path: Path
+) -> None:
+    uri = f"s3://{BUCKET}/ingests"
+
+    def ingest(number: int) -> None:
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
+        command = [os.environ["STOKER_BIN"], "ingest", "parquet", str(tmp_path), "samples", "--lake", uri]
+        subprocess.run([*command, "--mode", "append" if number else "create"], check=True, env=environment)
+
+    environment = {**os.environ, **store.environment()}
+    for number in range(6):
+        ingest(number)
+    # From now on, only the versions themselves tell that their rows are in the table.
+    lance.dataset(f"{uri}/samples.lance", storage_options=store.options).optimize.compact_files()
+    since = len(store.log.read_text())
+    ingest(6)
+    asked = Counter(
+        re.findall(r"(?:GET|HEAD) \S+/ingests/samples.lance/_versions/(\d+)", store.log.read_text()[since:])
+    )
+    # Each of them for its transaction, and the newest one as often as the table is opened.
+    (_, newest), *others = asked.most_common()
+    assert newest <= 30
+    assert max(num for _, num in others) <= 6, asked
+    ids = stoker.connect(uri, storage_options=store.options).sql("SELECT id FROM samples ORDER BY id").to_arrow()
+    assert ids["id"].to_pylist() == list(range(7))

@@ -325,9 +325,9 @@ impl Job<'_> {
         let (Some(table), Some(done), false) = (existing, done, self.again) else { return Ok(None) };
         let there = match self.mode {
             Mode::Create => false,
-            Mode::Append => table.includes_commit(&done.run, done.version).await?,
+            Mode::Append => table.history().includes_commit(&done.run, done.version).await?,
             Mode::Overwrite => {
-                table.version() == done.version && table.includes_commit(&done.run, done.version).await?
+                table.version() == done.version && table.history().includes_commit(&done.run, done.version).await?
             }
         };
         Ok(there.then(|| IngestReport {

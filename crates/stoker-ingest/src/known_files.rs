@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ use stoker_types::{Digest, TableName};
 use crate::source_file::SourceFile;
 use crate::stamp::StampError;
 use crate::{Error, Result};
+
+/// Lists that are read at a time.
+const LISTS_IN_FLIGHT: usize = 16;
 
 /// Which ingest a list is of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,17 +90,16 @@ impl FileLists {
     /// # Errors
     /// [`Error::NoFileList`] when an earlier ingest kept none, [`Error::Journal`] for a damaged list, errors of the lake.
     pub async fn known(&self, table: &Table) -> Result<KnownFiles> {
-        let paths = self.objects.list(&self.folder).await?;
-        let (mut runs, mut lists) = (HashSet::new(), Vec::new());
-        for path in paths.iter().filter(|path| path.ends_with(".json") && !path.ends_with(".files.json")) {
-            let mut head: ListHead = self.get_json(path).await?;
+        let (mut runs, mut included) = (HashSet::new(), Vec::new());
+        let history = table.history();
+        for mut head in self.heads().await? {
             runs.insert(head.run.clone());
             let version = match head.version {
                 Some(version) => Some(version),
-                None => table.find_commit(&head.run, head.since_version).await?,
+                None => history.find_commit(&head.run, head.since_version).await?,
             };
             let Some(version) = version else { continue };
-            if !table.includes_commit(&head.run, version).await? {
+            if !history.includes_commit(&head.run, version).await? {
                 continue;
             }
             if head.version.replace(version).is_none() {
@@ -104,22 +107,32 @@ impl FileLists {
                 self.put_head(&head).await?;
                 self.forget_units(&head.run).await?;
             }
-            let list = self.get_json(&format!("{}/{}.files.json", self.folder, head.run)).await?;
-            lists.push(KnownList { version, rows: head.rows, is_complete: head.is_complete, list });
+            included.push((head, version));
         }
+        let read = stream::iter(included).map(|(head, version)| async move {
+            let list = self.get_json(&format!("{}/{}.files.json", self.folder, head.run)).await?;
+            Ok::<_, Error>(KnownList { version, rows: head.rows, is_complete: head.is_complete, list })
+        });
+        let lists: Vec<KnownList> = read.buffered(LISTS_IN_FLIGHT).try_collect().await?;
         self.check_complete(table, &lists, &runs).await?;
         Ok(KnownFiles { table: table.name().clone(), lists })
     }
 
+    /// The heads of all lists.
+    async fn heads(&self) -> Result<Vec<ListHead>> {
+        let paths = self.objects.list(&self.folder).await?;
+        let heads = paths.into_iter().filter(|path| path.ends_with(".json") && !path.ends_with(".files.json"));
+        let read = stream::iter(heads).map(|path| async move { self.get_json(&path).await });
+        read.buffered(LISTS_IN_FLIGHT).try_collect().await
+    }
+
     /// The newest version after whose commit all files of the table were listed; 0 when there is none, `None` without any list.
     pub async fn last_complete(&self, table: &Table) -> Result<Option<u64>> {
-        let paths = self.objects.list(&self.folder).await?;
-        let mut last = None;
-        for path in paths.iter().filter(|path| path.ends_with(".json") && !path.ends_with(".files.json")) {
-            let head: ListHead = self.get_json(path).await?;
+        let (history, mut last) = (table.history(), None);
+        for head in self.heads().await? {
             let version = match head.version {
                 Some(version) => Some(version),
-                None => table.find_commit(&head.run, head.since_version).await?,
+                None => history.find_commit(&head.run, head.since_version).await?,
             };
             let listed = version.filter(|_| head.is_complete).unwrap_or(0);
             last = last.max(Some(listed));

@@ -29,7 +29,7 @@ const KEY_PROPERTY: &str = "stoker.idempotency_key";
 const ATTEMPTS_MAX: u32 = 200;
 
 /// Transactions that are read at the same time.
-const TRANSACTIONS_IN_FLIGHT: usize = 8;
+pub(crate) const TRANSACTIONS_IN_FLIGHT: usize = 8;
 
 /// What a commit does with rows that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +231,7 @@ fn files(drafts: &[FragmentDraft]) -> HashSet<String> {
 }
 
 /// The names of the data files that a transaction adds in new fragments.
-fn added_files(transaction: &Transaction) -> HashSet<String> {
+pub(crate) fn added_files(transaction: &Transaction) -> HashSet<String> {
     match &transaction.operation {
         Operation::Append { fragments } | Operation::Overwrite { fragments, .. } => {
             fragments.iter().flat_map(|fragment| &fragment.files).map(|file| file.path.clone()).collect()
@@ -250,7 +250,7 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
 }
 
 /// The error of a commit of which nothing is left that would tell whether it is part of its table's history.
-fn unknown(name: &TableName, version: u64) -> Error {
+pub(crate) fn unknown(name: &TableName, version: u64) -> Error {
     Error::OutcomeUnknown {
         attempted: format!("committing version {version} of table {name}"),
         reason: "storage was slow, and versions that would tell were cleaned up meanwhile".into(),
@@ -275,17 +275,6 @@ impl Table {
         self.names_any(&files(drafts))
     }
 
-    /// The version that was committed under a key, among those after `since` that were not cleaned up.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub async fn find_commit(&self, key: &str, since: u64) -> Result<Option<u64>> {
-        match search(self, CommitKey { key, since_version: since, chosen_at: None }, since).await? {
-            Search::Committed(version) => Ok(Some(version)),
-            Search::Overtaken(_) | Search::Nothing => Ok(None),
-        }
-    }
-
     /// The commits with a key after version `since`, the newest first, back to the one that made or replaced the rows; to the
     /// first one where a version was restored. Reads the transaction of each version.
     ///
@@ -307,41 +296,6 @@ impl Table {
             }
         }
         Ok(commits)
-    }
-
-    /// Whether the rows committed under a key as `version` belong to this version of the table: the table was not replaced and
-    /// nothing overwrote them. Of versions that were cleaned up it is assumed.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub async fn includes_commit(&self, key: &str, version: u64) -> Result<bool> {
-        if version > self.version() {
-            return Ok(false);
-        }
-        if let Some(found) = transaction(self, version).await? {
-            if key_of(&found) != Some(key) {
-                return Ok(false);
-            }
-            if self.names_any(&added_files(&found)) {
-                return Ok(true);
-            }
-        }
-        // Its files are gone: rewritten by a compaction or an update, overwritten, or left behind by a restore.
-        let mut versions = self.version_numbers().await?;
-        versions.sort_unstable();
-        let mut newest = self.version();
-        while newest > version {
-            match transaction(self, newest).await?.map(|found| found.operation) {
-                Some(Operation::Overwrite { .. }) => return Ok(false),
-                Some(Operation::Restore { version: restored }) if restored < version => return Ok(false),
-                Some(Operation::Restore { version: restored }) => newest = restored.min(newest - 1),
-                // Only versions that were not cleaned up can tell more.
-                _ => {
-                    newest = versions[..versions.partition_point(|found| *found < newest)].last().copied().unwrap_or(0)
-                }
-            }
-        }
-        Ok(true)
     }
 }
 
@@ -391,7 +345,7 @@ fn transactions(table: &Table, oldest: u64) -> BoxStream<'_, Result<(u64, Option
 }
 
 /// The key that a version was committed under.
-fn key_of(transaction: &Transaction) -> Option<&str> {
+pub(crate) fn key_of(transaction: &Transaction) -> Option<&str> {
     let properties = transaction.transaction_properties.as_ref();
     properties.and_then(|properties| properties.get(KEY_PROPERTY)).map(String::as_str)
 }

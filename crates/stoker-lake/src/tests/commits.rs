@@ -215,28 +215,28 @@ async fn a_commit_is_included_until_it_is_overwritten() -> TestResult {
     let version = commit(CommitMode::Create, "a").await?;
     commit(CommitMode::Append, "b").await?;
     let table = latest(&lake, &name).await?;
-    assert!(table.includes_commit("a", version).await? && table.includes_commit("b", 2).await?);
-    assert!(!table.includes_commit("b", version).await? && !table.includes_commit("b", 3).await?);
+    assert!(table.history().includes_commit("a", version).await? && table.history().includes_commit("b", 2).await?);
+    assert!(!table.history().includes_commit("b", version).await? && !table.history().includes_commit("b", 3).await?);
     commit(CommitMode::Overwrite, "c").await?;
     let table = latest(&lake, &name).await?;
-    assert!(!table.includes_commit("a", version).await? && table.includes_commit("c", 3).await?);
+    assert!(!table.history().includes_commit("a", version).await? && table.history().includes_commit("c", 3).await?);
     let restore = async |to| -> TestResult {
         let mut dataset = lake.table(&name, &SnapshotRef::Version(to)).await?.dataset().as_ref().clone();
         Ok(dataset.restore().await?)
     };
     restore(2).await?;
     let table = latest(&lake, &name).await?;
-    assert!(table.includes_commit("a", version).await? && table.includes_commit("b", 2).await?);
+    assert!(table.history().includes_commit("a", version).await? && table.history().includes_commit("b", 2).await?);
     restore(1).await?;
     let table = latest(&lake, &name).await?;
-    assert!(table.includes_commit("a", version).await? && !table.includes_commit("b", 2).await?);
+    assert!(table.history().includes_commit("a", version).await? && !table.history().includes_commit("b", 2).await?);
     // Rows that were rewritten are still those of their commits.
     restore(2).await?;
     let mut dataset = latest(&lake, &name).await?.dataset().as_ref().clone();
     dataset.delete("id = 1").await?;
     compact_files(&mut dataset, CompactionOptions::default(), None).await?;
     let table = latest(&lake, &name).await?;
-    assert!(table.includes_commit("a", version).await? && table.includes_commit("b", 2).await?);
+    assert!(table.history().includes_commit("a", version).await? && table.history().includes_commit("b", 2).await?);
     Ok(())
 }
 
@@ -291,7 +291,10 @@ async fn rows_that_were_chosen_before_another_keyed_commit_are_refused() -> Test
     assert!(matches!(commit(Some(("c", 9))).await, Err(crate::Error::Overtaken { .. })), "of another table");
 
     let table = latest(&lake, &name).await?;
-    assert_eq!((table.find_commit("b", 0).await?, table.find_commit("b", 4).await?), (Some(4), None));
+    assert_eq!(
+        (table.history().find_commit("b", 0).await?, table.history().find_commit("b", 4).await?),
+        (Some(4), None)
+    );
     let commits = table.keyed_commits(0).await?;
     assert_eq!(commits.found, [(4, "b".to_string()), (2, "a".to_string())]);
     assert!(commits.is_complete);
