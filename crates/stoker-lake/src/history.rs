@@ -4,6 +4,7 @@
 //! versions since then tell, which are the same for all of them: without a memory that would be requests by the square of the versions.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_table::transaction::{Operation, Transaction};
@@ -131,9 +132,8 @@ impl History<'_> {
     /// By what one version was made.
     async fn made(&self, version: u64) -> Result<MappedMutexGuard<'_, Option<Made>>> {
         let mut made = self.made.lock().await;
-        if !made.contains_key(&version) {
-            let found = self.read_one(version).await?;
-            made.insert(version, found);
+        if let Entry::Vacant(entry) = made.entry(version) {
+            entry.insert(self.read_one(version).await?);
         }
         Ok(MutexGuard::map(made, |made| made.entry(version).or_default()))
     }
