@@ -91,7 +91,7 @@ impl FileLists {
     /// [`Error::NoFileList`] when an earlier ingest kept none, [`Error::Journal`] for a damaged list, errors of the lake.
     pub async fn known(&self, table: &Table) -> Result<KnownFiles> {
         let (mut runs, mut included) = (HashSet::new(), Vec::new());
-        let history = table.history();
+        let mut history = table.history();
         for mut head in self.heads().await? {
             runs.insert(head.run.clone());
             let version = match head.version {
@@ -128,7 +128,7 @@ impl FileLists {
 
     /// The newest version after whose commit all files of the table were listed; 0 when there is none, `None` without any list.
     pub async fn last_complete(&self, table: &Table) -> Result<Option<u64>> {
-        let (history, mut last) = (table.history(), None);
+        let (mut history, mut last) = (table.history(), None);
         for head in self.heads().await? {
             let version = match head.version {
                 Some(version) => Some(version),

@@ -250,7 +250,7 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
 }
 
 /// The error of a commit of which nothing is left that would tell whether it is part of its table's history.
-pub(crate) fn unknown(name: &TableName, version: u64) -> Error {
+fn unknown(name: &TableName, version: u64) -> Error {
     Error::OutcomeUnknown {
         attempted: format!("committing version {version} of table {name}"),
         reason: "storage was slow, and versions that would tell were cleaned up meanwhile".into(),
@@ -319,10 +319,9 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
     while let Some((version, transaction)) = transactions.try_next().await? {
         let Some(transaction) = transaction else { continue };
         if key_of(&transaction) == Some(key.key) {
-            match table.lake().lineage(table, version, &added_files(&transaction)).await? {
-                Lineage::Kept => return Ok(Search::Committed(version)),
-                Lineage::Lost => continue,
-                Lineage::Unknown => return Err(unknown(table.name(), version)),
+            match counts(table, version, &transaction).await? {
+                true => return Ok(Search::Committed(version)),
+                false => continue,
             }
         }
         let overtakes = key_of(&transaction).is_some() || replaces_rows(&transaction);
@@ -331,6 +330,18 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
         }
     }
     Ok(found)
+}
+
+/// Whether a commit is part of the history of a table.
+///
+/// # Errors
+/// [`Error::OutcomeUnknown`] where nothing tells; storage errors.
+pub(crate) async fn counts(table: &Table, version: u64, transaction: &Transaction) -> Result<bool> {
+    match table.lake().lineage(table, version, &added_files(transaction)).await? {
+        Lineage::Kept => Ok(true),
+        Lineage::Lost => Ok(false),
+        Lineage::Unknown => Err(unknown(table.name(), version)),
+    }
 }
 
 fn replaces_rows(transaction: &Transaction) -> bool {

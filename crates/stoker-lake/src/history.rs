@@ -3,24 +3,21 @@
 //! An ingest asks for each of the ingests before it whether its rows are in the table. Where a compaction rewrote their files, the
 //! versions since then tell, which are the same for all of them: without a memory that would be requests by the square of the versions.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_table::transaction::{Operation, Transaction};
-use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard, OnceCell};
 
-use crate::commit::{TRANSACTIONS_IN_FLIGHT, added_files, key_of, transaction, unknown};
-use crate::lineage::Lineage;
+use crate::commit::{TRANSACTIONS_IN_FLIGHT, added_files, counts, key_of, transaction};
 use crate::{Result, Table};
 
 /// The versions of a table up to one of them.
 pub struct History<'a> {
     table: &'a Table,
-    /// Versions that were not cleaned up, ascending.
-    there: OnceCell<Vec<u64>>,
+    /// Versions that were not cleaned up, ascending, once they were listed.
+    there: Option<Vec<u64>>,
     /// What was read so far; `None` for versions that were cleaned up.
-    made: Mutex<HashMap<u64, Option<Made>>>,
+    made: BTreeMap<u64, Option<Made>>,
 }
 
 /// By what a version was made.
@@ -44,7 +41,7 @@ enum Change {
 impl Table {
     /// By what its versions were made, as far as they were not cleaned up. Nothing is read yet.
     pub fn history(&self) -> History<'_> {
-        History { table: self, there: OnceCell::new(), made: Mutex::default() }
+        History { table: self, there: None, made: BTreeMap::new() }
     }
 }
 
@@ -53,22 +50,16 @@ impl History<'_> {
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) where nothing tells whether it counts; storage errors.
-    pub async fn find_commit(&self, key: &str, since: u64) -> Result<Option<u64>> {
+    pub async fn find_commit(&mut self, key: &str, since: u64) -> Result<Option<u64>> {
         // A table older than that is another table of the same name.
         let since = if since <= self.table.version() { since } else { 0 };
         self.read(since + 1).await?;
-        let found = |(version, made): (&u64, &Option<Made>)| {
-            made.as_ref().and_then(|made| made.key.as_deref()).is_some_and(|of| of == key).then_some(*version)
-        };
-        let mut versions: Vec<u64> = self.made.lock().await.iter().filter_map(found).collect();
-        versions.retain(|version| *version > since);
-        versions.sort_unstable();
-        for version in versions.into_iter().rev() {
-            let Some(transaction) = transaction(self.table, version).await? else { continue };
-            match self.table.lake().lineage(self.table, version, &added_files(&transaction)).await? {
-                Lineage::Kept => return Ok(Some(version)),
-                Lineage::Lost => {}
-                Lineage::Unknown => return Err(unknown(self.table.name(), version)),
+        let has_key = |made: &Option<Made>| made.as_ref().is_some_and(|made| made.key.as_deref() == Some(key));
+        for (version, _) in self.made.range(since + 1..).rev().filter(|(_, made)| has_key(made)) {
+            if let Some(transaction) = transaction(self.table, *version).await?
+                && counts(self.table, *version, &transaction).await?
+            {
+                return Ok(Some(*version));
             }
         }
         Ok(None)
@@ -79,11 +70,15 @@ impl History<'_> {
     ///
     /// # Errors
     /// Storage errors.
-    pub async fn includes_commit(&self, key: &str, version: u64) -> Result<bool> {
+    pub async fn includes_commit(&mut self, key: &str, version: u64) -> Result<bool> {
         if version > self.table.version() {
             return Ok(false);
         }
-        if let Some(made) = &*self.made(version).await? {
+        if !self.made.contains_key(&version) {
+            let found = read(self.table, version).await?;
+            self.made.insert(version, found);
+        }
+        if let Some(Some(made)) = self.made.get(&version) {
             if made.key.as_deref() != Some(key) {
                 return Ok(false);
             }
@@ -92,11 +87,11 @@ impl History<'_> {
             }
         }
         // Its files are gone: rewritten by a compaction or an update, overwritten, or left behind by a restore.
-        let there = self.read(version + 1).await?;
-        let made = self.made.lock().await;
+        self.read(version + 1).await?;
+        let there = self.there.as_deref().unwrap_or_default();
         let mut newest = self.table.version();
         while newest > version {
-            newest = match made.get(&newest).and_then(Option::as_ref).map(|made| made.change) {
+            newest = match self.made.get(&newest).and_then(Option::as_ref).map(|made| made.change) {
                 Some(Change::Replaced) => return Ok(false),
                 Some(Change::Restored(restored)) if restored < version => return Ok(false),
                 Some(Change::Restored(restored)) => restored.min(newest - 1),
@@ -109,39 +104,30 @@ impl History<'_> {
         Ok(true)
     }
 
-    /// Reads what is not known yet of the versions from `oldest` on. All versions that are there.
-    async fn read(&self, oldest: u64) -> Result<&[u64]> {
-        let list = async || {
-            let mut there = self.table.version_numbers().await?;
-            there.retain(|version| *version <= self.table.version());
+    /// Reads what is not known yet of the versions from `oldest` on.
+    async fn read(&mut self, oldest: u64) -> Result<()> {
+        let table = self.table;
+        if self.there.is_none() {
+            let mut there = table.version_numbers().await?;
+            there.retain(|version| *version <= table.version());
             there.sort_unstable();
-            Ok::<_, crate::Error>(there)
-        };
-        let there = self.there.get_or_try_init(list).await?;
-        let mut made = self.made.lock().await;
-        let unread: Vec<u64> =
-            there.iter().copied().filter(|version| *version >= oldest && !made.contains_key(version)).collect();
-        let read = |version| async move { Ok::<_, crate::Error>((version, self.read_one(version).await?)) };
-        let mut read = stream::iter(unread).map(read).buffer_unordered(TRANSACTIONS_IN_FLIGHT);
-        while let Some((version, found)) = read.try_next().await? {
-            made.insert(version, found);
+            self.there = Some(there);
         }
-        Ok(there)
-    }
-
-    /// By what one version was made.
-    async fn made(&self, version: u64) -> Result<MappedMutexGuard<'_, Option<Made>>> {
-        let mut made = self.made.lock().await;
-        if let Entry::Vacant(entry) = made.entry(version) {
-            entry.insert(self.read_one(version).await?);
+        let there = self.there.iter().flatten().copied();
+        let unread = there.filter(|version| *version >= oldest && !self.made.contains_key(version));
+        let reads = unread.map(|version| async move { Ok::<_, crate::Error>((version, read(table, version).await?)) });
+        let reads: Vec<_> = reads.collect();
+        let mut reads = stream::iter(reads).buffer_unordered(TRANSACTIONS_IN_FLIGHT);
+        while let Some((version, found)) = reads.try_next().await? {
+            self.made.insert(version, found);
         }
-        Ok(MutexGuard::map(made, |made| made.entry(version).or_default()))
+        Ok(())
     }
+}
 
-    async fn read_one(&self, version: u64) -> Result<Option<Made>> {
-        let found = transaction(self.table, version).await?;
-        Ok(found.map(|found| Made::of(&found, self.table)))
-    }
+/// By what one version was made.
+async fn read(table: &Table, version: u64) -> Result<Option<Made>> {
+    Ok(transaction(table, version).await?.map(|found| Made::of(&found, table)))
 }
 
 impl Made {
