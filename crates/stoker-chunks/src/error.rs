@@ -97,15 +97,6 @@ impl Error {
         }
     }
 
-    /// Whether the store answers nobody.
-    pub(crate) fn is_outage(&self) -> bool {
-        match self {
-            Error::Lake(error) => error.is_outage(),
-            Error::GaveUp { source, .. } => source.is_outage(),
-            _ => false,
-        }
-    }
-
     /// Whether a store says, or shows by staying away, that it gets more requests than it takes.
     pub(crate) fn is_overload(&self) -> bool {
         match self {
@@ -132,7 +123,11 @@ impl Fault for Error {
     }
 
     fn is_outage(&self) -> bool {
-        self.is_outage()
+        match self {
+            Error::Lake(error) => error.is_outage(),
+            Error::GaveUp { source, .. } => source.is_outage(),
+            _ => false,
+        }
     }
 }
 

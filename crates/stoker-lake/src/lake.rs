@@ -302,50 +302,43 @@ impl Lake {
 
     /// The newest version, or `None` when there is no such table. A damaged manifest is an error of kind `DataCorrupt`.
     pub(crate) async fn try_latest(&self, name: &TableName) -> Result<Option<Table>> {
+        let attempted = || format!("opening table {name} in {}", self.inner.place);
         let load = async || {
             let builder = DatasetBuilder::from_uri(self.table_uri(name))
                 .with_session(self.inner.session.clone())
                 .with_store_params(self.inner.params.clone());
-            self.opened(builder.load().boxed(), || format!("opening table {name} in {}", self.inner.place)).await
+            let loaded = with_schema(builder.load().boxed()).await;
+            loaded.map_err(|source| opening_error(attempted(), source))
         };
-        match again(load).await {
+        match self.in_time(again(load), attempted).await {
             Ok((dataset, schema)) => Table::try_new(self.clone(), name.clone(), dataset, schema).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// A dataset that is opened, unless that takes too long.
-    async fn opened(
-        &self,
-        opening: impl Future<Output = lance_core::Result<Dataset>>,
-        attempted: impl Fn() -> String,
-    ) -> Result<(Dataset, SchemaRef)> {
-        let opening = with_schema(opening);
-        let opened = match self.inner.opening_deadline {
-            None => opening.await,
-            Some(limit) => tokio::time::timeout(limit, opening).await.map_err(|_| Error::Storage {
-                attempted: attempted(),
-                kind: ErrorKind::Unavailable,
-                source: format!(
-                    "it took longer than {} s, twice the storage option 'timeout': raise it where the store is slow",
-                    limit.as_secs_f64()
-                )
-                .into(),
-            })?,
-        };
-        opened.map_err(|source| opening_error(attempted(), source))
+    /// Opens a table, with all attempts, unless that takes too long.
+    async fn in_time<T>(&self, opening: impl Future<Output = Result<T>>, attempted: impl Fn() -> String) -> Result<T> {
+        let Some(limit) = self.inner.opening_deadline else { return opening.await };
+        tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
+            let reason = format!(
+                "it took longer than {} s, twice the storage option 'timeout': raise it where the store is slow",
+                limit.as_secs_f64()
+            );
+            Err(Error::Storage { attempted: attempted(), kind: ErrorKind::Unavailable, source: reason.into() })
+        })
     }
 
     pub(crate) async fn at_version(&self, newest: &Table, version: u64, at: &SnapshotRef) -> Result<Table> {
         if version == newest.version() {
             return Ok(newest.clone());
         }
+        let attempted = || format!("opening {at} of table {}", newest.name());
         let open = async || {
-            let opening = newest.dataset().checkout_version(version).boxed();
-            self.opened(opening, || format!("opening {at} of table {}", newest.name())).await
+            let opened = with_schema(newest.dataset().checkout_version(version).boxed()).await;
+            opened.map_err(|source| opening_error(attempted(), source))
         };
-        match again(open).await {
+        match self.in_time(again(open), attempted).await {
             Ok((dataset, schema)) => Table::try_new(self.clone(), newest.name().clone(), dataset, schema),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let hint = nearest_versions(newest, version).await?;

@@ -68,7 +68,7 @@ impl StorageOptions {
         ["timeout", "client_retry_timeout"].into_iter().filter_map(|key| self.time(key)).sum()
     }
 
-    /// How long opening a table may take: twice as long as a request. More than two requests of which none is fast are a store that hangs.
+    /// How long opening a table may take, with all attempts: twice as long as one request.
     pub(crate) fn opening_deadline(&self) -> Option<Duration> {
         self.time("timeout").map(|timeout| timeout.saturating_mul(2))
     }
