@@ -80,6 +80,3 @@ class RunningStore(Store):
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
             for found in page.get("Contents", []):
                 self.client.delete_object(Bucket=BUCKET, Key=found["Key"])
-
-    def stop(self) -> None:
-        """Leaves it running."""

@@ -14,9 +14,8 @@ from soak_processes import Command
 from soak_table import APPEND_ROWS_MAX, INGESTED, PAYLOAD, Ids, Record, Write, parquet_columns
 
 PAUSE_SECS = (2.0, 8.0)
-#: Seconds in which a file is ingested at last, through kills, outages, and the commits of the other one, after each of
-#: which the command has to begin again; and seconds of one run of the command.
-PATIENCE_SECS, RUN_SECS = 600.0, 120.0
+#: Seconds in which a file is ingested at last, through kills and outages; and seconds of one run of the command.
+PATIENCE_SECS, RUN_SECS = 180.0, 120.0
 
 
 class IngestWriter:

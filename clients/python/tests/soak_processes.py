@@ -36,8 +36,8 @@ LIMITS = {
     "STOKER_STALL_SECS": "10",
     "STOKER_IDLE_SECS": "20",
 }
-#: Before the commands of what makes the load. Jobs, writers and attackers have machines of their own elsewhere; here
-#: they leave the processors to the store, its proxy, the server and the canary.
+#: Before the commands of jobs, writers and compactions. They have machines of their own elsewhere; here they leave the
+#: processors to the store, its proxy, the server and the canary.
 AFTER_OTHERS = ["nice", "-n", "10"]
 #: Seconds in which a server takes connections after its start.
 START_SECS = 60.0
@@ -164,10 +164,10 @@ class Child:
         program: str,
         argument: Callable[[int], str],
         place: tuple[Path, dict[str, str]],
-        before: Sequence[str] = AFTER_OTHERS,
+        before: Sequence[str],
     ) -> None:
         self.name = name
-        self._before = list(before)
+        self._before = before
         self.num_kills = 0
         folder, self._environment = place
         self.log = folder / f"{name}.log"

@@ -22,7 +22,7 @@ from soak_canary import TABLE as CANARY_TABLE
 from soak_canary import CanaryJob, image_of
 from soak_ingest import IngestWriter
 from soak_outages import KINDS, ProxyProcess, Window
-from soak_processes import Child, SoakServer, Usage, token_of
+from soak_processes import AFTER_OTHERS, Child, SoakServer, Usage, token_of
 from soak_queries import ask, count
 from soak_schedule import Happening, dealt, schedule
 from soak_stream import QUERIES, StreamJob
@@ -129,12 +129,14 @@ class Soak:
         """Starts the processes that work for the whole load."""
         place = (self.folder, self.variables)
 
-        def child(name: str, program: str, argument: Callable[[int], str], *before: Sequence[str]) -> Child:
-            return self.stack.enter_context(closing(Child(name, program, argument, place, *before)))
+        def child(
+            name: str, program: str, argument: Callable[[int], str], before: Sequence[str] = AFTER_OTHERS
+        ) -> Child:
+            return self.stack.enter_context(closing(Child(name, program, argument, place, before)))
 
         token = token_of("jobs")
         canary = CanaryJob(self.server.url, token, str(self.folder / "canary.waits"))
-        self.canary = child("canary", "soak_canary.py", lambda life: canary.to_json(), ())
+        self.canary = child("canary", "soak_canary.py", lambda life: canary.to_json(), before=())
         self.appenders, self.streams = [], []
         for writer in range(1, NUM_APPENDERS + 1):
             record = str(self.folder / f"writer-{writer}.record")

@@ -174,8 +174,8 @@ class Attacked:
         fields = Path(f"/proc/{self.server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
-    def processor_secs_by_name(self) -> Counter[str]:
-        """The same for its threads of each name, those that ended left out."""
+    def ticks_by_name(self) -> Counter[str]:
+        """Hundredths of a second of processor time of the threads of each name, those that ended left out."""
         spent: Counter[str] = Counter()
         for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
             with suppress(OSError):
@@ -300,12 +300,12 @@ def test_a_stream_goes_on_beside_queries_that_compute(attacked: Attacked) -> Non
 
 def test_queries_compute_on_threads_of_their_own(attacked: Attacked) -> None:
     attacked.settles()
-    before, stopped = attacked.processor_secs_by_name(), Event()
+    before, stopped = attacked.ticks_by_name(), Event()
     others = [Thread(target=busy, args=(stoker.connect(attacked.server.url), stopped)) for _ in range(2)]
     for other in others:
         other.start()
     deadline = time.monotonic() + 30
-    while (spent := attacked.processor_secs_by_name() - before).total() < 100 and time.monotonic() < deadline:
+    while (spent := attacked.ticks_by_name() - before).total() < 100 and time.monotonic() < deadline:
         Event().wait(0.1)
     stopped.set()
     for other in others:

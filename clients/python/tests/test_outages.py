@@ -493,7 +493,7 @@ def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> Non
     stoker.connect(uri, storage_options=store.options).create_table("samples", rows)
     with closing(MissesOnce(store.port, times)) as proxy:
         query = stoker.connect(uri, storage_options=store.options_at(proxy.port)).sql(
-            "SELECT id, name, wide FROM samples"
+            "SELECT id, name, image, wide FROM samples"
         )
         if times == 1:
             assert sorted(ids(query.stream(batch_size=16, seed=1))) == list(range(NUM_ROWS))
