@@ -40,6 +40,9 @@ const OPEN_MAX: usize = 64;
 /// then, or when it is asked for again.
 const OPEN_FOR: Duration = Duration::from_secs(60);
 
+/// The most bytes that a task reads itself: larger reads would hold up what else its thread does.
+pub(super) const READ_NOW_MAX: u64 = 1 << 20;
+
 /// Makes stores of local files, all of whose reads pass their wrapper.
 #[derive(Debug, Default)]
 struct CheckedFiles(FileStoreProvider);
@@ -85,6 +88,15 @@ struct OpenFile {
     last_use: Instant,
 }
 
+impl OpenFile {
+    fn fetched(&self, path: &Path, start: u64, bytes: Vec<u8>) -> Fetched {
+        let (last_modified, size) = (self.last_modified.into(), self.size);
+        let meta = ObjectMeta { location: path.clone(), last_modified, size, e_tag: None, version: None };
+        let (attributes, extensions) = (Attributes::default(), Extensions::default());
+        Fetched { start, bytes: Bytes::from(bytes), meta, attributes, extensions }
+    }
+}
+
 impl OpenFiles {
     fn open(&self, path: &Path) -> io::Result<OpenFile> {
         if let Some(opened) = self.kept(path) {
@@ -121,13 +133,20 @@ impl OpenFiles {
     }
 }
 
-/// Reads bytes of a local file, all of it without a range; past the system's memory of files where that is asked for.
+/// Reads bytes of a local file, all of it without a range; past the system's memory of files where that is asked for. What the system
+/// has in memory of a file that is open is read by the calling task: it takes less time than waking another thread for it.
 pub(super) async fn read(
     files: &Arc<OpenFiles>,
     path: &Path,
     range: Option<Range<u64>>,
     from: ReadFrom,
 ) -> Result<Fetched> {
+    if from == ReadFrom::Anywhere
+        && let Some(range) = &range
+        && let Some(fetched) = read_now(files, path, range)
+    {
+        return Ok(fetched);
+    }
     let (files, location) = (files.clone(), path.clone());
     let read = tokio::task::spawn_blocking(move || read_blocking(&files, &location, range, from)).await;
     read.map_err(|source| Error::JoinError { source })?.map_err(|source| match source.kind() {
@@ -143,6 +162,37 @@ pub(super) enum ReadFrom {
     Anywhere,
     /// What stores them.
     Storage,
+}
+
+/// The bytes, if they can be had without a wait.
+fn read_now(files: &OpenFiles, path: &Path, range: &Range<u64>) -> Option<Fetched> {
+    let opened = files.kept(path)?;
+    let length = range.end.min(opened.size).checked_sub(range.start)?;
+    if length > READ_NOW_MAX || fstat(&opened.file).ok()?.st_nlink == 0 {
+        return None;
+    }
+    let mut bytes = vec![0; length as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match pread_now(&opened.file, &mut bytes[filled..], range.start + filled as u64) {
+            Ok(0) => return None,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            // Systems and file systems that cannot tell what is in memory refuse in several ways.
+            Err(_) => return None,
+        }
+    }
+    Some(opened.fetched(path, range.start, bytes))
+}
+
+fn pread_now(file: &File, bytes: &mut [u8], at: u64) -> Result<usize, Errno> {
+    #[cfg(target_os = "linux")]
+    return rustix::io::preadv2(file, &mut [io::IoSliceMut::new(bytes)], at, rustix::io::ReadWriteFlags::NOWAIT);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, bytes, at);
+        Err(Errno::OPNOTSUPP)
+    }
 }
 
 fn read_blocking(files: &OpenFiles, path: &Path, range: Option<Range<u64>>, from: ReadFrom) -> io::Result<Fetched> {
@@ -175,10 +225,7 @@ fn read_at(opened: &OpenFile, path: &Path, range: Option<Range<u64>>) -> io::Res
         }
     }
     bytes.truncate(length);
-    let last_modified = opened.last_modified.into();
-    let meta = ObjectMeta { location: path.clone(), last_modified, size, e_tag: None, version: None };
-    let (attributes, extensions) = (Attributes::default(), Extensions::default());
-    Ok(Fetched { start: range.start, bytes: Bytes::from(bytes), meta, attributes, extensions })
+    Ok(opened.fetched(path, range.start, bytes))
 }
 
 /// Lets the system forget a file. Only Linux can, and a file system may refuse: then the next read gives the same bytes once more.

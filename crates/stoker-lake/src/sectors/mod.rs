@@ -15,7 +15,7 @@
 //!
 //! A file tells by its name (`<uuid>-checked.lance`) that it has checksums, so that no damaged byte in it can hide that. Files with other
 //! names, which other writers and earlier versions of Stoker wrote, and those of heavy columns, whose rows have checksums of their own
-//! ([`checksums`](crate::checksums)), are read as they are.
+//! ([`checksums`](crate::checksums)), are read as they are. Local ones of both kinds are kept open.
 //!
 //! Cost: a thousandth of the file's bytes; for each file one part of a request that Lance makes anyhow, and where the file has more than
 //! about 60 MiB one more request for each 64 MiB that are read, once; for each read up to 8 KiB more; the hash of what is read.
@@ -58,11 +58,16 @@ pub(crate) fn is_checked_name(name: &str) -> bool {
     name.ends_with(CHECKED_ENDING)
 }
 
-/// The name of the data file with checksums that lies there, if it is one.
-fn checked_file(path: &Path) -> Option<&str> {
+/// The name of the data file that lies there, if it is one.
+fn data_file(path: &Path) -> Option<&str> {
     let mut parts = path.as_ref().rsplit('/');
     let (name, folder) = (parts.next()?, parts.next()?);
-    (folder == DATA_FOLDER && is_checked_name(name)).then_some(name)
+    (folder == DATA_FOLDER).then_some(name)
+}
+
+/// The name of the data file with checksums that lies there, if it is one.
+fn checked_file(path: &Path) -> Option<&str> {
+    data_file(path).filter(|name| is_checked_name(name))
 }
 
 /// The sectors that have bytes of a range.

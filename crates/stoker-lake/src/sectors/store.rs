@@ -19,7 +19,7 @@ use stoker_checksum::checksum;
 use super::known::Known;
 use super::local::{self, ReadFrom};
 use super::trailer::{SEGMENT_SECTORS, Trailer, Unread};
-use super::{Damage, SECTOR_BYTES, checked_file, sectors_of};
+use super::{Damage, SECTOR_BYTES, checked_file, data_file, sectors_of};
 use crate::deletions::{has_seal, is_sealed};
 
 /// Bytes of a file's end that are read where no other read brought them.
@@ -85,6 +85,14 @@ impl Fetched {
         is_there.then(|| self.bytes.slice((range.start - own.start) as usize..(range.end - own.start) as usize))
     }
 
+    /// The answer to a request for a part of the bytes, if all of it is there.
+    fn into_result(self, range: Range<u64>) -> Option<GetResult> {
+        let bytes = self.part(&range)?;
+        let Self { meta, attributes, extensions, .. } = self;
+        let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
+        Some(GetResult { payload, meta, range, attributes, extensions })
+    }
+
     /// Puts other bytes in the place of some.
     fn replace(&mut self, other: &Fetched) {
         let mut bytes = BytesMut::from(self.bytes.as_ref());
@@ -135,10 +143,7 @@ impl CheckedFile<'_> {
         let fetched = self.checked(fetched, &trailer).await?;
         let asked = asked.start..asked.end.min(fetched.meta.size);
         let missing = || self.broken("the store gave fewer bytes than were asked for");
-        let bytes = fetched.part(&asked).ok_or_else(missing)?;
-        let Fetched { meta, attributes, extensions, .. } = fetched;
-        let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
-        Ok(GetResult { payload, meta, range: asked, attributes, extensions })
+        fetched.into_result(asked).ok_or_else(missing)
     }
 
     /// The bytes that are asked for of a file of this size.
@@ -284,15 +289,25 @@ impl CheckedStore {
         let name = path.filename().unwrap_or_default();
         let file = CheckedFile { store: self, path, name, options };
         for from in [ReadFrom::Anywhere, ReadFrom::Storage] {
-            let Fetched { bytes, meta, attributes, extensions, .. } = file.fetch(None, from).await?;
-            if has_seal(path, &bytes) {
-                let range = 0..bytes.len() as u64;
-                let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
-                return Ok(GetResult { payload, meta, range, attributes, extensions });
+            let fetched = file.fetch(None, from).await?;
+            let all = fetched.range();
+            if has_seal(path, &fetched.bytes)
+                && let Some(result) = fetched.into_result(all)
+            {
+                return Ok(result);
             }
         }
         let reason = "its bytes do not have the checksum in its name, in two reads".to_string();
         Err(Damage::File { file: format!("deletion file {name}"), reason }.into_store_error())
+    }
+}
+
+impl CheckedStore {
+    /// A part of a local data file as it is, if the part begins in the file.
+    async fn local_part(&self, path: &Path, range: &Range<u64>) -> Result<Option<GetResult>> {
+        let fetched = local::read(&self.known.files, path, Some(range.clone()), ReadFrom::Anywhere).await?;
+        let found = fetched.range();
+        Ok(if found.is_empty() { None } else { fetched.into_result(found) })
     }
 }
 
@@ -317,13 +332,22 @@ impl ObjectStore for CheckedStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        match checked_file(location) {
-            Some(name) if !options.head => CheckedFile { store: self, path: location, name, options }.get().await,
-            _ if is_sealed(location) && options.range.is_none() && !options.head => {
-                self.sealed_deletions(location, options).await
-            }
-            _ => self.inner.get_opts(location, options).await,
+        if options.head {
+            return self.inner.get_opts(location, options).await;
         }
+        if let Some(name) = checked_file(location) {
+            return CheckedFile { store: self, path: location, name, options }.get().await;
+        }
+        match &options.range {
+            None if is_sealed(location) => return self.sealed_deletions(location, options).await,
+            Some(GetRange::Bounded(range)) if self.place == Place::Local && data_file(location).is_some() => {
+                if let Some(result) = self.local_part(location, range).await? {
+                    return Ok(result);
+                }
+            }
+            _ => {}
+        }
+        self.inner.get_opts(location, options).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
