@@ -92,34 +92,48 @@ fn a_flipped_bit_of_a_trailer_is_noticed() -> TestResult {
     Ok(())
 }
 
-#[tokio::test]
-async fn what_the_system_has_in_memory_is_read_without_another_thread() -> TestResult {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("a.lance");
-    let written: Vec<u8> = (0..3 * READ_NOW_MAX).map(|index| (index * 7919 % 251) as u8).collect();
-    std::fs::write(&path, &written)?;
-    let (files, location) = (Arc::<OpenFiles>::default(), object_store::path::Path::from_absolute_path(&path)?);
-    let read_part = |range: Range<u64>| local::read(&files, &location, Some(range), ReadFrom::Anywhere);
-    let is_right =
-        |fetched: &Fetched, range: Range<u64>| fetched.bytes == written[range.start as usize..range.end as usize];
-    // Opening a file takes another thread, and so do long reads.
-    assert!(read_part(5..9).now_or_never().is_none());
-    assert!(is_right(&read_part(5..9).await?, 5..9));
-    for range in [5..9, 0..READ_NOW_MAX, 3 * READ_NOW_MAX - 7..3 * READ_NOW_MAX, 8..8] {
-        let fetched = read_part(range.clone()).now_or_never().ok_or("it was read a moment ago")??;
-        assert!(is_right(&fetched, range.clone()) && fetched.start == range.start, "{range:?}");
-    }
-    let long = 1..READ_NOW_MAX + 2;
-    assert!(read_part(long.clone()).now_or_never().is_none());
-    assert!(is_right(&read_part(long.clone()).await?, long));
-    // Beyond the end there is nothing, and a file that was removed is not read any more.
-    let end = written.len() as u64;
-    let (across, beyond) = (read_part(end - 2..end + 2).await?, read_part(end + 1..end + 2).await?);
-    assert!(is_right(&across, end - 2..end) && beyond.bytes.is_empty());
-    std::fs::remove_file(&path)?;
-    let gone = read_part(5..9).await.err().ok_or("there is no such file")?;
-    assert!(matches!(gone, object_store::Error::NotFound { .. }), "{gone}");
-    Ok(())
+/// Keeps the only thread for blocking work busy until what it returns is dropped.
+fn busy_thread() -> std::sync::mpsc::Sender<()> {
+    let (busy, done) = std::sync::mpsc::channel();
+    drop(tokio::task::spawn_blocking(move || done.recv()));
+    busy
+}
+
+#[test]
+fn what_the_system_has_in_memory_is_read_without_another_thread() -> TestResult {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()?;
+    runtime.block_on(async {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.lance");
+        let written: Vec<u8> = (0..3 * READ_NOW_MAX).map(|index| (index * 7919 % 251) as u8).collect();
+        std::fs::write(&path, &written)?;
+        let (files, location) = (Arc::<OpenFiles>::default(), object_store::path::Path::from_absolute_path(&path)?);
+        let read_part = |range: Range<u64>| local::read(&files, &location, Some(range), ReadFrom::Anywhere);
+        let is_right =
+            |fetched: &Fetched, range: Range<u64>| fetched.bytes == written[range.start as usize..range.end as usize];
+        // Opening a file takes another thread, and so do long reads.
+        let busy = busy_thread();
+        assert!(read_part(5..9).now_or_never().is_none());
+        drop(busy);
+        assert!(is_right(&read_part(5..9).await?, 5..9));
+        let busy = busy_thread();
+        for range in [5..9, 0..READ_NOW_MAX, 3 * READ_NOW_MAX - 7..3 * READ_NOW_MAX, 8..8] {
+            let fetched = read_part(range.clone()).now_or_never().ok_or("it was read a moment ago")??;
+            assert!(is_right(&fetched, range.clone()) && fetched.start == range.start, "{range:?}");
+        }
+        let long = 1..READ_NOW_MAX + 2;
+        assert!(read_part(long.clone()).now_or_never().is_none());
+        drop(busy);
+        assert!(is_right(&read_part(long.clone()).await?, long));
+        // Beyond the end there is nothing, and a file that was removed is not read any more.
+        let end = written.len() as u64;
+        let (across, beyond) = (read_part(end - 2..end + 2).await?, read_part(end + 1..end + 2).await?);
+        assert!(is_right(&across, end - 2..end) && beyond.bytes.is_empty());
+        std::fs::remove_file(&path)?;
+        let gone = read_part(5..9).await.err().ok_or("there is no such file")?;
+        assert!(matches!(gone, object_store::Error::NotFound { .. }), "{gone}");
+        Ok(())
+    })
 }
 
 /// What a scan and a take of the light columns give.
