@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use rustix::io::Errno;
+use stoker_lake::preadv_cached;
 
 use crate::coalesce::{Piece, Read};
 
@@ -64,8 +65,7 @@ pub(crate) fn read_local(
         let at = group.first().map_or(0, |piece| piece.at);
         match read_pieces(file, group, read.offset + at, scratch, from) {
             Ok(calls) => progress.calls += calls,
-            // A read that may wait says what is wrong, if something is: systems and file systems that cannot tell what is in memory
-            // refuse in several ways, and Linux 5.9 and 5.10 may say that the file ends.
+            // A read that may wait says what is wrong, if something is.
             Err(_) if from == ReadFrom::Memory => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -154,9 +154,6 @@ pub(crate) fn read_all(
 fn read_some(file: &File, slices: &mut [IoSliceMut<'_>], offset: u64, from: ReadFrom) -> Result<usize, Errno> {
     match from {
         ReadFrom::Anywhere => rustix::io::preadv(file, slices, offset),
-        #[cfg(target_os = "linux")]
-        ReadFrom::Memory => rustix::io::preadv2(file, slices, offset, rustix::io::ReadWriteFlags::NOWAIT),
-        #[cfg(not(target_os = "linux"))]
-        ReadFrom::Memory => Err(Errno::OPNOTSUPP),
+        ReadFrom::Memory => preadv_cached(file, slices, offset),
     }
 }

@@ -19,6 +19,7 @@ mod atomic_create;
 mod blobs;
 mod breaker;
 mod breaker_store;
+mod cached_read;
 mod caught;
 mod checksums;
 mod cleanup;
@@ -61,6 +62,7 @@ mod write;
 
 pub use allowance::{Expense, WriteAllowance};
 pub use breaker::StoreRequests;
+pub use cached_read::preadv_cached;
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use rustix::io::{Errno, pread};
 use url::Url;
 
 use super::store::Fetched;
+use crate::cached_read::preadv_cached;
 
 /// The scheme of local files.
 const FILE: &str = "file";
@@ -174,25 +175,15 @@ fn read_now(files: &OpenFiles, path: &Path, range: &Range<u64>) -> Option<Fetche
     let mut bytes = vec![0; length as usize];
     let mut filled = 0;
     while filled < bytes.len() {
-        match pread_now(&opened.file, &mut bytes[filled..], range.start + filled as u64) {
+        let rest = &mut [IoSliceMut::new(&mut bytes[filled..])];
+        match preadv_cached(&opened.file, rest, range.start + filled as u64) {
             Ok(0) => return None,
             Ok(read) => filled += read,
             Err(Errno::INTR) => {}
-            // Systems and file systems that cannot tell what is in memory refuse in several ways.
             Err(_) => return None,
         }
     }
     Some(opened.fetched(path, range.start, bytes))
-}
-
-fn pread_now(file: &File, bytes: &mut [u8], at: u64) -> Result<usize, Errno> {
-    #[cfg(target_os = "linux")]
-    return rustix::io::preadv2(file, &mut [io::IoSliceMut::new(bytes)], at, rustix::io::ReadWriteFlags::NOWAIT);
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (file, bytes, at);
-        Err(Errno::OPNOTSUPP)
-    }
 }
 
 fn read_blocking(files: &OpenFiles, path: &Path, range: Option<Range<u64>>, from: ReadFrom) -> io::Result<Fetched> {

@@ -85,12 +85,18 @@ impl Fetched {
         is_there.then(|| self.bytes.slice((range.start - own.start) as usize..(range.end - own.start) as usize))
     }
 
-    /// The answer to a request for a part of the bytes, if all of it is there.
-    fn into_result(self, range: Range<u64>) -> Option<GetResult> {
-        let bytes = self.part(&range)?;
-        let Self { meta, attributes, extensions, .. } = self;
+    /// The same with a part of the bytes alone, if all of it is there.
+    fn cut(self, range: &Range<u64>) -> Option<Self> {
+        let bytes = self.part(range)?;
+        Some(Self { start: range.start, bytes, ..self })
+    }
+
+    /// All of it as the answer to a request.
+    fn into_result(self) -> GetResult {
+        let range = self.range();
+        let Self { bytes, meta, attributes, extensions, .. } = self;
         let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
-        Some(GetResult { payload, meta, range, attributes, extensions })
+        GetResult { payload, meta, range, attributes, extensions }
     }
 
     /// Puts other bytes in the place of some.
@@ -143,7 +149,7 @@ impl CheckedFile<'_> {
         let fetched = self.checked(fetched, &trailer).await?;
         let asked = asked.start..asked.end.min(fetched.meta.size);
         let missing = || self.broken("the store gave fewer bytes than were asked for");
-        fetched.into_result(asked).ok_or_else(missing)
+        Ok(fetched.cut(&asked).ok_or_else(missing)?.into_result())
     }
 
     /// The bytes that are asked for of a file of this size.
@@ -290,24 +296,18 @@ impl CheckedStore {
         let file = CheckedFile { store: self, path, name, options };
         for from in [ReadFrom::Anywhere, ReadFrom::Storage] {
             let fetched = file.fetch(None, from).await?;
-            let all = fetched.range();
-            if has_seal(path, &fetched.bytes)
-                && let Some(result) = fetched.into_result(all)
-            {
-                return Ok(result);
+            if has_seal(path, &fetched.bytes) {
+                return Ok(fetched.into_result());
             }
         }
         let reason = "its bytes do not have the checksum in its name, in two reads".to_string();
         Err(Damage::File { file: format!("deletion file {name}"), reason }.into_store_error())
     }
-}
 
-impl CheckedStore {
     /// A part of a local data file as it is, if the part begins in the file.
     async fn local_part(&self, path: &Path, range: &Range<u64>) -> Result<Option<GetResult>> {
         let fetched = local::read(&self.known.files, path, Some(range.clone()), ReadFrom::Anywhere).await?;
-        let found = fetched.range();
-        Ok(if found.is_empty() { None } else { fetched.into_result(found) })
+        Ok((!fetched.bytes.is_empty()).then(|| fetched.into_result()))
     }
 }
 
