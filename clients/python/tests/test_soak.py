@@ -49,9 +49,8 @@ QUIET_SECS = 240.0
 THREADS_SLACK, FILES_SLACK = 8, 16
 #: What a server keeps beside the memory of its queries: caches of metadata, and pages that its allocator holds.
 MEMORY_SLACK_BYTES = 256 << 20
-#: What it holds beside its budgets at its peak, under attack: as `test_hostile_statements.py` allows, and Lance's cache of metadata,
-#: which the versions that an hour makes fill.
-PEAK_SLACK_BYTES = (512 << 20) + (256 << 20)
+#: What it holds beside its budgets at its peak, under attack: as `test_hostile_statements.py` allows.
+PEAK_SLACK_BYTES = 512 << 20
 
 
 @pytest.fixture
