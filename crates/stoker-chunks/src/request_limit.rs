@@ -1,7 +1,7 @@
 //! How many GETs the scans of a process have under way: as many as their stores answer without making them wait.
 //!
 //! ```text
-//! Requests ──turn──► Line ──► Turn      of the scans that wait, one GET each in rotation
+//! Requests ──turn──► Line ──► Turn      of the clients that wait, and of the scans of each, one GET each in rotation
 //!  of a scan          ▲ limit  └──► Get ──► Pace      how long it took decides the next limit
 //!                     └────────────────────────┘
 //! ```
@@ -9,12 +9,13 @@
 mod line;
 mod pace;
 
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::clock::{Clock, MachineClock};
-use crate::request_limit::line::{Asked, Line};
+use crate::request_limit::line::{Asked, Line, MemberId};
 use crate::request_limit::pace::Pace;
 
 pub(crate) use crate::request_limit::pace::Get;
@@ -22,16 +23,20 @@ pub(crate) use crate::request_limit::pace::Get;
 /// How many GETs may be under way, for all scans that share it: from 4 to 512, which follows what their stores can do. Cheap to
 /// clone; clones are the same limit.
 ///
-/// A scan that has all of it lets others in as its GETs end: while several scans wait, each gets one turn after the other. The
-/// GETs of one scan begin in the order in which they were asked for. Together they ask for at most 1 MiB for each GET of the
-/// limit, unless one asks for more.
+/// A scan that has all of it lets others in as its GETs end: while several clients wait, each gets one turn after the other, however
+/// many scans it has, and so does each scan of a client. The GETs of one scan begin in the order in which they were asked for.
+/// Together they ask for at most 1 MiB for each GET of the limit, unless one asks for more.
 #[derive(Clone, Debug)]
 pub struct RequestLimit {
     shared: Arc<Shared>,
+    /// Whose scans join.
+    client: u64,
 }
 
 #[derive(Debug)]
 struct Shared {
+    /// Numbers clients, so that none can choose the number of another.
+    client_hashes: RandomState,
     /// One for all scans: their times are compared.
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -61,7 +66,14 @@ impl Default for RequestLimit {
 impl RequestLimit {
     /// A limit with a clock from outside.
     pub(crate) fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self { shared: Arc::new(Shared { clock, state: Mutex::default() }) }
+        let shared = Shared { client_hashes: RandomState::new(), clock, state: Mutex::default() };
+        Self { shared: Arc::new(shared), client: 0 }
+    }
+
+    /// The same limit for the scans of one client, which has its turns beside those of other clients.
+    #[must_use]
+    pub fn for_client(&self, client: impl Hash) -> Self {
+        Self { shared: self.shared.clone(), client: self.shared.client_hashes.hash_one(client) }
     }
 
     /// GETs that may be under way, rounds apart in which a quarter of them measures how long one takes without a load.
@@ -76,7 +88,7 @@ impl RequestLimit {
 
     /// The part of one more scan, which never has more than so many GETs under way.
     pub(crate) fn join(&self, requests_max: usize) -> Requests {
-        let id = self.shared.state.lock().line.join(requests_max.max(1));
+        let id = self.shared.state.lock().line.join(self.client, requests_max.max(1));
         Requests { limit: self.clone(), id }
     }
 }
@@ -85,7 +97,7 @@ impl RequestLimit {
 #[derive(Debug)]
 pub(crate) struct Requests {
     limit: RequestLimit,
-    id: u64,
+    id: MemberId,
 }
 
 impl Requests {

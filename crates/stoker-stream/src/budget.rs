@@ -22,6 +22,7 @@
 
 mod ledger;
 
+use std::hash::Hash;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -47,6 +48,7 @@ const MEMORY_KEPT_FOR: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     shared: Arc<Shared>,
+    requests: RequestLimit,
     cache: Option<ChunkCache>,
     local_reads: LocalReads,
 }
@@ -55,7 +57,6 @@ pub struct MemoryBudget {
 struct Shared {
     ledger: Mutex<Ledger>,
     pool: BufferPool,
-    requests: RequestLimit,
     reads: SharedReads,
     memory_kept_for: Duration,
     /// Streams that have ended.
@@ -84,10 +85,9 @@ impl MemoryBudget {
     fn with_total(total: Total, memory_kept_for: Duration) -> Self {
         let reads = SharedReads::default();
         let ledger = Mutex::new(Ledger::new(total, reads.clone()));
-        let requests = RequestLimit::default();
         let (pool, num_ended) = (BufferPool::new(0), AtomicU64::new(0));
-        let shared = Arc::new(Shared { ledger, pool, requests, reads, memory_kept_for, num_ended });
-        Self { shared, cache: None, local_reads: LocalReads::default() }
+        let shared = Arc::new(Shared { ledger, pool, reads, memory_kept_for, num_ended });
+        Self { shared, requests: RequestLimit::default(), cache: None, local_reads: LocalReads::default() }
     }
 
     /// The same budget for streams that keep chunks of object stores in a cache. Beside the budget, they hold up to 160 MiB of chunks
@@ -107,6 +107,13 @@ impl MemoryBudget {
     #[must_use]
     pub fn with_local_reads(self, local_reads: LocalReads) -> Self {
         Self { local_reads, ..self }
+    }
+
+    /// The same budget for the streams of one client: while several clients wait for requests to object stores, each gets as many as the
+    /// others, however many streams it has.
+    #[must_use]
+    pub fn for_client(&self, client: impl Hash) -> Self {
+        Self { requests: self.requests.for_client(client), ..self.clone() }
     }
 
     /// How streams read local files.
@@ -151,7 +158,7 @@ impl MemoryBudget {
 
     /// The limit of requests to object stores that all streams have under way.
     pub fn requests(&self) -> &RequestLimit {
-        &self.shared.requests
+        &self.requests
     }
 
     /// Lets a stream share what it reads with others of its group, before it joins. While there are several, two thirds of the

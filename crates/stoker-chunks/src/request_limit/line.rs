@@ -9,16 +9,31 @@ use tokio::sync::oneshot;
 /// which is enough for 6 GB/s with a latency of 20 ms.
 const BYTES_PER_REQUEST: u64 = 1 << 20;
 
-/// The scans of a limit.
+/// The scans of a limit, by client.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    members: BTreeMap<u64, Member>,
+    clients: BTreeMap<u64, Client>,
     next_id: u64,
     next_ticket: u64,
-    /// The scan that had the last turn for which others waited.
+    /// The client that had the last turn for which others waited.
     last: u64,
     num_under_way: usize,
     num_waiting: usize,
+}
+
+/// A scan of a limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemberId {
+    client: u64,
+    scan: u64,
+}
+
+/// The scans of one client.
+#[derive(Debug, Default)]
+struct Client {
+    members: BTreeMap<u64, Member>,
+    /// The scan that had the client's last turn for which others waited.
+    last: u64,
 }
 
 /// What a scan has.
@@ -58,6 +73,19 @@ impl Member {
     }
 }
 
+impl Client {
+    /// The scan whose turn it is, of those that may begin a GET.
+    fn next_ready(&self, limit: usize) -> Option<u64> {
+        in_rotation(&self.members, self.last).find(|(_, member)| member.is_ready(limit)).map(|(scan, _)| scan)
+    }
+}
+
+/// All entries, from the one after the last that had its turn.
+fn in_rotation<T>(entries: &BTreeMap<u64, T>, last: u64) -> impl Iterator<Item = (u64, &T)> {
+    let later = entries.range(last.saturating_add(1)..);
+    later.chain(entries.range(..=last)).map(|(id, entry)| (*id, entry))
+}
+
 impl Line {
     /// GETs under way.
     pub fn num_under_way(&self) -> usize {
@@ -69,24 +97,29 @@ impl Line {
         self.num_waiting
     }
 
-    /// Takes a scan in; its id.
-    pub fn join(&mut self, requests_max: usize) -> u64 {
-        let id = self.next_id;
+    /// Takes in a scan of a client.
+    pub fn join(&mut self, client: u64, requests_max: usize) -> MemberId {
+        let scan = self.next_id;
         self.next_id += 1;
-        self.members.insert(id, Member { requests_max, num_under_way: 0, bytes: 0, waiting: BTreeMap::new() });
-        id
+        let member = Member { requests_max, num_under_way: 0, bytes: 0, waiting: BTreeMap::new() };
+        self.clients.entry(client).or_default().members.insert(scan, member);
+        MemberId { client, scan }
     }
 
     /// Forgets a scan, all of whose GETs have ended.
-    pub fn leave(&mut self, id: u64) {
-        self.members.remove(&id);
+    pub fn leave(&mut self, id: MemberId) {
+        let Some(client) = self.clients.get_mut(&id.client) else { return };
+        client.members.remove(&id.scan);
+        if client.members.is_empty() {
+            self.clients.remove(&id.client);
+        }
     }
 
     /// Puts a GET at the end of its scan's line.
-    pub fn ask(&mut self, id: u64, bytes: u64) -> Asked {
+    pub fn ask(&mut self, id: MemberId, bytes: u64) -> Asked {
         let ticket = self.take_ticket();
         let (sender, granted) = oneshot::channel();
-        if let Some(member) = self.members.get_mut(&id) {
+        if let Some(member) = self.member(id) {
             member.waiting.insert(ticket, Waiting { bytes, granted: sender });
             self.num_waiting += 1;
         }
@@ -94,19 +127,17 @@ impl Line {
     }
 
     /// A turn for a GET of no bytes that does not wait; its ticket.
-    pub fn try_ask(&mut self, id: u64, limit: usize) -> Option<u64> {
-        let member = self.members.get_mut(&id).filter(|member| member.has_turn(limit))?;
-        if self.num_under_way >= limit {
-            return None;
-        }
+    pub fn try_ask(&mut self, id: MemberId, limit: usize) -> Option<u64> {
+        let has_room = self.num_under_way < limit;
+        let member = self.member(id).filter(|member| has_room && member.has_turn(limit))?;
         member.num_under_way += 1;
         self.num_under_way += 1;
         Some(self.take_ticket())
     }
 
     /// Ends a GET that is under way, or waits.
-    pub fn end(&mut self, id: u64, ticket: u64, bytes: u64) {
-        let Some(member) = self.members.get_mut(&id) else { return };
+    pub fn end(&mut self, id: MemberId, ticket: u64, bytes: u64) {
+        let Some(member) = self.member(id) else { return };
         if member.waiting.remove(&ticket).is_some() {
             self.num_waiting -= 1;
             return;
@@ -116,20 +147,26 @@ impl Line {
         self.num_under_way -= 1;
     }
 
-    /// Gives turns within a limit, to one scan after the other. What is under way beyond a limit that shrank goes on.
+    /// Gives turns within a limit, to one client after the other, and of each to one scan after the other. What is under way beyond
+    /// a limit that shrank goes on.
     pub fn admit(&mut self, limit: usize) {
         while self.num_waiting > 0 && self.num_under_way < limit {
-            let later = self.members.range(self.last.saturating_add(1)..);
-            let mut in_rotation = later.chain(self.members.range(..=self.last));
-            let ready = in_rotation.find(|(_, member)| member.is_ready(limit)).map(|(id, _)| *id);
-            let Some(id) = ready else { return };
-            self.last = id;
+            let Some(id) = self.next_ready(limit) else { return };
             self.begin_oldest(id);
         }
     }
 
-    fn begin_oldest(&mut self, id: u64) {
-        let Some(member) = self.members.get_mut(&id) else { return };
+    /// The scan whose turn it is, of those that may begin a GET.
+    fn next_ready(&self, limit: usize) -> Option<MemberId> {
+        let mut clients = in_rotation(&self.clients, self.last);
+        clients.find_map(|(client, scans)| Some(MemberId { client, scan: scans.next_ready(limit)? }))
+    }
+
+    fn begin_oldest(&mut self, id: MemberId) {
+        self.last = id.client;
+        let Some(client) = self.clients.get_mut(&id.client) else { return };
+        client.last = id.scan;
+        let Some(member) = client.members.get_mut(&id.scan) else { return };
         let Some((_, Waiting { bytes, granted })) = member.waiting.pop_first() else { return };
         member.num_under_way += 1;
         member.bytes += bytes;
@@ -137,6 +174,10 @@ impl Line {
         self.num_waiting -= 1;
         // Who does not wait any more ends its turn as one who got it.
         granted.send(()).ok();
+    }
+
+    fn member(&mut self, id: MemberId) -> Option<&mut Member> {
+        self.clients.get_mut(&id.client)?.members.get_mut(&id.scan)
     }
 
     fn take_ticket(&mut self) -> u64 {

@@ -309,6 +309,26 @@ fn scans_that_wait_take_turns() {
 }
 
 #[test]
+fn clients_that_wait_take_turns_however_many_scans_they_have() {
+    let (limit, _) = joined(MANY);
+    let (one, other) = (limit.for_client("one"), limit.for_client("other"));
+    let many: Vec<Requests> = (0..100).map(|_| one.join(MANY)).collect();
+    let [first, second] = [other.join(MANY), other.join(MANY)];
+    let mut held = turns(&many[0], 128);
+    let mut greedy: Vec<_> = many.iter().map(|scan| Box::pin(scan.turn(1))).collect();
+    assert!(greedy.iter_mut().all(|turn| turn.now_or_never().is_none()));
+    let asked = [&first, &first, &second, &second].map(|scan| Box::pin(scan.turn(1)));
+    let mut modest: Vec<_> = asked.into_iter().collect();
+    assert!(modest.iter_mut().all(|turn| turn.now_or_never().is_none()));
+    // Of four turns, the client with two scans gets two, one for each scan.
+    held.truncate(124);
+    let got = modest.iter_mut().enumerate().filter_map(|(at, turn)| Some((at, turn.now_or_never()?)));
+    assert_eq!(got.map(|(at, _)| at).collect::<Vec<_>>(), [0, 2]);
+    let got = greedy.into_iter().filter_map(|turn| turn.now_or_never());
+    assert_eq!(got.count(), 2);
+}
+
+#[test]
 fn bytes_are_bounded_with_the_requests() {
     let (_, requests) = joined(MANY);
     let at_once = |bytes: u64| {

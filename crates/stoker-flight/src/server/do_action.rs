@@ -227,7 +227,7 @@ impl ServerState {
         let epoch = request.epoch.ok_or_else(|| Error::invalid("action rows_beside needs epoch"))?;
         let retry_budget = request.retry_budget_millis.map(Duration::from_millis);
         let options = ReadOptions { verify: !request.unverified, retry_budget, ..ReadOptions::default() };
-        let rows = plan.rows_beside(&self.budget, epoch, &request.beside, &options).await?;
+        let rows = plan.rows_beside(&self.budget.for_client(&principal.name), epoch, &request.beside, &options).await?;
         beside_answer::encode(&rows)
     }
 

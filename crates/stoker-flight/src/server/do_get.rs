@@ -64,6 +64,7 @@ pub(crate) async fn do_get(
 ) -> Result<Answer> {
     let body = state.signer.verify(ticket, now_unix_secs())?;
     let who = format!("{} at {caller}", principal.name);
+    let budget = state.budget.for_client(&caller);
     let place = place(&state, caller, body.kind.as_ref()).await?;
     let message_bytes = state.config.message_bytes;
     let (work, compression) = match body.kind {
@@ -73,7 +74,7 @@ pub(crate) async fn do_get(
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
             let batches = if options.first_batch_only { Batches::First } else { Batches::All };
             let (plan, slice) = open_stream(&state, ticket, principal).await?;
-            let stream = plan.open_parts(&state.budget, &slice, &options, part_bytes(message_bytes))?;
+            let stream = plan.open_parts(&budget, &slice, &options, part_bytes(message_bytes))?;
             let log = AccessEntry::new("stream", about(&plan, &slice), who);
             let stream = Box::new(CountedStream::new(stream, state.totals.clone(), state.metrics.clone(), log));
             (Work::Stream(plan, stream, batches), options.compression)
