@@ -9,6 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use stoker_stream::Compression;
 use stoker_types::{ErrorKind, ParamValue};
+use tokio::time::Instant;
 
 use crate::client::decode_message::decode_message;
 use crate::client::message_reader::MessageReader;
@@ -18,8 +19,9 @@ use crate::decode::whole_record_batch;
 use crate::proto::{SqlRequest, command::Kind};
 use crate::{Result, decode};
 
-/// How often a query is planned again when its tables get new versions between planning and running.
-const PLANS_MAX: usize = 3;
+/// How often a query is planned, at least, when its tables get new versions between planning and running. Beyond that, it is planned
+/// again for as long as calls are repeated: where others commit all the time, a loaded machine may need more.
+const PLANS_MIN: usize = 3;
 
 /// Runs a query on a server. Once rows came, an interruption is an error: rows without an order cannot be continued.
 pub(crate) async fn remote_sql(
@@ -42,13 +44,18 @@ pub(crate) async fn remote_sql_schema(lake: &RemoteLake, sql: &str, params: &[Pa
 
 /// Plans a query and asks for its rows.
 async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
-    let mut plans = 1;
+    let (begun, mut plans) = (Instant::now(), 1);
     loop {
         let (info, _) = lake.get_flight_info(Kind::Sql(request.clone())).await?;
         let schema = schema_of(&info)?;
         match lake.do_get(&info, |_| lake.current_server()).await {
-            Err(error) if error.kind() == ErrorKind::Expired && plans < PLANS_MAX => plans += 1,
-            Err(error) => return Err(error),
+            Err(error) => {
+                let is_late = plans >= PLANS_MIN && begun.elapsed() >= lake.patience().budget();
+                if error.kind() != ErrorKind::Expired || is_late {
+                    return Err(error);
+                }
+                plans += 1;
+            }
             Ok(readers) => {
                 let answers: Vec<_> = readers.into_iter().map(|reader| rows(reader, schema.clone())).collect();
                 return Ok(SqlResult { schema, stream: stream::iter(answers).flatten().boxed() });
