@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::build;
+use crate::build::{self, Targets};
 use crate::command;
 use crate::narrate::Narrator;
 use crate::python::{self, Python};
@@ -39,10 +39,10 @@ fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> 
     let mut bench = Command::new(workspace.stoker_bin());
     bench.arg("bench").args(args);
     if args.first().is_some_and(|part| WITHOUT_PYTHON.contains(&part.as_str())) {
-        build::build(workspace, narrator)?;
+        build::build(workspace, narrator, Targets::Programs)?;
     } else {
         let python = Python::locate(workspace)?;
-        let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator))?;
+        let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
         python.add_to(&mut bench);
     }
     narrator.step("Measure", |_| {
@@ -57,7 +57,7 @@ fn peers(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Res
         return command::run(python::base()?.arg(script).args(args), "see its message above");
     }
     let python = Python::locate_peers(workspace)?;
-    let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator))?;
+    let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
     build::install_native_module(workspace, narrator)?;
     let mut bench = python.command();
     bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);

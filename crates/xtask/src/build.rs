@@ -13,15 +13,27 @@ use crate::workspace::Workspace;
 /// The packages and targets of the one build; tests run with the same ones, so that nothing is compiled twice.
 pub const SELECTION: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
 
-/// Builds everything and makes the Python side ready.
-pub fn set_up(workspace: &Workspace, narrator: &mut Narrator) -> Result<Python> {
-    let (python, ()) = Python::locate(workspace)?.set_up_during(narrator, |narrator| build(workspace, narrator))?;
+/// What a task needs of the workspace.
+///
+/// Both are built with the same features, so that tests reuse every object file of the programs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Targets {
+    /// The `stoker` binary and the native module of the Python package.
+    Programs,
+    /// The programs and every test binary.
+    ProgramsAndTests,
+}
+
+/// Builds `targets` and makes the Python side ready.
+pub fn set_up(workspace: &Workspace, narrator: &mut Narrator, targets: Targets) -> Result<Python> {
+    let (python, ()) =
+        Python::locate(workspace)?.set_up_during(narrator, |narrator| build(workspace, narrator, targets))?;
     install_native_module(workspace, narrator)?;
     Ok(python)
 }
 
-/// Builds every crate, test and binary of the workspace.
-pub fn build(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
+/// Builds `targets` in the release profile.
+pub fn build(workspace: &Workspace, narrator: &mut Narrator, targets: Targets) -> Result<()> {
     narrator.step("Build the workspace (release)", |narrator| {
         narrator.say(format!(
             "into {}, protobuf compiler: {}",
@@ -29,8 +41,13 @@ pub fn build(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
             workspace.protoc_name()
         ));
         narrator.say("the first time this compiles DataFusion and Lance: about 40 minutes on two cores");
+        let mut cargo = workspace.cargo();
+        cargo.arg("build").args(SELECTION);
+        if targets == Targets::ProgramsAndTests {
+            cargo.arg("--all-targets");
+        }
         command::run(
-            workspace.cargo().arg("build").args(SELECTION).arg("--all-targets"),
+            &mut cargo,
             "see the compiler's messages above; a missing C compiler or linker is installed with \
              `apt-get install build-essential` (macOS: `xcode-select --install`)",
         )

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::build;
+use crate::build::{self, Targets};
 use crate::command;
 use crate::narrate::{Narrator, seconds};
 use crate::python::Python;
@@ -61,7 +61,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
         [part] if part == "s3" => (false, true),
         _ => bail!("the parts of the demo are `local` and `s3`; without a name, both run"),
     };
-    let python = build::set_up(workspace, narrator)?;
+    let python = build::set_up(workspace, narrator, Targets::Programs)?;
     let stage = Stage { workspace, python, work_dir: WorkDir::create()? };
     let ready = narrator.elapsed();
     let mut figures = Figures::default();

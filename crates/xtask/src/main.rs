@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use crate::build::Targets;
 use crate::narrate::Narrator;
 use crate::workspace::Workspace;
 
@@ -67,7 +68,7 @@ fn run(task: &str, args: &[String]) -> Result<()> {
     let workspace = Workspace::locate()?;
     let mut narrator = Narrator::new(task);
     match task {
-        "setup" => build::set_up(&workspace, &mut narrator).map(drop),
+        "setup" => build::set_up(&workspace, &mut narrator, Targets::Programs).map(drop),
         "demo" => demo::run(&workspace, &mut narrator, args),
         "test" => test::run(&workspace, &mut narrator, args),
         "lint" => lint::run(&workspace, &mut narrator),

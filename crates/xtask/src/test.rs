@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::build::{self, SELECTION};
+use crate::build::{self, SELECTION, Targets};
 use crate::command;
 use crate::narrate::Narrator;
 use crate::python::Python;
@@ -24,7 +24,7 @@ struct Outcome {
 ///
 /// With `filters`, runs only the Rust tests whose name contains one of them.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -> Result<()> {
-    let python = build::set_up(workspace, narrator)?;
+    let python = build::set_up(workspace, narrator, Targets::ProgramsAndTests)?;
     let mut outcomes = vec![narrator.step("Rust tests", |narrator| rust(workspace, &python, filters, narrator))?];
     if filters.is_empty() {
         outcomes.push(narrator.step("Examples in the Rust documentation", |_| doc(workspace, &python))?);
