@@ -8,10 +8,19 @@ use std::time::Duration;
 use arrow_array::UInt64Array;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use stoker_flight::{ConnectOptions, Secret};
+use pythonize::depythonize;
+use serde::Serialize;
+use stoker_flight::{ConnectOptions, LocalLake, Secret};
 use stoker_lake::StorageOptions;
-use stoker_stream::{BadRowEntry, MixOptions, PlanRequest, Query, Receipt, RunEntry, StreamOptions};
-use stoker_types::{Digest, ErrorKind, MixtureStop, RunId, ShuffleMode, SnapshotRef, StreamState, TableName, Topology};
+use stoker_stream::{MixOptions, PlanRequest, Query, StreamOptions};
+use stoker_types::calls::{
+    Answers, Call, DescribeTable, ExamineTable, ExplainQuery, ListStreams, ListTables, ListVersions, ReadRunLog, TableAt,
+    VerifyReceipts,
+};
+use stoker_types::{
+    BadRowEntry, Digest, ErrorKind, MixtureStop, Receipt, RunEntry, RunId, ShuffleMode, SnapshotRef, StreamState,
+    TableName, Topology,
+};
 
 use crate::arrow_export::ArrowArray;
 use crate::compression::to_compression;
@@ -23,6 +32,7 @@ use crate::query_result::QueryResult;
 use crate::runtime::wait;
 use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
+use crate::values::{from_python, to_python};
 use crate::write::{WriteRequest, write};
 
 /// Epoch, origin, first step, rows per global batch, last-batch policy.
@@ -70,6 +80,16 @@ impl Connection {
         let connection = wait(py, stoker_flight::reconnect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection.clone()));
         Ok(connection)
+    }
+
+    /// Asks a call; the answer becomes dicts, lists, numbers and texts.
+    fn call<'py, C: Call>(&self, py: Python<'py>, call: C) -> PyResult<Bound<'py, PyAny>>
+    where
+        C::Answer: Serialize,
+        LocalLake: Answers<C, Error = stoker_flight::Error>,
+    {
+        let answer = wait(py, self.live(py)?.call(call))?.raise(py)?;
+        to_python(py, &answer)
     }
 
     /// The engine of a lake in this process.
@@ -138,9 +158,8 @@ impl Connection {
     }
 
     /// Table names, sorted.
-    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let connection = self.live(py)?;
-        wait(py, connection.tables())?.raise(py)
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, ListTables {})
     }
 
     /// A table at a version, a tag, or the newest version.
@@ -151,25 +170,24 @@ impl Connection {
         TableInfo::try_new(py, info)
     }
 
-    /// All versions as JSON.
-    fn versions(&self, py: Python<'_>, name: &str) -> PyResult<String> {
-        let connection = self.live(py)?;
-        let versions = wait(py, connection.versions(name))?.raise(py)?;
-        json(py, serde_json::to_string(&versions))
+    /// All versions, oldest first.
+    fn versions<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, ListVersions(TableAt::new(name, &SnapshotRef::Latest)))
     }
 
-    /// How the columns are stored, as JSON.
-    fn describe(&self, py: Python<'_>, name: &str, version: u64) -> PyResult<String> {
-        let connection = self.live(py)?;
-        let layouts = wait(py, connection.describe(name, &SnapshotRef::Version(version)))?.raise(py)?;
-        json(py, serde_json::to_string(&layouts))
+    /// How the columns are stored.
+    fn describe<'py>(&self, py: Python<'py>, name: &str, version: u64) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, DescribeTable(TableAt::new(name, &SnapshotRef::Version(version))))
     }
 
-    /// What in the layout costs speed, as a JSON list.
-    fn doctor(&self, py: Python<'_>, name: &str, version: u64) -> PyResult<String> {
-        let connection = self.live(py)?;
-        let diagnosis = wait(py, connection.doctor(name, &SnapshotRef::Version(version)))?.raise(py)?;
-        json(py, serde_json::to_string(&diagnosis.findings))
+    /// What in the layout costs speed.
+    fn doctor<'py>(&self, py: Python<'py>, name: &str, version: u64) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, ExamineTable(TableAt::new(name, &SnapshotRef::Version(version))))
+    }
+
+    /// The streams that are open, oldest first.
+    fn streams<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, ListStreams {})
     }
 
     /// Gives a version a tag.
@@ -201,9 +219,8 @@ impl Connection {
     }
 
     /// The plan of a query as text.
-    fn explain(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
-        let (connection, params) = (self.live(py)?, params(&values)?);
-        wait(py, connection.explain(sql, &params))?.raise(py)
+    fn explain<'py>(&self, py: Python<'py>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, ExplainQuery { sql: sql.into(), params: params(&values)? })
     }
 
     /// Evaluates sample queries, pairs of text and parameters, and pins their rows and order.
@@ -218,25 +235,21 @@ impl Connection {
         Ok(StreamHandle::new(slf.unbind(), handle))
     }
 
-    /// Adds an entry, as JSON, to the log of its run.
-    fn log_run(&self, py: Python<'_>, entry: &str) -> PyResult<()> {
-        let entry: RunEntry =
-            serde_json::from_str(entry).map_err(|source| error(py, ErrorKind::InvalidRequest, &source))?;
+    /// Adds an entry to the log of its run.
+    fn log_run(&self, py: Python<'_>, entry: &Bound<'_, PyAny>) -> PyResult<()> {
+        let entry: RunEntry = from_python(entry)?;
         wait(py, self.live(py)?.log_run(&entry))?.raise(py)
     }
 
-    /// Adds rows, as a JSON list, to the table of bad rows.
-    fn log_bad_rows(&self, py: Python<'_>, rows: &str) -> PyResult<()> {
-        let rows: Vec<BadRowEntry> =
-            serde_json::from_str(rows).map_err(|source| error(py, ErrorKind::InvalidRequest, &source))?;
+    /// Adds rows to the table of bad rows.
+    fn log_bad_rows(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        let rows: Vec<BadRowEntry> = from_python(rows)?;
         wait(py, self.live(py)?.log_bad_rows(&rows))?.raise(py)
     }
 
-    /// The log of a run as a JSON list, oldest entry first.
-    fn run_entries(&self, py: Python<'_>, run_id: &str) -> PyResult<String> {
-        let run_id = RunId::try_new(run_id).raise(py)?;
-        let entries = wait(py, self.live(py)?.run_entries(&run_id))?.raise(py)?;
-        json(py, serde_json::to_string(&entries))
+    /// The log of a run, oldest entry first.
+    fn run_entries<'py>(&self, py: Python<'py>, run_id: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, ReadRunLog { run_id: RunId::try_new(run_id).raise(py)? })
     }
 
     /// The stream of a step of a run; its epoch, origin and first step in the slice; rows per global batch and the last-batch policy.
@@ -274,12 +287,13 @@ impl Connection {
         Ok(StreamHandle::new(slf.unbind(), handle))
     }
 
-    /// What receipts say, as a JSON list with one object for each epoch.
-    fn verify(&self, py: Python<'_>, receipts: Vec<String>) -> PyResult<String> {
-        let receipts: Vec<Receipt> =
-            receipts.iter().map(|json| Receipt::from_json(json)).collect::<Result<_, _>>().raise(py)?;
-        let verdicts = wait(py, self.live(py)?.verify(&receipts))?.raise(py)?;
-        serde_json::to_string(&verdicts).map_err(|source| error(py, ErrorKind::Internal, &source))
+    /// What receipts say about each epoch that they name.
+    fn verify<'py>(&self, py: Python<'py>, receipts: Vec<Bound<'_, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let receipt = |receipt: &Bound<'_, PyAny>| {
+            depythonize(receipt).map_err(|source| stoker_stream::Error::Receipt { reason: source.to_string() })
+        };
+        let receipts = receipts.iter().map(receipt).collect::<Result<Vec<Receipt>, _>>().raise(py)?;
+        self.call(py, VerifyReceipts { receipts })
     }
 
     /// Writes the record batches of an Arrow stream in one commit; returns the new version.
@@ -346,8 +360,4 @@ fn snapshot_ref(py: Python<'_>, version: Option<u64>, tag: Option<String>) -> Py
         (None, Some(tag)) => Ok(SnapshotRef::Tag(tag)),
         (Some(_), Some(_)) => Err(error(py, ErrorKind::InvalidRequest, &"give either a version or a tag")),
     }
-}
-
-fn json(py: Python<'_>, text: serde_json::Result<String>) -> PyResult<String> {
-    text.map_err(|source| error(py, ErrorKind::Internal, &source))
 }

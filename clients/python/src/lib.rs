@@ -33,6 +33,7 @@ mod slice_request;
 mod stream_handle;
 mod table_info;
 mod ticker;
+mod values;
 mod write;
 
 use pyo3::prelude::*;

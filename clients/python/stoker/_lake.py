@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -280,6 +279,16 @@ class Lake:
         self._native.write(arrow_stream(data, encoded_images), request)
         return self.table(name)
 
+    def streams(self) -> list[dict[str, Any]]:
+        """Returns the open streams of the server, or of this connection: stream id, client, epoch, rank, rows, bytes, ….
+
+        A server answers this to tokens with the role ``admin``.
+
+        Raises:
+            PermissionDeniedError: The token's role does not allow it.
+        """
+        return self._native.streams()
+
     def run(self, run_id: str) -> Run:
         """Returns a training run by its name: the rows of any past step; see ``run_log`` of :meth:`Query.stream`.
 
@@ -315,7 +324,7 @@ class Lake:
         def runs(positions: Mapping[str, Any]) -> list[tuple[int, int]]:
             return [(run["start"], run["end"]) for run in positions["runs"]]
 
-        verdicts = json.loads(self._native.verify([json.dumps(receipt) for receipt in receipts]))
+        verdicts = self._native.verify(receipts)
         return [
             EpochVerdict(
                 epoch=verdict["epoch"],
@@ -502,7 +511,7 @@ class Table:
 
     def versions(self) -> list[VersionInfo]:
         """Returns all versions that still exist, oldest first."""
-        versions = json.loads(self._lake._native.versions(self.name))
+        versions = self._lake._native.versions(self.name)
         return [
             VersionInfo(
                 item["version"], datetime.fromtimestamp(item["timestamp_millis"] / 1000, timezone.utc), item["tags"]
@@ -522,7 +531,7 @@ class Table:
     def describe(self) -> list[ColumnLayout]:
         """Returns how each column is stored."""
         known = {field.name for field in fields(ColumnLayout)}
-        layouts = json.loads(self._lake._native.describe(self.name, self.version))
+        layouts = self._lake._native.describe(self.name, self.version)
         return [ColumnLayout(**{key: value for key, value in layout.items() if key in known}) for layout in layouts]
 
     def doctor(self) -> list[Finding]:
@@ -536,7 +545,7 @@ class Table:
             []
         """
         known = {field.name for field in fields(Finding)}
-        findings = json.loads(self._lake._native.doctor(self.name, self.version))
+        findings = self._lake._native.doctor(self.name, self.version)["findings"]
         return [Finding(**{key: value for key, value in finding.items() if key in known}) for finding in findings]
 
     def append(self, data: Any, *, rows_per_fragment: int | None = None) -> Table:

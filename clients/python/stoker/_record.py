@@ -78,7 +78,7 @@ def log_place(lake: Lake, run_id: str, event: str, stream_id: str, place: Place,
         "world_size": world_size,
         "time_micros": 0,
     }
-    lake._native.log_run(json.dumps(entry))
+    lake._native.log_run(entry)
 
 
 def log_bad_rows(lake: Lake, run_id: str, handle: _native.StreamHandle, epoch: int, receipt: dict[str, Any]) -> None:
@@ -102,4 +102,4 @@ def log_bad_rows(lake: Lake, run_id: str, handle: _native.StreamHandle, epoch: i
         if address != NO_ROW
     ]
     if rows:
-        lake._native.log_bad_rows(json.dumps(rows))
+        lake._native.log_bad_rows(rows)

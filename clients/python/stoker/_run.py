@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -66,8 +65,7 @@ class Run:
 
     def entries(self) -> list[RunEntry]:
         """Returns the log, oldest entry first; it also is the table ``stoker_run_log``."""
-        entries = json.loads(self._lake._native.run_entries(self._run_id))
-        return [_entry(entry) for entry in entries]
+        return [_entry(entry) for entry in self._lake._native.run_entries(self._run_id)]
 
     def batch(self, step: int) -> Batch:
         """Returns the rows of all ranks at a step, in order of position, padded as the run's own batches were.

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use stoker_types::calls::{DescribeTable, TableAt};
 
 use crate::connect::{AtArgs, LakeArgs};
 use crate::output::output;
@@ -25,7 +26,7 @@ pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let info = connection.table(&args.table, &args.at.snapshot()).await?;
     let at = stoker_types::SnapshotRef::Version(info.version);
-    let columns = connection.describe(&args.table, &at).await?;
+    let columns = connection.call(DescribeTable(TableAt::new(&args.table, &at))).await?;
     let mut out = output();
     if args.json {
         let answer = serde_json::json!({

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use stoker_lake::{ColumnLayout, Finding};
-use stoker_types::SnapshotRef;
+use stoker_types::calls::{ExamineTable, TableAt};
+use stoker_types::{ColumnLayout, Finding, SnapshotRef};
 
 use crate::connect::{AtArgs, LakeArgs};
 use crate::output::output;
@@ -27,7 +27,7 @@ pub struct DoctorArgs {
 pub async fn run(args: DoctorArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let info = connection.table(&args.table, &args.at.snapshot()).await?;
-    let diagnosis = connection.doctor(&args.table, &SnapshotRef::Version(info.version)).await?;
+    let diagnosis = connection.call(ExamineTable(TableAt::new(&args.table, &SnapshotRef::Version(info.version)))).await?;
     let mut out = output();
     if args.json {
         let columns: Vec<Value> = diagnosis.columns.iter().map(with_verdict).collect::<Result<_, _>>()?;

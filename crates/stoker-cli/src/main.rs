@@ -16,6 +16,7 @@ mod ingest;
 mod output;
 mod print;
 mod process;
+mod ps;
 mod quarantine;
 mod query_args;
 mod replay;
@@ -62,6 +63,8 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// List tables
     Tables,
+    /// List the streams that a server serves now
+    Ps(ps::PsArgs),
     /// Show how the columns of a table are stored
     Describe(describe::DescribeArgs),
     /// Say which columns of a table are read as plain bytes, and how to make the others so
@@ -117,6 +120,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Verify(args) => verify::run(args, &lake).await,
         Command::Serve(args) => serve::run(*args, lake.local("serve")?, lake.storage()?).await,
         Command::Tables => tables::list(&lake).await,
+        Command::Ps(args) => ps::run(args, &lake).await,
         Command::Describe(args) => describe::run(args, &lake).await,
         Command::Doctor(args) => doctor::run(args, &lake).await,
         Command::Versions(args) => tables::versions(args, &lake).await,

@@ -9,6 +9,8 @@ use arrow_cast::pretty::pretty_format_batches;
 use arrow_ipc::writer::StreamWriter;
 use clap::ValueEnum;
 use futures::TryStreamExt;
+use serde::Serialize;
+use serde_json::{Map, Value};
 use stoker_flight::SqlResult;
 
 use crate::brief::brief;
@@ -38,6 +40,33 @@ pub fn print_cells<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -
         writeln!(out, "{}", cells.join("  ").trim_end())?;
     }
     Ok(())
+}
+
+/// Prints plain values, one line for each with their fields as columns, or as JSON.
+pub fn print_values<T: Serialize>(out: &mut impl Write, values: &[T], json: bool) -> anyhow::Result<()> {
+    let values = serde_json::to_value(values)?;
+    if json {
+        return Ok(writeln!(out, "{values:#}")?);
+    }
+    let objects: Vec<&Map<String, Value>> = values.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
+    let Some(first) = objects.first() else { return Ok(()) };
+    let mut rows = vec![first.keys().cloned().collect::<Vec<_>>()];
+    rows.extend(objects.iter().map(|object| object.values().map(cell).collect()));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..first.len()).map(width).collect();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => format!("{:.1}", number.as_f64().unwrap_or(0.0)),
+        value => value.to_string(),
+    }
 }
 
 /// Prints rows as they come.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use stoker_flight::{Role, ServerConfig, TicketKey, TlsFiles, serve, warn_of_readers};
+use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve, warn_of_readers};
 use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::Engine;
 

@@ -3,6 +3,7 @@
 use std::io::{BufWriter, Write};
 
 use clap::Args;
+use stoker_types::calls::ExplainQuery;
 
 use crate::codec::Codec;
 use crate::connect::{LakeArgs, parse_params};
@@ -34,7 +35,7 @@ pub async fn run(args: SqlArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let params = parse_params(&args.params);
     let mut out = BufWriter::new(output());
     if args.explain {
-        writeln!(out, "{}", connection.explain(&args.query, &params).await?)?;
+        writeln!(out, "{}", connection.call(ExplainQuery { sql: args.query, params }).await?)?;
         return Ok(out.flush()?);
     }
     let result = connection.sql_compressed(&args.query, &params, args.compression.map(Codec::into)).await?;

@@ -6,6 +6,7 @@ use arrow_array::TimestampSecondArray;
 use arrow_cast::display::array_value_to_string;
 use clap::{Args, ValueEnum};
 use stoker_lake::{IndexKind, Lake, Metric};
+use stoker_types::calls::{ListTables, ListVersions, TableAt};
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::connect::{AtArgs, LakeArgs};
@@ -69,7 +70,7 @@ enum Kind {
 /// Prints all tables with version and rows.
 pub async fn list(lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
-    let names = connection.tables().await?;
+    let names = connection.call(ListTables {}).await?;
     if names.is_empty() {
         eprintln!("the lake has no tables yet; write one with `stoker ingest`, or from Python with lake.create_table");
     }
@@ -84,7 +85,7 @@ pub async fn list(lake: &LakeArgs) -> anyhow::Result<()> {
 /// Prints the versions of a table.
 pub async fn versions(args: TableArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let mut out = output();
-    for version in lake.connect().await?.versions(&args.table).await? {
+    for version in lake.connect().await?.call(ListVersions(TableAt::new(&args.table, &SnapshotRef::Latest))).await? {
         let time = TimestampSecondArray::from(vec![version.timestamp_millis / 1000]).with_timezone("+00:00");
         let time = array_value_to_string(&time, 0)?;
         writeln!(out, "version {}\t{time}\t{}", version.version, version.tags.join(", "))?;

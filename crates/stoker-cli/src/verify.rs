@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use stoker_stream::Receipt;
+use stoker_types::calls::VerifyReceipts;
+use stoker_types::{EpochVerdict, Receipt};
 
 use crate::connect::LakeArgs;
 use crate::output::output;
@@ -29,7 +30,7 @@ pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
             .with_context(|| path.display().to_string())
     };
     let receipts: Vec<Receipt> = args.receipts.iter().map(read).collect::<Result<_, _>>()?;
-    let verdicts = lake.connect().await?.verify(&receipts).await?;
+    let verdicts = lake.connect().await?.call(VerifyReceipts { receipts }).await?;
     let mut out = output();
     if args.json {
         writeln!(out, "{:#}", serde_json::json!(verdicts))?;
@@ -66,7 +67,7 @@ pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     if verdicts.is_empty() {
         bail!("the receipts tell of no batch");
     }
-    if !verdicts.iter().all(stoker_stream::EpochVerdict::is_exactly_once) {
+    if !verdicts.iter().all(EpochVerdict::is_exactly_once) {
         bail!("the receipts do not show that each row was delivered exactly once; is the receipt of every rank there?");
     }
     Ok(())

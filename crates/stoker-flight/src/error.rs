@@ -107,6 +107,15 @@ pub enum Error {
         /// What was asked for, which role it takes, and which there is.
         reason: String,
     },
+    /// A call failed before a lake looked at it.
+    #[error(transparent)]
+    Call(#[from] stoker_types::calls::CallError),
+    /// The caller does not wait any more.
+    #[error("{attempted} was cancelled: the deadline of the request passed")]
+    Deadline {
+        /// What was attempted.
+        attempted: String,
+    },
     /// A request that cannot be understood.
     #[error("{reason}")]
     InvalidRequest {
@@ -153,6 +162,8 @@ impl Error {
             }
             Error::InvalidTicket { .. } | Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Error::Forbidden { .. } => ErrorKind::PermissionDenied,
+            Error::Call(error) => error.kind(),
+            Error::Deadline { .. } => ErrorKind::Cancelled,
             Error::ExpiredTicket { .. } => ErrorKind::Expired,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,

@@ -22,6 +22,7 @@ mod decode;
 mod encode;
 mod error;
 mod local_reads;
+mod schema_text;
 mod secret;
 mod server;
 mod status;
@@ -45,7 +46,7 @@ pub use client::{
 };
 pub use error::{Error, Result};
 pub use secret::{Secret, warn_of_readers};
-pub use server::{QuerySettings, Role, ServerConfig, TicketKey, TlsFiles, serve};
+pub use server::{QuerySettings, ServerConfig, TicketKey, TlsFiles, serve};
 pub use ticket::TicketSigner;
 
 #[cfg(test)]

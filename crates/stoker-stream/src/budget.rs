@@ -22,6 +22,7 @@
 
 mod ledger;
 
+use std::fmt::Display;
 use std::hash::Hash;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,10 +31,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stoker_chunks::{BufferPool, ChunkCache, Group, LocalReads, Membership, RequestLimit, SharedReads};
+use stoker_types::calls::OpenStream;
+use stoker_types::{Digest, Slice};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::ReadOptions;
+use crate::open_streams::{OpenEntry, OpenStreams};
 use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
 
 /// Bytes of all streams by default: two streams with the default cap.
@@ -43,6 +47,9 @@ const TOTAL_BYTES: u64 = 2 << 30;
 /// much of it anew takes longer than to read it.
 const MEMORY_KEPT_FOR: Duration = Duration::from_secs(5);
 
+/// The name of the client of streams in this process.
+const LOCAL_CLIENT: &str = "local";
+
 /// Bytes that streams hold together in batches that are being filled or wait to be taken. Cheap to clone; clones are the same
 /// budget.
 #[derive(Clone, Debug)]
@@ -51,6 +58,8 @@ pub struct MemoryBudget {
     requests: RequestLimit,
     cache: Option<ChunkCache>,
     local_reads: LocalReads,
+    open: OpenStreams,
+    client: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -87,7 +96,8 @@ impl MemoryBudget {
         let ledger = Mutex::new(Ledger::new(total, reads.clone()));
         let (pool, num_ended) = (BufferPool::new(0), AtomicU64::new(0));
         let shared = Arc::new(Shared { ledger, pool, reads, memory_kept_for, num_ended });
-        Self { shared, requests: RequestLimit::default(), cache: None, local_reads: LocalReads::default() }
+        let (requests, local_reads) = (RequestLimit::default(), LocalReads::default());
+        Self { shared, requests, cache: None, local_reads, open: OpenStreams::default(), client: LOCAL_CLIENT.into() }
     }
 
     /// The same budget for streams that keep chunks of object stores in a cache. Beside the budget, they hold up to 160 MiB of chunks
@@ -112,8 +122,18 @@ impl MemoryBudget {
     /// The same budget for the streams of one client: while several clients wait for requests to object stores, each gets as many as the
     /// others, however many streams it has.
     #[must_use]
-    pub fn for_client(&self, client: impl Hash) -> Self {
-        Self { requests: self.requests.for_client(client), ..self.clone() }
+    pub fn for_client(&self, client: impl Hash, name: impl Display) -> Self {
+        Self { requests: self.requests.for_client(client), client: name.to_string().into(), ..self.clone() }
+    }
+
+    /// The streams that are open, oldest first.
+    pub fn open_streams(&self) -> Vec<OpenStream> {
+        self.open.list()
+    }
+
+    /// Adds a stream of the budget's client to the open streams.
+    pub(crate) fn opened(&self, stream_id: Digest, slice: Slice, quota: Quota) -> OpenEntry {
+        self.open.add(stream_id, slice, self.client.clone(), quota)
     }
 
     /// How streams read local files.
@@ -225,6 +245,11 @@ impl Quota {
     /// Bytes that the stream may hold now, or will once its time has come. A batch that is larger comes alone.
     pub fn bytes(&self) -> u64 {
         self.place.shared.ledger.lock().limit(self.place.id)
+    }
+
+    /// Bytes that the stream holds now.
+    pub fn held_bytes(&self) -> u64 {
+        self.place.shared.ledger.lock().held_by(self.place.id)
     }
 
     /// Room for a batch, if there is some now.

@@ -24,6 +24,7 @@ mod found_rows;
 mod light;
 mod memory_limit;
 mod nulls;
+mod open_streams;
 mod options;
 mod part;
 mod part_builder;

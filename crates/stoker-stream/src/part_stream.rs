@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::blocks::{are_kept, group};
 use crate::budget::Quota;
+use crate::open_streams::OpenEntry;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
 use crate::planner::{AbortOnDrop, Planner, Share};
@@ -35,6 +36,7 @@ pub struct PartStream {
     missing: u64,
     schema: SchemaRef,
     quota: Quota,
+    open: OpenEntry,
     _planner: AbortOnDrop<()>,
     _holding: AbortOnDrop<()>,
 }
@@ -58,7 +60,7 @@ impl PartStream {
         let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
         let share = Share { quota: quota.clone(), blocks };
-        let options = *options;
+        let (options, open) = (*options, budget.opened(plan.inner.stream_id, slice, quota.clone()));
         let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held()));
         let planner = AbortOnDrop(tokio::spawn(async move {
             let first = slice.positions(slice.first_step, plan.num_rows()).start;
@@ -82,6 +84,7 @@ impl PartStream {
             missing,
             schema,
             quota,
+            open,
             _planner: planner,
             _holding: holding,
         }
@@ -105,6 +108,7 @@ impl PartStream {
         self.counted.wait_nanos += waited.as_nanos() as u64;
         self.counted.rows += part.data.num_rows() as u64;
         self.counted.bytes += bytes;
+        self.open.count(part.data.num_rows() as u64, bytes);
         if part.is_last() {
             self.missing -= 1;
             self.stalls.end_step();

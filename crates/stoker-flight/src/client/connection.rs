@@ -8,10 +8,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use serde::de::DeserializeOwned;
-use stoker_lake::{ColumnLayout, Diagnosis, VersionInfo};
-use stoker_stream::{Compression, EpochVerdict, PlanRequest, Query, Receipt, StreamOptions, StreamPlan};
-use stoker_types::{Digest, ErrorKind, ParamValue, SnapshotRef, StreamSpec, StreamState, TableName, TagName};
+use stoker_stream::{Compression, PlanRequest, Query, StreamOptions, StreamPlan};
+use stoker_types::calls::{Answering, Answers, Call, OpenTable, TableAnswer, TableAt, TagVersion};
+use stoker_types::{Context, Digest, ErrorKind, ParamValue, SnapshotRef, StreamSpec, StreamState};
 
 use crate::client::handle::{Place, StreamHandle};
 use crate::client::patience::Patience;
@@ -20,7 +19,7 @@ use crate::client::{LocalLake, RemoteLake};
 use crate::convert::request_to_proto;
 use crate::decode::fixed_bytes;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
-use crate::server::{ActionRequest, TableAnswer, schema_from_text};
+use crate::schema_text::schema_from_text;
 use crate::{Error, Result};
 
 /// A lake, in this process or behind servers. Cheap to clone.
@@ -56,17 +55,26 @@ pub struct SqlResult {
 }
 
 impl Connection {
-    /// The names of all tables, sorted.
+    /// Asks one of the calls of [`stoker_types::calls`]. A call that may be repeated is repeated for the retry budget while nobody
+    /// answers.
     ///
     /// # Errors
-    /// Storage errors; servers that cannot be reached.
-    pub async fn tables(&self) -> Result<Vec<String>> {
+    /// As the documentation of the call says; storage errors; servers that cannot be reached.
+    pub async fn call<C: Call>(&self, call: C) -> Result<C::Answer>
+    where
+        LocalLake: Answers<C, Error = Error>,
+    {
+        self.answer(&Context::local(), call).await
+    }
+
+    /// Asks a call once, of one server.
+    pub(crate) async fn call_once<C: Call>(&self, call: C) -> Result<C::Answer>
+    where
+        LocalLake: Answers<C, Error = Error>,
+    {
         match self {
-            Connection::Local(lake) => {
-                let call = || async { Ok(lake.lake().tables().await?.into_iter().map(String::from).collect()) };
-                lake.patience().ask("listing the tables", call).await
-            }
-            Connection::Remote(lake) => ask(lake, "tables", ActionRequest::default()).await,
+            Connection::Local(lake) => lake.answer(&Context::local(), call).await,
+            Connection::Remote(lake) => lake.call_once(&call).await,
         }
     }
 
@@ -75,31 +83,13 @@ impl Connection {
     /// # Errors
     /// An unknown table, version or tag; storage errors.
     pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
-        match self {
-            Connection::Local(lake) => lake.patience().ask("opening a table", || local_table(lake, name, at)).await,
-            Connection::Remote(lake) => {
-                let answer: TableAnswer = ask(lake, "table", about(name, at)).await?;
-                let schema = Arc::new(schema_from_text(&answer.schema)?);
-                let TableAnswer { name, version, num_rows, tags, .. } = answer;
-                Ok(TableInfo { name, version, num_rows, schema, tags })
-            }
-        }
+        let TableAnswer { name, version, num_rows, schema, tags } =
+            self.call(OpenTable(TableAt::new(name, at))).await?;
+        let schema = Arc::new(schema_from_text(&schema)?);
+        Ok(TableInfo { name, version, num_rows, schema, tags })
     }
 
-    /// A table's versions, oldest first.
-    ///
-    /// # Errors
-    /// An unknown table; storage errors.
-    pub async fn versions(&self, name: &str) -> Result<Vec<VersionInfo>> {
-        match self {
-            Connection::Local(engine) => {
-                Ok(engine.lake().table(&TableName::try_new(name)?, &SnapshotRef::Latest).await?.versions().await?)
-            }
-            Connection::Remote(lake) => ask(lake, "versions", about(name, &SnapshotRef::Latest)).await,
-        }
-    }
-
-    /// Gives a version of a table a tag. Where an answer is lost, it is looked up whether the tag was made.
+    /// Gives a version of a table a tag. Where an answer is lost, the next attempt looks whether the tag was made.
     ///
     /// # Errors
     /// An unknown table or version, a tag that exists or is not valid; storage errors.
@@ -108,33 +98,20 @@ impl Connection {
             SnapshotRef::Version(version) => *version,
             at => self.table(name, at).await?.version,
         };
+        let (table, new_tag) = (name.to_string(), tag.to_string());
+        let tagging = TagVersion { table, version: Some(version), tag: None, new_tag };
         let num_asked = AtomicU32::new(0);
         let call = || async {
             let is_first = num_asked.fetch_add(1, Ordering::Relaxed) == 0;
-            match self.tag_once(name, version, tag).await {
+            match self.call_once(tagging.clone()).await {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_first => {
                     let tags = self.table(name, &SnapshotRef::Latest).await?.tags;
                     if tags.get(tag) == Some(&version) { Ok(()) } else { Err(error) }
                 }
-                done => done,
+                done => done.map(|_| ()),
             }
         };
-        self.patience().ask("tagging a version", call).await
-    }
-
-    async fn tag_once(&self, name: &str, version: u64, tag: &str) -> Result<()> {
-        let at = SnapshotRef::Version(version);
-        match self {
-            Connection::Local(engine) => {
-                let table = engine.lake().table(&TableName::try_new(name)?, &at).await?;
-                Ok(table.create_tag(&TagName::try_new(tag)?).await?)
-            }
-            Connection::Remote(lake) => {
-                let request = ActionRequest { new_tag: Some(tag.to_string()), ..about(name, &at) };
-                let body = serde_json::to_vec(&request).map_err(Error::internal)?;
-                lake.do_action_once("tag", body).await.map(|_| ())
-            }
-        }
+        self.patience().ask(TagVersion::DOING, call).await
     }
 
     /// How long calls are made again.
@@ -142,32 +119,6 @@ impl Connection {
         match self {
             Connection::Local(lake) => lake.patience(),
             Connection::Remote(lake) => lake.patience(),
-        }
-    }
-
-    /// How a table's columns are stored.
-    ///
-    /// # Errors
-    /// An unknown table, version or tag; damaged files; storage errors.
-    pub async fn describe(&self, name: &str, at: &SnapshotRef) -> Result<Vec<ColumnLayout>> {
-        match self {
-            Connection::Local(engine) => {
-                Ok(engine.lake().table(&TableName::try_new(name)?, at).await?.describe().await?)
-            }
-            Connection::Remote(lake) => ask(lake, "describe", about(name, at)).await,
-        }
-    }
-
-    /// What in a table's layout costs speed or safety, and what to do about it.
-    ///
-    /// # Errors
-    /// As for [`Connection::describe`]; servers that do not know the question yet.
-    pub async fn doctor(&self, name: &str, at: &SnapshotRef) -> Result<Diagnosis> {
-        match self {
-            Connection::Local(engine) => {
-                Ok(engine.lake().table(&TableName::try_new(name)?, at).await?.doctor().await?)
-            }
-            Connection::Remote(lake) => ask(lake, "doctor", about(name, at)).await,
         }
     }
 
@@ -214,23 +165,6 @@ impl Connection {
         }
     }
 
-    /// The plan of a query, as text.
-    ///
-    /// # Errors
-    /// As for [`Connection::sql`].
-    pub async fn explain(&self, sql: &str, params: &[ParamValue]) -> Result<String> {
-        match self {
-            Connection::Local(engine) => {
-                let call = || async { Ok(engine.query(sql, params).await?.explain().await?) };
-                engine.patience().ask("explaining a query", call).await
-            }
-            Connection::Remote(lake) => {
-                let (sql, params) = (Some(sql.to_string()), params.to_vec());
-                ask(lake, "explain", ActionRequest { sql, params, ..ActionRequest::default() }).await
-            }
-        }
-    }
-
     /// Plans a stream: pins the sample query and makes its row set.
     ///
     /// # Errors
@@ -269,23 +203,6 @@ impl Connection {
         }
     }
 
-    /// What the receipts of all ranks of one stream say about each epoch that they name, ascending.
-    ///
-    /// # Errors
-    /// Receipts of different streams, or of a stream that this lake does not know; errors of reading its row set.
-    pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
-        match self {
-            Connection::Local(lake) => {
-                let call = || async { Ok(stoker_stream::verify(lake, receipts).await?) };
-                lake.patience().ask("verifying receipts", call).await
-            }
-            Connection::Remote(lake) => {
-                let receipts = receipts.to_vec();
-                ask(lake, "verify", ActionRequest { receipts, ..ActionRequest::default() }).await
-            }
-        }
-    }
-
     /// Opens the stream of a state again.
     ///
     /// # Errors
@@ -317,29 +234,21 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     Ok(StreamHandle { spec, schema, spec_stored, row_bytes, retry_budget, place })
 }
 
-async fn local_table(lake: &LocalLake, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
-    let table = lake.lake().table(&TableName::try_new(name)?, at).await?;
-    Ok(TableInfo {
-        name: name.to_string(),
-        version: table.version(),
-        num_rows: table.num_rows(),
-        schema: table.schema(),
-        tags: table.tags().await?,
-    })
+impl Answering for Connection {
+    type Error = Error;
 }
 
-fn about(name: &str, at: &SnapshotRef) -> ActionRequest {
-    let (version, tag) = match at {
-        SnapshotRef::Latest => (None, None),
-        SnapshotRef::Version(version) => (Some(*version), None),
-        SnapshotRef::Tag(tag) => (None, Some(tag.clone())),
-    };
-    ActionRequest { table: Some(name.to_string()), version, tag, ..ActionRequest::default() }
-}
-
-pub(crate) async fn ask<T: DeserializeOwned>(lake: &RemoteLake, action: &str, request: ActionRequest) -> Result<T> {
-    let body = serde_json::to_vec(&request).map_err(Error::internal)?;
-    let answer = lake.do_action(action, body).await?;
-    serde_json::from_slice(&answer)
-        .map_err(|source| Error::internal(format!("action {action} was answered with {source}")))
+impl<C: Call> Answers<C> for Connection
+where
+    LocalLake: Answers<C, Error = Error>,
+{
+    async fn answer(&self, context: &Context, call: C) -> Result<C::Answer> {
+        match self {
+            Connection::Local(lake) if C::IS_REPEATABLE => {
+                lake.patience().ask(C::DOING, || lake.answer(context, call.clone())).await
+            }
+            Connection::Local(lake) => lake.answer(context, call).await,
+            Connection::Remote(lake) => lake.answer(context, call).await,
+        }
+    }
 }

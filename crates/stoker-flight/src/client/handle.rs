@@ -6,9 +6,10 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use stoker_sql::is_same_query;
 use stoker_stream::{BadRows, MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan, WeightHistory, check_batches};
-use stoker_types::{self as types, BatchLogEntry, ErrorKind, Slice, Snapshot, StreamSpec, StreamState};
+use stoker_types::calls::{Answers, FindNulls};
+use stoker_types::{self as types, BatchLogEntry, Context, ErrorKind, Slice, Snapshot, StreamSpec, StreamState};
 
-use crate::client::connection::{ask, plan_remote};
+use crate::client::connection::plan_remote;
 use crate::client::decode_stage::DecodeStage;
 use crate::client::image_columns::ImageColumns;
 use crate::client::image_substitutes::ImageSubstitutes;
@@ -17,7 +18,6 @@ use crate::client::sample_stream::{Batches, SampleStream, halved};
 use crate::client::{Connection, DecodeOptions, LocalLake, RemoteLake};
 use crate::proto::stream_request::Source;
 use crate::proto::{Reweigh, reweigh};
-use crate::server::ActionRequest;
 use crate::{Error, Result};
 
 /// A planned stream: opens any slice of any epoch. Cheap to clone.
@@ -75,9 +75,7 @@ impl StreamHandle {
         match &self.place {
             Place::Local(plan, _) => Ok(plan.nulls(&columns).await?),
             Place::Remote(lake) => {
-                let stream_id = Some(self.spec.stream_id());
-                let request = ActionRequest { stream_id, columns, ..ActionRequest::default() };
-                match ask(lake, "nulls", request).await {
+                match lake.answer(&Context::local(), FindNulls { stream_id: self.spec.stream_id(), columns }).await {
                     // A server without the action, or one that cannot know a stream whose specification it could not store.
                     Err(error) if matches!(error.kind(), ErrorKind::InvalidRequest | ErrorKind::NotFound) => {
                         Ok(Vec::new())

@@ -14,6 +14,7 @@ pub(crate) mod http2;
 mod image_columns;
 mod image_substitutes;
 mod interleave;
+pub(crate) mod local_answers;
 mod local_lake;
 pub(crate) mod message_reader;
 mod patience;

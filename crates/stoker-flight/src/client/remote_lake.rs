@@ -9,7 +9,8 @@ use arrow_flight::{Action, FlightDescriptor, FlightInfo, Ticket};
 use parking_lot::Mutex;
 use prost::Message;
 use stoker_stream::MemoryBudget;
-use stoker_types::ErrorKind;
+use stoker_types::calls::{Answering, Answers, Call, decode_answer, encode_call};
+use stoker_types::{Context, ErrorKind};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -254,26 +255,36 @@ impl RemoteLake {
         Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
     }
 
-    /// The answer to an action that may be repeated, which is asked for again when it breaks off.
-    pub(crate) async fn do_action(&self, name: &str, body: Vec<u8>) -> Result<Vec<u8>> {
-        self.do_action_patiently(name, body, &self.inner.patience).await
-    }
-
-    /// As [`RemoteLake::do_action`], with the patience of a stream.
-    pub(crate) async fn do_action_patiently(&self, name: &str, body: Vec<u8>, patience: &Patience) -> Result<Vec<u8>> {
-        let action = Action { r#type: name.to_string(), body: body.into() };
+    /// Asks a call that may be repeated of one server after the other, for the retry budget of `patience`.
+    pub(crate) async fn call_patiently<C: Call>(&self, call: &C, patience: &Patience) -> Result<C::Answer> {
+        let action = Action { r#type: C::NAME.to_string(), body: encode_call(call)?.into() };
         let call = || async { Ok(self.ask(|client| act(client, action.clone())).await?.into_inner()) };
-        patience.ask(&format!("action {name}"), call).await
+        let body = patience.ask(&format!("action {}", C::NAME), call).await?;
+        Ok(decode_answer::<C>(body)?)
     }
 
-    /// The answer to an action that must not be repeated, from one server.
-    pub(crate) async fn do_action_once(&self, name: &str, body: Vec<u8>) -> Result<Vec<u8>> {
-        let action = Action { r#type: name.to_string(), body: body.into() };
+    /// Asks a call once, of one server.
+    pub(crate) async fn call_once<C: Call>(&self, call: &C) -> Result<C::Answer> {
+        let action = Action { r#type: C::NAME.to_string(), body: encode_call(call)?.into() };
         let answer = act(self.client().await?, action).await.map_err(|status| self.failure(status));
         if answer.as_ref().is_err_and(|error| error.kind().is_transient()) {
             self.leave();
         }
-        Ok(answer?.into_inner())
+        Ok(decode_answer::<C>(answer?.into_inner())?)
+    }
+}
+
+impl Answering for RemoteLake {
+    type Error = Error;
+}
+
+/// Servers answer every call. They know the caller by its token: of the context, nothing is sent.
+impl<C: Call> Answers<C> for RemoteLake {
+    async fn answer(&self, _: &Context, call: C) -> Result<C::Answer> {
+        match C::IS_REPEATABLE {
+            true => self.call_patiently(&call, &self.inner.patience).await,
+            false => self.call_once(&call).await,
+        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! Rows of windows, from the engine in this process or from servers.
 
-use stoker_stream::{Beside, ReadOptions, RowsBeside};
+use stoker_stream::{ReadOptions, RowsBeside};
 use stoker_types::ErrorKind;
+use stoker_types::calls::{Beside, IpcBytes, ReadBeside};
 
-use crate::client::RemoteLake;
 use crate::client::handle::{Place, StreamHandle};
 use crate::client::patience::Patience;
 use crate::convert::to_millis;
-use crate::server::ActionRequest;
 use crate::{Error, Result, beside_answer};
 
 impl StreamHandle {
@@ -21,19 +20,19 @@ impl StreamHandle {
             Place::Local(plan, budget) => return Ok(plan.rows_beside(budget, epoch, wanted, options).await?),
             Place::Remote(lake) => lake,
         };
-        let mut request = ActionRequest {
+        let mut request = ReadBeside {
             epoch: Some(epoch),
             beside: wanted.to_vec(),
             unverified: !options.verify,
             retry_budget_millis: options.retry_budget.map(to_millis),
-            ..ActionRequest::default()
+            ..ReadBeside::default()
         };
         match self.spec_stored {
             true => request.stream_id = Some(self.spec.stream_id()),
             false => request.spec = Some(String::from_utf8(self.spec.to_json()).map_err(Error::internal)?),
         }
         let patience = options.retry_budget.map_or_else(|| lake.patience().clone(), Patience::with_known);
-        let answer = ask(lake, serde_json::to_vec(&request).map_err(Error::internal)?, &patience).await?;
+        let IpcBytes(answer) = lake.call_patiently(&request, &patience).await.map_err(may_be_older)?;
         let bytes = answer.len() as u64;
         let held = lake.budget().join(bytes).reserve(bytes).await;
         let rows = beside_answer::decode(answer, &self.schema, self.spec.tables().count(), wanted.len())?;
@@ -41,13 +40,13 @@ impl StreamHandle {
     }
 }
 
-/// The answer of any server. A server that does not know the action refuses its name, or what is in its body.
-async fn ask(lake: &RemoteLake, body: Vec<u8>, patience: &Patience) -> Result<Vec<u8>> {
-    lake.do_action_patiently("rows_beside", body, patience).await.map_err(|error| match error.kind() {
+/// A server that does not know the action refuses its name, or what is in its body.
+fn may_be_older(error: Error) -> Error {
+    match error.kind() {
         ErrorKind::InvalidRequest => Error::invalid(format!(
             "cannot look for rows in place of those whose images cannot be decoded: the server may be older than this client and not \
              know how; with bad_rows=\"error\" the first such row is named; the server said: {error}"
         )),
         _ => error,
-    })
+    }
 }

@@ -3,15 +3,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stoker_stream::{
-    BAD_ROWS_TABLE, BadRowEntry, RUN_LOG_TABLE, RunEntry, StreamPlan, log_bad_rows, log_run, run_entries, step_entry,
-};
-use stoker_types::{Digest, ErrorKind, RunId, Slice, SnapshotRef, Topology};
+use stoker_stream::{BAD_ROWS_TABLE, RUN_LOG_TABLE, StreamPlan, step_entry};
+use stoker_types::calls::{Answers, Call, FindRows, LogBadRows, LogRun, ROW_ADDRS_MAX, ReadRunLog, WriteKey};
+use stoker_types::{BadRowEntry, Digest, ErrorKind, RunEntry, RunId, Slice, SnapshotRef, Topology};
 
-use crate::client::connection::ask;
-use crate::client::{Connection, RemoteLake, StreamHandle};
-use crate::server::{ActionRequest, ROWS_MAX};
-use crate::write_key::WriteKey;
+use crate::client::{Connection, LocalLake, StreamHandle};
+use crate::write_key::new_write_key;
 use crate::{Error, Result};
 
 impl Connection {
@@ -20,17 +17,8 @@ impl Connection {
     /// # Errors
     /// Storage errors; a lake that cannot be written.
     pub async fn log_run(&self, entry: &RunEntry) -> Result<()> {
-        let key = self.write_key(RUN_LOG_TABLE).await?;
-        match self {
-            Connection::Local(lake) => {
-                let call = || async { Ok(log_run(lake, entry, Some(key.commit_key())).await?) };
-                lake.patience().ask("adding to the run log", call).await
-            }
-            Connection::Remote(lake) => {
-                let request = ActionRequest { entry: Some(entry.clone()), ..ActionRequest::default() };
-                write(lake, "log_run", request, key).await
-            }
-        }
+        let entry = |write_key| LogRun { entry: entry.clone(), write_key };
+        self.write(entry, self.write_key(RUN_LOG_TABLE).await?).await
     }
 
     /// Adds rows to the table of bad rows, once, however often an answer is lost.
@@ -38,42 +26,47 @@ impl Connection {
     /// # Errors
     /// Storage errors; a lake that cannot be written.
     pub async fn log_bad_rows(&self, rows: &[BadRowEntry]) -> Result<()> {
-        let key = self.write_key(BAD_ROWS_TABLE).await?;
-        match self {
-            Connection::Local(lake) => {
-                let call = || async { Ok(log_bad_rows(lake, rows, Some(key.commit_key())).await?) };
-                lake.patience().ask("adding to the table of bad rows", call).await
+        let rows = |write_key| LogBadRows { bad_rows: rows.to_vec(), write_key };
+        self.write(rows, self.write_key(BAD_ROWS_TABLE).await?).await
+    }
+
+    /// Writes once: with a key the request may be repeated. A server that knows no keys gets the request once, without a key.
+    async fn write<C: Call>(&self, request: impl Fn(Option<WriteKey>) -> C, key: WriteKey) -> Result<()>
+    where
+        LocalLake: Answers<C, Error = Error>,
+    {
+        let keyed = request(Some(key));
+        let is_uncertain = AtomicBool::new(false);
+        let call = || async {
+            match self.call_once(keyed.clone()).await {
+                Ok(_) => Ok(true),
+                // Another one of several servers with different versions may have done the write.
+                Err(error) if knows_no_keys(&error) && !(self.has_replicas() && is_uncertain.load(Ordering::Relaxed)) => {
+                    Ok(false)
+                }
+                Err(error) => {
+                    is_uncertain.store(true, Ordering::Relaxed);
+                    Err(error)
+                }
             }
-            Connection::Remote(lake) => {
-                let request = ActionRequest { bad_rows: rows.to_vec(), ..ActionRequest::default() };
-                write(lake, "log_bad_rows", request, key).await
-            }
+        };
+        match self.patience().ask(C::DOING, call).await? {
+            true => Ok(()),
+            false => self.call_once(request(None)).await.map(|_| ()),
         }
+    }
+
+    /// Whether a call may have been done by another server than the one that answered.
+    fn has_replicas(&self) -> bool {
+        matches!(self, Connection::Remote(lake) if lake.has_replicas())
     }
 
     /// The key of a new write to a table.
     async fn write_key(&self, table: &str) -> Result<WriteKey> {
         match self.table(table, &SnapshotRef::Latest).await {
-            Ok(found) => Ok(WriteKey::new(found.version)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(WriteKey::new(0)),
+            Ok(found) => Ok(new_write_key(found.version)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(new_write_key(0)),
             Err(error) => Err(error),
-        }
-    }
-
-    /// The log of a run, oldest entry first; empty for a run without one.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub async fn run_entries(&self, run_id: &RunId) -> Result<Vec<RunEntry>> {
-        match self {
-            Connection::Local(lake) => {
-                let call = || async { Ok(run_entries(lake, run_id).await?) };
-                lake.patience().ask("reading the run log", call).await
-            }
-            Connection::Remote(lake) => {
-                let request = ActionRequest { run_id: Some(run_id.clone()), ..ActionRequest::default() };
-                ask(lake, "run", request).await
-            }
         }
     }
 
@@ -82,7 +75,7 @@ impl Connection {
     /// # Errors
     /// `NotFound` for a run without a log, and for a step that it does not hold; as for [`Connection::load_stream`].
     pub async fn replay(&self, run_id: &RunId, step: u64, topology: Topology) -> Result<(StreamHandle, Slice)> {
-        let entries = self.run_entries(run_id).await?;
+        let entries = self.call(ReadRunLog { run_id: run_id.clone() }).await?;
         let entry = step_entry(run_id, &entries, step)?;
         let handle = self.stream_by_id(entry.stream_id).await?;
         let slice = entry.slice(step, topology, handle.num_rows())?;
@@ -105,19 +98,15 @@ impl Connection {
         let mut all: Vec<Vec<u64>> = Vec::new();
         let mut start = positions.start;
         while start < positions.end {
-            let part = start..positions.end.min(start + ROWS_MAX);
+            let part = start..positions.end.min(start + ROW_ADDRS_MAX);
             start = part.end;
-            let found = match (&plan, self) {
-                (Some(plan), _) => {
+            let found = match &plan {
+                Some(plan) => {
                     let positions: Vec<u64> = part.collect();
                     let call = || async { Ok(plan.row_addrs(epoch, &positions).await?) };
-                    self.patience().ask("looking rows up", call).await?
+                    self.patience().ask(FindRows::DOING, call).await?
                 }
-                (None, Connection::Remote(lake)) => {
-                    let (stream_id, epoch, positions) = (Some(stream_id), Some(epoch), Some(part));
-                    ask(lake, "rows", ActionRequest { stream_id, epoch, positions, ..ActionRequest::default() }).await?
-                }
-                (None, Connection::Local(_)) => return Err(Error::internal("a stream without a plan")),
+                None => self.call(FindRows { stream_id, epoch, positions: part }).await?,
             };
             if !all.is_empty() && all.len() != found.len() {
                 return Err(Error::internal("the answers have rows of different tables"));
@@ -129,32 +118,6 @@ impl Connection {
     }
 }
 
-/// Has a server write once: with a key the request may be repeated. A server that knows no keys gets it once without.
-async fn write(lake: &RemoteLake, action: &str, request: ActionRequest, key: WriteKey) -> Result<()> {
-    let body = |key: Option<WriteKey>| {
-        serde_json::to_vec(&ActionRequest { write_key: key, ..request.clone() }).map_err(Error::internal)
-    };
-    let keyed = body(Some(key))?;
-    let is_uncertain = AtomicBool::new(false);
-    let call = || async {
-        match lake.do_action_once(action, keyed.clone()).await {
-            Ok(_) => Ok(true),
-            // Of servers of different versions, another one may have done it.
-            Err(error) if knows_no_keys(&error) && !(lake.has_replicas() && is_uncertain.load(Ordering::Relaxed)) => {
-                Ok(false)
-            }
-            Err(error) => {
-                is_uncertain.store(true, Ordering::Relaxed);
-                Err(error)
-            }
-        }
-    };
-    match lake.patience().ask(&format!("action {action}"), call).await? {
-        true => Ok(()),
-        false => lake.do_action_once(action, body(None)?).await.map(|_| ()),
-    }
-}
-
 /// Whether a server refused a request because of its key.
 fn knows_no_keys(error: &Error) -> bool {
     let field = format!("unknown field `{}`", WriteKey::FIELD);
@@ -163,6 +126,8 @@ fn knows_no_keys(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use stoker_types::calls::encode_call;
+
     use super::*;
 
     #[test]
@@ -173,14 +138,13 @@ mod tests {
         struct Older {
             bad_rows: Vec<BadRowEntry>,
         }
-        let request = ActionRequest { write_key: Some(WriteKey::new(3)), ..ActionRequest::default() };
-        let body = serde_json::to_vec(&request).expect("JSON");
-        let refused =
-            serde_json::from_slice::<Older>(&body).map(|older| older.bad_rows.len()).expect_err("an unknown field");
+        let request = |write_key| encode_call(&LogBadRows { bad_rows: Vec::new(), write_key }).expect("JSON");
+        let refused = serde_json::from_slice::<Older>(&request(Some(new_write_key(3))))
+            .map(|older| older.bad_rows.len())
+            .expect_err("an unknown field");
         assert!(knows_no_keys(&Error::invalid(format!("the body of action log_run is not its JSON: {refused}"))));
         assert!(!knows_no_keys(&Error::invalid("unknown field `other`")));
         assert!(!knows_no_keys(&Error::broken("unknown field `write_key`")));
-        let bare = serde_json::to_string(&ActionRequest::default()).expect("JSON");
-        assert_eq!(bare, "{}", "without a key, older servers understand the request");
+        assert_eq!(request(None), b"{}", "without a key, older servers understand the request");
     }
 }

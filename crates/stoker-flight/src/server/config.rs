@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX};
+use stoker_types::Role;
 
 use crate::secret::Secret;
 use crate::server::QuerySettings;
-use crate::server::auth::Role;
 use crate::server::edge::ConnectionTimes;
 use crate::server::places::Shares;
 use crate::server::ticket_key::TicketKey;

@@ -9,7 +9,7 @@ use arrow_schema::Schema;
 use futures::{FutureExt, StreamExt};
 use stoker_sql::SqlQuery;
 use stoker_stream::{ReadOptions, StreamPlan};
-use stoker_types::{Digest, Slice, Snapshot, Topology};
+use stoker_types::{Digest, Principal, Slice, Snapshot, Topology};
 use tokio::runtime::Handle;
 
 use crate::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
@@ -17,7 +17,6 @@ use crate::encode::{Message, MessageOptions, part_messages, record_batch_message
 use crate::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use crate::server::access_log::AccessEntry;
 use crate::server::answer_body::Answer;
-use crate::server::auth::Principal;
 use crate::server::caller::Caller;
 use crate::server::output::Output;
 use crate::server::places::Place;
@@ -64,7 +63,7 @@ pub(crate) async fn do_get(
 ) -> Result<Answer> {
     let body = state.signer.verify(ticket, now_unix_secs())?;
     let who = format!("{} at {caller}", principal.name);
-    let budget = state.budget.for_client(&caller);
+    let budget = state.lake.budget().for_client(&caller, &who);
     let place = place(&state, caller, body.kind.as_ref()).await?;
     let message_bytes = state.config.message_bytes;
     let (work, compression) = match body.kind {

@@ -1,6 +1,7 @@
 //! The gRPC surface: each method delegates to the file that does its work.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::{
@@ -11,20 +12,25 @@ use arrow_ipc::writer::IpcWriteOptions;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
+use stoker_types::calls::{Call, VerifyReceipts};
+use stoker_types::{Context, Principal};
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::server::auth::Principal;
 use crate::server::caller::Caller;
 use crate::server::do_action::action_types;
 use crate::server::do_get::do_get;
 use crate::server::get_flight_info::Planned;
+use crate::server::request_id::RequestId;
 use crate::server::state::ServerState;
 use crate::wire::SPEC_STORED;
 use crate::{Error, Result};
 
 /// Bytes of a request that are parsed on a thread that serves connections: less than a millisecond.
 const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// The header that carries the time for which a gRPC client waits.
+const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 type Stream<T> = BoxStream<'static, Result<T, Status>>;
 
@@ -114,11 +120,11 @@ impl FlightService for StokerFlightService {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        let asking = principal(&request)?;
+        let context = context(&request)?;
         let action = request.into_inner();
-        let computes = action.body.len() > SMALL_BYTES_MAX || action.r#type == "verify";
+        let computes = action.body.len() > SMALL_BYTES_MAX || action.r#type == VerifyReceipts::NAME;
         let state = self.0.clone();
-        let done = async move { state.do_action(&asking, &action.r#type, &action.body).await };
+        let done = async move { state.do_action(&context, &action.r#type, &action.body).await };
         let body = self.run(computes, done.boxed()).await?;
         let result = arrow_flight::Result { body: body.into() };
         Ok(Response::new(stream::iter([Ok(result)]).boxed()))
@@ -135,6 +141,55 @@ fn principal<T>(request: &Request<T>) -> Result<Principal, Error> {
     found.cloned().ok_or_else(|| Error::internal("a request was not checked"))
 }
 
+/// The context of a request: who asks, until when, and its name in logs.
+fn context<T>(request: &Request<T>) -> Result<Context, Error> {
+    let deadline = request.metadata().get(GRPC_TIMEOUT).and_then(|value| value.to_str().ok()).and_then(timeout);
+    let deadline = deadline.and_then(|timeout| Instant::now().checked_add(timeout));
+    let trace = RequestId::current().map(|id| id.to_string().into());
+    Ok(Context { principal: principal(request)?, deadline, trace })
+}
+
+/// The value of the header `grpc-timeout`: at most eight digits and a unit, as in gRPC's PROTOCOL-HTTP2.
+fn timeout(value: &str) -> Option<Duration> {
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(number * 3600)),
+        "M" => Some(Duration::from_secs(number * 60)),
+        "S" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_millis(number)),
+        "u" => Some(Duration::from_micros(number)),
+        "n" => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
+}
+
 fn unsupported(what: &str) -> Status {
     Status::unimplemented(format!("this server does not support {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_those_of_grpc() {
+        for (value, timeout_wanted) in [
+            ("5S", Some(Duration::from_secs(5))),
+            ("100m", Some(Duration::from_millis(100))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+            ("1n", Some(Duration::from_nanos(1))),
+            ("S", None),
+            ("", None),
+            ("123456789S", None),
+            ("+5S", None),
+            ("5s", None),
+            ("5é", None),
+        ] {
+            assert_eq!(timeout(value), timeout_wanted, "{value:?}");
+        }
+    }
 }

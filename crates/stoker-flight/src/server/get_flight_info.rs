@@ -6,7 +6,7 @@ use arrow_schema::Schema;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use stoker_stream::{ReadOptions, StreamPlan};
-use stoker_types::{SnapshotRef, TableName};
+use stoker_types::{Principal, SnapshotRef, TableName};
 
 use crate::convert::{
     COMMAND_VERSION, compression_from_proto, endpoint_slice, params_from_json, policy_from_proto, slice_from_proto,
@@ -17,7 +17,6 @@ use crate::proto::{
     Command, PinnedTable, ReadPolicy, Slice, SqlRequest, SqlTicket, StreamRequest, StreamTicket, TicketBody,
     command::Kind, ticket_body,
 };
-use crate::server::auth::Principal;
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::{Error, Result};
 

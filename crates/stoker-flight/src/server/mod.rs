@@ -2,6 +2,7 @@
 
 mod access_log;
 mod admin;
+mod answers;
 mod answer_body;
 mod auth;
 pub(crate) mod authority_filter;
@@ -37,9 +38,7 @@ mod unix_connection;
 mod unix_socket;
 mod watch;
 
-pub use auth::Role;
 pub use config::{ServerConfig, TlsFiles};
-pub(crate) use do_action::{ActionRequest, ROWS_MAX, TableAnswer, schema_from_text};
 pub use query_settings::QuerySettings;
 pub use serve::serve;
 pub use ticket_key::TicketKey;

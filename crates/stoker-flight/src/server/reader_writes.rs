@@ -3,7 +3,7 @@
 use stoker_lake::Expense;
 use stoker_stream::{BadRowEntry, RunEntry, own_run};
 
-use crate::server::auth::Principal;
+use stoker_types::Principal;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 

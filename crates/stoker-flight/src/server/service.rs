@@ -17,9 +17,10 @@ use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 use tonic::{Code, Status, Streaming};
 use tracing::Instrument;
+use stoker_types::Principal;
 
 use crate::server::answer_body::AnswerBody;
-use crate::server::auth::{Authenticator, ClientCertificate, Principal, role_of_method};
+use crate::server::auth::{Authenticator, ClientCertificate, check_role, role_of_method};
 use crate::server::caller::Caller;
 use crate::server::do_get::do_get;
 use crate::server::edge::Peer;
@@ -57,7 +58,7 @@ impl StokerService {
         let certificate = request.extensions().get::<ClientCertificate>();
         let principal = self.authenticator.principal(request.headers(), certificate, now_unix_secs())?;
         let path = request.uri().path();
-        principal.check(role_of_method(path), path.rsplit('/').next().unwrap_or_default())?;
+        check_role(&principal, role_of_method(path), path.rsplit('/').next().unwrap_or_default())?;
         Ok(principal)
     }
 }

@@ -10,29 +10,31 @@ use stoker_chunks::ChunkCache;
 use stoker_lake::WriteAllowance;
 use stoker_sql::Engine;
 use stoker_stream::{MemoryBudget, StreamPlan, WeightHistory};
-use stoker_types::{Digest, PrincipalName, StreamSpec};
+use stoker_types::calls::ServerStatus;
+use stoker_types::{Digest, Principal, PrincipalName, Role, StreamSpec};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::LocalLake;
 use crate::local_reads::local_reads;
 use crate::proto::reweigh;
 use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
-use crate::server::auth::{Principal, Role};
 use crate::server::caller::Caller;
 use crate::server::metrics::Metrics;
 use crate::server::place_filter::PlaceFilter;
 use crate::server::places::Places;
 use crate::server::plan_cache::PlanCache;
 use crate::server::query_threads::QueryThreads;
-use crate::server::totals::{ServerStatus, Totals};
+use crate::server::totals::Totals;
 use crate::{Error, Result, TicketSigner, convert};
 
 /// Plans kept for the next requests.
 const PLANS_MAX: usize = 64;
 
 pub(crate) struct ServerState {
-    pub engine: Engine,
+    /// The lake: its engine, and the memory of the batches of all streams.
+    pub lake: LocalLake,
     pub config: ServerConfig,
     pub signer: TicketSigner,
     /// The places of streams, and of results of queries.
@@ -42,8 +44,6 @@ pub(crate) struct ServerState {
     pub place_filter: PlaceFilter,
     /// Where SQL and large requests are worked on.
     pub query_threads: QueryThreads,
-    /// The memory of the batches of all streams.
-    pub budget: MemoryBudget,
     /// What the streams did.
     pub totals: Arc<Totals>,
     /// What operators are told.
@@ -71,12 +71,11 @@ impl ServerState {
         let budget = budget.with_local_reads(local_reads(config.direct_io));
         Ok(Self {
             place_filter: PlaceFilter::new(engine.lake()),
-            engine: engine.with_threads(query_threads.handle().clone()),
+            lake: LocalLake::new(engine.with_threads(query_threads.handle().clone()), budget),
             signer,
             query_threads,
             streams: Places::new(config.stream_shares()),
             results: Places::new(config.result_shares()),
-            budget,
             totals: Arc::default(),
             metrics: Arc::default(),
             config,
@@ -100,8 +99,8 @@ impl ServerState {
     /// The engine as a principal may use it.
     pub fn engine_for(&self, principal: &Principal) -> Engine {
         match self.allowance(principal) {
-            Some(allowance) => self.engine.within(allowance),
-            None => self.engine.clone(),
+            Some(allowance) => self.lake.within(allowance),
+            None => Engine::clone(&self.lake),
         }
     }
 
@@ -111,7 +110,7 @@ impl ServerState {
         match source {
             Some(Source::Query(query)) => {
                 let request = convert::request_from_proto(&query)?;
-                let plan = StreamPlan::plan_for(&self.engine_for(principal), &request, principal.run_owner()).await?;
+                let plan = StreamPlan::plan_for(&self.lake_for(principal), &request, principal.run_owner()).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }
@@ -125,7 +124,7 @@ impl ServerState {
                 let may_link = reweigh.may_link && plan.spec_stored();
                 let history = if may_link { WeightHistory::Linked } else { WeightHistory::Whole };
                 let (epoch, position, weights) = (reweigh.epoch, reweigh.position, &reweigh.weights);
-                let plan = plan.reweigh(&self.engine_for(principal), epoch, position, weights, history).await?;
+                let plan = plan.reweigh(&self.lake_for(principal), epoch, position, weights, history).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }
@@ -137,13 +136,13 @@ impl ServerState {
 
     /// What the server did since it started, and the memory that it uses now.
     pub fn status(&self) -> ServerStatus {
-        let (memory_budget_bytes, memory_held_bytes) = (self.budget.total_bytes(), self.budget.held_bytes());
-        let request_limit = self.budget.requests().num_requests() as u64;
+        let (memory_budget_bytes, memory_held_bytes) = (self.lake.budget().total_bytes(), self.lake.budget().held_bytes());
+        let request_limit = self.lake.budget().requests().num_requests() as u64;
         ServerStatus { memory_budget_bytes, memory_held_bytes, request_limit, ..self.totals.status() }
     }
 
     pub async fn plan_by_id(&self, id: Digest) -> Result<StreamPlan> {
-        let load = || async { Ok(StreamPlan::load_by_id(&self.engine, id).boxed().await?) };
+        let load = || async { Ok(StreamPlan::load_by_id(&self.lake, id).boxed().await?) };
         self.plans.get_or_load(id, load).await
     }
 
@@ -152,8 +151,8 @@ impl ServerState {
         let spec = StreamSpec::from_json(json)?;
         let load = || async {
             Ok(match principal.role {
-                Role::Read => StreamPlan::load_unstored(&self.engine_for(principal), &spec).boxed().await?,
-                Role::Write | Role::Admin => StreamPlan::load(&self.engine, &spec).boxed().await?,
+                Role::Read => StreamPlan::load_unstored(&self.lake_for(principal), &spec).boxed().await?,
+                Role::Write | Role::Admin => StreamPlan::load(&self.lake, &spec).boxed().await?,
             })
         };
         self.plans.get_or_load(spec.stream_id(), load).await

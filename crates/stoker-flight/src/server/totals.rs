@@ -4,46 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde::Serialize;
 use stoker_stream::{PartStream, StreamStats};
+use stoker_types::calls::ServerStatus;
 
 use crate::server::access_log::AccessEntry;
 use crate::server::metrics::Metrics;
 
 /// How often a running stream is counted.
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
-
-/// The answer of the action `status`. Sums are over all streams; those that run report about once a second.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct ServerStatus {
-    pub streams_running: u64,
-    pub streams_ended: u64,
-    pub batches: u64,
-    pub rows: u64,
-    /// Bytes of the delivered columns.
-    pub bytes: u64,
-    /// Bytes of the messages in which they were sent: fewer where they were compressed.
-    pub bytes_sent: u64,
-    /// Range reads of dense columns: all, those made again after faults, second ones for slow ones; and the bytes that they brought.
-    pub requests: u64,
-    pub retries: u64,
-    pub hedges: u64,
-    pub bytes_read: u64,
-    /// Bytes of chunks that came from the cache, and that were not there; chunks that were damaged there.
-    pub cache_hit_bytes: u64,
-    pub cache_miss_bytes: u64,
-    pub cache_damaged: u64,
-    /// Seconds that streams waited for storage, and for decoding.
-    pub storage_secs: f64,
-    pub decode_secs: f64,
-    /// Seconds in which streams sent their batches, or waited for clients to take them.
-    pub consumer_secs: f64,
-    /// Bytes of batches that all streams may hold, and that they hold now.
-    pub memory_budget_bytes: u64,
-    pub memory_held_bytes: u64,
-    /// Requests to object stores that all streams may have under way now.
-    pub request_limit: u64,
-}
 
 /// Counts the streams of a server.
 #[derive(Default)]

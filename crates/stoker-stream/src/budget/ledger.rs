@@ -189,6 +189,11 @@ impl Ledger {
         self.held
     }
 
+    /// Bytes that one stream holds; 0 for one that left.
+    pub fn held_by(&self, id: u64) -> u64 {
+        self.members.get(&id).map_or(0, |member| member.held)
+    }
+
     /// Bytes that the open streams may hold together, with what they share.
     pub fn open_bytes(&self) -> usize {
         // One that is ahead of its time may hold more, but only in place of others.

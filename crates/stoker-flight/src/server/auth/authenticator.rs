@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use parking_lot::RwLock;
-use stoker_types::PrincipalName;
+use stoker_types::{Principal, PrincipalName, Role};
 use tonic::codegen::http::HeaderMap;
 use tonic::codegen::http::header::AUTHORIZATION;
 
 use crate::secret::warn_of_readers;
 use crate::server::ServerConfig;
 use crate::server::auth::token_set::TokenSet;
-use crate::server::auth::{ClientCertificate, Principal, Role};
+use crate::server::auth::ClientCertificate;
 use crate::{Error, Result};
 
 /// Knows the tokens of a server.

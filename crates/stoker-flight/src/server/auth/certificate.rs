@@ -1,11 +1,10 @@
 //! From a client's certificate to its principal.
 
 use rustls::pki_types::CertificateDer;
-use stoker_types::PrincipalName;
+use stoker_types::{Principal, PrincipalName, Role};
 use webpki::EndEntityCert;
 
 use crate::Result;
-use crate::server::auth::{Principal, Role};
 
 /// The attribute type "common name", 2.5.4.3: <https://www.rfc-editor.org/rfc/rfc5280#appendix-A.1>.
 const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];

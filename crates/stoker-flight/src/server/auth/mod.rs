@@ -10,12 +10,8 @@
 mod authenticator;
 mod certificate;
 mod permission;
-mod principal;
-mod role;
 mod token_set;
 
 pub(crate) use authenticator::Authenticator;
 pub(crate) use certificate::ClientCertificate;
-pub(crate) use permission::role_of_method;
-pub(crate) use principal::Principal;
-pub use role::Role;
+pub(crate) use permission::{check_role, role_of_method};

@@ -1,6 +1,8 @@
 //! Which role each method takes. Those of actions stand with the actions.
 
-use crate::server::auth::Role;
+use stoker_types::{Principal, Role};
+
+use crate::{Error, Result};
 
 /// The role that a method of Flight takes, by the path of its requests. What is not known takes the highest.
 pub(crate) fn role_of_method(path: &str) -> Role {
@@ -15,10 +17,23 @@ pub(crate) fn role_of_method(path: &str) -> Role {
     }
 }
 
+/// Checks that a principal may do what takes a role.
+///
+/// # Errors
+/// [`Error::Forbidden`].
+pub(crate) fn check_role(principal: &Principal, needed: Role, what: &str) -> Result<()> {
+    match principal.role >= needed {
+        true => Ok(()),
+        false => Err(Error::Forbidden {
+            reason: format!("{what} needs the role {needed}, and {} has the role {}", principal.name, principal.role),
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::role_of_method;
-    use crate::server::auth::Role;
+    use stoker_types::Role;
 
     #[test]
     fn what_is_not_known_takes_the_highest_role() {

@@ -3,11 +3,10 @@
 use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use stoker_types::PrincipalName;
+use stoker_types::{Principal, PrincipalName, Role};
 use tonic::codegen::http::HeaderValue;
 
 use crate::secret::Secret;
-use crate::server::auth::{Principal, Role};
 use crate::{Error, Result, toml_file};
 
 /// Tokens of a file at most: each request is compared with all of them.

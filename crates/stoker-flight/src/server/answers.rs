@@ -1,0 +1,113 @@
+//! The calls, answered by the server: by its lake, except where the server keeps plans, limits its clients or hides its
+//! location.
+
+use stoker_stream::{log_bad_rows, log_run};
+use stoker_types::calls::{
+    Answering, Answers, Call, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, GetStatus,
+    GetVersion, IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenStream, OpenTable, ReadBeside,
+    ReadRunLog, ServerStatus, TagVersion, VerifyReceipts,
+};
+use stoker_types::{Context, EpochVerdict};
+
+use crate::client::local_answers::{find_rows, read_beside};
+use crate::server::state::ServerState;
+use crate::write_key::commit_key;
+use crate::{Error, Result};
+
+impl Answering for ServerState {
+    type Error = Error;
+}
+
+/// Calls that the lake answers alone.
+macro_rules! pass_on {
+    ($($call:ident)*) => {
+        $(
+            impl Answers<$call> for ServerState {
+                async fn answer(&self, context: &Context, call: $call) -> Result<<$call as Call>::Answer> {
+                    self.lake.answer(context, call).await
+                }
+            }
+        )*
+    };
+}
+
+pass_on! {
+    GetVersion ListStreams ListTables OpenTable ListVersions TagVersion DescribeTable ExamineTable ReadRunLog
+}
+
+impl Answers<GetStatus> for ServerState {
+    async fn answer(&self, _: &Context, _: GetStatus) -> Result<ServerStatus> {
+        Ok(self.status())
+    }
+}
+
+impl Answers<ExplainQuery> for ServerState {
+    async fn answer(&self, context: &Context, call: ExplainQuery) -> Result<String> {
+        let plan = self.lake.answer(context, call).await?;
+        Ok(self.place_filter.filter(&plan))
+    }
+}
+
+impl Answers<VerifyReceipts> for ServerState {
+    async fn answer(&self, context: &Context, call: VerifyReceipts) -> Result<Vec<EpochVerdict>> {
+        let limit = self.lake.options().query.running;
+        match tokio::time::timeout(limit, self.lake.answer(context, call)).await {
+            Ok(verdicts) => verdicts,
+            Err(_) => {
+                let reason = format!("verifying took {} s, which is its limit: send fewer receipts", limit.as_secs());
+                Err(Error::ResourceExhausted { reason })
+            }
+        }
+    }
+}
+
+impl Answers<LogRun> for ServerState {
+    async fn answer(&self, context: &Context, LogRun { entry, write_key }: LogRun) -> Result<Done> {
+        let principal = &context.principal;
+        self.check_run_entry(principal, &entry).await?;
+        let expense = self.spend_on_log(principal, 1)?;
+        log_run(&self.lake, &entry, write_key.as_ref().map(commit_key)).await?;
+        if let Some(expense) = expense {
+            expense.keep();
+        }
+        Ok(Done {})
+    }
+}
+
+impl Answers<LogBadRows> for ServerState {
+    async fn answer(&self, context: &Context, LogBadRows { bad_rows, write_key }: LogBadRows) -> Result<Done> {
+        let principal = &context.principal;
+        self.check_bad_rows(principal, &bad_rows).await?;
+        let expense = self.spend_on_log(principal, bad_rows.len())?;
+        log_bad_rows(&self.lake, &bad_rows, write_key.as_ref().map(commit_key)).await?;
+        if let Some(expense) = expense {
+            expense.keep();
+        }
+        Ok(Done {})
+    }
+}
+
+impl Answers<FindRows> for ServerState {
+    async fn answer(&self, _: &Context, call: FindRows) -> Result<Vec<Vec<u64>>> {
+        find_rows(&self.plan_by_id(call.stream_id).await?, call).await
+    }
+}
+
+impl Answers<FindNulls> for ServerState {
+    async fn answer(&self, _: &Context, FindNulls { stream_id, columns }: FindNulls) -> Result<Vec<String>> {
+        Ok(self.plan_by_id(stream_id).await?.nulls(&columns).await?)
+    }
+}
+
+impl Answers<ReadBeside> for ServerState {
+    async fn answer(&self, context: &Context, call: ReadBeside) -> Result<IpcBytes> {
+        let principal = &context.principal;
+        let plan = match (&call.spec, call.stream_id) {
+            (Some(spec), _) => self.plan_by_spec(spec.as_bytes(), principal).await?,
+            (None, Some(stream_id)) => self.plan_by_id(stream_id).await?,
+            (None, None) => return Err(Error::invalid("the stream is not named")),
+        };
+        let budget = self.lake.budget().for_client(&principal.name, &principal.name);
+        read_beside(&plan, &budget, call).await
+    }
+}

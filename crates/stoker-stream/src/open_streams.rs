@@ -1,0 +1,94 @@
+//! The streams that are open in this process, for `stoker ps`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use stoker_types::calls::OpenStream;
+use stoker_types::{Digest, Slice};
+
+use crate::Quota;
+
+/// A list of the open streams that share a memory budget. Cheap to clone; clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenStreams(Arc<Mutex<List>>);
+
+#[derive(Debug, Default)]
+struct List {
+    next_id: u64,
+    /// By the order in which the streams were opened.
+    streams: BTreeMap<u64, Arc<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    stream_id: Digest,
+    slice: Slice,
+    client: Arc<str>,
+    quota: Quota,
+    opened: Instant,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// The entry of one stream. Dropping it removes the stream from the list.
+#[derive(Debug)]
+pub(crate) struct OpenEntry {
+    list: OpenStreams,
+    id: u64,
+    open: Arc<Open>,
+}
+
+impl OpenStreams {
+    /// Adds a stream that delivers a slice to a client.
+    pub fn add(&self, stream_id: Digest, slice: Slice, client: Arc<str>, quota: Quota) -> OpenEntry {
+        let (opened, rows, bytes) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
+        let open = Arc::new(Open { stream_id, slice, client, quota, opened, rows, bytes });
+        let mut list = self.0.lock();
+        let id = list.next_id;
+        list.next_id += 1;
+        list.streams.insert(id, open.clone());
+        OpenEntry { list: self.clone(), id, open }
+    }
+
+    /// The open streams, oldest first.
+    pub fn list(&self) -> Vec<OpenStream> {
+        let streams: Vec<Arc<Open>> = self.0.lock().streams.values().cloned().collect();
+        streams.iter().map(|open| open.describe()).collect()
+    }
+}
+
+impl Open {
+    fn describe(&self) -> OpenStream {
+        OpenStream {
+            stream_id: self.stream_id,
+            client: self.client.to_string(),
+            epoch: self.slice.epoch,
+            rank: self.slice.topology.rank,
+            world_size: self.slice.topology.world_size,
+            first_step: self.slice.first_step,
+            rows: self.rows.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            held_bytes: self.quota.held_bytes(),
+            secs: self.opened.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+impl OpenEntry {
+    /// Counts rows that the consumer took, and the bytes of their columns.
+    pub fn count(&self, rows: u64, bytes: u64) {
+        self.open.rows.fetch_add(rows, Ordering::Relaxed);
+        self.open.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for OpenEntry {
+    fn drop(&mut self) {
+        // The removed stream must be dropped after the lock: its quota may be the last one, and takes the lock of the budget.
+        let removed = self.list.0.lock().streams.remove(&self.id);
+        drop(removed);
+    }
+}
