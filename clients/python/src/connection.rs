@@ -1,4 +1,4 @@
-//! A lake or a server, for Python.
+//! A connection to a lake or to a server, for Python.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,10 +25,11 @@ use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
 use crate::write::{WriteRequest, write};
 
-/// Epoch, origin, first step, rows per global batch, last-batch policy.
+/// A replayed step: epoch, origin, first step, rows per global batch, last-batch policy.
 type Replayed = (u64, u64, u64, u64, String);
 
-/// A lake in this process, or a server. Opened by `open`, on first use elsewhere, and again after a `fork`.
+/// A connection to a lake in this process, or to a server. `open` connects at once; a pickled copy connects on its
+/// first use, and a forked child connects again on its first use.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Connection {
     target: String,
@@ -36,7 +37,7 @@ pub(crate) struct Connection {
     live: Mutex<Option<PerProcess<stoker_flight::Connection>>>,
 }
 
-/// The keys of the `StreamRequest` mapping in `_native.pyi`; `None` stands for the engine's default.
+/// The keys of the `StreamRequest` mapping in `_native.pyi`; `None` means the engine's default.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct StreamRequest {
@@ -45,7 +46,7 @@ pub(crate) struct StreamRequest {
     shuffle_window_bytes: Option<u64>,
     block_bytes: Option<u64>,
     num_lanes: Option<u32>,
-    /// One for each query of a mixture; `None` for one query.
+    /// One weight for each query of a mixture; `None` for a stream of one query.
     weights: Option<Vec<f64>>,
     stop: String,
     epoch_rows: u64,
@@ -53,7 +54,7 @@ pub(crate) struct StreamRequest {
 }
 
 impl Connection {
-    /// The engine's connection of this process.
+    /// Returns the engine's connection of this process, and connects if there is none yet.
     pub(crate) fn live(&self, py: Python<'_>) -> PyResult<stoker_flight::Connection> {
         let (found, forked) = {
             let live = self.live.lock();
@@ -66,13 +67,14 @@ impl Connection {
             let message = format!("{} lives in the process that opened it and is empty after a fork", self.target);
             return Err(error(py, ErrorKind::InvalidRequest, &message));
         }
-        // Who used it before, in another process or before a fork, reached it: calls wait until it is there again.
+        // The process that made this object, or the parent of the fork, did reach the target. A failure to connect is
+        // therefore taken for an outage, and `reconnect` retries until the retry budget is spent.
         let connection = wait(py, stoker_flight::reconnect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection.clone()));
         Ok(connection)
     }
 
-    /// The engine of a lake in this process.
+    /// Returns the lake that this process opened. `attempted` names the call in the error for a connection to a server.
     pub(crate) fn local(&self, py: Python<'_>, attempted: &str) -> PyResult<stoker_lake::Lake> {
         match self.live(py)? {
             stoker_flight::Connection::Local(engine) => Ok(engine.lake().clone()),
@@ -125,25 +127,25 @@ impl Connection {
         Self { target, options, live: Mutex::new(None) }
     }
 
-    /// Opens the connection; fails at once where a server cannot be reached.
+    /// Connects, and fails at once if a server cannot be reached.
     fn open(&self, py: Python<'_>) -> PyResult<()> {
         let connection = wait(py, stoker_flight::connect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection));
         Ok(())
     }
 
-    /// Whether tables can be written: true for a lake in this process.
+    /// Whether tables can be written, which is so for a lake in this process.
     fn is_local(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(matches!(self.live(py)?, stoker_flight::Connection::Local(_)))
     }
 
-    /// Table names, sorted.
+    /// Returns the names of the tables, sorted.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let connection = self.live(py)?;
         wait(py, connection.tables())?.raise(py)
     }
 
-    /// A table at a version, a tag, or the newest version.
+    /// Returns a table at a version, at a tag, or at its newest version.
     #[pyo3(signature = (name, version=None, tag=None))]
     fn table(&self, py: Python<'_>, name: &str, version: Option<u64>, tag: Option<String>) -> PyResult<TableInfo> {
         let (connection, at) = (self.live(py)?, snapshot_ref(py, version, tag)?);
@@ -151,41 +153,41 @@ impl Connection {
         TableInfo::try_new(py, info)
     }
 
-    /// All versions as JSON.
+    /// Returns all versions as JSON.
     fn versions(&self, py: Python<'_>, name: &str) -> PyResult<String> {
         let connection = self.live(py)?;
         let versions = wait(py, connection.versions(name))?.raise(py)?;
         json(py, serde_json::to_string(&versions))
     }
 
-    /// How the columns are stored, as JSON.
+    /// Describes how each column is stored, as JSON.
     fn describe(&self, py: Python<'_>, name: &str, version: u64) -> PyResult<String> {
         let connection = self.live(py)?;
         let layouts = wait(py, connection.describe(name, &SnapshotRef::Version(version)))?.raise(py)?;
         json(py, serde_json::to_string(&layouts))
     }
 
-    /// What in the layout costs speed, as a JSON list.
+    /// Lists the properties of the layout that make reading slow, as a JSON list.
     fn doctor(&self, py: Python<'_>, name: &str, version: u64) -> PyResult<String> {
         let connection = self.live(py)?;
         let diagnosis = wait(py, connection.doctor(name, &SnapshotRef::Version(version)))?.raise(py)?;
         json(py, serde_json::to_string(&diagnosis.findings))
     }
 
-    /// Gives a version a tag.
+    /// Tags a version.
     fn tag(&self, py: Python<'_>, name: &str, version: u64, tag: &str) -> PyResult<()> {
         let connection = self.live(py)?;
         wait(py, connection.tag(name, &SnapshotRef::Version(version), tag))?.raise(py)
     }
 
-    /// Plans a query, to see that it can run.
+    /// Plans a query without running it, to check that it can run.
     fn check_sql(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let (connection, params) = (self.live(py)?, params(&values)?);
         wait(py, connection.sql_schema(sql, &params))?.raise(py)?;
         Ok(())
     }
 
-    /// Plans a query; it runs as its batches are read.
+    /// Plans a query; it runs while its batches are read.
     #[pyo3(signature = (sql, values, compression=None))]
     fn sql(
         &self,
@@ -200,13 +202,13 @@ impl Connection {
         Ok(QueryResult::new(result))
     }
 
-    /// The plan of a query as text.
+    /// Returns the plan of a query as text.
     fn explain(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
         let (connection, params) = (self.live(py)?, params(&values)?);
         wait(py, connection.explain(sql, &params))?.raise(py)
     }
 
-    /// Evaluates sample queries, pairs of text and parameters, and pins their rows and order.
+    /// Evaluates sample queries, given as pairs of text and parameters, and pins their rows and order.
     fn plan_stream(
         slf: Bound<'_, Self>,
         queries: Vec<(String, Vec<Bound<'_, PyAny>>)>,
@@ -218,28 +220,29 @@ impl Connection {
         Ok(StreamHandle::new(slf.unbind(), handle))
     }
 
-    /// Adds an entry, as JSON, to the log of its run.
+    /// Adds an entry, given as JSON, to the log of its run.
     fn log_run(&self, py: Python<'_>, entry: &str) -> PyResult<()> {
         let entry: RunEntry =
             serde_json::from_str(entry).map_err(|source| error(py, ErrorKind::InvalidRequest, &source))?;
         wait(py, self.live(py)?.log_run(&entry))?.raise(py)
     }
 
-    /// Adds rows, as a JSON list, to the table of bad rows.
+    /// Adds rows, given as a JSON list, to the table of bad rows.
     fn log_bad_rows(&self, py: Python<'_>, rows: &str) -> PyResult<()> {
         let rows: Vec<BadRowEntry> =
             serde_json::from_str(rows).map_err(|source| error(py, ErrorKind::InvalidRequest, &source))?;
         wait(py, self.live(py)?.log_bad_rows(&rows))?.raise(py)
     }
 
-    /// The log of a run as a JSON list, oldest entry first.
+    /// Returns the log of a run as a JSON list, oldest entry first.
     fn run_entries(&self, py: Python<'_>, run_id: &str) -> PyResult<String> {
         let run_id = RunId::try_new(run_id).raise(py)?;
         let entries = wait(py, self.live(py)?.run_entries(&run_id))?.raise(py)?;
         json(py, serde_json::to_string(&entries))
     }
 
-    /// The stream of a step of a run; its epoch, origin and first step in the slice; rows per global batch and the last-batch policy.
+    /// Returns the stream that a run read at a step, with the epoch, origin, first step of the slice, rows per global
+    /// batch and last-batch policy of that step.
     fn replay(slf: Bound<'_, Self>, run_id: &str, step: u64) -> PyResult<(StreamHandle, Replayed)> {
         let py = slf.py();
         let (connection, run_id) = (slf.get().live(py)?, RunId::try_new(run_id).raise(py)?);
@@ -250,7 +253,7 @@ impl Connection {
         Ok((StreamHandle::new(slf.unbind(), handle), replayed))
     }
 
-    /// The addresses of the rows at positions `start..end` of an epoch: a list for each table.
+    /// Returns the addresses of the rows at positions `start..end` of an epoch: one list for each table.
     fn row_addrs(
         &self,
         py: Python<'_>,
@@ -265,7 +268,7 @@ impl Connection {
         addrs.into_iter().map(array).collect()
     }
 
-    /// The stream that a state belongs to.
+    /// Loads the stream that a state belongs to.
     fn load_stream(slf: Bound<'_, Self>, state: &str) -> PyResult<StreamHandle> {
         let py = slf.py();
         let connection = slf.get().live(py)?;
@@ -274,7 +277,7 @@ impl Connection {
         Ok(StreamHandle::new(slf.unbind(), handle))
     }
 
-    /// What receipts say, as a JSON list with one object for each epoch.
+    /// Checks receipts, and returns a JSON list with one verdict for each epoch.
     fn verify(&self, py: Python<'_>, receipts: Vec<String>) -> PyResult<String> {
         let receipts: Vec<Receipt> =
             receipts.iter().map(|json| Receipt::from_json(json)).collect::<Result<_, _>>().raise(py)?;

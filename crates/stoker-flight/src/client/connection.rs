@@ -1,4 +1,4 @@
-//! The same questions to an engine in this process and to servers.
+//! A connection: the same calls to an engine in this process and to servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,40 +23,40 @@ use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::server::{ActionRequest, TableAnswer, schema_from_text};
 use crate::{Error, Result};
 
-/// A lake, in this process or behind servers. Cheap to clone.
+/// A connection to a lake, in this process or through servers. Cheap to clone.
 #[derive(Clone)]
 pub enum Connection {
-    /// The engine in this process.
+    /// An engine in this process.
     Local(LocalLake),
-    /// Servers.
+    /// One or several servers.
     Remote(RemoteLake),
 }
 
 /// A table's description.
 #[derive(Clone, Debug)]
 pub struct TableInfo {
-    /// Its name.
+    /// The table's name.
     pub name: String,
     /// The pinned version.
     pub version: u64,
-    /// Rows at that version.
+    /// The number of rows at that version.
     pub num_rows: u64,
     /// The Arrow schema.
     pub schema: SchemaRef,
-    /// Tags and their versions.
+    /// The table's tags, each with its version.
     pub tags: BTreeMap<String, u64>,
 }
 
-/// The rows of a SQL query.
+/// The result of a SQL query.
 pub struct SqlResult {
     /// The columns.
     pub schema: SchemaRef,
-    /// The rows as they come.
+    /// The rows, in record batches, as the query produces them.
     pub stream: BoxStream<'static, Result<RecordBatch>>,
 }
 
 impl Connection {
-    /// The names of all tables, sorted.
+    /// Lists the names of all tables, sorted.
     ///
     /// # Errors
     /// Storage errors; servers that cannot be reached.
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// A table's description at a snapshot.
+    /// Describes a table at a snapshot.
     ///
     /// # Errors
     /// An unknown table, version or tag; storage errors.
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// A table's versions, oldest first.
+    /// Lists a table's versions, oldest first.
     ///
     /// # Errors
     /// An unknown table; storage errors.
@@ -99,7 +99,8 @@ impl Connection {
         }
     }
 
-    /// Gives a version of a table a tag. Where an answer is lost, it is looked up whether the tag was made.
+    /// Gives a version of a table a tag. When an answer is lost, the client retries; if the tag then exists, it checks
+    /// whether the tag names this version.
     ///
     /// # Errors
     /// An unknown table or version, a tag that exists or is not valid; storage errors.
@@ -137,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// How long calls are made again.
+    /// Returns the retry policy of the connection's calls.
     pub(crate) fn patience(&self) -> &Patience {
         match self {
             Connection::Local(lake) => lake.patience(),
@@ -145,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// How a table's columns are stored.
+    /// Describes how a table's columns are stored.
     ///
     /// # Errors
     /// An unknown table, version or tag; damaged files; storage errors.
@@ -158,10 +159,10 @@ impl Connection {
         }
     }
 
-    /// What in a table's layout costs speed or safety, and what to do about it.
+    /// Finds what in a table's layout costs speed or safety, with advice for each finding.
     ///
     /// # Errors
-    /// As for [`Connection::describe`]; servers that do not know the question yet.
+    /// As for [`Connection::describe`]; `InvalidRequest` from servers that are too old to know the action.
     pub async fn doctor(&self, name: &str, at: &SnapshotRef) -> Result<Diagnosis> {
         match self {
             Connection::Local(engine) => {
@@ -171,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Plans a SELECT at snapshots that are pinned now, and does not run it: the columns that it gives.
+    /// Plans a SELECT at the tables' current versions without running it, and returns the schema of its result.
     ///
     /// # Errors
     /// Malformed SQL, unknown tables and columns; storage errors.
@@ -185,15 +186,16 @@ impl Connection {
         }
     }
 
-    /// Runs a SELECT at snapshots that are pinned now.
+    /// Runs a SELECT at the tables' current versions.
     ///
     /// # Errors
-    /// Malformed SQL, unknown tables and columns; storage errors, also later in the stream.
+    /// Malformed SQL, unknown tables and columns; storage errors, which may also come later in the stream.
     pub async fn sql(&self, sql: &str, params: &[ParamValue]) -> Result<SqlResult> {
         self.sql_compressed(sql, params, None).await
     }
 
-    /// As [`Connection::sql`]; a server compresses the rows on their way. In this process, nothing does.
+    /// As [`Connection::sql`], with rows that a server compresses on the wire. The engine in this process ignores
+    /// `compression`.
     ///
     /// # Errors
     /// As for [`Connection::sql`].
@@ -214,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// The plan of a query, as text.
+    /// Returns the plan of a query as text.
     ///
     /// # Errors
     /// As for [`Connection::sql`].
@@ -231,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// Plans a stream: pins the sample query and makes its row set.
+    /// Plans a stream: pins the tables of the sample query and computes its row set.
     ///
     /// # Errors
     /// A query that is not a sample query, invalid options; storage errors.
@@ -239,11 +241,11 @@ impl Connection {
         self.plan(&PlanRequest::new(Query::new(sql, params), options.clone())).await
     }
 
-    /// Plans a stream over one query or a mixture of several, or finds the stream of a run.
+    /// Plans a stream over one query or over a mixture of several, or finds the stream of a run.
     ///
     /// # Errors
-    /// As for [`Connection::plan_stream`]; weights and queries that do not fit; a run that streams something else (kind
-    /// `StateMismatch`).
+    /// As for [`Connection::plan_stream`]; weights that do not fit the queries; a run that delivers another stream
+    /// (kind `StateMismatch`).
     pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
         request.validate()?;
         match self {
@@ -255,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// The stream with this id.
+    /// Loads the stream with this id.
     ///
     /// # Errors
     /// `NotFound` for a stream that this lake does not know; storage errors.
@@ -269,10 +271,11 @@ impl Connection {
         }
     }
 
-    /// What the receipts of all ranks of one stream say about each epoch that they name, ascending.
+    /// Checks the receipts of all ranks of one stream. Returns a verdict for each epoch that the receipts name, in
+    /// ascending order.
     ///
     /// # Errors
-    /// Receipts of different streams, or of a stream that this lake does not know; errors of reading its row set.
+    /// Receipts of different streams, or of a stream that this lake does not know; errors of reading the row set.
     pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
         match self {
             Connection::Local(lake) => {
@@ -286,10 +289,10 @@ impl Connection {
         }
     }
 
-    /// Opens the stream of a state again.
+    /// Loads the stream of a state.
     ///
     /// # Errors
-    /// A stream that this lake does not know, data that changed (kind `StateMismatch`); storage errors.
+    /// A stream that this lake does not know; data that changed (kind `StateMismatch`); storage errors.
     pub async fn load_stream(&self, state: &StreamState) -> Result<StreamHandle> {
         let handle = match (self, &state.spec) {
             (Connection::Local(lake), Some(spec)) => {
@@ -311,7 +314,7 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     let spec = StreamSpec::from_json(&info.app_metadata)?;
     let schema = schema_of(&info)?;
     let (bytes, rows) = (u64::try_from(info.total_bytes).unwrap_or(0), u64::try_from(info.total_records).unwrap_or(0));
-    // What the server estimates, and no less than its columns say.
+    // A row takes the bytes that the server estimates, and at least those of its columns of fixed width.
     let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(fixed_bytes(&schema));
     let (retry_budget, place) = (lake.patience().budget(), Place::Remote(lake.clone()));
     Ok(StreamHandle { spec, schema, spec_stored, row_bytes, retry_budget, place })

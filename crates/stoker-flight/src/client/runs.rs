@@ -15,7 +15,7 @@ use crate::write_key::WriteKey;
 use crate::{Error, Result};
 
 impl Connection {
-    /// Adds an entry to the log of its run, once, however often an answer is lost.
+    /// Appends an entry to the log of its run, exactly once, even when the answer is lost and the call is retried.
     ///
     /// # Errors
     /// Storage errors; a lake that cannot be written.
@@ -33,7 +33,7 @@ impl Connection {
         }
     }
 
-    /// Adds rows to the table of bad rows, once, however often an answer is lost.
+    /// Appends rows to the table of bad rows, exactly once, even when the answer is lost and the call is retried.
     ///
     /// # Errors
     /// Storage errors; a lake that cannot be written.
@@ -51,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// The key of a new write to a table.
+    /// Creates the key of a new write to a table.
     async fn write_key(&self, table: &str) -> Result<WriteKey> {
         match self.table(table, &SnapshotRef::Latest).await {
             Ok(found) => Ok(WriteKey::new(found.version)),
@@ -60,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// The log of a run, oldest entry first; empty for a run without one.
+    /// Returns the log of a run, oldest entry first; empty for a run without a log.
     ///
     /// # Errors
     /// Storage errors.
@@ -77,10 +77,11 @@ impl Connection {
         }
     }
 
-    /// The stream of a step of a run, and the slice of a rank that begins with that step.
+    /// Returns the stream of a step of a run, and the slice of a rank that begins with that step.
     ///
     /// # Errors
-    /// `NotFound` for a run without a log, and for a step that it does not hold; as for [`Connection::load_stream`].
+    /// `NotFound` for a run without a log, and for a step that the log does not contain; as for
+    /// [`Connection::load_stream`].
     pub async fn replay(&self, run_id: &RunId, step: u64, topology: Topology) -> Result<(StreamHandle, Slice)> {
         let entries = self.run_entries(run_id).await?;
         let entry = step_entry(run_id, &entries, step)?;
@@ -89,11 +90,12 @@ impl Connection {
         Ok((handle, slice))
     }
 
-    /// The addresses of the rows at some positions of an epoch: for each table of the stream, one for each position;
-    /// `u64::MAX` where the table does not supply the row.
+    /// Returns the row addresses at some positions of an epoch: for each table of the stream, one address per position,
+    /// which is `u64::MAX` where that table does not supply the row.
     ///
     /// # Errors
-    /// `NotFound` for a stream that this lake does not know, `InvalidRequest` for positions beyond its rows; storage errors.
+    /// `NotFound` for a stream that this lake does not know; `InvalidRequest` for positions beyond its rows; storage
+    /// errors.
     pub async fn row_addrs(&self, stream_id: Digest, epoch: u64, positions: Range<u64>) -> Result<Vec<Vec<u64>>> {
         let plan = match self {
             Connection::Local(lake) => {
@@ -129,7 +131,8 @@ impl Connection {
     }
 }
 
-/// Has a server write once: with a key the request may be repeated. A server that knows no keys gets it once without.
+/// Makes a server write once. A request with a key may be retried; a server that does not know keys gets the request
+/// once, without a key.
 async fn write(lake: &RemoteLake, action: &str, request: ActionRequest, key: WriteKey) -> Result<()> {
     let body = |key: Option<WriteKey>| {
         serde_json::to_vec(&ActionRequest { write_key: key, ..request.clone() }).map_err(Error::internal)
@@ -139,7 +142,8 @@ async fn write(lake: &RemoteLake, action: &str, request: ActionRequest, key: Wri
     let call = || async {
         match lake.do_action_once(action, keyed.clone()).await {
             Ok(_) => Ok(true),
-            // Of servers of different versions, another one may have done it.
+            // Replicas may have different versions: after a failure of unknown outcome, another replica may have
+            // written already.
             Err(error) if knows_no_keys(&error) && !(lake.has_replicas() && is_uncertain.load(Ordering::Relaxed)) => {
                 Ok(false)
             }
@@ -167,7 +171,7 @@ mod tests {
 
     #[test]
     fn servers_that_know_no_keys_are_told_by_their_answer() {
-        /// The requests of older servers.
+        /// The request type of older servers.
         #[derive(Default, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         struct Older {

@@ -1,4 +1,5 @@
-//! `DoAction`: what notebooks and clients ask beside queries, as JSON; rows are answered in Arrow's IPC format.
+//! `DoAction`: requests of notebooks and clients beside queries. Requests and responses are JSON, except that
+//! `rows_beside` responds with an Arrow IPC stream.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::server::state::ServerState;
 use crate::write_key::WriteKey;
 use crate::{Error, Result, beside_answer};
 
-/// The actions, the role that each takes, and what they do.
+/// The actions: name, required role, description.
 pub(crate) const ACTIONS: [(&str, Role, &str); 16] = [
     ("version", Role::Read, "the version of the server"),
     (
@@ -51,10 +52,10 @@ pub(crate) const ACTIONS: [(&str, Role, &str); 16] = [
     ("log_run", Role::Read, "{entry, write_key?}: adds an entry to the log of its run"),
 ];
 
-/// Rows whose addresses one action gives, at most.
+/// The maximum number of rows whose addresses one call of the action `rows` returns.
 pub(crate) const ROWS_MAX: u64 = 1 << 18;
 
-/// The body of an action's request.
+/// The JSON body of an action's request.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ActionRequest {
@@ -88,26 +89,26 @@ pub(crate) struct ActionRequest {
     pub positions: Option<Range<u64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// A specification as JSON, for lakes that cannot be written.
+    /// The specification of a stream as JSON, for lakes to which the server cannot write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
-    /// Checksums are not verified.
+    /// If true, the checksums of rows are not verified.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unverified: bool,
-    /// Milliseconds for which reads are tried again.
+    /// The retry budget of reads, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_budget_millis: Option<u64>,
 }
 
-/// The answer of the action `table`.
+/// The response to the action `table`.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct TableAnswer {
     pub name: String,
     pub version: u64,
     pub num_rows: u64,
-    /// The schema as an IPC message, in base 64.
+    /// The schema as an encapsulated IPC message, in base64.
     pub schema: String,
     pub tags: std::collections::BTreeMap<String, u64>,
 }

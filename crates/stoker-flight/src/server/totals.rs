@@ -1,4 +1,4 @@
-//! What a server did since it started.
+//! The totals of a server's streams since it started.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +10,11 @@ use stoker_stream::{PartStream, StreamStats};
 use crate::server::access_log::AccessEntry;
 use crate::server::metrics::Metrics;
 
-/// How often a running stream is counted.
+/// The minimum interval between two updates of the totals by a running stream.
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
 
-/// The answer of the action `status`. Sums are over all streams; those that run report about once a second.
+/// The response to the action `status`. The sums are over all streams; a running stream updates them about once a
+/// second while it sends.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ServerStatus {
     pub streams_running: u64,
@@ -22,42 +23,44 @@ pub(crate) struct ServerStatus {
     pub rows: u64,
     /// Bytes of the delivered columns.
     pub bytes: u64,
-    /// Bytes of the messages in which they were sent: fewer where they were compressed.
+    /// Bytes of the messages in which the columns were sent; fewer where messages were compressed.
     pub bytes_sent: u64,
-    /// Range reads of dense columns: all, those made again after faults, second ones for slow ones; and the bytes that they brought.
+    /// Range reads of dense columns: all reads, retries after faults, and hedged requests (second ones for slow reads);
+    /// and the bytes that they returned.
     pub requests: u64,
     pub retries: u64,
     pub hedges: u64,
     pub bytes_read: u64,
-    /// Bytes of chunks that came from the cache, and that were not there; chunks that were damaged there.
+    /// Bytes of chunks that came from the chunk cache, bytes of chunks that were not in it, and the number of its
+    /// chunks that were damaged.
     pub cache_hit_bytes: u64,
     pub cache_miss_bytes: u64,
     pub cache_damaged: u64,
-    /// Seconds that streams waited for storage, and for decoding.
+    /// The time that streams waited for storage and for decoding, in seconds.
     pub storage_secs: f64,
     pub decode_secs: f64,
-    /// Seconds in which streams sent their batches, or waited for clients to take them.
+    /// The time in which streams sent their batches or waited for clients to read them, in seconds.
     pub consumer_secs: f64,
-    /// Bytes of batches that all streams may hold, and that they hold now.
+    /// The memory for batches that all streams may hold, and that they hold now, in bytes.
     pub memory_budget_bytes: u64,
     pub memory_held_bytes: u64,
-    /// Requests to object stores that all streams may have under way now.
+    /// The current limit of concurrent requests to object stores, for all streams together.
     pub request_limit: u64,
 }
 
-/// Counts the streams of a server.
+/// The totals of a server's streams.
 #[derive(Default)]
 pub(crate) struct Totals {
     status: Mutex<ServerStatus>,
 }
 
 impl Totals {
-    /// The counts now.
+    /// Returns the current totals.
     pub fn status(&self) -> ServerStatus {
         self.status.lock().clone()
     }
 
-    /// Adds what a stream did since it was counted last.
+    /// Adds what a stream did since its last update.
     fn add(&self, now: &StreamStats, before: &StreamStats, bytes_sent: u64) {
         let mut status = self.status.lock();
         let since = |part: fn(&StreamStats) -> u64| part(now).saturating_sub(part(before));
@@ -79,7 +82,7 @@ impl Totals {
     }
 }
 
-/// A stream that is counted while it runs, and however it ends.
+/// A stream that updates the totals while it runs and when it is dropped, however it ends.
 pub(crate) struct CountedStream {
     pub parts: PartStream,
     totals: Arc<Totals>,
@@ -91,7 +94,7 @@ pub(crate) struct CountedStream {
 }
 
 impl CountedStream {
-    /// Counts a stream, and logs it when it ends.
+    /// Creates the counter of a stream. The access log gets a line when it is dropped.
     pub fn new(parts: PartStream, totals: Arc<Totals>, metrics: Arc<Metrics>, log: AccessEntry) -> Self {
         totals.status.lock().streams_running += 1;
         let counted = StreamStats::default();
@@ -109,7 +112,7 @@ impl CountedStream {
         }
     }
 
-    /// Says that all of it was sent.
+    /// Marks the stream as completely sent.
     pub fn complete(&mut self) {
         self.log.is_complete = true;
     }

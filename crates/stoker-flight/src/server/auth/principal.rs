@@ -1,23 +1,23 @@
-//! Who asks.
+//! The principal of a request.
 
 use stoker_types::PrincipalName;
 
 use crate::server::auth::Role;
 use crate::{Error, Result};
 
-/// Who asks, as the server authenticated them. An extension of every request behind the check.
+/// The authenticated sender of a request. Every request carries it as an extension after authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Principal {
-    /// The name of the token or certificate; safe to log, and one of a bounded number.
+    /// The name of the token or the certificate. It may be logged.
     pub name: PrincipalName,
     pub role: Role,
 }
 
 impl Principal {
-    /// Checks that the principal may do what takes a role.
+    /// Checks that the principal has the role `needed`, or a higher one. `what` names the action in errors.
     ///
     /// # Errors
-    /// [`Error::Forbidden`].
+    /// [`Error::Forbidden`] for a lower role.
     pub fn check(&self, needed: Role, what: &str) -> Result<()> {
         match self.role >= needed {
             true => Ok(()),
@@ -27,7 +27,8 @@ impl Principal {
         }
     }
 
-    /// Whose runs a principal may begin and log, if not everybody's.
+    /// Returns the owner to whose runs a principal is restricted: a reader may begin and log only its own runs. `None`
+    /// for other roles, which are not restricted.
     pub fn run_owner(&self) -> Option<&PrincipalName> {
         (self.role < Role::Write).then_some(&self.name)
     }

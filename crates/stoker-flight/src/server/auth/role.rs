@@ -1,4 +1,4 @@
-//! What a principal may do.
+//! Roles of principals.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,15 +7,15 @@ use serde::Deserialize;
 
 use crate::{Error, Result};
 
-/// What a principal may do; each role may do all that the ones before it may.
+/// A role of principals. Each role includes what the ones before it allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Query, stream and look; runs of its own, whose logs the server writes.
+    /// May query, stream and inspect tables; may begin runs of its own, whose logs the server writes.
     Read,
-    /// Change tables, tags and the logs of all runs.
+    /// May also change tables, tags and the logs of all runs.
     Write,
-    /// Everything, the server's own state too.
+    /// May do everything, including requests about the server itself.
     Admin,
 }
 
