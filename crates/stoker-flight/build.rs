@@ -1,4 +1,4 @@
-//! Compiles the protocol.
+//! Compiles `proto/stoker/v1/stream.proto` to Rust.
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=proto/stoker/v1/stream.proto");

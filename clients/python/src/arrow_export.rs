@@ -1,4 +1,4 @@
-//! Arrow data for Python by the C data interface, without copying.
+//! Exports Arrow data to Python through the Arrow C data interface, without copying.
 //!
 //! The structures are defined in <https://arrow.apache.org/docs/format/CDataInterface.html>, the capsules in
 //! <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>.
@@ -28,13 +28,13 @@ enum ExportedSchema {
 }
 
 impl ArrowArray {
-    /// A record batch.
+    /// Wraps a record batch, which Python sees as an array of structs.
     pub(crate) fn from_batch(batch: RecordBatch) -> Self {
         let schema = ExportedSchema::Columns(batch.schema());
         Self { array: std::sync::Arc::new(StructArray::from(batch)), schema }
     }
 
-    /// A single array without nulls.
+    /// Wraps a single array without nulls.
     pub(crate) fn from_values(array: ArrayRef) -> Self {
         let field = Field::new("", array.data_type().clone(), false);
         Self { array, schema: ExportedSchema::Item(field) }
@@ -49,7 +49,7 @@ impl ArrowArray {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // A requested schema is a wish; the specification allows to answer with the own one.
+        // The specification lets a producer ignore the requested schema and return the data in its own schema.
         let _ = requested_schema;
         let schema = match &self.schema {
             ExportedSchema::Columns(schema) => schema_capsule(py, schema)?,

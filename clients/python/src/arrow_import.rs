@@ -1,4 +1,4 @@
-//! Arrow data from Python by the C stream interface, without copying.
+//! Imports Arrow data from Python through the Arrow C stream interface, without copying.
 
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use pyo3::prelude::*;
@@ -7,10 +7,10 @@ use stoker_types::ErrorKind;
 
 use crate::exceptions::{Raise, error};
 
-/// A reader of the record batches of any object with `__arrow_c_stream__`.
+/// Returns a reader of the record batches of any object that has the method `__arrow_c_stream__`.
 ///
 /// # Errors
-/// `InvalidRequest` for other objects, and for schemas that this build of Arrow does not know.
+/// `InvalidRequest` for an object without that method, and for a schema that this build of Arrow does not support.
 pub(crate) fn reader(data: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     let py = data.py();
     if !data.hasattr("__arrow_c_stream__")? {
@@ -21,13 +21,13 @@ pub(crate) fn reader(data: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader
     ArrowArrayStreamReader::try_new(take(&capsule)?).raise(py)
 }
 
-/// Moves the stream out of its capsule. Handing the data over as IPC bytes would need no unsafe code, and copy every
-/// tensor twice.
+/// Moves the stream out of its capsule. Passing the data as Arrow IPC bytes would need no unsafe code, but would copy
+/// every tensor twice.
 #[expect(unsafe_code, reason = "the C data interface hands over a pointer to a structure")]
 fn take(capsule: &Bound<'_, PyCapsule>) -> PyResult<FFI_ArrowArrayStream> {
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
-    // SAFETY: a capsule of this name holds a valid `ArrowArrayStream` (PyCapsule interface of Arrow), and it is alive for as
-    // long as `capsule`. `from_raw` moves the structure out and leaves a released one behind, which the capsule's
-    // destructor ignores.
+    // SAFETY: Arrow's PyCapsule interface says that a capsule of this name holds a valid `ArrowArrayStream`, and the
+    // structure lives for as long as `capsule`. `from_raw` moves the structure out and leaves a released structure in
+    // the capsule, which the capsule's destructor ignores.
     Ok(unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) })
 }

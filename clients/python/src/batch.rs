@@ -13,38 +13,39 @@ use crate::arrow_export::ArrowArray;
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Batch {
     data: Py<ArrowArray>,
-    /// Which rows these are.
+    /// The step, epoch, position and row addresses of the batch.
     #[pyo3(get)]
     place: Py<BatchPlace>,
 }
 
-/// Which rows a batch has. It holds their addresses, not their columns.
+/// The identity of a batch's rows: their addresses, step, epoch and position, without the columns.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct BatchPlace {
     row_addrs: Vec<Arc<UInt64Array>>,
-    /// The rows that stand for bad ones: the row's index, the addresses of the bad row, and what is wrong with it.
+    /// The substituted rows, one entry each: the row's index in the batch, the addresses of the bad row that it
+    /// replaces, and what is wrong with that bad row.
     #[pyo3(get)]
     substituted: Vec<(usize, Vec<u64>, String)>,
-    /// The number of the global batch, counted from where the epoch or the resume began.
+    /// The zero-based number of the global batch, counted from the position where the epoch or the resume began.
     #[pyo3(get)]
     step: u64,
     /// The epoch.
     #[pyo3(get)]
     epoch: u64,
-    /// The position after this global batch.
+    /// The first position of the order after this global batch.
     #[pyo3(get)]
     position: u64,
-    /// Rows that are not padding; they come first.
+    /// The number of rows that are not padding; these rows come first.
     #[pyo3(get)]
     num_valid: usize,
-    /// Rows in all.
+    /// The number of rows, padding included.
     #[pyo3(get)]
     num_rows: usize,
     share: Share,
 }
 
 impl Batch {
-    /// Wraps a batch of the engine, whose rows are this share of a global batch.
+    /// Wraps a batch of the engine; `share` says which rows of the global batch it holds.
     pub(crate) fn try_new(py: Python<'_>, batch: stoker_stream::Batch, share: Share) -> PyResult<Self> {
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
         let place = BatchPlace {
@@ -75,13 +76,13 @@ impl Batch {
 
 #[pymethods]
 impl BatchPlace {
-    /// For each table that supplies rows, the row addresses, one per row of the batch.
+    /// Returns the row addresses: one array for each table that supplies rows, with one address per row of the batch.
     fn row_addrs(&self, py: Python<'_>) -> PyResult<Vec<Py<ArrowArray>>> {
         let array = |addrs: &Arc<UInt64Array>| Py::new(py, ArrowArray::from_values(addrs.clone()));
         self.row_addrs.iter().map(array).collect()
     }
 
-    /// The positions of these rows of the batch in the order of its epoch.
+    /// Maps indices of rows in the batch to their positions in the order of the epoch.
     fn positions(&self, rows: Vec<u64>) -> Vec<u64> {
         rows.into_iter().map(|row| self.share.position(row)).collect()
     }

@@ -1,4 +1,4 @@
-//! The codec of a request.
+//! Parses the codec of a request.
 
 use pyo3::prelude::*;
 use stoker_stream::Compression;
@@ -6,7 +6,7 @@ use stoker_types::ErrorKind;
 
 use crate::exceptions::error;
 
-/// The codec of a name.
+/// Parses the name of a codec; `None` means no compression.
 pub(crate) fn to_compression(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Compression>> {
     let Some(name) = name else { return Ok(None) };
     match Compression::parse(name) {

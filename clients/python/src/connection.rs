@@ -1,4 +1,4 @@
-//! A lake or a server, for Python.
+//! A connection to a lake or to a server, for Python.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,10 +35,11 @@ use crate::table_info::TableInfo;
 use crate::values::{from_python, to_python};
 use crate::write::{WriteRequest, write};
 
-/// Epoch, origin, first step, rows per global batch, last-batch policy.
+/// A replayed step: epoch, origin, first step, rows per global batch, last-batch policy.
 type Replayed = (u64, u64, u64, u64, String);
 
-/// A lake in this process, or a server. Opened by `open`, on first use elsewhere, and again after a `fork`.
+/// A connection to a lake in this process, or to a server. `open` connects at once; a pickled copy connects on its
+/// first use, and a forked child connects again on its first use.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Connection {
     target: String,
@@ -46,7 +47,7 @@ pub(crate) struct Connection {
     live: Mutex<Option<PerProcess<stoker_flight::Connection>>>,
 }
 
-/// The keys of the `StreamRequest` mapping in `_native.pyi`; `None` stands for the engine's default.
+/// The keys of the `StreamRequest` mapping in `_native.pyi`; `None` means the engine's default.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct StreamRequest {
@@ -55,7 +56,7 @@ pub(crate) struct StreamRequest {
     shuffle_window_bytes: Option<u64>,
     block_bytes: Option<u64>,
     num_lanes: Option<u32>,
-    /// One for each query of a mixture; `None` for one query.
+    /// One weight for each query of a mixture; `None` for a stream of one query.
     weights: Option<Vec<f64>>,
     stop: String,
     epoch_rows: u64,
@@ -63,7 +64,7 @@ pub(crate) struct StreamRequest {
 }
 
 impl Connection {
-    /// The engine's connection of this process.
+    /// Returns the engine's connection of this process, and connects if there is none yet.
     pub(crate) fn live(&self, py: Python<'_>) -> PyResult<stoker_flight::Connection> {
         let (found, forked) = {
             let live = self.live.lock();
@@ -76,7 +77,8 @@ impl Connection {
             let message = format!("{} lives in the process that opened it and is empty after a fork", self.target);
             return Err(error(py, ErrorKind::InvalidRequest, &message));
         }
-        // Who used it before, in another process or before a fork, reached it: calls wait until it is there again.
+        // The process that made this object, or the parent of the fork, did reach the target. A failure to connect is
+        // therefore taken for an outage, and `reconnect` retries until the retry budget is spent.
         let connection = wait(py, stoker_flight::reconnect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection.clone()));
         Ok(connection)
@@ -145,14 +147,14 @@ impl Connection {
         Self { target, options, live: Mutex::new(None) }
     }
 
-    /// Opens the connection; fails at once where a server cannot be reached.
+    /// Connects, and fails at once if a server cannot be reached.
     fn open(&self, py: Python<'_>) -> PyResult<()> {
         let connection = wait(py, stoker_flight::connect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection));
         Ok(())
     }
 
-    /// Whether tables can be written: true for a lake in this process.
+    /// Whether tables can be written, which is so for a lake in this process.
     fn is_local(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(matches!(self.live(py)?, stoker_flight::Connection::Local(_)))
     }
@@ -162,7 +164,7 @@ impl Connection {
         self.call(py, ListTables {})
     }
 
-    /// A table at a version, a tag, or the newest version.
+    /// Returns a table at a version, at a tag, or at its newest version.
     #[pyo3(signature = (name, version=None, tag=None))]
     fn table(&self, py: Python<'_>, name: &str, version: Option<u64>, tag: Option<String>) -> PyResult<TableInfo> {
         let (connection, at) = (self.live(py)?, snapshot_ref(py, version, tag)?);
@@ -190,20 +192,20 @@ impl Connection {
         self.call(py, ListStreams {})
     }
 
-    /// Gives a version a tag.
+    /// Tags a version.
     fn tag(&self, py: Python<'_>, name: &str, version: u64, tag: &str) -> PyResult<()> {
         let connection = self.live(py)?;
         wait(py, connection.tag(name, &SnapshotRef::Version(version), tag))?.raise(py)
     }
 
-    /// Plans a query, to see that it can run.
+    /// Plans a query without running it, to check that it can run.
     fn check_sql(&self, py: Python<'_>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let (connection, params) = (self.live(py)?, params(&values)?);
         wait(py, connection.sql_schema(sql, &params))?.raise(py)?;
         Ok(())
     }
 
-    /// Plans a query; it runs as its batches are read.
+    /// Plans a query; it runs while its batches are read.
     #[pyo3(signature = (sql, values, compression=None))]
     fn sql(
         &self,
@@ -223,7 +225,7 @@ impl Connection {
         self.call(py, ExplainQuery { sql: sql.into(), params: params(&values)? })
     }
 
-    /// Evaluates sample queries, pairs of text and parameters, and pins their rows and order.
+    /// Evaluates sample queries, given as pairs of text and parameters, and pins their rows and order.
     fn plan_stream(
         slf: Bound<'_, Self>,
         queries: Vec<(String, Vec<Bound<'_, PyAny>>)>,
@@ -252,7 +254,8 @@ impl Connection {
         self.call(py, ReadRunLog { run_id: RunId::try_new(run_id).raise(py)? })
     }
 
-    /// The stream of a step of a run; its epoch, origin and first step in the slice; rows per global batch and the last-batch policy.
+    /// Returns the stream that a run read at a step, with the epoch, origin, first step of the slice, rows per global
+    /// batch and last-batch policy of that step.
     fn replay(slf: Bound<'_, Self>, run_id: &str, step: u64) -> PyResult<(StreamHandle, Replayed)> {
         let py = slf.py();
         let (connection, run_id) = (slf.get().live(py)?, RunId::try_new(run_id).raise(py)?);
@@ -263,7 +266,7 @@ impl Connection {
         Ok((StreamHandle::new(slf.unbind(), handle), replayed))
     }
 
-    /// The addresses of the rows at positions `start..end` of an epoch: a list for each table.
+    /// Returns the addresses of the rows at positions `start..end` of an epoch: one list for each table.
     fn row_addrs(
         &self,
         py: Python<'_>,
@@ -278,7 +281,7 @@ impl Connection {
         addrs.into_iter().map(array).collect()
     }
 
-    /// The stream that a state belongs to.
+    /// Loads the stream that a state belongs to.
     fn load_stream(slf: Bound<'_, Self>, state: &str) -> PyResult<StreamHandle> {
         let py = slf.py();
         let connection = slf.get().live(py)?;

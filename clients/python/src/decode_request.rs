@@ -1,4 +1,4 @@
-//! What columns of images become, from Python.
+//! The image transforms of a stream, from Python.
 
 use pyo3::prelude::*;
 use stoker_decode::{
@@ -40,7 +40,7 @@ pub(crate) struct TransformRequest {
 }
 
 impl DecodeRequest {
-    /// The options, not validated against a schema.
+    /// Converts the request to options, which are not yet validated against a schema.
     pub(crate) fn to_options(&self, py: Python<'_>) -> PyResult<DecodeOptions> {
         let column = |(name, transform): &(String, TransformRequest)| Ok((name.clone(), transform.to_transform(py)?));
         let columns = self.columns.iter().map(column).collect::<PyResult<_>>()?;
@@ -49,7 +49,7 @@ impl DecodeRequest {
 }
 
 impl TransformRequest {
-    /// The validated transform.
+    /// Converts the request to a transform and validates it.
     pub(crate) fn to_transform(&self, py: Python<'_>) -> PyResult<ImageTransform> {
         let normalize = match (self.mean, self.std) {
             (None, None) => None,
@@ -94,7 +94,7 @@ impl TransformRequest {
     }
 }
 
-/// Checks a transform alone.
+/// Validates a transform, without a stream.
 #[pyfunction]
 pub(crate) fn check_transform(py: Python<'_>, transform: TransformRequest) -> PyResult<()> {
     transform.to_transform(py).map(drop)

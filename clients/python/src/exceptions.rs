@@ -1,4 +1,4 @@
-//! Error kinds become Python exceptions.
+//! Maps error kinds to Python exceptions.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use stoker_types::ErrorKind;
 
-/// The class in `stoker._errors` for a kind.
+/// Returns the name of the exception class in `stoker._errors` for a kind.
 fn class_name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::InvalidRequest => "InvalidRequestError",
@@ -24,7 +24,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The exception of a kind with a message.
+/// Makes the exception for a kind, with a message.
 pub(crate) fn error(py: Python<'_>, kind: ErrorKind, message: &dyn Display) -> PyErr {
     let class = py
         .import("stoker._errors")
@@ -36,9 +36,9 @@ pub(crate) fn error(py: Python<'_>, kind: ErrorKind, message: &dyn Display) -> P
     }
 }
 
-/// Errors of the workspace's crates, which all have a kind.
+/// Converts a `Result` with an error of the workspace's crates, which all have a kind.
 pub(crate) trait Raise<T> {
-    /// The value, or the exception for the error.
+    /// Returns the value, or the Python exception for the error.
     fn raise(self, py: Python<'_>) -> PyResult<T>;
 }
 

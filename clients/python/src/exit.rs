@@ -1,7 +1,8 @@
-//! Threads that are in native code while the interpreter ends.
+//! Keeps threads that are in native code safe while the interpreter shuts down.
 //!
-//! Daemon threads are not waited for. One that comes back from native code by then is ended by Python 3.13 and older in a way that no
-//! frame of Rust or C++ survives: the process aborts. It rests instead, until the process is gone.
+//! The interpreter does not wait for daemon threads. When a daemon thread returns from native code during the shutdown,
+//! Python 3.13 and older terminate it by unwinding its stack, and a frame of Rust or C++ on that stack aborts the
+//! process. Such a thread therefore parks here until the process is gone.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-/// The thread that ends the interpreter, once it does.
+/// The thread that shuts the interpreter down, set when the shutdown begins.
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
 
-/// Threads that are on their way back to Python.
+/// The number of threads that are returning to Python from native code.
 static NUM_RETURNING: AtomicUsize = AtomicUsize::new(0);
 
-/// How long the end waits for them.
+/// How long the shutdown waits for these threads.
 const RETURN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Has Python tell when it ends. Threads that are no daemons have ended before.
+/// Registers an `atexit` function. Python runs it after all non-daemon threads have ended.
 pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
     py.import("atexit")?.call_method1("register", (wrap_pyfunction!(ends, py)?,))?;
     Ok(())
@@ -36,7 +37,8 @@ fn ends(py: Python<'_>) {
     });
 }
 
-/// Runs work without holding the interpreter lock.
+/// Runs `work` without holding the interpreter lock. A thread other than the one that shuts the interpreter down does
+/// not return if the shutdown began meanwhile; it parks.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let done = py.detach(|| {
         let done = work();

@@ -7,11 +7,11 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch, make_array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, TensorType, is_heavy};
 
-/// The schema to write incoming columns with.
+/// Returns the schema with which incoming columns are written.
 ///
-/// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. Columns that an
-/// existing table has with the same type take over its field, so that data which merely could have nulls fits a non-null
-/// column as long as it has none.
+/// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. A column that
+/// an existing table has with the same type takes over the table's field. So a nullable column without nulls fits a
+/// non-null column of the table.
 pub(crate) fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> SchemaRef {
     let field = |field: &FieldRef| {
         let canonical = canonical(field);
@@ -23,7 +23,8 @@ pub(crate) fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> Sch
     Arc::new(Schema::new(incoming.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-/// The batch with the types of `target`; no values are copied. Nulls in the rows are left to the writer to refuse.
+/// Returns the batch with the types of `target`, without copying values. The writer, not this function, refuses nulls
+/// in the rows.
 pub(crate) fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, ArrowError> {
     let mut fields = Vec::with_capacity(batch.num_columns());
     let mut columns = Vec::with_capacity(batch.num_columns());
@@ -44,13 +45,15 @@ fn canonical(field: &Field) -> Field {
         .with_metadata(field.metadata().clone())
 }
 
-/// Whether a table's field has the type of the incoming one, whose extension type, if it names one, is the same.
+/// Whether a table's field has the type of the incoming field and, if the incoming field names an extension type, the
+/// same one.
 fn agrees(theirs: &Field, incoming: &Field) -> bool {
     let same = |key: &str| incoming.metadata().get(key).is_none_or(|value| theirs.metadata().get(key) == Some(value));
     same_type(theirs.data_type(), incoming.data_type()) && same(EXTENSION_NAME_KEY) && same(EXTENSION_METADATA_KEY)
 }
 
-/// Equal but for the names and nullability of the items of fixed-size lists, which tables do not keep.
+/// Whether two types are equal, apart from the names and the nullability of the items of fixed-size lists, which tables
+/// do not keep.
 fn same_type(left: &DataType, right: &DataType) -> bool {
     match (left, right) {
         (DataType::FixedSizeList(left, left_length), DataType::FixedSizeList(right, right_length)) => {
@@ -82,7 +85,8 @@ fn fit_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> 
     Ok(Arc::new(fitted))
 }
 
-/// The elements without their validity, if only those of null rows are null, as pyarrow makes them.
+/// Returns the elements without a validity buffer if every null element lies in a null row, as in the arrays that
+/// pyarrow makes; otherwise `None`.
 fn without_nulls(list: &FixedSizeListArray) -> Option<ArrayRef> {
     let values = list.values();
     let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) else { return Some(values.clone()) };

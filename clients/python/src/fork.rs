@@ -1,9 +1,9 @@
-//! Values that belong to the process that made them.
+//! Values that only the process that made them may use.
 
-/// A value with threads, sockets or locks behind it, which only its own process may use or drop.
+/// A value that owns threads, sockets or locks, and that only its own process may use or drop.
 ///
-/// After a `fork` the child sees `None`, and dropping the child's copy leaks it: its threads do not exist there, and its
-/// locks may be held by them for ever.
+/// After a `fork`, the child sees `None`, and dropping the child's copy leaks the value: its threads do not exist in
+/// the child, and they may have held its locks at the fork, which then stay locked for ever.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
     pid: u32,
@@ -11,22 +11,22 @@ pub(crate) struct PerProcess<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// A value of this process.
+    /// Wraps a value of this process.
     pub(crate) fn new(value: T) -> Self {
         Self { pid: std::process::id(), value: Some(value) }
     }
 
-    /// The value, in the process that made it.
+    /// Returns the value in the process that made it, otherwise `None`.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.as_ref().filter(|_| self.pid == std::process::id())
     }
 
-    /// The value to be changed, in the process that made it.
+    /// Returns the value, mutable, in the process that made it, otherwise `None`.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         self.value.as_mut().filter(|_| self.pid == std::process::id())
     }
 
-    /// Takes the value out, in the process that made it.
+    /// Takes the value out in the process that made it, otherwise returns `None`.
     pub(crate) fn take(&mut self) -> Option<T> {
         if self.pid == std::process::id() { self.value.take() } else { None }
     }

@@ -1,17 +1,17 @@
-//! Checks that columns of encoded images hold such.
+//! Checks that columns of encoded images hold image files.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use stoker_types::is_encoded_image;
 
-/// Bytes of a wrong value that a message shows.
+/// The maximum number of bytes of a wrong value that an error message shows.
 const BYTES_SHOWN: usize = 8;
 
-/// What to say about the first value that is neither null nor begins as a JPEG, PNG or WebP file, in a column of encoded
-/// images; `None` when there is none. `first_row` is the number of the batch's first row.
+/// Describes the first value, in a column of encoded images, that is not null and does not begin as a JPEG, PNG or WebP
+/// file; returns `None` if there is no such value. `first_row` is the number of the batch's first row.
 ///
-/// Values are not decoded: a file that is damaged further on is noticed by whoever decodes it.
+/// Values are not decoded: damage beyond the first bytes of a file shows only when the file is decoded.
 pub(crate) fn wrong_image(batch: &RecordBatch, target: &Schema, first_row: u64) -> Option<String> {
     let mut columns = target.fields().iter().zip(batch.columns()).filter(|(field, _)| is_encoded_image(field));
     columns.find_map(|(field, column)| {
@@ -29,8 +29,8 @@ fn first_wrong<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Option<(us
     values.enumerate().find_map(|(row, value)| value.filter(|bytes| !is_image(bytes)).map(|bytes| (row, bytes)))
 }
 
-/// Whether the first bytes are those of JPEG (ITU-T T.81, annex B: SOI, then a marker), PNG (its specification, 5.2) or WebP
-/// (RFC 9649, 2.4).
+/// Whether the first bytes are those of JPEG (ITU-T T.81, annex B: SOI, then a marker), PNG (its specification, 5.2) or
+/// WebP (RFC 9649, 2.4).
 fn is_image(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\xff\xd8\xff")
         || bytes.starts_with(b"\x89PNG\r\n\x1a\n")

@@ -1,4 +1,4 @@
-//! Indexes built from Python.
+//! Builds indexes from Python.
 
 use pyo3::prelude::*;
 use stoker_lake::{IndexKind, Lake, Metric};
@@ -23,7 +23,7 @@ pub(crate) struct IndexRequest {
 pub(crate) fn create_index(py: Python<'_>, lake: &Lake, request: &IndexRequest) -> PyResult<u64> {
     let name = TableName::try_new(request.table.as_str()).raise(py)?;
     let table = wait(py, lake.table(&name, &SnapshotRef::Latest))?.raise(py)?;
-    // Lance's guide: one partition for about 4,096 rows.
+    // Lance's guide recommends one partition for about 4,096 rows.
     let fitting = (table.num_rows() / 4096).clamp(1, 65_536) as usize;
     let num_partitions = request.num_partitions.unwrap_or(fitting);
     let num_sub_vectors = request.num_sub_vectors.unwrap_or(16);

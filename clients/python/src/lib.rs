@@ -1,4 +1,4 @@
-//! The native half of the Python package `stoker`: lakes, queries and sample streams behind a small, typed surface.
+//! The native half of the Python package `stoker`: a typed interface to lakes, queries and sample streams.
 //!
 //! ```text
 //! Connection ──sql──────────► QueryResult ──next──► ArrowArray (C data interface)
@@ -6,11 +6,11 @@
 //!     └──────plan_stream────► StreamHandle ──open──► SampleStream ──next──► Batch (C data interface)
 //! ```
 //!
-//! Every method that waits releases the interpreter lock and answers Ctrl-C within 100 ms ([`runtime`]). Objects survive
-//! `fork`: threads rest while it happens ([`pause`]), what belongs to the parent process is left alone and opened again in the
-//! child ([`fork`]). Bytes cross by the
-//! Arrow C data interface, never copied ([`arrow_export`], [`arrow_import`]). Documentation for users is in the Python
-//! package, whose modules wrap each class here.
+//! Every method that waits releases the interpreter lock and handles Ctrl-C within 100 ms ([`runtime`]). Objects
+//! survive `fork`: the native threads park while the process forks ([`pause`]), and the child does not touch what
+//! belongs to the parent process but opens it again on first use ([`fork`]). Arrow data crosses between Rust and Python
+//! through the Arrow C data interface, without copies ([`arrow_export`], [`arrow_import`]). Documentation for users is
+//! in the Python package, whose modules wrap each class here.
 
 mod arrow_export;
 mod arrow_import;

@@ -1,4 +1,4 @@
-//! Query parameters from Python values.
+//! Converts Python values to query parameters.
 
 use arrow_array::{Array, ArrayRef, RecordBatchReader, new_null_array};
 use pyo3::prelude::*;
@@ -8,14 +8,15 @@ use stoker_types::{ArrowParam, ErrorKind, ParamValue};
 use crate::arrow_import;
 use crate::exceptions::{Raise, error};
 
-/// Parameters `$1`, `$2`, … from Python values, in order.
+/// Converts Python values to the parameters `$1`, `$2`, …, in this order.
 ///
-/// `stoker._params` says what stands for what. Lists of numbers, among them NumPy arrays and PyTorch tensors, are vectors.
+/// The Python module `stoker._params` defines which SQL type each Python type becomes. Lists of numbers, NumPy arrays
+/// and PyTorch tensors become vectors.
 pub(crate) fn params(values: &[Bound<'_, PyAny>]) -> PyResult<Vec<ParamValue>> {
     values.iter().enumerate().map(|(index, value)| param(index + 1, value)).collect()
 }
 
-/// The stored form of parameters, by which equal ones are alike.
+/// Returns the stored form of parameters, as JSON; equal parameters have equal JSON.
 #[pyfunction]
 pub(crate) fn params_json(py: Python<'_>, values: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
     serde_json::to_string(&params(&values)?).map_err(|source| error(py, ErrorKind::Internal, &source.to_string()))
@@ -31,7 +32,7 @@ fn param(number: usize, value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     })
 }
 
-/// The parameter for a converted value.
+/// Converts a value that `stoker._params.converted` returned.
 fn own(value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     if value.is_none() {
         return Ok(ParamValue::Null);
@@ -54,7 +55,7 @@ fn own(value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
     ArrowParam::try_new(only_value(value)?).map(ParamValue::Arrow).raise(value.py())
 }
 
-/// The only value of a table with one column.
+/// Returns the only value of an Arrow table with one column.
 fn only_value(table: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let mut reader = arrow_import::reader(table)?;
     let data_type = reader.schema().field(0).data_type().clone();

@@ -1,7 +1,8 @@
-//! Keeps native threads still while the process forks.
+//! Parks native threads while the process forks.
 //!
-//! A lock that another thread holds at the moment of `fork` stays locked in the child for ever. Libraries below have global
-//! locks, held for microseconds; between two polls of a task no thread of the runtime holds one.
+//! A lock that another thread holds at the moment of `fork` stays locked in the child for ever. The libraries that this
+//! module uses have global locks, which they hold for microseconds. Between two polls of a task, a thread of the
+//! runtime holds no lock, so the threads are parked there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use pyo3::types::PyDict;
 use crate::exit::detached;
 use crate::runtime;
 
-/// How long a fork waits for threads that do not come to rest.
+/// How long a fork waits for threads that do not park.
 const REST_LIMIT: Duration = Duration::from_secs(1);
 
-/// The pauses that last; several threads may fork at once.
+/// The pauses that are in effect; several threads may fork at once.
 static PAUSES: Mutex<Vec<Arc<Pause>>> = Mutex::new(Vec::new());
 
 #[derive(Default)]
@@ -32,7 +33,7 @@ struct State {
 }
 
 impl Pause {
-    /// Rests the calling thread until the pause is over.
+    /// Parks the calling thread until the pause is over.
     fn rest(&self) {
         let mut state = self.state.lock();
         state.resting += 1;
@@ -51,7 +52,7 @@ impl Pause {
     }
 }
 
-/// Has `os.fork` and what is built on it keep this module's threads still.
+/// Registers hooks that park this module's threads during `os.fork` and the functions built on it.
 pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
     let os = py.import("os")?;
     if !os.hasattr("register_at_fork")? {
@@ -65,7 +66,7 @@ pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Brings all threads of the runtime to rest, each in a task of its own.
+/// Parks all threads of the runtime, each in a task of its own.
 #[pyfunction]
 fn before_fork(py: Python<'_>) {
     let Some(runtime) = runtime::started() else { return };
@@ -84,7 +85,7 @@ fn after_fork_in_parent() {
     PAUSES.lock().drain(..).for_each(|pause| pause.end());
 }
 
-/// The threads that rest do not exist here, and their locks may be held.
+/// Leaks the pauses: the parked threads do not exist in the child, and their locks may be held.
 #[pyfunction]
 fn after_fork_in_child() {
     std::mem::forget(std::mem::take(&mut *PAUSES.lock()));

@@ -15,7 +15,7 @@ use crate::runtime::wait;
 
 type Batches = BoxStream<'static, Result<RecordBatch, stoker_flight::Error>>;
 
-/// A running query. Dropping it, or an error, stops the query.
+/// A running query. The query stops when its result is dropped and after an error.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct QueryResult {
     schema: SchemaRef,
@@ -23,7 +23,7 @@ pub(crate) struct QueryResult {
 }
 
 impl QueryResult {
-    /// Wraps a query that was planned.
+    /// Wraps the result of a planned query.
     pub(crate) fn new(result: stoker_flight::SqlResult) -> Self {
         Self { schema: result.schema, batches: Mutex::new(PerProcess::new(result.stream)) }
     }
@@ -31,13 +31,13 @@ impl QueryResult {
 
 #[pymethods]
 impl QueryResult {
-    /// The columns.
+    /// Returns the columns.
     #[getter]
     fn schema(&self) -> ArrowSchema {
         ArrowSchema(self.schema.clone())
     }
 
-    /// The next record batch, or `None` at the end.
+    /// Returns the next record batch, or `None` at the end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<ArrowArray>> {
         let taken = self.batches.lock().take();
         let Some(mut batches) = taken else {

@@ -1,4 +1,4 @@
-//! One tokio runtime per process, and waiting on it without holding the interpreter lock.
+//! Runs one tokio runtime per process, and waits for its futures without holding the interpreter lock.
 
 use std::future::Future;
 
@@ -11,7 +11,7 @@ use crate::exceptions::error;
 use crate::exit::detached;
 use crate::ticker::Ticker;
 
-/// The threads of a process.
+/// The runtime and ticker of one process.
 #[derive(Clone, Copy)]
 struct Threads {
     pid: u32,
@@ -19,13 +19,13 @@ struct Threads {
     ticker: &'static Ticker,
 }
 
-/// The threads, and the process that started them.
+/// The runtime and ticker that were started last, by this process or, after a `fork`, by its parent.
 static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
 
-/// This process's runtime, started on first use.
+/// Returns this process's runtime, which starts on first use.
 ///
-/// Threads do not survive `fork`: a child gets a runtime of its own, and the parent's is left alone, because stopping it
-/// would wait for threads that do not exist. Runtimes are never dropped; there is one per process.
+/// Threads do not survive `fork`. A child therefore starts a runtime of its own and never stops the parent's, because
+/// stopping it would wait for threads that do not exist. Runtimes are never dropped; there is one per process.
 pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
     threads(py).map(|threads| threads.runtime)
 }
@@ -47,7 +47,7 @@ fn threads(py: Python<'_>) -> PyResult<Threads> {
     Ok(threads)
 }
 
-/// This process's runtime, if it was started.
+/// Returns this process's runtime if it was started.
 pub(crate) fn started() -> Option<&'static Runtime> {
     let slot = *THREADS.lock();
     slot.filter(|threads| threads.pid == std::process::id()).map(|threads| threads.runtime)
@@ -55,7 +55,8 @@ pub(crate) fn started() -> Option<&'static Runtime> {
 
 /// Waits for a future without holding the interpreter lock.
 ///
-/// A signal whose Python handler raises, as Ctrl-C does, drops the future and raises here.
+/// Every 100 ms it lets Python handle signals. If a handler raises, as the one for Ctrl-C does, the future is dropped
+/// and the exception is returned.
 pub(crate) fn wait<F>(py: Python<'_>, future: F) -> PyResult<F::Output>
 where
     F: Future + Send,

@@ -15,9 +15,9 @@ use crate::fork::PerProcess;
 use crate::runtime::{runtime, wait};
 use crate::stream_handle::ReadRequest;
 
-/// Batches of one rank and one epoch, fetched ahead by native threads.
+/// The batches of one rank and one epoch, prefetched by native threads.
 ///
-/// The stream is closed by its end, by an error, by Ctrl-C, by `close` and when it is dropped.
+/// The stream is closed at its end, by an error, by Ctrl-C, by `close` and when it is dropped.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct SampleStream {
     stream: Mutex<PerProcess<stoker_flight::SampleStream>>,
@@ -25,16 +25,18 @@ pub(crate) struct SampleStream {
     handed: Mutex<Handed>,
 }
 
-/// What the loop got: a batch may wait for a device, or be dropped by Ctrl-C, between the engine and the loop.
+/// The steps that the training loop received. A batch that the engine delivered may still wait for its copy to a
+/// device, or be dropped by Ctrl-C, before the loop receives it.
 struct Handed {
     receipt: ReceiptBuilder,
-    /// What batches that the engine delivered add once the loop has them, with their steps.
+    /// The steps that the engine delivered and the loop has not received yet, with what each of them adds to the
+    /// receipt.
     pending: VecDeque<(u64, ReceiptPart)>,
     is_ended: bool,
 }
 
 impl Handed {
-    /// Notes that the loop got all steps before this one.
+    /// Records that the loop received all steps before this one.
     fn up_to(&mut self, step: u64) {
         while let Some((_, part)) = self.pending.pop_front_if(|(first, _)| *first < step) {
             self.receipt.push(part);
@@ -46,7 +48,7 @@ impl Handed {
 }
 
 impl SampleStream {
-    /// Wraps a stream that was opened, with an empty receipt.
+    /// Wraps an open stream, with an empty receipt.
     pub(crate) fn new(stream: stoker_flight::SampleStream, receipt: ReceiptBuilder) -> Self {
         let stats = Mutex::new(stream.stats());
         let handed = Mutex::new(Handed { receipt, pending: VecDeque::new(), is_ended: false });
@@ -56,8 +58,9 @@ impl SampleStream {
 
 #[pymethods]
 impl SampleStream {
-    /// The next batch, or `None` at the end of the epoch, when the loop got all steps before `handed`. Calls `on_read` when the last
-    /// rows of the epoch come to be read meanwhile.
+    /// Returns the next batch, or `None` at the end of the epoch. The caller says by `handed` that the loop received
+    /// all steps before that one. If the last rows of the epoch begin to be read while this call waits, it calls
+    /// `on_read`.
     #[pyo3(signature = (handed=0, on_read=None))]
     fn next(&self, py: Python<'_>, handed: u64, on_read: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Batch>> {
         let taken = self.stream.lock().take();
@@ -94,12 +97,12 @@ impl SampleStream {
         Batch::try_new(py, batch, share).map(Some)
     }
 
-    /// Whether the last rows are being read, or were received.
+    /// Whether the last rows are being read, or have been received.
     fn is_read(&self) -> bool {
         self.stream.lock().get().is_none_or(|stream| stream.is_read())
     }
 
-    /// Begins a stream that was opened ahead: it has its whole memory budget from now on.
+    /// Begins a stream that was opened as a prefetch: from now on it has its whole memory budget.
     fn begin(&self, py: Python<'_>, read: ReadRequest) -> PyResult<()> {
         let options = read.to_options(py)?;
         if let Some(stream) = self.stream.lock().get_mut() {
@@ -108,8 +111,9 @@ impl SampleStream {
         Ok(())
     }
 
-    /// The counters: rows, batches and requests as numbers, `bytes` and `bytes_read` in bytes, times in nanoseconds. Those that
-    /// begin with `stall_` and `last_step_` say where the time of all steps, and of the last one, went.
+    /// Returns the counters: rows, batches and requests as numbers, `bytes` and `bytes_read` in bytes, times in
+    /// nanoseconds. The counters that begin with `stall_` break down the time of all steps, those that begin with
+    /// `last_step_` the time of the last step.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if let Some(stream) = self.stream.lock().get() {
             *self.stats.lock() = stream.stats();
@@ -138,14 +142,14 @@ impl SampleStream {
         Ok(counters)
     }
 
-    /// What the loop got, which are the steps before `handed`, as the JSON of a receipt.
+    /// Returns the JSON of a receipt for the steps before `handed`, which are those that the loop received.
     fn receipt(&self, handed: u64) -> String {
         let mut noted = self.handed.lock();
         noted.up_to(handed);
         noted.receipt.receipt().to_json()
     }
 
-    /// Cancels what is under way and frees the buffers. Closing twice is fine.
+    /// Cancels running reads and frees the buffers. Closing a stream twice has no effect.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let taken = self.stream.lock().take();
         if let Some(stream) = taken {

@@ -20,7 +20,7 @@ pub(crate) struct SliceRequest {
 }
 
 impl SliceRequest {
-    /// The validated slice.
+    /// Converts the request to a slice and validates it.
     pub(crate) fn to_slice(&self, py: Python<'_>) -> PyResult<Slice> {
         let invalid = |message: &str| Err(error(py, ErrorKind::InvalidRequest, &message));
         let size = match (self.batch_size, self.global_batch_size) {

@@ -18,10 +18,10 @@ use crate::runtime::wait;
 use crate::sample_stream::SampleStream;
 use crate::slice_request::SliceRequest;
 
-/// What a state says: epoch, position, step, and the log of (step, position, global batch).
+/// The content of a state: epoch, position, step, and the log as triples of step, position and global batch size.
 type Checked = (u64, u64, u64, Vec<(u64, u64, u64)>);
 
-/// A stream whose rows and order are fixed: it can be opened for any slice, any number of times.
+/// A stream whose rows and order are fixed. It can be opened for any slice, any number of times.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct StreamHandle {
     connection: Py<Connection>,
@@ -36,7 +36,7 @@ impl StreamHandle {
         Self { connection, spec, live: Mutex::new(PerProcess::new(Arc::new(handle))) }
     }
 
-    /// The engine's handle; a child process loads its own from the specification.
+    /// Returns the engine's handle; a forked child loads a handle of its own from the specification.
     fn live(&self, py: Python<'_>) -> PyResult<Arc<stoker_flight::StreamHandle>> {
         let found = self.live.lock().get().cloned();
         if let Some(handle) = found {
@@ -58,7 +58,7 @@ impl StreamHandle {
         self.spec.stream_id().to_string()
     }
 
-    /// Rows in the row set.
+    /// The number of rows in the row set.
     #[getter]
     fn num_rows(&self) -> u64 {
         self.spec.num_rows
@@ -76,13 +76,14 @@ impl StreamHandle {
         self.spec.sources.iter().map(|source| pairs(source.tables.iter())).collect()
     }
 
-    /// Which query of a mixture the rows at these positions of an epoch come from.
+    /// Returns, for each position of an epoch, the index of the mixture's query that its row comes from.
     fn sources(&self, epoch: u64, positions: Vec<u64>) -> Vec<usize> {
         let windows = Windows::new(&self.spec, epoch);
         positions.into_iter().map(|position| windows.of(position).row(0).source).collect()
     }
 
-    /// The weights of a mixture, as they are kept: pairs of the first draw and one share for each query.
+    /// The weights of a mixture as the specification stores them: pairs of a first draw and the shares, one for each
+    /// query.
     #[getter]
     fn weights(&self) -> Vec<(u64, Vec<f64>)> {
         let segments = self.spec.mixture.iter().flat_map(|mixture| &mixture.segments);
@@ -95,13 +96,13 @@ impl StreamHandle {
         Ok(ArrowSchema(self.live(py)?.schema()))
     }
 
-    /// The columns of a batch whose images are decoded.
+    /// Returns the columns of a batch after its images are decoded.
     fn decoded_schema(&self, py: Python<'_>, decode: DecodeRequest) -> PyResult<ArrowSchema> {
         let encoded = self.live(py)?.schema();
         Ok(ArrowSchema(decode.to_options(py)?.schema(&encoded).raise(py)?))
     }
 
-    /// The state as JSON; `log` has triples of step, position and global batch size.
+    /// Returns the state as JSON; `log` has triples of step, position and global batch size.
     fn state(
         &self,
         py: Python<'_>,
@@ -115,13 +116,15 @@ impl StreamHandle {
         Ok(self.live(py)?.state(Place { epoch, position, step }, &log).to_json())
     }
 
-    /// The state at the start with the whole specification in it, which loads even where the lake cannot be written.
+    /// Returns the state at the start, with the whole specification embedded. It loads even where the lake cannot be
+    /// written.
     fn pinned_state(&self) -> String {
         StreamState::new(&self.spec, Place::default(), &[], true).to_json()
     }
 
-    /// Checks that a state belongs to this stream; returns what it says. For the state of a mixture whose weights were changed, and
-    /// for that of another text of the same query, also the state's stream, which is to be used from now on.
+    /// Checks that a state belongs to this stream, and returns the state's content. If the state belongs to the same
+    /// mixture after a change of weights, or to the same query written differently, it also returns the state's stream,
+    /// which the caller uses from then on.
     fn check(&self, py: Python<'_>, state: &str) -> PyResult<(Checked, Option<StreamHandle>)> {
         let state = StreamState::from_json(state).raise(py)?;
         let connection = self.connection.get().live(py)?;
@@ -131,27 +134,29 @@ impl StreamHandle {
         Ok(((state.epoch, state.position, state.step, log), handle))
     }
 
-    /// The same mixture with other weights from a position of an epoch on.
+    /// Returns the same mixture with other weights from a position of an epoch on.
     fn reweigh(&self, py: Python<'_>, epoch: u64, position: u64, weights: Vec<f64>) -> PyResult<StreamHandle> {
         let connection = self.connection.get().live(py)?;
         let handle = wait(py, self.live(py)?.reweigh(&connection, epoch, position, &weights))?.raise(py)?;
         Ok(StreamHandle::new(self.connection.clone_ref(py), handle))
     }
 
-    /// Those of the columns that are null in a row of the stream.
+    /// Returns those of `columns` that are null in at least one row of the stream.
     fn nulls(&self, py: Python<'_>, columns: Vec<String>) -> PyResult<Vec<String>> {
         let handle = self.live(py)?;
         wait(py, handle.nulls(columns))?.raise(py)
     }
 
-    /// Global batches from the slice's origin to the end of the epoch, and rows in a full one. Raises for a slice that cannot be opened.
+    /// Returns the number of global batches from the slice's origin to the end of the epoch, and the rows of a full
+    /// global batch. Raises for a slice that cannot be opened.
     fn num_steps(&self, py: Python<'_>, slice: SliceRequest) -> PyResult<(u64, u64)> {
         let slice = slice.to_slice(py)?;
         self.live(py)?.check_slice(&slice).raise(py)?;
         Ok((slice.num_steps(self.spec.num_rows), slice.global_batch()))
     }
 
-    /// Opens a slice; reading begins at once. With `decode`, images are decoded ahead, too.
+    /// Opens a slice; reading begins at once. With `decode`, images are decoded before the consumer asks for their
+    /// batch.
     #[pyo3(signature = (slice, read, decode=None))]
     fn open(
         &self,
@@ -173,7 +178,7 @@ impl StreamHandle {
     }
 }
 
-/// The keys of the `ReadRequest` mapping in `_native.pyi`; `None` stands for the engine's default.
+/// The keys of the `ReadRequest` mapping in `_native.pyi`; `None` means the engine's default.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ReadRequest {
@@ -183,7 +188,7 @@ pub(crate) struct ReadRequest {
     verify: bool,
     retry_budget_secs: Option<u64>,
     compression: Option<String>,
-    /// Whether the stream uses only a part of its memory budget until it begins.
+    /// Whether the stream is a prefetch, which uses only a part of its memory budget until it begins.
     ahead: bool,
 }
 

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::arrow_export::ArrowSchema;
 
-/// What a table is at one version.
+/// The properties of a table at one version.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct TableInfo {
     /// The table's name.
@@ -15,19 +15,19 @@ pub(crate) struct TableInfo {
     /// The pinned version.
     #[pyo3(get)]
     version: u64,
-    /// Rows that were not deleted.
+    /// The number of rows that are not deleted.
     #[pyo3(get)]
     num_rows: u64,
     /// The Arrow schema.
     #[pyo3(get)]
     schema: Py<ArrowSchema>,
-    /// All tags of the table and the versions that they name.
+    /// All tags of the table, with the version that each tag names.
     #[pyo3(get)]
     tags: BTreeMap<String, u64>,
 }
 
 impl TableInfo {
-    /// Wraps what the connection tells.
+    /// Wraps the connection's answer.
     pub(crate) fn try_new(py: Python<'_>, info: stoker_flight::TableInfo) -> PyResult<Self> {
         Ok(Self {
             name: info.name,

@@ -1,4 +1,4 @@
-//! A clock for threads that wait.
+//! A timer for threads that wait.
 
 use std::io;
 use std::thread::{Builder, sleep};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-/// How often a waiting thread looks for signals such as Ctrl-C.
+/// How often a waiting thread checks for signals such as Ctrl-C.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Wakes waiting threads at an interval, from a thread of its own: where all threads of a runtime compute, as a query may make them do
-/// for minutes, its timers are late by as much.
+/// Wakes waiting threads at an interval, from a thread of its own. The timers of a runtime cannot do this: when all
+/// threads of the runtime compute, which a query may cause for minutes, its timers are late by that time.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker {
     num_waiting: Mutex<usize>,
@@ -23,7 +23,7 @@ impl Ticker {
     /// Starts the thread, which lives as long as the process.
     ///
     /// # Errors
-    /// The system has no thread.
+    /// The system cannot start a thread.
     pub(crate) fn start() -> io::Result<&'static Ticker> {
         let ticker: &'static Ticker = Box::leak(Box::default());
         Builder::new().name("stoker-ticker".into()).spawn(|| ticker.run())?;
@@ -46,7 +46,7 @@ impl Ticker {
     }
 }
 
-/// A thread that waits for a tick.
+/// Counts one waiting thread while it exists; the ticker sleeps while nobody waits.
 struct Waiting<'a>(&'a Ticker);
 
 impl<'a> Waiting<'a> {

@@ -22,7 +22,7 @@ pub(crate) struct WriteRequest {
     rows_per_fragment_max: Option<u64>,
 }
 
-/// Writes all batches and commits them. Before the commit nothing is visible; an error leaves the table as it was.
+/// Writes all batches and commits them. Nothing is visible before the commit; an error leaves the table as it was.
 pub(crate) fn write(lake: &Lake, data: &Bound<'_, PyAny>, request: &WriteRequest) -> PyResult<u64> {
     let py = data.py();
     let name = TableName::try_new(request.table.as_str()).raise(py)?;
@@ -58,7 +58,7 @@ pub(crate) fn write(lake: &Lake, data: &Bound<'_, PyAny>, request: &WriteRequest
     wait(py, lake.commit(&name, &schema, mode, fragments, None))?.raise(py)
 }
 
-/// The schema of the newest version, if there is such a table.
+/// Returns the schema of the newest version, or `None` if there is no such table.
 fn existing(py: Python<'_>, lake: &Lake, name: &TableName) -> PyResult<Option<SchemaRef>> {
     match wait(py, lake.table(name, &SnapshotRef::Latest))? {
         Ok(table) => Ok(Some(table.schema())),
@@ -75,7 +75,7 @@ fn write_all(
     target: &Schema,
 ) -> PyResult<()> {
     let mut num_rows = 0;
-    // The reader may call back into Python, which attaches by itself.
+    // The reader may call back into Python, for which it takes the interpreter lock itself.
     while let Some(batch) = detached(py, || batches.next()) {
         let batch = fit(&batch.raise(py)?, target).raise(py)?;
         if let Some(reason) = wrong_image(&batch, target, num_rows) {

@@ -17,7 +17,7 @@ Example:
 
 import os as _os
 
-# Lance keeps two cores free for I/O and warns on machines that have no more; it reads this once.
+# Lance reserves two cores for I/O, and warns on machines that have no further core. It reads this variable only once.
 if (_os.cpu_count() or 1) <= 3:
     _os.environ.setdefault("LANCE_CPU_THREADS", "2")
 

@@ -62,12 +62,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     @property
     def num_rows(self) -> int:
-        """Rows, padding included."""
+        """The number of rows, padding included."""
         return self._rows.num_rows
 
     @property
     def num_valid(self) -> int:
-        """Rows that are not padding; they come first."""
+        """The number of rows that are not padding; these rows come first."""
         return self._rows.num_valid
 
     @property
@@ -77,12 +77,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     @property
     def step(self) -> int:
-        """The number of the global batch: they are counted from the start of the training, over all epochs."""
+        """The number of the global batch, counted from the start of the training over all epochs."""
         return self._rows.step
 
     @property
     def cursor(self) -> Cursor:
-        """Where a resume after this batch begins."""
+        """The cursor at which a resume after this batch begins."""
         return self._rows.cursor
 
     @property
@@ -101,12 +101,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     @property
     def source(self) -> np.ndarray[Any, Any]:
-        """Which query of a mixture each row comes from, from zero: an int64 array of shape ``(rows,)``."""
+        """The index of the mixture's query that each row comes from: an int64 array of shape ``(rows,)``."""
         return self._rows.source
 
     @property
     def substituted(self) -> list[Substitution]:
-        """The rows that stand for bad ones, ascending; see ``bad_rows`` of :meth:`Query.stream`."""
+        """The rows that replace bad ones, in ascending order; see ``bad_rows`` of :meth:`Query.stream`."""
         return self._rows.substituted
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Arrow columns as NumPy arrays, without copying where Arrow's layout is NumPy's."""
+"""Converts Arrow columns to NumPy arrays, without copying where both have the same layout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlainColumn(NamedTuple):
     Attributes:
         values: The numbers of all rows, row-major; primitive, without nulls.
         shape: The shape of one row; empty for scalars.
-        bfloat16: Whether the values are uint16 that stand for bfloat16.
+        bfloat16: Whether the values are bfloat16 numbers, which are stored as uint16.
     """
 
     values: pa.Array
@@ -44,18 +44,18 @@ class PlainColumn(NamedTuple):
 def imported(array: _native.ArrowArray) -> pa.Array:
     """Returns an array of the engine, without copying.
 
-    ``pyarrow.array`` would do the same, but imports pandas first, where it is installed, to ask if this is a Series.
+    ``pyarrow.array`` would return the same, but it first imports pandas, if that is installed, to test for a Series.
     """
     return pa.Array._import_from_c_capsule(*array.__arrow_c_array__())
 
 
 def imported_batch(batch: _native.Batch) -> pa.RecordBatch:
-    """Returns a batch of the engine as a record batch, without copying, and without pandas as :func:`imported`."""
+    """Returns a batch of the engine as a record batch; like :func:`imported`, it copies nothing."""
     return pa.RecordBatch._import_from_c_capsule(*batch.__arrow_c_array__())
 
 
 def tensor_shape(field: pa.Field) -> tuple[int, ...]:
-    """Returns the shape of one row of a column: of a tensor, ``(size,)`` of a vector, ``()`` of anything else.
+    """Returns the shape of one row: a tensor's shape, ``(size,)`` for a vector, ``()`` for any other column.
 
     Example:
         >>> stoker.tensor_shape(lake.table("digits").schema.field("image"))
@@ -118,13 +118,13 @@ def numpy_column(field: pa.Field, array: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def numbers(array: pa.Array, unit: str | None = None) -> np.ndarray[Any, Any]:
-    """Returns a read-only view of an array of numbers; what is null has any value.
+    """Returns a read-only view of an array of numbers, in which nulls have arbitrary values.
 
-    ``Array.to_numpy`` would do the same, but imports pandas first, where it is installed.
+    ``Array.to_numpy`` would return the same, but it first imports pandas, if that is installed.
 
     Args:
         array: Integers or floats.
-        unit: NumPy's name of the time type that the integers stand for.
+        unit: NumPy's name of the time type whose values the integers are.
     """
     dtype = np.dtype(_FLOATS.get(str(array.type), str(array.type)))
     values = array.buffers()[1]
@@ -143,7 +143,7 @@ def flags(array: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def with_nulls(values: np.ndarray[Any, Any], array: pa.Array, null: Any) -> np.ndarray[Any, Any]:
-    """Returns the values with another one where the array has nulls."""
+    """Returns the values, with ``null`` where the array has nulls."""
     if array.null_count == 0:
         return values
     return np.where(_bits(array.buffers()[0], array), values, np.array(null, dtype=values.dtype))
@@ -157,7 +157,7 @@ def _bits(buffer: pa.Buffer | None, array: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def _time_unit(kind: pa.DataType) -> str | None:
-    """NumPy's name of a type of dates, times with a date, or durations."""
+    """Returns NumPy's name of a type of dates, timestamps or durations; ``None`` for other types."""
     if pa.types.is_timestamp(kind):
         return f"datetime64[{kind.unit}]"
     if pa.types.is_duration(kind):
@@ -168,7 +168,7 @@ def _time_unit(kind: pa.DataType) -> str | None:
 
 
 def _as_bfloat16(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """NumPy has no bfloat16: the type of ml_dtypes where that package is installed, else the bits as uint16."""
+    """Views uint16 as the bfloat16 of ml_dtypes, if that package is installed; NumPy itself has no such type."""
     try:
         import ml_dtypes
     except ImportError:

@@ -1,4 +1,4 @@
-"""The codecs of rows on their way from a server."""
+"""The codecs that compress rows on their way from a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one rank reads a stream: options that no row and no order depends on."""
+"""The options for how one rank reads a stream, which change neither the rows nor their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoker._numbers import share_or_none, whole, whole_or_none
 
 __all__ = ["SliceConfig", "slice_config"]
 
-#: The most rows of a global batch, and the most ranks.
+#: The maximum rows of a global batch, and the maximum number of ranks.
 _BATCH_MAX = 2**32
 _RANKS_MAX = 2**32 - 1
 
@@ -23,22 +23,22 @@ _BAD_ROWS = ("error", "substitute")
 
 @dataclass(frozen=True)
 class SliceConfig:
-    """How one rank reads a stream; no row and no order depends on it.
+    """The options for how one rank reads a stream; they change neither the rows nor their order.
 
     Attributes:
         batch_size: Rows per rank and batch.
         global_batch_size: Rows of all ranks per batch, instead of ``batch_size``.
         last_batch: ``"pad"``, ``"drop"`` or ``"uneven"``.
-        rank: This rank, from zero.
-        world_size: Ranks in all.
-        memory_budget_bytes: Bytes of batches that are being filled or wait to be taken, at most; ``None`` for 1 GiB.
+        rank: The rank of this process, zero-based.
+        world_size: The number of ranks.
+        memory_budget_bytes: The maximum bytes of batches that are being filled or wait to be taken; ``None`` for 1 GiB.
         bad_rows: ``"error"`` or ``"substitute"``.
         max_bad_share: The share of the rows of a window that may be bad; ``None`` for 0.01.
         verify: Whether checksums are verified.
-        retry_budget_secs: Seconds for which reads are tried again; ``None`` for 120.
+        retry_budget_secs: Seconds for which reads are retried; ``None`` for 120.
         compression: ``"lz4"``, ``"zstd"``, or ``None`` for no compression.
-        run_id: The run whose log is written, if it is.
-        decode: The columns of images that are decoded; ``None`` for none.
+        run_id: The run whose log is written; ``None`` to write no log.
+        decode: The image columns to decode; ``None`` for none.
         evaluation: Whether every pass delivers the same epoch from its start.
     """
 
@@ -59,16 +59,16 @@ class SliceConfig:
 
     @property
     def global_batch(self) -> int:
-        """Rows of a global batch."""
+        """The number of rows of a global batch."""
         return self.global_batch_size or (self.batch_size or 0) * self.world_size
 
     @property
     def rank_batch(self) -> int:
-        """Rows of this rank's batches, at most."""
+        """The maximum number of rows of this rank's batches."""
         return self.batch_size or -(-(self.global_batch_size or 0) // self.world_size)
 
     def agreed(self) -> dict[str, Any]:
-        """What all ranks of a job must have asked for alike."""
+        """Returns the options that must be the same on all ranks of a job."""
         return {
             "batch_size": self.batch_size,
             "global_batch_size": self.global_batch_size,
@@ -97,7 +97,7 @@ def slice_config(
     decode_threads: int | None = None,
     evaluation: bool = False,
 ) -> SliceConfig:
-    """Returns the options that were checked; see :meth:`StreamSource.stream` for what they mean.
+    """Returns the validated options; see :meth:`StreamSource.stream` for what they mean.
 
     Raises:
         InvalidRequestError: Options that contradict each other, or a value out of range; the message names the option.

@@ -1,4 +1,4 @@
-"""Python data becomes Arrow record batches."""
+"""Converts Python data to Arrow record batches."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
     Args:
         data: A mapping of column names to arrays, a pandas DataFrame (without its index), or anything that exports an
             Arrow stream: a ``pyarrow.Table``, ``RecordBatchReader``, a polars DataFrame, ….
-        encoded_images: Binary columns to mark as holding JPEG, PNG or WebP files. Of a struct, the member ``bytes`` is
-            taken.
+        encoded_images: Binary columns to mark as JPEG, PNG or WebP files. Of a struct column, the member ``bytes`` is
+            written.
 
     Raises:
         InvalidRequestError: The value is none of these, or columns differ in length.
@@ -61,7 +61,7 @@ def _stream(data: Any) -> Any:
 
 
 def _with_files(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
-    """The rows with the member ``bytes`` in place of structs, as Hugging Face stores images with their paths."""
+    """Replaces struct columns by their member ``bytes``: Hugging Face stores images as structs of bytes and path."""
     schema = reader.schema
     structs = [field for field in schema if field.name in columns and _is_file(field.type)]
     if not structs:
@@ -75,7 +75,7 @@ def _with_files(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.Reco
         for batch in reader:
             arrays = {name: batch.column(name) for name in schema.names}
             for field in structs:
-                # `flatten` makes null what lies in a null struct; `field` would not.
+                # `flatten` makes the members of a null struct null; `field` would not.
                 arrays[field.name] = arrays[field.name].flatten()[field.type.get_field_index("bytes")]
             yield pa.RecordBatch.from_arrays(list(arrays.values()), schema=schema)
 
@@ -87,7 +87,7 @@ def _is_file(kind: pa.DataType) -> bool:
 
 
 def _has_views(stream: Any) -> bool:
-    """Whether there are string views, which Lance cannot store; readers and tables alone tell without being read."""
+    """Whether the stream may have view types, which Lance cannot store; true if the stream has no schema attribute."""
     schema = getattr(stream, "schema", None)
     if not isinstance(schema, pa.Schema):
         return True
@@ -123,7 +123,7 @@ def _table(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _column(name: str, values: Any) -> tuple[pa.Field, pa.Array | pa.ChunkedArray]:
-    """A field and an array; n-dimensional arrays become tensors, two-dimensional ones of floats vectors."""
+    """Returns a field and an array: n-dimensional arrays become tensors, two-dimensional arrays of floats vectors."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return pa.field(name, values.type, nullable=values.null_count > 0), values
     metadata: dict[bytes, bytes] = {}

@@ -1,4 +1,4 @@
-"""What images become when a stream decodes them."""
+"""The transforms of the images that a stream decodes."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from stoker._numbers import whole, whole_or_none
 
 __all__ = ["ImageTransform", "decode_request"]
 
-#: The most pixels of an edge.
+#: The maximum length of an edge in pixels.
 _EDGE_MAX = 65_535
 
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """How each image of a column becomes a tensor of a fixed shape; see ``decode`` of :meth:`Query.stream`.
+    """A transform of each image of a column to a tensor of fixed shape; see ``decode`` of :meth:`Query.stream`.
 
-    The steps in their order: decode, orient, choose a region, resize it, flip, scale and normalise, lay out. Random
-    choices depend on the seed of the stream, the epoch, the row's position and the name of the column, and on nothing
-    else: they are the same for any number of ranks, any batch size and after any resume.
+    The steps are, in this order: decode, orient, choose a region, resize it, flip, scale and normalise, lay out. Random
+    choices depend only on the seed of the stream, the epoch, the row's position and the name of the column. They are
+    therefore the same for any number of ranks, any batch size and after any resume.
 
     Attributes:
-        size: Height and width of the tensor; one number for a square.
-        fit: What happens to images of another aspect ratio: ``"cover"`` resizes until the tensor is covered and crops
-            the rest, ``"stretch"`` resizes each side by its own factor, ``"contain"`` resizes until all of the image
-            lies within the tensor, and fills the rest.
+        size: Height and width of the tensor, or one number for a square.
+        fit: How images of another aspect ratio are fitted: ``"cover"`` resizes the image until it covers the tensor,
+            and crops the rest; ``"stretch"`` resizes each side by its own factor; ``"contain"`` resizes the image until
+            all of it fits into the tensor, and fills the remaining pixels.
         crop: The part that ``"cover"`` keeps: ``"center"`` or ``"random"``.
-        shorter_side: For ``"cover"``: the shorter side of the resized image before it is cropped, at least the longer
-            side of ``size``. Default: as small as covers the tensor. ``size=224, shorter_side=256`` is the usual
-            evaluation on ImageNet.
-        random_resized_crop: ``True``, or ``(scale, ratio)``, two ranges: a random region instead of ``fit``, with a
-            share ``scale`` of the area and an aspect ratio within ``ratio``. ``True`` stands for
+        shorter_side: For ``"cover"``: the length of the shorter side of the resized image before it is cropped, at
+            least the longer side of ``size``. Default: the smallest length that covers the tensor.
+            ``size=224, shorter_side=256`` is the usual evaluation on ImageNet.
+        random_resized_crop: ``True`` or ``(scale, ratio)``, two ranges: takes a random region instead of ``fit``, with
+            a share ``scale`` of the image's area and an aspect ratio within ``ratio``. ``True`` means
             ``((0.08, 1.0), (3 / 4, 4 / 3))``.
         horizontal_flip: The probability with which an image is mirrored left to right.
-        channels: 3, or 1 for luminance.
+        channels: 3 for RGB, 1 for luminance.
         layout: ``"chw"`` or ``"hwc"``.
         dtype: ``"uint8"``, or ``"float32"`` or ``"float16"`` from 0 to 1.
-        mean: What is subtracted from the floats of each channel: three values, of which luminance takes the first.
-        std: What they are divided by then, as many.
+        mean: The values to subtract from the floats of each channel: three values, of which luminance uses the first.
+        std: The values by which the floats are divided after that: three values, of which luminance uses the first.
         interpolation: ``"bilinear"``, ``"nearest"``, ``"box"``, ``"bicubic"`` or ``"lanczos"``; all but ``"nearest"``
             with antialiasing.
-        fill: The value, from 0 to 255, of what ``"contain"`` leaves empty.
-        apply_orientation: Whether images are turned as their EXIF orientation says.
-        image_bytes_max: Images of more bytes than this after decoding are refused. Default: 256 MiB.
+        fill: The value, from 0 to 255, of the pixels that ``"contain"`` fills.
+        apply_orientation: Whether the EXIF orientation of an image is applied.
+        image_bytes_max: The maximum bytes of an image after decoding; larger images are refused. Default: 256 MiB.
 
     Raises:
         InvalidRequestError: Values out of range, or options that contradict each other.
@@ -123,7 +123,7 @@ def _number(name: str, value: object) -> float:
 def decode_request(
     decode: Mapping[str, ImageTransform] | None, num_threads: int | None
 ) -> _native.DecodeRequest | None:
-    """Returns the columns to decode as the native module takes them; ``None`` when there are none.
+    """Returns the columns to decode in the form of the native module, or ``None`` if there are none.
 
     Raises:
         InvalidRequestError: A value that is no :class:`ImageTransform`, or a number of threads out of range.

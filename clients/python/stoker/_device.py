@@ -13,7 +13,7 @@ _Tag = TypeVar("_Tag")
 
 
 def with_tensors(value: Any, change: Callable[[str, torch.Tensor], Any], path: str = "") -> Any:
-    """Returns a batch with each tensor in its dicts, lists and tuples replaced; ``change`` gets its path, too."""
+    """Returns a batch with each tensor in its dicts, lists and tuples replaced by ``change(path, tensor)``."""
     if isinstance(value, torch.Tensor):
         return change(path, value)
     if isinstance(value, Mapping):
@@ -28,9 +28,9 @@ def with_tensors(value: Any, change: Callable[[str, torch.Tensor], Any], path: s
 class DeviceCopier:
     """Copies tensors to one device.
 
-    For CUDA, a tensor goes through pinned host memory, which is reused, on a stream of its own: while the training loop
-    works on one batch, the next one is under way. The device memory of two batches and as much pinned memory is needed.
-    For other devices, tensors are copied one batch ahead without any of that.
+    For CUDA, tensors are copied through pinned host memory, which is reused, on a CUDA stream of its own: while the
+    training loop works on one batch, the copy of the next one runs. This takes the device memory of two batches, and as
+    much pinned memory. For other devices, tensors are copied one batch ahead, without pinned memory and CUDA stream.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -39,7 +39,7 @@ class DeviceCopier:
         self._slots: tuple[_Slot, _Slot] = (_Slot(), _Slot())
 
     def copied(self, batches: Iterable[tuple[_Tag, Any]]) -> Iterator[tuple[_Tag, Any]]:
-        """Yields each batch on the device, in order; what is no tensor stays as it is."""
+        """Yields each batch on the device, in order; values that are no tensors do not change."""
         ahead: tuple[_Tag, Any, torch.cuda.Event | None] | None = None
         for number, (tag, batch) in enumerate(batches):
             started = (tag, *self._start(batch, self._slots[number % 2]))
@@ -63,7 +63,7 @@ class DeviceCopier:
         return slot.pinned(path, tensor).to(self._device, non_blocking=True)
 
     def _finish(self, batch: Any, event: torch.cuda.Event | None) -> Any:
-        """Makes the current stream wait for the copy, and keeps the allocator from reusing the memory too early."""
+        """Makes the current stream wait for the copy; the allocator must not reuse memory that this stream uses."""
         if event is not None:
             current = torch.cuda.current_stream(self._device)
             current.wait_event(event)
@@ -72,14 +72,14 @@ class DeviceCopier:
 
 
 class _Slot:
-    """Pinned host memory of one batch under way, reused by the batch after next."""
+    """The pinned host memory of one batch that is being copied; the batch after the next one reuses it."""
 
     def __init__(self) -> None:
         self.event: torch.cuda.Event | None = None
         self._memory: dict[str, torch.Tensor] = {}
 
     def wait(self) -> None:
-        """Blocks until the last copy out of this slot is done."""
+        """Blocks until the last copy from this slot is done."""
         if self.event is not None:
             self.event.synchronize()
 

@@ -1,4 +1,4 @@
-"""Ranks of a job, and their agreement on one stream."""
+"""Finds the ranks of a job, and makes them agree on one stream."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SAME_ROWS = ("tp", "cp", "pp", "sp", "ep")
 
 @dataclass(frozen=True)
 class Ranks:
-    """This rank among those that share the rows.
+    """The rank of this process among the ranks that share the rows.
 
     Attributes:
-        rank: This rank, from zero.
-        world_size: Ranks in all.
-        origin: Where that comes from: ``"given"``, ``"group"`` (of ``torch.distributed``), ``"environment"`` or
+        rank: The rank of this process, zero-based.
+        world_size: The number of ranks.
+        origin: The source of both numbers: ``"given"``, ``"group"`` (of ``torch.distributed``), ``"environment"`` or
             ``"alone"``.
     """
 
@@ -38,7 +38,7 @@ class Ranks:
 
 
 def process_group() -> Any | None:
-    """Returns ``torch.distributed`` when it is initialised; PyTorch is never imported for that."""
+    """Returns ``torch.distributed`` if it is initialised. Never imports PyTorch."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -46,11 +46,12 @@ def process_group() -> Any | None:
 
 
 def ranks_of(rank: int | None, world_size: int | None, mesh: Any = None, group: Any = None) -> Ranks:
-    """Returns rank and world size: as given, of a mesh or group, of ``torch.distributed``, or of the environment.
+    """Returns rank and world size: as given, or of a mesh, a group, ``torch.distributed`` or the environment.
 
     Raises:
-        InvalidRequestError: Only one of rank and world size is given, here or in the environment; a number is not one;
-            a mesh or group beside them; a mesh with dimensions whose ranks must get the same rows.
+        InvalidRequestError: Only one of rank and world size is given, as argument or in the environment; a number in
+            the environment is malformed; more than one of numbers, mesh and group is given; a mesh has dimensions whose
+            ranks must get the same rows; this process is not in the mesh or group.
     """
     if (mesh is not None) + (group is not None) + (rank is not None or world_size is not None) > 1:
         raise InvalidRequestError("give one of rank and world_size, mesh, and process_group")
@@ -78,7 +79,7 @@ def ranks_of(rank: int | None, world_size: int | None, mesh: Any = None, group: 
 
 
 def _of_mesh(mesh: Any) -> Ranks:
-    """The coordinate in a mesh of the data-parallel dimensions, counted row by row."""
+    """Returns this process's coordinate in a mesh of data-parallel dimensions, counted row by row."""
     try:
         names, shape, coordinate = mesh.mesh_dim_names or (), tuple(mesh.shape), mesh.get_coordinate()
     except AttributeError:
@@ -113,10 +114,10 @@ def _of_group(distributed: Any, group: Any) -> Ranks:
 
 
 def fingerprint(params: Sequence[Any]) -> str:
-    """Returns a short text that tells parameters of different ranks apart: how they begin, and a digest of them."""
+    """Returns a short text for comparing the parameters of ranks: the beginning of the parameters, and their digest."""
     try:
         text = _native.params_json(params)
-    except StokerError:  # planning refuses them, where all ranks hear of it
+    except StokerError:  # planning raises this error too, and reports it to all ranks
         text = repr([type(param).__name__ for param in params])
     return f"{text[:60]} ({hashlib.sha256(text.encode()).hexdigest()[:12]})"
 
@@ -129,18 +130,20 @@ def agree(
 ) -> _native.StreamHandle:
     """Plans a stream once for all ranks, so that all read the same snapshots.
 
-    Over the process group, or else what the launcher offers, rank 0 plans and tells the others, which load its stream;
-    all compare what they ask for and the stream ids. An error on any rank is raised on every rank, so that none waits
-    for ever. A rank alone, or one that was given its number, plans for itself.
+    Rank 0 plans, and sends the state of its stream to the other ranks, which load it: over the process group or,
+    without one, over the store of the launcher. The ranks compare their requests and, in a process group, also their
+    stream ids. In a process group, an error on any rank is raised on every rank, so that no rank waits for ever; over
+    the launcher's store, every rank gets the errors of rank 0. A single rank, or a rank whose number was given as an
+    argument, plans for itself; so does a rank of a launcher with a ``run_id``, which gives all ranks the same stream.
 
     Args:
         ranks: This rank.
-        asked: What must be the same on all ranks: JSON values by name.
+        asked: The request, which must be the same on all ranks: JSON values by name.
         plan: Plans the stream.
         load: Loads the stream of a state.
 
     Raises:
-        StateMismatchError: The ranks ask for different streams; the message has the differences.
+        StateMismatchError: The ranks ask for different streams; the message lists the differences.
     """
     distributed = process_group()
     if ranks.origin == "group" and distributed is not None and distributed.get_world_size() > 1:
@@ -222,7 +225,7 @@ def _refuse_differences(first: dict[str, Any], other: dict[str, Any], rank: int)
 
 
 def gather(items: list[Any]) -> list[Any]:
-    """Returns the items of all ranks of the process group, in order of ranks; without one, these."""
+    """Returns the items of all ranks of the process group, in order of ranks; without a group, only ``items``."""
     group = process_group()
     if group is None or group.get_world_size() == 1:
         return items
@@ -234,7 +237,7 @@ def gather(items: list[Any]) -> list[Any]:
 def _attempt(make: Callable[[], _native.StreamHandle]) -> tuple[_native.StreamHandle | None, tuple[str, str]]:
     try:
         handle = make()
-    except Exception as failed:  # whatever it is, the other ranks must hear of it
+    except Exception as failed:  # of any kind: the other ranks must be told
         return None, (type(failed).__name__, str(failed))
     return handle, ("stream", handle.stream_id)
 

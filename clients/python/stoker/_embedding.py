@@ -1,4 +1,4 @@
-"""Who iterates over a loader: a ``DataLoader``, its worker, or Accelerate, told by the frames that call."""
+"""Detects what iterates over a loader (a ``DataLoader``, its worker, Accelerate) by the frames of its callers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stoker._errors import InvalidRequestError
 
 __all__ = ["num_workers_of", "refuse_second_batching", "refuse_second_sharding", "warn_of_workers"]
 
-#: Frames between a loader and Accelerate's wrapper of the ``DataLoader`` around it, at most.
+#: The maximum number of frames between a loader and Accelerate's wrapper of the ``DataLoader`` around it.
 _FRAMES_MAX = 24
 
-#: Accelerate's classes that give each process a part of what a dataset yields.
+#: Accelerate's classes that give each process a part of the items of a dataset.
 _SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
 
 
 def refuse_second_batching(caller: FrameType | None) -> None:
-    """Raises where a ``DataLoader`` would stack several batches into one.
+    """Raises if a ``DataLoader`` would stack several batches into one.
 
     Raises:
         InvalidRequestError: The ``DataLoader`` has a batch size.
@@ -34,7 +34,7 @@ def refuse_second_batching(caller: FrameType | None) -> None:
 
 
 def refuse_second_sharding(caller: FrameType | None, world_size: int) -> None:
-    """Raises where Accelerate would give each process a part of this rank's rows, which are a part already.
+    """Raises if Accelerate would shard the rows of this rank, which are sharded already.
 
     Raises:
         InvalidRequestError: The loader, one of several ranks, is inside a ``DataLoader`` that Accelerate prepared.
@@ -54,13 +54,13 @@ def refuse_second_sharding(caller: FrameType | None, world_size: int) -> None:
 
 
 def num_workers_of(caller: FrameType | None) -> int:
-    """Returns how many worker processes the ``DataLoader`` has that asks for the length; zero for anybody else."""
+    """Returns the number of workers of the ``DataLoader`` that asks for the length, or zero for any other caller."""
     asking = None if caller is None else caller.f_locals.get("self")
     return asking.num_workers if isinstance(asking, DataLoader) else 0
 
 
 def warn_of_workers(num_workers: int) -> None:
-    """Says what worker processes cost."""
+    """Warns of the costs of worker processes."""
     warnings.warn(
         f"DataLoader(num_workers={num_workers}): each global batch is cut into {num_workers} smaller ones, which are "
         "copied between processes; the loader reads ahead on native threads by itself and needs no workers. Its place "

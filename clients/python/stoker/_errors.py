@@ -22,12 +22,12 @@ __all__ = [
 ]
 
 
-#: The most characters of a message: what is longer repeats a value that somebody gave.
+#: The maximum characters of a message; a longer one repeats a value of the request.
 _MESSAGE_MAX = 1500
 
 
 def _readable(message: str) -> str:
-    """The beginning and the end of a message that is too long to be read."""
+    """Returns a message, or only its beginning and its end if it is too long to be read."""
     if len(message) <= _MESSAGE_MAX:
         return message
     return f"{message[: _MESSAGE_MAX - 400]}… ({len(message)} characters) …{message[-300:]}"
@@ -53,13 +53,13 @@ class InvalidRequestError(StokerError, ValueError):
 
 
 class NotFoundError(StokerError, LookupError):
-    """A named thing does not exist: a table, version, tag or file. Fix the name."""
+    """A named object does not exist: a table, version, tag or file. Fix the name."""
 
     kind = "not_found"
 
 
 class AlreadyExistsError(StokerError):
-    """Something would be created that exists. Choose another name or mode."""
+    """The request would create an object that exists. Choose another name or mode."""
 
     kind = "already_exists"
 
@@ -71,25 +71,25 @@ class UnauthenticatedError(StokerError, PermissionError):
 
 
 class PermissionDeniedError(StokerError, PermissionError):
-    """The credentials are valid and do not allow this. Ask for access."""
+    """The credentials are valid, but do not allow this request. Ask for access."""
 
     kind = "permission_denied"
 
 
 class ExpiredError(StokerError):
-    """A ticket is too old. Ask for a new one with the cursor."""
+    """A ticket is too old. Request a new one with the cursor."""
 
     kind = "expired"
 
 
 class StateMismatchError(StokerError, ValueError):
-    """A state belongs to other data or other order options; the message has the differences. Use the matching one."""
+    """A state belongs to other data or order options; the message lists the differences. Use the matching state."""
 
     kind = "state_mismatch"
 
 
 class DataCorruptError(StokerError):
-    """Stored bytes are damaged. Restore them; retrying does not help."""
+    """Stored bytes are damaged. Restore them; a retry does not help."""
 
     kind = "data_corrupt"
 
@@ -107,7 +107,7 @@ class ResourceExhaustedError(StokerError):
 
 
 class CancelledError(StokerError):
-    """The work was stopped on request."""
+    """The work was cancelled on request."""
 
     kind = "cancelled"
 

@@ -1,4 +1,4 @@
-"""The first rows of a query as HTML, for notebooks."""
+"""Shows the first rows of a query as HTML, for notebooks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["preview"]
 
-#: Rows that a preview shows.
+#: The number of rows that a preview shows.
 NUM_ROWS = 8
 #: The longest side of a thumbnail in pixels.
 THUMBNAIL_PIXELS = 64
-#: Characters of a value that a preview shows.
+#: The maximum characters of a value that a preview shows.
 NUM_CHARS = 80
 
 
 def preview(query: Query) -> str:
-    """Returns an HTML table of the first rows, with thumbnails of images when Pillow is installed."""
+    """Returns an HTML table of the first rows, with thumbnails of images if Pillow is installed."""
     inner = query.sql.strip().rstrip(";")
     table = query._lake.sql(f"SELECT * FROM (\n{inner}\n) AS preview LIMIT {NUM_ROWS}", query.params).to_arrow()
     head = "".join(
@@ -68,7 +68,7 @@ def _encoded(value: bytes | None) -> str:
 
 
 def _thumbnail(value: np.ndarray[Any, Any]) -> str | None:
-    """An image tag for a uint8 tensor of height × width with 1, 3 or 4 channels, first or last; else nothing."""
+    """Returns an image tag for a uint8 tensor of height × width, with or without 1, 3 or 4 channels; else ``None``."""
     if value.dtype != np.uint8 or value.ndim not in (2, 3) or min(value.shape[-2:]) < 1:
         return None
     if value.ndim == 3 and value.shape[0] in (1, 3, 4):

@@ -25,13 +25,13 @@ __all__ = ["ColumnLayout", "EpochVerdict", "Finding", "Lake", "Table", "VersionI
 IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
 Metric = Literal["l2", "cosine", "dot"]
 
-#: The most characters of a target.
+#: The maximum characters of a target.
 _TARGET_MAX = 8192
-#: The most endpoints that a server shares a stream among.
+#: The maximum number of endpoints over which a server sends one stream.
 _ENDPOINTS_MAX = 256
-#: The most days for which versions are held.
+#: The maximum number of days for which versions are held.
 _HOLD_DAYS_MAX = 3650
-#: The most partitions and sub-vectors of an index.
+#: The maximum numbers of partitions and sub-vectors of an index.
 _PARTITIONS_MAX = 2**20
 _SUB_VECTORS_MAX = 2**16
 
@@ -57,33 +57,35 @@ def connect(
     Args:
         target: A local path, ``s3://``, ``gs://``, ``az://`` or ``memory://`` for a lake in this process;
             ``grpc://host:port``, ``grpc+tls://host:port`` or, on this host, ``unix:///path`` (``grpc+unix:///path``)
-            for a server, with several comma-separated addresses if there are replicas; a scheme holds for the addresses
-            after it as well.
+            for a server. If there are replicas, give their addresses separated by commas; a scheme also holds for the
+            addresses after it.
         token: The server's bearer token.
-        tls_ca: The path of a PEM file with the certificate authority of a ``grpc+tls`` server. Default: the system's.
-        tls_cert: The path of a PEM file with this client's certificate, for a ``grpc+tls`` server that asks for one.
-        tls_key: The path of a PEM file with its private key.
+        tls_ca: The path of a PEM file with the certificate authority of a ``grpc+tls`` server. Default: the system's
+            authorities.
+        tls_cert: The path of a PEM file with this client's certificate, for a ``grpc+tls`` server that requires one.
+        tls_key: The path of a PEM file with the private key of that certificate.
         storage_options: Options of the object store, for example ``aws_endpoint``, ``aws_region``,
-            ``aws_access_key_id``, ``aws_secret_access_key``. What is missing comes from the usual environment
+            ``aws_access_key_id``, ``aws_secret_access_key``. Missing options are taken from the usual environment
             variables.
-        retry_budget_secs: Seconds for which a stream looks for a lost server before it fails. Default: 120.
-        num_endpoints: Connections over which a server sends one stream, up to 256. Default: 1.
-        memory_budget_bytes: Bytes of batches that all streams of this connection hold in this process while these are
-            filled or wait to be taken. Open streams share them equally. Default: 2 GiB, or as much as the same option
-            of an open stream, if that is more.
-        cache_dir: A folder of this machine that keeps what streams read from an object store, for later epochs and
-            other processes: all that name it share it. It is made for its owner alone; whoever can write to it can
-            change what streams deliver. Lakes on a local disk do not use it, and a server has a cache of its own.
-            Default: nothing is kept.
-        cache_bytes: Bytes that the folder holds at most. Default: half of the free space of its file system.
-        direct_io: Whether streams read the tensors of a lake on a local disk past the system's page cache (on Linux, by
-            ``O_DIRECT``): for tables larger than memory, which would only push other files out of it. Each epoch then
-            reads from the disk. Where the file system does not read so, files are read as usual and dropped from the
-            page cache at once. Columns that Lance decodes (text, encoded images, scalars) are read as usual, lakes in
-            object stores do not use it, and a server has an option of its own. Default: no.
-        hold_days: Days for which cleanups spare the versions of tables that streams read, from when they are last read:
-            as long as checkpoints are wanted. They get tags such as ``stoker.until.2026-12-24.v7``, which ``tags``
-            leaves out. With 0, nothing is held. A server has an option of its own. Default: 30.
+        retry_budget_secs: Seconds for which a stream retries a lost server before it fails. Default: 120.
+        num_endpoints: The number of connections over which a server sends one stream, up to 256. Default: 1.
+        memory_budget_bytes: The maximum bytes, in this process, of batches of all streams of this connection that are
+            being filled or wait to be taken. Open streams share these bytes equally. Default: 2 GiB, or as much as the
+            same option of an open stream if that is more.
+        cache_dir: A local folder that caches what streams read from an object store, for later epochs and other
+            processes: all processes that name the folder share it. It is created for its owner alone; anybody who can
+            write to it can change what streams deliver. Lakes on a local disk do not use it, and a server has its own
+            cache. Default: no cache.
+        cache_bytes: The maximum bytes in the cache folder. Default: half of the free space of its file system.
+        direct_io: Whether streams read the tensors of a lake on a local disk without the system's page cache (on Linux,
+            with ``O_DIRECT``). This is for tables larger than memory, which would only evict other files from the page
+            cache; each epoch then reads from the disk. If the file system does not support it, files are read as usual,
+            and dropped from the page cache at once. Columns that Lance decodes (text, encoded images, scalars) are read
+            as usual, lakes in object stores do not use this option, and a server has its own. Default: no.
+        hold_days: The number of days for which cleanups keep the versions of tables that streams read, counted from the
+            last time that a stream read them: choose as many days as checkpoints are wanted. These versions get tags
+            such as ``stoker.until.2026-12-24.v7``, which ``tags`` leaves out. With 0, no version is held. A server has
+            its own option. Default: 30.
 
     Raises:
         InvalidRequestError: The target has an unsupported scheme, an option is malformed, ``cache_dir`` cannot be used,
@@ -123,7 +125,7 @@ def connect(
 class Lake:
     """A lake of tables. Made by :func:`connect`.
 
-    May be pickled, which takes its options (the token too) along, and may be used after ``fork``.
+    A lake may be pickled, and its options (the token too) are pickled with it. It may be used after ``fork``.
     """
 
     def __init__(self, target: str, options: Mapping[str, Any]) -> None:
@@ -133,7 +135,7 @@ class Lake:
 
     @property
     def target(self) -> str:
-        """What :func:`connect` was given."""
+        """The target that :func:`connect` was given."""
         return self._target
 
     def tables(self) -> list[str]:
@@ -149,7 +151,7 @@ class Lake:
         """Returns a table at a version, at a tag, or at its newest version.
 
         Raises:
-            NotFoundError: The table, version or tag does not exist; the message lists what does.
+            NotFoundError: The table, version or tag does not exist; the message lists those that do.
             InvalidRequestError: The name is malformed, the version is not a whole number, or both version and tag are
                 given.
 
@@ -163,7 +165,7 @@ class Lake:
         """Plans a ``SELECT`` and returns it as a :class:`Query`.
 
         Args:
-            sql: DataFusion's SQL with ``table AT (VERSION => 3)``, ``AT (TAG => 'v1')`` and
+            sql: DataFusion's SQL, with ``table AT (VERSION => 3)``, ``AT (TAG => 'v1')`` and
                 ``vector_search(table, column, query, k => 10)``; ``row_ids(table)`` has a column ``row_id`` with the
                 addresses of the rows.
             params: The values of ``$1``, ``$2``, …, or of ``?`` from left to right: None, bool, int, float, str, bytes,
@@ -200,20 +202,20 @@ class Lake:
         process_group: Any = None,
         **options: Any,
     ) -> Stream:
-        """Returns the stream that a state names, at its place: the same rows, though the tables have changed since.
+        """Returns the stream of a state, at the state's position, with the same rows even if the tables have changed.
 
-        The state pins query, parameters, snapshots, seed and order, so that none of them is given here.
+        The state pins query, parameters, snapshots, seed and order; none of them is given here.
         ``lake.resume(state, batch_size=256).torch()`` is the loader for PyTorch. With a process group, this is a
-        collective call: ranks with another state or another batch size are refused.
+        collective call, and ranks with another state or another batch size are refused.
 
         Args:
-            state: What :meth:`Stream.state_dict` returned, or its JSON text.
-            batch_size: As for :meth:`Query.stream`, and so for the options below.
+            state: The return value of :meth:`Stream.state_dict`, or its JSON text.
+            batch_size: As for :meth:`Query.stream`, like all options below.
             global_batch_size: Rows of all ranks per batch, instead of ``batch_size``.
-            rank: This rank.
-            world_size: Ranks in all.
-            mesh: A mesh of the data-parallel dimensions, in place of both.
-            process_group: A group of ranks that share the rows, in place of all three.
+            rank: The rank of this process.
+            world_size: The number of ranks.
+            mesh: A mesh of the data-parallel dimensions, instead of both.
+            process_group: A group of the ranks that share the rows, instead of all three.
             **options: ``last_batch``, ``drop_last``, ``memory_budget_bytes``, ``bad_rows``, ``max_bad_share``,
                 ``verify``, ``retry_budget_secs``, ``compression``, ``run_id``, ``run_log``, ``decode``,
                 ``decode_threads``, ``evaluation``.
@@ -250,20 +252,21 @@ class Lake:
         Args:
             name: Letters, digits, ``_``, ``-`` and ``.``.
             data: A dict of columns, a pandas DataFrame, or anything that exports an Arrow stream, which is read with
-                bounded memory. In a dict, arrays of two dimensions of floats become vectors (``FixedSizeList``), other
-                arrays of two and more dimensions tensors (``arrow.fixed_shape_tensor``), with the first dimension
-                counting rows.
-            mode: What to do when the table exists: ``"create"`` fails, the others add rows or replace them.
-            encoded_images: Binary columns that hold JPEG, PNG or WebP files. Each value must begin as one does, or be
-                null; it is not decoded. Of a struct, as Hugging Face stores images, the member ``bytes`` is taken.
-            rows_per_fragment: Rows per data file at most. Default: 1,048,576.
+                bounded memory. In a dict, two-dimensional arrays of floats become vectors (``FixedSizeList``), and
+                other arrays of two or more dimensions become tensors (``arrow.fixed_shape_tensor``); the first
+                dimension counts rows.
+            mode: What to do if the table exists: ``"create"`` fails, ``"create_or_append"`` adds rows, ``"overwrite"``
+                replaces them.
+            encoded_images: Binary columns of JPEG, PNG or WebP files. Each value must begin as such a file, or be null;
+                it is not decoded. Of a struct column, as Hugging Face stores images, the member ``bytes`` is written.
+            rows_per_fragment: The maximum number of rows per data file. Default: 1,048,576.
 
         Returns:
             The table at its new version.
 
         Raises:
             AlreadyExistsError: The table exists.
-            InvalidRequestError: The data does not fit; the message names the column, and the row where there is one.
+            InvalidRequestError: The data does not fit; the message names the column and, where there is one, the row.
 
         Example:
             >>> import numpy as np
@@ -290,7 +293,7 @@ class Lake:
         return self._native.streams()
 
     def run(self, run_id: str) -> Run:
-        """Returns a training run by its name: the rows of any past step; see ``run_log`` of :meth:`Query.stream`.
+        """Returns a training run by its name, to look up its past steps; see ``run_log`` of :meth:`Query.stream`.
 
         Raises:
             InvalidRequestError: The name is malformed.
@@ -311,8 +314,8 @@ class Lake:
         """Checks that each row of the epochs in the receipts was delivered exactly once.
 
         Args:
-            receipts: What :meth:`Stream.receipt` returned on every rank; of an epoch that was resumed, those of both
-                sides.
+            receipts: The return values of :meth:`Stream.receipt` on every rank; for a resumed epoch, those from before
+                and after the interruption.
 
         Raises:
             InvalidRequestError: These are not receipts, or not of one stream.
@@ -353,7 +356,7 @@ class VersionInfo:
 
     Attributes:
         version: The version number.
-        timestamp: When it was committed, in UTC.
+        timestamp: The time of its commit, in UTC.
         tags: The tags that name it.
     """
 
@@ -364,21 +367,21 @@ class VersionInfo:
 
 @dataclass(frozen=True)
 class EpochVerdict:
-    """What receipts say about one epoch.
+    """The verdict of receipts on one epoch.
 
     Attributes:
-        epoch: The epoch, from zero.
-        num_rows: Rows in the epoch.
-        num_missing: Positions that no rank got.
-        missing: The first runs of them, as (start, end).
-        num_repeated: Positions that ranks got more than once.
-        repeated: The first runs of them, as (start, end).
+        epoch: The epoch, zero-based.
+        num_rows: The number of rows of the epoch.
+        num_missing: The number of positions that no rank got.
+        missing: The first ranges of these positions, as (start, end).
+        num_repeated: The number of positions that ranks got more than once.
+        repeated: The first ranges of these positions, as (start, end).
         wrong: Parts of receipts whose rows are not those of their positions.
-        num_skipped: Positions that were skipped on purpose.
-        skipped: The first runs of them, as (start, end).
-        substituted: Bad rows in whose place another row was delivered: position, addresses and reason.
-        num_dropped: Positions at the end of the epoch that fill no global batch and were dropped.
-        dropped: Their runs, as (start, end).
+        num_skipped: The number of positions that were skipped on purpose.
+        skipped: The first ranges of these positions, as (start, end).
+        substituted: The bad rows that another row replaced: position, addresses and reason.
+        num_dropped: The number of positions at the end of the epoch that fill no global batch and were dropped.
+        dropped: The ranges of these positions, as (start, end).
     """
 
     epoch: int
@@ -396,7 +399,7 @@ class EpochVerdict:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether each row was delivered exactly once, apart from those skipped or dropped and from bad ones."""
+        """Whether each row was delivered exactly once, apart from skipped, dropped and bad rows."""
         return not (self.num_missing or self.num_repeated or self.wrong)
 
 
@@ -405,18 +408,20 @@ class ColumnLayout:
     """How a column is stored.
 
     Attributes:
-        name: The column.
-        data_type: Its Arrow type.
-        kind: What it holds: tensor, vector, encoded image, text, scalar, ….
-        heavy: Whether it is fetched by chunk scan and never read while filtering.
-        bytes_per_row: Bytes per row; for variable width, the average on disk.
-        num_chunks: Chunks over all fragments.
-        chunk_bytes_max: Bytes of the largest chunk.
-        bytes: Bytes on disk.
+        name: The name of the column.
+        data_type: The column's Arrow type.
+        kind: The kind of its values: tensor, vector, encoded image, text, scalar, ….
+        heavy: Whether the column is heavy: filters do not read it unless a predicate names it, and streams fetch its
+            values separately.
+        bytes_per_row: The number of bytes per row; for variable width, the average on disk.
+        num_chunks: The number of chunks over all fragments.
+        chunk_bytes_max: The number of bytes of the largest chunk.
+        bytes: The number of bytes on disk.
         dense: Whether every chunk is plain row-major bytes, which are read without decoding.
-        why_not_dense: Why it is not dense.
+        why_not_dense: The reason why the column is not dense.
         compression: The encodings found.
-        unchecked_fragments: Fragments in which its values have no checksums, so that damaged ones are not noticed.
+        unchecked_fragments: The number of fragments in which the values have no checksums, so that damage is not
+            noticed.
     """
 
     name: str
@@ -434,10 +439,10 @@ class ColumnLayout:
 
     @property
     def verdict(self) -> Literal["dense", "decoder", "light"]:
-        """How the bytes are read.
+        """How the column's bytes are read.
 
-        ``"dense"``: from their places in the files straight into batches. ``"decoder"``: heavy, through Lance's
-        decoder; :meth:`Table.doctor` says why. ``"light"``: through the decoder too, which is cheap for few bytes.
+        ``"dense"``: from the files directly into batches. ``"decoder"``: through Lance's decoder, although the column
+        is heavy; :meth:`Table.doctor` says why. ``"light"``: through the decoder too, which is cheap for few bytes.
         """
         if self.dense:
             return "dense"
@@ -446,16 +451,16 @@ class ColumnLayout:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the layout of a table that costs speed or safety. Printed, it is a paragraph.
+    """A property of a table's layout that costs speed or safety. Its ``str()`` is a paragraph.
 
     Attributes:
-        column: The column; None for the table as a whole.
-        code: A word for it that stays, for programs: ``"nulls"``, ``"no_checksums"``, ….
+        column: The name of the column; None for the table as a whole.
+        code: A stable code for programs: ``"nulls"``, ``"no_checksums"``, ….
         what: What was found, and in which fragments.
         cost: What it costs.
         remedy: What to do about it.
-        example: Lines of Python that do it, where ``lake`` is a connection to the lake itself; None where there is no
-            such line.
+        example: Lines of Python that do this, where ``lake`` is a connection to the lake itself; None if there are no
+            such lines.
     """
 
     column: str | None
@@ -491,12 +496,12 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The version that this object stands for."""
+        """The version of this object."""
         return self._info.version
 
     @property
     def num_rows(self) -> int:
-        """Rows that were not deleted."""
+        """The number of rows that are not deleted."""
         return self._info.num_rows
 
     @property
@@ -506,7 +511,7 @@ class Table:
 
     @property
     def tags(self) -> dict[str, int]:
-        """The table's tags and the versions that they name, as of when this object was made."""
+        """The table's tags and the versions that they name, at the time when this object was made."""
         return dict(self._info.tags)
 
     def versions(self) -> list[VersionInfo]:
@@ -520,7 +525,7 @@ class Table:
         ]
 
     def tag(self, name: str) -> None:
-        """Gives this version a tag, which protects it from cleanup.
+        """Tags this version, which protects it from cleanup.
 
         Raises:
             AlreadyExistsError: The tag exists.
@@ -529,16 +534,16 @@ class Table:
         self._lake._native.tag(self.name, self.version, name)
 
     def describe(self) -> list[ColumnLayout]:
-        """Returns how each column is stored."""
+        """Describes how each column is stored."""
         known = {field.name for field in fields(ColumnLayout)}
         layouts = self._lake._native.describe(self.name, self.version)
         return [ColumnLayout(**{key: value for key, value in layout.items() if key in known}) for layout in layouts]
 
     def doctor(self) -> list[Finding]:
-        """Returns what in the layout costs speed or safety, and what to do about it.
+        """Returns what costs speed or safety in the table's layout, and what to do about it.
 
-        Columns that are read through Lance's decoder although they are heavy, with the reason; rows without checksums;
-        fragments that are small or have many deleted rows; …. Reads the footers of all data files.
+        Findings are, for example: heavy columns that are read through Lance's decoder, with the reason; rows without
+        checksums; fragments that are small or have many deleted rows. The call reads the footers of all data files.
 
         Example:
             >>> lake.table("digits").doctor()
@@ -553,7 +558,7 @@ class Table:
 
         Args:
             data: As for :meth:`Lake.create_table`, with the table's columns in any order.
-            rows_per_fragment: Rows per data file at most.
+            rows_per_fragment: The maximum number of rows per data file.
 
         Returns:
             The table at its new version.
@@ -580,15 +585,15 @@ class Table:
         num_partitions: int | None = None,
         num_sub_vectors: int | None = None,
     ) -> Table:
-        """Builds an index over the newest version of a column, replacing one that exists.
+        """Builds an index over a column of the newest version, and replaces an existing one.
 
         Args:
-            column: A vector column for ``ivf_flat`` and ``ivf_pq``, a text column for ``inverted``, else a scalar
+            column: A vector column for ``ivf_flat`` and ``ivf_pq``, a text column for ``inverted``, otherwise a scalar
                 column.
             kind: The kind of index.
-            metric: The distance of a vector index; searches by another one do not use it.
-            num_partitions: Partitions of the vector space. Default: one per 4,096 rows.
-            num_sub_vectors: Parts of a vector for ``ivf_pq``; must divide its size. Default: 16.
+            metric: The distance of a vector index; searches with another distance do not use the index.
+            num_partitions: The number of partitions of the vector space. Default: one per 4,096 rows, at most 65,536.
+            num_sub_vectors: The number of parts of a vector for ``ivf_pq``, which must divide its size. Default: 16.
 
         Returns:
             The table at its new version.
@@ -608,22 +613,22 @@ class Table:
         return self._lake.table(self.name)
 
     def quarantine(self, row_ids: Iterable[int], reason: str | None = None) -> Table:
-        """Excludes bad rows from the versions of the table from a new one on; this object keeps its version.
+        """Excludes bad rows from a new version of the table and all later ones; this object keeps its version.
 
         Streams and queries that are pinned to older versions still deliver the rows. Rows that the newest version
-        excludes are left as they are; without others there is no new version.
+        excludes already are ignored; if there are no others, there is no new version.
 
         Args:
             row_ids: Row addresses as in :attr:`Batch.row_ids`: a sequence of ints, or a uint64 array of shape
                 ``(rows,)``. They hold from version to version until a compaction moves the rows.
-            reason: Why, in at most 1,024 bytes; kept in the transaction of the new version.
+            reason: The reason, in at most 1,024 bytes, which is kept in the transaction of the new version.
 
         Returns:
             The table at the version that excludes the rows.
 
         Raises:
             InvalidRequestError: A row id is not a whole number, or the reason is too long.
-            NotFoundError: A row does not exist, or was moved since; the message names it.
+            NotFoundError: A row does not exist, or a compaction has moved it; the message names the row.
 
         Example:
             >>> table = lake.table("digits").quarantine([3, 5], "torn images")

@@ -1,4 +1,4 @@
-"""The store that ``torchrun`` keeps for its processes: a place to agree before there is a process group."""
+"""The store that ``torchrun`` keeps for its processes, over which ranks agree without a process group."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from stoker._errors import UnavailableError
 
 __all__ = ["LauncherStore"]
 
-#: How long the launcher's store may take to answer, how long rank 0 may take to plan, and how often it is asked.
+#: The connection timeout of the launcher's store, the time that rank 0 may take to plan, and the poll interval.
 _CONNECT_SECS = 10
 _WAIT_SECS = 1800
 _POLL_SECS = 0.05
 
-#: Streams that this process asked for: all processes of a job ask for them in the same order.
+#: The number of streams that this process has asked for; all processes of a job ask for them in the same order.
 _num_asked = 0
 
 
 class LauncherStore:
-    """Tells what rank 0 planned to the others of one job and one start of its processes."""
+    """Sends what rank 0 planned to the other ranks, for one job and one start of its processes."""
 
     def __init__(self, store: Any, key: str, rank: int) -> None:
         self._store = store
@@ -32,10 +32,10 @@ class LauncherStore:
 
     @classmethod
     def find(cls, rank: int, world_size: int) -> LauncherStore | None:
-        """Returns the store of the launcher that started this process; ``None`` where there is none.
+        """Returns the store of the launcher that started this process, or ``None`` if there is none.
 
-        ``torchrun`` says with TORCHELASTIC_USE_AGENT_STORE that its agent keeps one at MASTER_ADDR and MASTER_PORT. It
-        lives as long as the job, so that nothing of an earlier job with the same TORCHELASTIC_RUN_ID is found in it.
+        ``torchrun`` sets TORCHELASTIC_USE_AGENT_STORE if its agent keeps a store at MASTER_ADDR and MASTER_PORT. The
+        store lives as long as the job, so that it holds nothing of an earlier job with the same TORCHELASTIC_RUN_ID.
         """
         global _num_asked
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
@@ -56,14 +56,14 @@ class LauncherStore:
         return cls(store, f"stoker/{run}/{start}/{_num_asked}", rank)
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Leaves a message of JSON values for the other ranks."""
+        """Stores a message of JSON values for the other ranks."""
         self._store.set(self._key, json.dumps(message))
 
     def wait(self) -> dict[str, Any]:
-        """Returns the message of rank 0. Ctrl-C ends the wait.
+        """Waits for the message of rank 0, and returns it. Ctrl-C ends the wait.
 
         Raises:
-            UnavailableError: There is none after half an hour, or the store is gone.
+            UnavailableError: Rank 0 sent no message within half an hour, or the store is gone.
         """
         end = time.monotonic() + _WAIT_SECS
         try:

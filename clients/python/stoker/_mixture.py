@@ -24,20 +24,21 @@ def mix(
 ) -> Mixture:
     """Returns a mixture of several queries over one lake, which must have the same columns.
 
-    After any number of rows, each query has delivered its share of them, give or take less than one row; a weight is
-    kept as a multiple of at least one part in 65,536. Each query has epochs of its own: each of its rows comes once
-    before any comes again. Seeds, states, ranks and resumes work as for one query.
+    After any number of rows, each query has delivered its share of them to within one row. Weights are exact if a
+    period of at most 65,536 rows can represent them, and are otherwise rounded to multiples of 1/65,536. Each query has
+    epochs of its own: all of its rows are delivered before any of them is delivered again. Seeds, states, ranks and
+    resumes work as for one query.
 
     Args:
-        weights: The share of each query; they need not add up to one. A dict, or a sequence of pairs.
-        stop: What ends an epoch of the mixture: ``"first"`` ends it with the query that is delivered whole first,
-            ``"all"`` with the one that is delivered whole last. The others begin their next epochs on the way, and go
-            on in the next epoch of the mixture.
-        epoch_rows: Rows of an epoch over all ranks, in place of ``stop``.
+        weights: The share of each query, as a dict or a sequence of pairs; the shares need not add up to one.
+        stop: The end of an epoch of the mixture: ``"first"`` ends it when the first query has been delivered
+            completely, ``"all"`` when the last one has. Meanwhile, other queries may begin further epochs of their own,
+            which the next epoch of the mixture continues.
+        epoch_rows: The number of rows of an epoch over all ranks, instead of ``stop``.
 
     Raises:
-        InvalidRequestError: No query, a weight that is not a positive number, queries of different lakes; when it is
-            streamed, also queries with different columns or without rows.
+        InvalidRequestError: There is no query, a weight is not a positive number, or the queries are of different
+            lakes; when the mixture is streamed, also: the queries have different columns, or one has no rows.
 
     Example:
         >>> small, large = lake.sql("SELECT image FROM digits WHERE label < 3"), lake.sql("SELECT image FROM digits")

@@ -1,4 +1,4 @@
-"""Types of the native module; see the Python modules for documentation."""
+"""The types of the native module; its documentation is in the Python modules that use it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict

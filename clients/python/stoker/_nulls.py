@@ -1,4 +1,4 @@
-"""Refuses a stream whose batches could not become NumPy arrays or tensors, before its first step."""
+"""Refuses a stream whose batches cannot become NumPy arrays or tensors, before its first step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["refuse_nulls"]
 
 
 def refuse_nulls(handle: _native.StreamHandle) -> _native.StreamHandle:
-    """Returns the stream, of which no tensor, vector, integer or boolean is null in a row.
+    """Returns the stream, after a check that none of its tensors, vectors, integers and booleans is null.
 
-    Columns that may be null are scanned once, and none if there are no such columns.
+    The check scans the nullable columns once; without nullable columns, it reads nothing.
 
     Raises:
-        InvalidRequestError: Such a column has nulls among the rows of the stream.
+        InvalidRequestError: A column of these types has nulls in the rows of the stream.
     """
     schema = pa.schema(handle.schema)
     columns = [field.name for field in schema if field.nullable and _needs_values(field.type)]
@@ -34,7 +34,7 @@ def refuse_nulls(handle: _native.StreamHandle) -> _native.StreamHandle:
 
 
 def _needs_values(kind: pa.DataType) -> bool:
-    """Whether NumPy has no null for values of this type. Floats have NaN, times NaT, and the others are objects."""
+    """Whether NumPy has no null for values of this type. Floats have NaN, times NaT, and other types become objects."""
     return (
         isinstance(kind, pa.FixedShapeTensorType)
         or pa.types.is_fixed_size_list(kind)

@@ -1,4 +1,4 @@
-"""Numbers in options, checked before they reach the engine."""
+"""Checks the numbers in options before they reach the engine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from stoker._errors import InvalidRequestError
 
 __all__ = ["share_or_none", "weight_list", "whole", "whole_or_none"]
 
-#: The largest number of most options.
+#: The maximum of most options.
 _MAX = 2**63 - 1
 
 
 def whole(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int:
-    """Returns the value of an option as an int; NumPy's integers are fine, floats and booleans are not.
+    """Returns the value of an option as an int. NumPy's integers are accepted, floats and booleans are not.
 
     Raises:
-        InvalidRequestError: It is not a whole number from ``minimum`` to ``maximum``; the message names the option.
+        InvalidRequestError: The value is not a whole number from ``minimum`` to ``maximum``; the message names the
+            option.
     """
     try:
         number = minimum - 1 if isinstance(value, bool) else operator.index(value)
@@ -32,15 +33,15 @@ def whole(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int:
 
 
 def whole_or_none(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int | None:
-    """Returns the value of an option that may be missing; see :func:`whole`."""
+    """Returns the value of an optional number; see :func:`whole`."""
     return None if value is None else whole(name, value, minimum, maximum)
 
 
 def share_or_none(name: str, value: Any) -> float | None:
-    """Returns the value of an option that is a share of something, and may be missing.
+    """Returns the value of an optional share.
 
     Raises:
-        InvalidRequestError: It is not a number from 0 to 1; the message names the option.
+        InvalidRequestError: The value is not a number from 0 to 1; the message names the option.
     """
     if value is None:
         return None
@@ -57,7 +58,7 @@ def weight_list(weights: Sequence[Any]) -> list[float]:
     """Returns weights as floats.
 
     Raises:
-        InvalidRequestError: One of them is not a number.
+        InvalidRequestError: A weight is not a number.
     """
     try:
         return [float(weight) for weight in weights]
@@ -68,6 +69,6 @@ def weight_list(weights: Sequence[Any]) -> list[float]:
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except ValueError:  # Python refuses to write numbers of more than 4,300 digits
+    except ValueError:  # Python refuses to format numbers of more than 4,300 digits
         return "too large"
     return text if len(text) <= 40 else f"{text[:40]}…"

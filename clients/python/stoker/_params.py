@@ -1,4 +1,4 @@
-"""Values of query parameters, on their way to the engine."""
+"""Converts the values of query parameters for the engine."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import pyarrow as pa
 
 __all__ = ["converted"]
 
-#: Up to here a double holds every integer.
+#: The largest number up to which a double holds every integer exactly.
 _EXACT_INT_MAX = 2**53
-#: The most digits of a decimal.
+#: The maximum number of digits of a decimal.
 _DIGITS_MAX = 38
 
 
 def converted(value: object) -> Any:
-    """Returns a value as the engine takes it.
+    """Returns a value in the form that the engine accepts.
 
     Returns:
-        None, a bool, an int of 64 bits, a float, a str or a list of floats; anything else as a table with one column
-        and one row.
+        None, a bool, an int of 64 bits, a float, a str or a list of floats; for any other value, an Arrow table with
+        one column and one row.
 
     Raises:
-        TypeError: The type stands for nothing in SQL.
-        ValueError: The value has no place in the type that it stands for.
+        TypeError: The type has no counterpart in SQL.
+        ValueError: The SQL type cannot hold the value.
     """
     plain = _plain(value)
     if plain is None or isinstance(plain, bool | float | str):
@@ -42,7 +42,7 @@ def converted(value: object) -> Any:
 
 
 def _plain(value: object) -> Any:
-    """Returns Python's own value, list or one Arrow value for a value of any supported class."""
+    """Converts a value of any supported class to a plain Python value, a list, or an Arrow array of one value."""
     if value is None or isinstance(value, bool | decimal.Decimal | datetime.timedelta):
         return value
     if isinstance(value, str):
@@ -89,7 +89,7 @@ def _scalar(scalar: pa.Scalar) -> pa.Array:
 
 
 def _list(values: pa.Array) -> pa.Array:
-    """Returns one list of these values."""
+    """Returns an Arrow array of one list, which has these values."""
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if pa.types.is_dictionary(values.type):
@@ -98,7 +98,7 @@ def _list(values: pa.Array) -> pa.Array:
 
 
 def _vector(items: list[Any]) -> list[float] | None:
-    """Returns the items as floats, if these hold all of them exactly."""
+    """Returns the items as floats, or ``None`` unless floats hold all of them exactly."""
     if all(isinstance(item, float) and math.isfinite(item) for item in items):
         return items
     for item in items:
@@ -110,7 +110,7 @@ def _vector(items: list[Any]) -> list[float] | None:
 
 
 def _array(value: Any) -> pa.Array:
-    """Returns one Arrow value for a value of Python's own classes."""
+    """Returns an Arrow array of one value of a plain Python class."""
     if isinstance(value, int):
         return pa.array([value], _int_type(value, value))
     if isinstance(value, decimal.Decimal):

@@ -1,4 +1,4 @@
-"""Where a stream is: which batches of which epoch a loop has got."""
+"""The progress of a stream: the batches of an epoch that a loop has got."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 
 __all__ = ["LogEntry", "Place"]
 
-#: From which step and position on which global batch size was used: (step, position, rows).
+#: A global batch size (rows), and the step and position from which it was used: (step, position, rows).
 LogEntry = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the epochs of a stream. It never changes, so that a loop moves on in a single assignment.
+    """The progress in the epochs of a stream. It is immutable, so that a single assignment moves a loop on.
 
     Attributes:
-        epoch: The epoch, from zero.
-        origin: The position where the epoch or the last resume began.
+        epoch: The epoch, zero-based.
+        origin: The position at which the epoch or the last resume began.
         position: The next position.
         first_step: The number of the global batch at ``origin``, counted from the start of the training.
-        next_step: Global batches that the loop has got since ``origin``.
-        log: The global batch sizes of the epoch so far; the first entry is where the epoch began.
+        next_step: The number of global batches that the loop has got since ``origin``.
+        log: The global batch sizes of the epoch so far; the first entry is the start of the epoch.
     """
 
     epoch: int
@@ -33,12 +33,12 @@ class Place:
 
     @classmethod
     def start_of(cls, epoch: int, step: int, global_batch: int) -> Place:
-        """The start of an epoch, where ``step`` is the number of its first step."""
+        """Returns the start of an epoch; ``step`` is the number of its first step."""
         return cls(epoch, 0, 0, step, 0, ((step, 0, global_batch),))
 
     @classmethod
     def resumed(cls, epoch: int, position: int, step: int, log: Sequence[LogEntry], global_batch: int) -> Place:
-        """A place within an epoch, with the sizes of the batches before it."""
+        """Returns a position within an epoch; ``log`` has the sizes of the batches before it."""
         before = [entry for entry in log if entry[1] < position or entry[0] < step]
         if not before or before[-1][2] != global_batch or _position_at(before[-1], step) != position:
             before.append((step, position, global_batch))
@@ -51,16 +51,16 @@ class Place:
 
     @property
     def steps_before_origin(self) -> int:
-        """Global batches of this epoch before its origin."""
+        """The number of global batches of this epoch before the origin."""
         return self.first_step - self.log[0][0]
 
     @property
     def is_begun(self) -> bool:
-        """Whether anything of the epoch was delivered, skipped, or resumed from a state."""
+        """Whether a batch of the epoch was delivered or skipped, or the epoch was resumed from a state."""
         return bool(self.origin or self.next_step)
 
     def after(self, step: int, position: int) -> Place:
-        """The place after global batch ``step``, counted from the origin."""
+        """Returns the progress after global batch ``step``, counted from the origin."""
         return replace(self, next_step=step + 1, position=position)
 
 

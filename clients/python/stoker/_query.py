@@ -23,8 +23,8 @@ __all__ = ["Query"]
 class Query(StreamSource):
     """A ``SELECT`` over a lake: a table of results, or the definition of a training set.
 
-    Made by :meth:`Lake.sql`. Nothing is read before a result is asked for. Tables without ``AT`` are read at their
-    newest version when a result or a stream is asked for; a stream keeps that version from then on.
+    A query is made by :meth:`Lake.sql`. It reads nothing before a result is requested. Tables without ``AT`` are read
+    at their newest version when a result or a stream is requested; a stream keeps that version from then on.
 
     Example:
         >>> query = lake.sql("SELECT label, count(*) AS n FROM digits GROUP BY label ORDER BY label LIMIT 2")
@@ -44,7 +44,7 @@ class Query(StreamSource):
 
     @property
     def params(self) -> list[Any]:
-        """The values of ``$1``, ``$2``, …."""
+        """The values of the parameters ``$1``, ``$2``, …."""
         return list(self._params)
 
     @property
@@ -52,7 +52,7 @@ class Query(StreamSource):
         """The columns of the result.
 
         Raises:
-            InvalidRequestError: Malformed SQL, an unknown column, a missing parameter.
+            InvalidRequestError: The SQL is malformed, a column is unknown, or a parameter is missing.
             NotFoundError: A table, version or tag does not exist.
         """
         return pa.schema(self._run().schema)
@@ -62,14 +62,14 @@ class Query(StreamSource):
         return self._lake._native.explain(self._sql, self._params)
 
     def to_reader(self, *, compression: Compression | None = None) -> pa.RecordBatchReader:
-        """Returns the result as a reader, which runs the query as it is read.
+        """Returns the result as a reader, which runs the query while it is read.
 
         Args:
-            compression: What compresses rows on their way from a server, as for :meth:`stream`: ``"lz4"`` or
-                ``"zstd"``. Default: nothing.
+            compression: The codec that compresses rows on their way from a server, as for :meth:`stream`: ``"lz4"`` or
+                ``"zstd"``. Default: none.
 
         Raises:
-            StokerError: Any kind, while planning here, and while reading from the reader.
+            StokerError: Of any kind, while this call plans the query, and while the reader is read.
         """
         result = self._run(compression)
         return pa.RecordBatchReader.from_batches(pa.schema(result.schema), _batches(result))
@@ -81,7 +81,7 @@ class Query(StreamSource):
             compression: As for :meth:`to_reader`.
 
         Raises:
-            StokerError: Any kind, while planning or running.
+            StokerError: Of any kind, while planning or running.
         """
         result = self._run(compression)
         return pa.Table.from_batches(list(_batches(result)), schema=pa.schema(result.schema))
@@ -91,7 +91,7 @@ class Query(StreamSource):
 
         Raises:
             ImportError: pandas is not installed.
-            StokerError: Any kind, while planning or running.
+            StokerError: Of any kind, while planning or running.
         """
         table = self.to_arrow()
         tensors = {
@@ -109,7 +109,7 @@ class Query(StreamSource):
 
         Raises:
             ImportError: polars is not installed.
-            StokerError: Any kind, while planning or running.
+            StokerError: Of any kind, while planning or running.
         """
         import polars
 

@@ -1,4 +1,4 @@
-"""What a stream leaves behind: receipts, entries of the run log, and bad rows."""
+"""The records of a stream: receipts, entries of the run log, and bad rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION_MIN = 2
 
 
 class Receipts:
-    """What loops got in the passes that are over, and what they left out on purpose."""
+    """What loops received in finished passes, and what was left out on purpose."""
 
     def __init__(self) -> None:
         self.version = _VERSION_MIN
@@ -28,18 +28,18 @@ class Receipts:
         self.dropped: list[dict[str, int]] = []
 
     def add(self, stream: _native.SampleStream, handed: int) -> None:
-        """Keeps what a pass tells at its end: the loop got the steps before ``handed``."""
+        """Adds the receipt of a finished pass, in which the loop got all steps before ``handed``."""
         found = json.loads(stream.receipt(handed))
         self.version = max(self.version, found["version"])
         self.parts += found["parts"]
         self.dropped += found.get("dropped", [])
 
     def skip(self, epoch: int, start: int, end: int) -> None:
-        """Notes positions that are left out."""
+        """Records positions that are left out."""
         self.skipped.append({"epoch": epoch, "start": start, "end": end})
 
     def document(self, stream_id: str, running: _native.SampleStream | None, handed: int) -> dict[str, Any]:
-        """The receipt as JSON values, with what the running pass has delivered."""
+        """Returns the receipt as JSON values, with what the running pass has delivered so far."""
         found = {} if running is None else json.loads(running.receipt(handed))
         dropped = [*self.dropped, *found.get("dropped", [])]
         receipt: dict[str, Any] = {
@@ -55,15 +55,16 @@ class Receipts:
 
 
 def log_place(lake: Lake, run_id: str, event: str, stream_id: str, place: Place, policy: tuple[str, int]) -> None:
-    """Adds an entry to the run log: from which step on the run has which positions.
+    """Adds an entry to the run log: the positions that the run has from a step on.
 
     Args:
         lake: The lake.
         run_id: The run.
-        event: Why the steps do not follow from the entry before: ``"epoch"``, ``"resume"``, ``"skip"``, ``"weights"``.
+        event: The reason why the steps do not follow from the entry before: ``"epoch"``, ``"resume"``, ``"skip"``,
+            ``"weights"``.
         stream_id: The stream.
-        place: Where it is.
-        policy: What happens to the last batch, and the number of ranks.
+        place: The progress of the stream.
+        policy: The last-batch policy, and the number of ranks.
     """
     last_batch, world_size = policy
     entry = {
@@ -82,7 +83,7 @@ def log_place(lake: Lake, run_id: str, event: str, stream_id: str, place: Place,
 
 
 def log_bad_rows(lake: Lake, run_id: str, handle: _native.StreamHandle, epoch: int, receipt: dict[str, Any]) -> None:
-    """Adds what the receipt says was substituted in an epoch to the table of bad rows."""
+    """Adds the rows that the receipt says were substituted in an epoch to the table of bad rows."""
     tables = [table for tables in handle.row_tables for table in tables]
     rows = [
         {

@@ -1,4 +1,4 @@
-"""Streams that go on where a state says, without their query."""
+"""Resumes streams at the position of a state, without their query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["resumed"]
 
-#: What a state pins: options of `stream` that a resume does not take.
+#: The options of `stream` that a state pins and that a resume therefore does not take.
 _PINNED = ("seed", "epoch", "shuffle", "shuffle_window_bytes", "block_bytes", "num_lanes", "params")
 
 
@@ -26,7 +26,7 @@ def resumed(
     topology: tuple[int | None, int | None, Any, Any],
     options: dict[str, Any],
 ) -> Stream:
-    """Returns the stream of a state at its place; see :meth:`Lake.resume`."""
+    """Returns the stream of a state, at the state's position; see :meth:`Lake.resume`."""
     pinned = [name for name in _PINNED if name in options]
     if pinned:
         raise InvalidRequestError(f"{', '.join(pinned)}: the state pins that already, so that resume does not take it")
@@ -45,7 +45,7 @@ def resumed(
 
 
 def _place(text: str) -> Any:
-    """What tells states apart: the same on all ranks of a job."""
+    """Returns what distinguishes states, which must be the same on all ranks of a job."""
     try:
         state = json.loads(text)
         return {name: state.get(name) for name in ("stream_id", "epoch", "position", "step")}

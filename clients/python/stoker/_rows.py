@@ -1,4 +1,4 @@
-"""Which rows a batch has: their addresses, their place in the stream, and those that stand for others."""
+"""The rows of a batch: their addresses, their positions in the stream, and the rows that replace bad ones."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from stoker._columns import imported, numbers
 
 __all__ = ["NO_ROW", "BatchRows", "Cursor", "Substitution"]
 
-#: The address that stands for a table that does not supply a row.
+#: The address for a table that does not supply a row.
 NO_ROW = 2**64 - 1
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """A place in a stream: all that is needed to continue anywhere.
+    """A position in a stream, from which the stream can be continued anywhere.
 
     Attributes:
-        stream_id: The stream: 64 hexadecimal digits.
-        epoch: The epoch, from zero.
-        position: The next position of the epoch's order that was not delivered, over all ranks.
+        stream_id: The id of the stream: 64 hexadecimal digits.
+        epoch: The epoch, zero-based.
+        position: The first position of the epoch's order that was not delivered, over all ranks.
     """
 
     stream_id: str
@@ -33,11 +33,12 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Substitution:
-    """A row that stands for a bad one.
+    """A row that replaces a bad one.
 
     Attributes:
-        row: Its index in the batch.
-        row_ids: The address of the bad row in each of :attr:`Batch.tables`, 2**64 - 1 where a table does not supply it.
+        row: The row's index in the batch.
+        row_ids: The address of the bad row in each of :attr:`Batch.tables`; 2**64 - 1 for a table that does not supply
+            it.
         reason: What is wrong with the bad row, and where.
     """
 
@@ -47,7 +48,7 @@ class Substitution:
 
 
 class BatchRows:
-    """What there is to know of the rows of a batch without its columns. Made when asked for; may be pickled."""
+    """The properties of a batch's rows without the columns. They are computed on request, and may be pickled."""
 
     __slots__ = ("_known", "_place", "_row_tables", "_step", "_stream_id")
 
@@ -65,24 +66,24 @@ class BatchRows:
 
     @property
     def num_rows(self) -> int:
-        """Rows, padding included."""
+        """The number of rows, padding included."""
         return int(self._native("num_rows"))
 
     @property
     def num_valid(self) -> int:
-        """Rows that are not padding."""
+        """The number of rows that are not padding."""
         return int(self._native("num_valid"))
 
     @property
     def cursor(self) -> Cursor:
-        """Where a resume after the batch begins."""
+        """The cursor at which a resume after the batch begins."""
         if self._stream_id is None and isinstance(self._row_tables, _native.StreamHandle):
             self._stream_id = self._row_tables.stream_id
         return Cursor(self._stream_id or "", self._native("epoch"), self._native("position"))
 
     @property
     def substituted(self) -> list[Substitution]:
-        """The rows that stand for bad ones, ascending."""
+        """The rows that replace bad ones, in ascending order."""
         return [Substitution(*found) for found in self._native("substituted")]
 
     @property
@@ -104,7 +105,7 @@ class BatchRows:
 
     @property
     def source(self) -> np.ndarray[Any, Any]:
-        """Which query of a mixture each row comes from."""
+        """The index of the mixture's query that each row comes from."""
         if "source" not in self._known:
             self._known["source"] = self._sources()
         found: np.ndarray[Any, Any] = self._known["source"]
@@ -121,7 +122,7 @@ class BatchRows:
             for addrs in addresses[first : first + len(tables)]:
                 source[addrs != NO_ROW] = index
             first += len(tables)
-        # Rows of outer joins may have no table.
+        # A row of an outer join may come from no table.
         rows = np.flatnonzero(source < 0)
         if len(rows) and self._place is not None and isinstance(self._row_tables, _native.StreamHandle):
             source[rows] = self._row_tables.sources(self._place.epoch, self._place.positions(rows.tolist()))

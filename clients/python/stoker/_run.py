@@ -26,18 +26,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class RunEntry:
-    """From which step on a run had which positions.
+    """The positions that a run had from a step on.
 
     Attributes:
         event: ``"epoch"``, ``"resume"``, ``"skip"`` or ``"weights"``.
-        stream_id: The stream.
+        stream_id: The id of the stream.
         step: The first step.
-        epoch: Its epoch, from zero.
-        position: Its first position.
-        global_batch: Rows per global batch.
-        last_batch: What happens to the last batch of the epoch.
-        world_size: Ranks in all.
-        time: When it was written, in UTC.
+        epoch: The epoch of this step, zero-based.
+        position: The first position of this step.
+        global_batch: The number of rows per global batch.
+        last_batch: The policy for the last batch of the epoch.
+        world_size: The number of ranks.
+        time: The time when the entry was written, in UTC.
     """
 
     event: str
@@ -68,10 +68,11 @@ class Run:
         return [_entry(entry) for entry in self._lake._native.run_entries(self._run_id)]
 
     def batch(self, step: int) -> Batch:
-        """Returns the rows of all ranks at a step, in order of position, padded as the run's own batches were.
+        """Returns the rows of all ranks at a step, in order of position, padded like the run's own batches.
 
         Args:
-            step: As in :attr:`Batch.step`. Where a run went back to an earlier checkpoint, the last pass counts.
+            step: The step, as in :attr:`Batch.step`. If a run went back to an earlier checkpoint, its last pass over
+                the step counts.
 
         Raises:
             NotFoundError: The run has no log, or the step is not in it.
@@ -114,11 +115,11 @@ class Run:
         return Batch(batch, handle, step - first_step)
 
     def rows(self, first_step: int, last_step: int | None = None) -> pa.Table:
-        """Returns which rows the steps ``first_step`` to ``last_step`` had; reads none of them.
+        """Returns the addresses of the rows of the steps ``first_step`` to ``last_step``, without reading the rows.
 
         Args:
             first_step: The first step.
-            last_step: The last step. Default: the first one.
+            last_step: The last step. Default: ``first_step``.
 
         Returns:
             A table with one row for each row of a step: ``step``, ``epoch``, ``position``, ``table``, ``version``, and
@@ -126,8 +127,8 @@ class Run:
             into the lake with :meth:`Lake.create_table`, and read rows with their addresses from ``row_ids(table)``.
 
         Raises:
-            NotFoundError: The run has no log, or one of the steps is not in it.
-            InvalidRequestError: The steps are not whole numbers in order.
+            NotFoundError: The run has no log, or one of the steps is not in the log.
+            InvalidRequestError: The steps are not whole numbers in ascending order.
         """
         first = whole("first_step", first_step, 0)
         last = whole("last_step", first if last_step is None else last_step, 0)

@@ -1,4 +1,4 @@
-"""What streams are made from: a query, or a mixture of several."""
+"""The sources of streams: a query, or a mixture of several."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Shuffle = Literal["block", "full", False]
 LastBatch = Literal["pad", "drop", "uneven"]
 BadRows = Literal["error", "substitute"]
 
-#: The most lanes.
+#: The maximum number of lanes.
 _LANES_MAX = 2**16
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """How several queries become one stream.
+    """The options that mix several queries into one stream.
 
     Attributes:
         weights: The share of each query.
         stop: ``"first"``, ``"all"`` or ``"rows"``.
-        epoch_rows: Rows of an epoch, for ``"rows"``.
+        epoch_rows: The number of rows of an epoch, for ``"rows"``.
     """
 
     weights: list[float]
@@ -45,11 +45,11 @@ class Mixing:
 
 
 class StreamSource(ABC):
-    """What can be streamed: :class:`Query` and :class:`Mixture`."""
+    """A source of streams: :class:`Query` or :class:`Mixture`."""
 
     @abstractmethod
     def _sources(self) -> tuple[Lake, list[tuple[str, Sequence[Any]]], Mixing | None]:
-        """The lake, the queries with their parameters, and how they are mixed."""
+        """Returns the lake, the queries with their parameters, and how they are mixed."""
 
     def stream(
         self,
@@ -81,77 +81,82 @@ class StreamSource(ABC):
         evaluation: bool = False,
         allow_nulls: bool = False,
     ) -> Stream:
-        """Pins the rows and returns this rank's batches of them.
+        """Pins the rows, and returns the stream of this rank's batches.
 
         Every row is delivered exactly once per epoch over all ranks, for any numbers of rows, ranks and batch sizes.
-        The order depends on rows, seed, epoch and the shuffle options only: with the same global batch size, a global
-        batch has the same rows on any number of ranks. ``docs/guarantees.md`` has all guarantees and their conditions.
+        The order depends only on rows, seed, epoch and the shuffle options: with the same global batch size, a global
+        batch has the same rows on any number of ranks. ``docs/guarantees.md`` lists all guarantees and their
+        conditions.
 
-        When ``torch.distributed`` is initialised and neither ``rank`` nor ``world_size`` is given, this is a collective
-        call: all ranks must make it, rank 0 plans, all use its snapshots, and ranks that ask for something else are
-        refused. Without a process group, ranks that ``torchrun`` started agree in the same way, and ranks that give the
-        same ``run_id`` do too.
+        If ``torch.distributed`` is initialised and neither ``rank`` nor ``world_size`` is given, this is a collective
+        call: all ranks must make it, rank 0 plans, all ranks use its snapshots, and ranks that ask for another stream
+        are refused. Without a process group, ranks that ``torchrun`` started agree in the same way, and so do ranks
+        that give the same ``run_id``.
 
         Args:
             batch_size: Rows per rank and batch.
-            global_batch_size: Rows of all ranks per batch, instead of ``batch_size``; shares differ by at most one row.
-            seed: Chooses the order; from 0 to 2**64 - 1.
-            epoch: The epoch to begin with, from zero.
-            rank: This rank. With ``world_size``, defaults to ``torch.distributed``, then to the environment variables
-                ``RANK`` and ``WORLD_SIZE``, then to the only rank.
-            world_size: Ranks in all.
-            mesh: In place of ``rank`` and ``world_size``: a ``DeviceMesh`` of the data-parallel dimensions, such as
+            global_batch_size: Rows of all ranks per batch, instead of ``batch_size``; the ranks' shares differ by at
+                most one row.
+            seed: The seed of the order, from 0 to 2**64 - 1.
+            epoch: The first epoch, zero-based.
+            rank: The rank of this process. Default, with ``world_size``: from ``torch.distributed``, otherwise from the
+                environment variables ``RANK`` and ``WORLD_SIZE``, otherwise a single rank.
+            world_size: The number of ranks.
+            mesh: Instead of ``rank`` and ``world_size``: a ``DeviceMesh`` of the data-parallel dimensions, such as
                 ``mesh["dp"]``. Ranks that differ only in other dimensions (tensor or context parallel) get the same
                 rows.
-            process_group: In place of a mesh: the group of ``torch.distributed`` whose ranks share the rows.
-            shuffle: ``"block"`` for sequential reads shuffled in large windows, ``"full"`` for a uniform permutation
-                with random reads, ``False`` for the order of the query.
-            last_batch: What happens to a last global batch that is not full: ``"pad"`` repeats rows, marked in
-                :attr:`Batch.valid`; ``"drop"``; ``"uneven"`` delivers what is left, for some ranks no row. Default:
-                ``"uneven"`` for one rank alone and for evaluations, ``"pad"`` for several ranks.
+            process_group: Instead of a mesh: the group of ``torch.distributed`` whose ranks share the rows.
+            shuffle: ``"block"`` for sequential reads that are shuffled in large windows, ``"full"`` for a uniform
+                permutation, which needs random reads, ``False`` for the order of the query.
+            last_batch: What to do with a last global batch that is not full: ``"pad"`` repeats rows, which
+                :attr:`Batch.valid` marks; ``"drop"`` leaves the batch out; ``"uneven"`` delivers the rows that are
+                left, which may be none for some ranks. Default: ``"uneven"`` for a single rank and for evaluations,
+                ``"pad"`` for several ranks.
             drop_last: ``True`` means ``last_batch="drop"``.
-            memory_budget_bytes: Bytes of batches that are being filled or wait to be taken, at most; streams of one
-                connection share its budget, see :func:`connect`. Default: 1 GiB.
-            shuffle_window_bytes: Bytes within which rows mix, over all ranks. Default: 512 MiB.
-            block_bytes: Bytes of neighbouring rows that stay together when blocks are shuffled. Default: 512 KiB.
-            num_lanes: Parts of the order that are read independently. Default: 48.
-            bad_rows: What happens to a row whose stored bytes do not have their checksum, or whose image (``decode``)
-                is null or cannot be decoded, also after a second read:
-                ``"error"`` fails; with ``"substitute"`` the next good row of the same window takes its place, the same
-                on every rank, and :attr:`Batch.substituted` and the receipt tell.
-            max_bad_share: With ``bad_rows="substitute"``: the stream fails where more than this share of the rows of a
-                window (``shuffle_window_bytes``) are bad, from 0 to 1; 16 rows always may be. Default: 0.01.
+            memory_budget_bytes: The maximum bytes of batches that are being filled or wait to be taken; the streams of
+                one connection share its budget, see :func:`connect`. Default: 1 GiB.
+            shuffle_window_bytes: The bytes of a window, within which rows are mixed, over all ranks. Default: 512 MiB.
+            block_bytes: The bytes of a block: neighbouring rows that stay together when blocks are shuffled. Default:
+                512 KiB.
+            num_lanes: The number of parts of the order that are read independently. Default: 48.
+            bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose image
+                (``decode``) is null or cannot be decoded, even after a second read. ``"error"`` fails; ``"substitute"``
+                replaces the row by the next good row of the same window, the same on every rank, which
+                :attr:`Batch.substituted` and the receipt record.
+            max_bad_share: With ``bad_rows="substitute"``: the share, from 0 to 1, of the rows of a window
+                (``shuffle_window_bytes``) that may be bad; the stream fails if there are more. 16 rows may be bad in
+                any case. Default: 0.01.
             verify: Whether the checksums of heavy columns are verified.
-            retry_budget_secs: Seconds for which a read is tried again after transient faults of the storage. Default:
-                120.
-            compression: What compresses batches on their way from a server: ``"lz4"`` is quick, ``"zstd"`` makes them
-                smaller for more processor time on both sides. For networks slower than the rest of the job, and rows
-                that compress: masks, token ids, sparse tensors and text do, photos as ``uint8`` and encoded images
-                hardly. Order and state do not depend on it, and it may change at a resume. A lake in this process
-                ignores it. Default: nothing.
-            run_id: The name of the training run: letters, digits, ``_``, ``-`` and ``.``. All processes that give it
-                get the stream, and so the snapshots, that the first of them planned, today and after a restart.
-            run_log: Whether rank 0 notes in the table ``stoker_run_log`` which step had which positions, so that
-                :meth:`Lake.run` and ``stoker replay`` find the rows of any step. At the end of an epoch each rank adds
+            retry_budget_secs: Seconds for which a read is retried after transient faults of the storage. Default: 120.
+            compression: The codec that compresses batches on their way from a server: ``"lz4"`` is fast, ``"zstd"``
+                compresses more and takes more processor time on both sides. Use it if the network is slower than the
+                rest of the job and the rows compress: masks, token ids, sparse tensors and text do, photos as ``uint8``
+                and encoded images hardly do. Order and state do not depend on it, so that it may change at a resume. A
+                lake in this process ignores it. Default: none.
+            run_id: The name of the training run: letters, digits, ``_``, ``-`` and ``.``. All processes that give the
+                same name get the stream, and with it the snapshots, that the first of them planned, also after a
+                restart.
+            run_log: Whether rank 0 records in the table ``stoker_run_log`` which positions each step had, so that
+                :meth:`Lake.run` and ``stoker replay`` find the rows of any step. At the end of an epoch, each rank adds
                 the bad rows that it met to the table ``stoker_bad_rows``. Needs ``run_id``.
-            decode: For columns that hold JPEG, PNG or WebP files: what each image becomes. Native threads decode ahead
-                of the loop, in this process also when the lake is behind a server; a batch then has a tensor in
-                place of the files. The order and the state do not depend on it, so that it may change at a resume.
-                An image that is null or cannot be decoded makes its row a bad one, see ``bad_rows``; give all ranks the
-                same transforms.
-            decode_threads: Threads that decode, for each column of images. Default: the number of cores.
-            evaluation: Whether every pass delivers the same epoch from its start, wherever the pass before it was left:
-                for validation.
-            allow_nulls: Whether tensors, vectors, integers and booleans may be null, for those who take batches by
-                :meth:`Batch.to_arrow`: NumPy and PyTorch cannot hold such nulls. By default a stream with such rows
-                is refused here, for which columns that may be null are scanned once.
+            decode: For columns of JPEG, PNG or WebP files: the transform of the images of each column. Native threads
+                of this process decode the images before the loop asks for their batch, also if the lake is behind a
+                server; a batch then has a tensor instead of the files. Order and state do not depend on it, so that it
+                may change at a resume. An image that is null or cannot be decoded makes its row bad, see ``bad_rows``;
+                give all ranks the same transforms.
+            decode_threads: The number of threads that decode, for each image column. Default: the number of cores.
+            evaluation: Whether every pass delivers the same epoch from its start, even if the pass before it was left
+                early: for validation.
+            allow_nulls: Whether tensors, vectors, integers and booleans may be null, for programs that read batches
+                with :meth:`Batch.to_arrow`: NumPy and PyTorch cannot hold such nulls. By default, this call refuses a
+                stream with such rows; it scans the nullable columns once to find them.
 
         Raises:
-            InvalidRequestError: Options that contradict each other, numbers out of range, nulls where arrays cannot
-                hold them, or a query that is not a sample query: one whose output rows do not each carry columns of
+            InvalidRequestError: Options contradict each other, a number is out of range, there are nulls that arrays
+                cannot hold, or the query is not a sample query, which is one whose output rows each carry columns of
                 given table rows. The message has the reason.
             NotFoundError: A table, version or tag does not exist.
-            StateMismatchError: The run was started with another query, seed or other options.
+            StateMismatchError: The run was started with another query, another seed or other options.
 
         Example:
             >>> query = lake.sql("SELECT image, label FROM digits WHERE label < $1", params=[3])
@@ -219,18 +224,20 @@ class StreamSource(ABC):
         int64_columns: Sequence[str] = (),
         **options: Any,
     ) -> TorchLoader:
-        """Pins the rows and returns an iterable of dicts of PyTorch tensors, without worker processes.
+        """Pins the rows, and returns an iterable of dicts of PyTorch tensors, without worker processes.
 
         Args:
-            device: Where the tensors go. Default: CPU memory, without copying. For a CUDA device, batches are copied
-                from pinned memory on a stream of their own, one batch ahead.
-            transform: Called with the dict of each batch, before it goes to the device; the loop gets what it returns.
-                Mappings become :class:`TorchBatch`, which knows its place. It runs in the loop's thread.
-            collate_fn: Called with the rows of each batch as a list of dicts, as that of a ``DataLoader``; the loop
-                gets what it returns. It costs Python work for each row; ``transform`` does not.
-            valid_key: A key under which each batch has its validity mask, for models and trainers that see the dict
-                only. Default: none; the mask is ``batch.valid``.
-            int64_columns: Integer columns that become int64 tensors, as ``cross_entropy`` wants its labels.
+            device: The device of the tensors. Default: CPU memory, without copying. For a CUDA device, batches are
+                copied from pinned memory on a CUDA stream of their own, one batch ahead.
+            transform: A function that is called with the dict of each batch, before the batch is copied to the device;
+                the loop gets its return value. Mappings become :class:`TorchBatch`, which has the batch's cursor and
+                mask. The function runs in the loop's thread.
+            collate_fn: A function that is called with the rows of each batch as a list of dicts, like that of a
+                ``DataLoader``; the loop gets its return value. It costs Python work for each row, which ``transform``
+                does not.
+            valid_key: A key under which each batch has its validity mask, for models and trainers that only see the
+                dict. Default: no key; the mask is ``batch.valid``.
+            int64_columns: Integer columns to convert to int64 tensors, which ``cross_entropy`` requires for labels.
             **options: As for :meth:`stream`.
 
         Raises:

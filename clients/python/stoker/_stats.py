@@ -1,4 +1,4 @@
-"""Counts of streams, and where the time of their steps went."""
+"""The counters of streams, and how the time of their steps was spent."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 __all__ = ["Stall", "StreamStats", "stream_stats"]
 
-#: What the time of a step may go to.
+#: The parts into which the time of a step is divided.
 _STALLS = ("storage", "decode", "network", "consumer")
 
 
 @dataclass(frozen=True)
 class Stall:
-    """A part of the time of steps.
+    """One part of the time of steps.
 
     Attributes:
-        secs: Its seconds.
-        share: Its share of the time of these steps, from 0 to 1.
+        secs: The seconds of this part.
+        share: The share of this part in the time of these steps, from 0 to 1.
     """
 
     secs: float = 0.0
@@ -30,35 +30,36 @@ def _no_stalls() -> dict[str, Stall]:
 
 @dataclass(frozen=True)
 class StreamStats:
-    """What a stream did since iteration began.
+    """The counters of a stream since the iteration began.
 
-    A step lasts from one batch to the next. While the loop's body runs, its time is the consumer's. While the loop
-    waits, it goes to what the batch was made of: reading from storage, decoding, the network on the way from a server.
-    What happens ahead of the loop delays nobody and is not counted.
+    A step lasts from one batch to the next. The time in which the loop's body runs counts for the consumer. The time in
+    which the loop waits counts for what the batch needed: reads from storage, decoding, the network on the way from a
+    server. Work that is done before the loop waits delays nothing and is not counted.
 
     Attributes:
-        rows: Rows delivered, padding included.
-        batches: Batches delivered.
-        bytes: Bytes of the delivered columns.
-        bytes_read: Bytes that range reads brought; what comes from the cache is not read. With ``direct_io``, whole
-            blocks of the disk.
-        requests: Range reads.
-        retries: Reads repeated after transient faults.
-        hedges: Second requests for reads that were slow beyond their peers.
-        request_limit: Requests to object stores that all streams of the process may have under way now. It follows the
-            latency and the bandwidth that they have. 0 for a stream from a server, which tells its own in the action
-            ``status``.
-        verified_bytes: Bytes that were compared with their checksums.
-        cache_hit_bytes: Bytes of chunks that came from ``cache_dir`` in place of the object store. A server counts its
-            own.
-        cache_miss_bytes: Bytes of chunks that were not there.
-        cache_damaged: Chunks that were damaged there: they were removed, and read from the object store.
-        wait_secs: Seconds that the caller waited for batches.
+        rows: The number of delivered rows, padding included.
+        batches: The number of delivered batches.
+        bytes: The number of bytes of the delivered columns.
+        bytes_read: The number of bytes that range reads returned; bytes from the cache do not count. With
+            ``direct_io``, whole blocks of the disk count.
+        requests: The number of range reads.
+        retries: The number of reads that were retried after transient faults.
+        hedges: The number of second requests for reads that were slow compared with others.
+        request_limit: The number of concurrent requests to object stores that all streams of the process may have now.
+            It is adapted to the measured latency and bandwidth. 0 for a stream from a server, which reports its own
+            limit in the action ``status``.
+        verified_bytes: The number of bytes whose checksums were verified.
+        cache_hit_bytes: The number of bytes of chunks that were read from ``cache_dir`` instead of the object store. A
+            server counts its own.
+        cache_miss_bytes: The number of bytes of chunks that were not in ``cache_dir``.
+        cache_damaged: The number of chunks that were damaged in ``cache_dir``: they were removed, and read from the
+            object store.
+        wait_secs: Seconds for which the caller waited for batches.
         first_batch_secs: Seconds from opening to the first batch, or ``None`` before it.
-        stalls: Where the time of the steps of this epoch went: ``"storage"``, ``"decode"``, ``"network"`` and
-            ``"consumer"``, each with seconds and share. The shares add up to 1 once there was a step. Columns that
-            Lance's decoder reads from an object store count as storage, from a local disk as decode, as does decoding
-            images.
+        stalls: The time of the steps of this epoch, in parts: ``"storage"``, ``"decode"``, ``"network"`` and
+            ``"consumer"``, each with seconds and share. The shares add up to 1 after the first step. Columns that
+            Lance's decoder reads count as storage if they are in an object store, and as decode if they are on a local
+            disk; decoding images counts as decode.
         last_stalls: The same for the last step.
     """
 
@@ -81,7 +82,7 @@ class StreamStats:
 
 
 def stream_stats(native: Mapping[str, int | None]) -> StreamStats:
-    """Returns the native counters with their times in seconds."""
+    """Converts the native counters, with their times in seconds."""
     counters = dict(native)
     stalls, last_stalls = _stalls(counters, "stall"), _stalls(counters, "last_step")
     wait, first = counters.pop("wait_nanos", 0), counters.pop("first_batch_nanos", None)
@@ -96,7 +97,7 @@ def stream_stats(native: Mapping[str, int | None]) -> StreamStats:
 
 
 def _stalls(counters: dict[str, int | None], prefix: str) -> dict[str, Stall]:
-    """Takes the parts of the time of some steps out of the counters."""
+    """Removes the parts of the time of some steps from the counters, and returns them."""
     nanos = {name: counters.pop(f"{prefix}_{name}_nanos", 0) or 0 for name in _STALLS}
     total = sum(nanos.values())
     return {name: Stall(value / 1e9, value / total if total else 0.0) for name, value in nanos.items()}

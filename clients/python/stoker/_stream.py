@@ -31,31 +31,31 @@ _Value = TypeVar("_Value")
 
 
 class _Pass:
-    """One pass of a loop, and what became of it."""
+    """One pass of a loop, with a flag that says whether the pass was closed."""
 
     def __init__(self) -> None:
         self.is_closed = False
 
 
 class Stream:
-    """The batches of one rank, epoch after epoch: an iterable whose place is kept and can be saved.
+    """The batches of one rank, epoch after epoch: an iterable whose position is kept and can be saved.
 
-    Made by :meth:`Query.stream`. One pass of a ``for`` loop is one epoch:
+    A stream is made by :meth:`Query.stream`. One pass of a ``for`` loop is one epoch:
 
     - After the end of an epoch, iterating again delivers the next epoch. An epoch ends when the loop has got its last
       batch, whether or not it asks for another one.
     - After a ``break`` or an exception, iterating again continues with the batch after the last one that the loop got.
       :meth:`set_epoch` with another epoch starts that epoch from its beginning.
     - :meth:`set_epoch`, :meth:`load_state_dict`, :meth:`restart`, :meth:`skip` and :meth:`set_weights` may be called
-      inside the loop, which then goes on at the new place. :meth:`close` ends it.
+      inside the loop, which then continues at the new position. :meth:`close` ends it.
     - With ``evaluation=True``, every pass delivers the same epoch from its start.
     - Leaving the loop before the end of the epoch stops the native threads and drops their batches. At the end of an
-      epoch, the first batches of the next one wait already, in a sixteenth of the memory budget or in the place of
-      those before them; :meth:`close` drops them. The memory of dropped batches is used again, or given back after
-      five seconds.
+      epoch, the first batches of the next epoch have been prefetched, within a sixteenth of the memory budget and in
+      memory that the ending epoch no longer needs; :meth:`close` drops them. The memory of dropped batches is reused,
+      or freed after five seconds.
 
-    A stream may be pickled, which takes its place and the options of the connection (its token too) along, and may be
-    used after ``fork``: the child opens a connection of its own.
+    A stream may be pickled, and its position and the options of the connection (the token too) are pickled with it. It
+    may be used after ``fork``: the child opens a connection of its own.
 
     Example:
         >>> stream = lake.sql("SELECT image, label FROM digits").stream(batch_size=4, seed=7)
@@ -76,9 +76,9 @@ class Stream:
         self._receipts = Receipts()
         self._place_changes = 0
         self._event: str | None = None
-        # The epoch before the place, where a state says that it has ended: `set_epoch` of it begins it no second time.
+        # The epoch before the current position, if a state says that it has ended: `set_epoch` must not begin it again.
         self._ended_epoch: int | None = None
-        self._goes_on = False  # whether the next pass of an evaluation goes on at the place
+        self._goes_on = False  # whether the next pass of an evaluation continues at the current position
         self._is_in_worker = False
         self._place = Place.start_of(epoch, 0, config.global_batch)
         self._num_steps = 0
@@ -97,46 +97,46 @@ class Stream:
 
     @property
     def num_rows(self) -> int:
-        """Rows of an epoch over all ranks."""
+        """The number of rows of an epoch over all ranks."""
         return self._stream().num_rows
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a batch; a column of images that is decoded is a tensor."""
+        """The columns of a batch; an image column that is decoded is a tensor."""
         return pa.schema(self._schema())
 
     @property
     def rank(self) -> int:
-        """This rank, from zero."""
+        """The rank of this process, zero-based."""
         return self._config.rank
 
     @property
     def world_size(self) -> int:
-        """Ranks in all."""
+        """The number of ranks."""
         return self._config.world_size
 
     @property
     def epoch(self) -> int:
-        """The epoch that iterating delivers, from zero; inside a loop, that of its batches."""
+        """The epoch that iterating delivers, zero-based; inside a loop, the epoch of its batches."""
         return self._place.epoch
 
     def __len__(self) -> int:
-        """Batches of this epoch: those before a resume and those after it, equal on all ranks."""
+        """The number of batches of this epoch, those before a resume included; equal on all ranks."""
         return self._place.steps_before_origin + self._num_steps
 
     @property
     def remaining(self) -> int:
-        """Batches that are left of this epoch, equal on all ranks."""
+        """The number of batches that are left in this epoch, equal on all ranks."""
         return max(self._num_steps - self._place.next_step, 0)
 
     @property
     def step(self) -> int:
-        """The number of the next step: global batches delivered since the start of the training, over all epochs."""
+        """The number of the next step: the global batches since the start of the training, over all epochs."""
         return self._place.step
 
     @property
     def weights(self) -> list[float] | None:
-        """The current share of each query of a mixture, as it is kept; ``None`` for one query."""
+        """The current share of each query of a mixture, as the stream stores it; ``None`` for one query."""
         segments = self._stream().weights
         draw = self._place.epoch * self.num_rows + self._place.position
         current = [weights for start, weights in segments if start <= draw]
@@ -146,7 +146,7 @@ class Stream:
         return self._iterate(lambda batches: ((batch, batch) for batch in batches))
 
     def torch(self, **options: Any) -> TorchLoader:
-        """Returns this stream as an iterable of dicts of PyTorch tensors, which moves its place.
+        """Returns this stream as an iterable of dicts of PyTorch tensors; both share one position.
 
         Args:
             **options: ``device``, ``transform``, ``collate_fn``, ``valid_key`` and ``int64_columns`` of
@@ -161,14 +161,14 @@ class Stream:
         return TorchLoader(self, TorchOptions(**options))
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the last batch that the loop got: JSON values, under 1 KiB, the same on all ranks.
+        """Returns the state after the last batch that the loop got: JSON values, the same on all ranks.
 
-        Batches that were fetched ahead do not count. After the last batch of an epoch, this is the start of the next
-        one. The state names the snapshots, so that it pins the data; when the lake cannot be written, the whole
-        specification of the stream travels in it.
+        The state takes less than 1 KiB. Prefetched batches do not count. After the last batch of an epoch, the state is
+        the start of the next epoch. The state names the snapshots, so that it pins the data; if the lake cannot be
+        written, the state contains the whole specification of the stream, which may take more.
 
         Raises:
-            InvalidRequestError: This is the copy of a worker process of a ``DataLoader``, which sees a part only.
+            InvalidRequestError: This is the copy of a ``DataLoader`` worker, which sees only a part of the batches.
 
         Example:
             >>> stream = lake.sql("SELECT label FROM digits").stream(batch_size=4)
@@ -184,25 +184,25 @@ class Stream:
             )
         place = self._place
         following = self._following() if self._is_finished() else place
-        # After the last batch, the log is still that of the epoch which it ends: it tells that this one is over.
+        # After the last batch, the log is still that of the epoch which ended: it tells that this epoch is over.
         text = self._stream().state(following.epoch, following.position, following.step, place.log)
         state: dict[str, Any] = json.loads(text)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any] | str) -> None:
-        """Continues after the state's position. Batch size and world size may differ from those that saved it.
+        """Continues after the state's position. Batch size and world size may differ from those of the saving job.
 
-        A state that was saved with the last batch of an epoch continues with the next epoch. A state of a query that
-        differs in its text only, in spaces or the case of keywords, is accepted; the stream then has the id of the
-        state's. For a state of an older version of the tables, see :meth:`Lake.resume`.
+        A state that was saved after the last batch of an epoch continues with the next epoch. A state of the same query
+        written differently, in spaces or the case of keywords, is accepted; the stream then takes over the state's
+        stream id. For a state of an older version of the tables, see :meth:`Lake.resume`.
 
         Args:
-            state: What :meth:`state_dict` returned, or its JSON text.
+            state: The return value of :meth:`state_dict`, or its JSON text.
 
         Raises:
-            StateMismatchError: The state belongs to other data, another query, seed or order; the message has the
+            StateMismatchError: The state belongs to other data, another query, seed or order; the message lists the
                 differences.
-            InvalidRequestError: This is not a state.
+            InvalidRequestError: The value is not a state.
         """
         text = state_text(state)
         (epoch, position, step, log), stored = self._stream().check(text)
@@ -212,7 +212,7 @@ class Stream:
         self._receipts = Receipts()
         size = self._config.global_batch
         if position == 0 and log and log[-1][0] < step:
-            # The state was taken with the last batch of the epoch before, whose log it has.
+            # The state was saved after the last batch of the epoch before, and has the log of that epoch.
             self._begin(Place.start_of(epoch, step, size), "resume")
             self._ended_epoch = epoch - 1
         else:
@@ -223,10 +223,10 @@ class Stream:
         self._goes_on = True
 
     def set_epoch(self, epoch: int) -> None:
-        """Starts an epoch from its beginning; for the current epoch, also one that was resumed, this does nothing.
+        """Starts an epoch from its beginning. For the current epoch, even a resumed one, it does nothing.
 
-        For the epoch that a loaded state ended, nothing is left: the next pass is empty, and the one after it delivers
-        the next epoch.
+        If a loaded state ended this epoch, nothing of it is left: the next pass is empty, and the pass after it
+        delivers the next epoch.
 
         Raises:
             InvalidRequestError: The epoch is negative.
@@ -245,7 +245,7 @@ class Stream:
             self._ended_epoch = epoch
 
     def restart(self) -> None:
-        """Goes back to the start of the epoch that iterating delivers, and of its steps."""
+        """Returns to the start of the epoch that iterating delivers, and to the number of its first step."""
         if self._is_finished() and self._running is None:
             self._settle()
         place = self._place
@@ -253,16 +253,16 @@ class Stream:
         self._begin(Place.start_of(place.epoch, place.log[0][0], self._config.global_batch), "epoch")
 
     def skip(self, steps: int) -> int:
-        """Leaves out the next global batches of this epoch; all ranks must do the same at the same step.
+        """Skips the next global batches of this epoch; all ranks must skip the same number at the same step.
 
-        The number of the next step stays, and its rows are those that come after what was left out. Receipts, states
-        and the run log tell what was skipped.
+        The number of the next step does not change, and its rows are those after the skipped ones. Receipts, states and
+        the run log record what was skipped.
 
         Args:
-            steps: How many global batches.
+            steps: The number of global batches to skip.
 
         Returns:
-            How many were skipped: fewer where the epoch ends.
+            The number of skipped global batches, which is smaller if the epoch ends.
 
         Example:
             >>> stream = lake.sql("SELECT label FROM digits").stream(batch_size=4)
@@ -283,16 +283,16 @@ class Stream:
         return steps
 
     def set_weights(self, weights: Sequence[float]) -> None:
-        """Changes the shares of a mixture's queries from the next step on; all ranks must do the same at the same step.
+        """Changes the shares of a mixture's queries from the next step on; all ranks must do so at the same step.
 
-        What was delivered stays delivered: each query goes on where it is. The new weights are part of the state, and a
-        stream with the old ones takes them over when it loads that state.
+        Delivered rows stay delivered: each query continues at its own position. The new weights are part of the state,
+        and a stream with the old weights takes them over when it loads that state.
 
         Args:
-            weights: One for each query, in the order of :func:`stoker.mix`; they need not add up to one.
+            weights: One weight for each query, in the order of :func:`stoker.mix`; they need not add up to one.
 
         Raises:
-            InvalidRequestError: This is not a mixture, or the weights do not fit it.
+            InvalidRequestError: The stream is not a mixture, or the weights do not fit it.
 
         Example:
             >>> query = lake.sql("SELECT image FROM digits")
@@ -310,7 +310,7 @@ class Stream:
         self._goes_on = True
 
     def stats(self) -> StreamStats:
-        """Returns the counters of the running or else the last pass.
+        """Returns the counters of the running pass or, if none is running, of the last pass.
 
         Example:
             >>> stream = lake.sql("SELECT image FROM digits").stream(batch_size=4)
@@ -329,11 +329,13 @@ class Stream:
         return stream_stats(self._counters)
 
     def receipt(self) -> dict[str, Any]:
-        """Returns what loops over this object got, as JSON values: runs of positions with a sum over their rows.
+        """Returns the receipt of the loops over this object as JSON values: ranges of positions, and a sum over their
+        rows.
 
-        The receipts of all ranks together prove that an epoch was seen exactly once: ``stoker verify`` and
-        :meth:`Lake.verify` check them. After a resume, the receipt that was saved with the state tells of what came
-        before, and this one of what came after. Of an evaluation, it tells of the running or else the last pass.
+        The receipts of all ranks together prove that each row of an epoch was delivered exactly once: ``stoker verify``
+        and :meth:`Lake.verify` check them. After a resume, the receipt that was saved with the state covers the steps
+        before the interruption, and this one the steps after it. For an evaluation, the receipt covers the running or,
+        if none is running, the last pass.
 
         Example:
             >>> stream = lake.sql("SELECT label FROM digits").stream(batch_size=4)
@@ -345,10 +347,10 @@ class Stream:
         return self._receipts.document(self.stream_id, self._open, self._place.next_step)
 
     def substituted(self) -> list[dict[str, Any]]:
-        """Returns the bad rows in whose place loops over this object got another row.
+        """Returns the bad rows that another row replaced in loops over this object.
 
-        Each is a dict of epoch, position, addresses by table, and reason. When ``torch.distributed`` is
-        initialised, this is a collective call that returns those of all ranks, ascending.
+        Each bad row is a dict of epoch, position, addresses by table, and reason. If ``torch.distributed`` is
+        initialised, this is a collective call, which returns the bad rows of all ranks in ascending order.
         """
         rows = [
             {"epoch": part["epoch"], **row} for part in self.receipt()["parts"] for row in part.get("substituted", [])
@@ -356,7 +358,7 @@ class Stream:
         return sorted(_distributed.gather(rows), key=lambda row: (row["epoch"], row["position"]))
 
     def close(self) -> None:
-        """Ends the running pass, if there is one, and drops its batches. The place is kept."""
+        """Ends the running pass, if there is one, and drops its batches. The position is kept."""
         if self._running is not None:
             self._running.is_closed = True
         self._drop()
@@ -378,7 +380,8 @@ class Stream:
         return f"Stream({self.stream_id[:8]}, rows={self.num_rows}, {where})"
 
     def _iterate(self, made: Callable[[Iterable[Batch]], Iterable[tuple[Batch, _Value]]]) -> Iterator[_Value]:
-        """One pass over the rest of the epoch. ``made`` may run ahead of the loop, which has got what this yields."""
+        """Yields the rest of the epoch. ``made`` may run ahead of the loop, which has got only what this generator
+        yields."""
         this, ended = self._enter(), False
         try:
             while not this.is_closed:
@@ -387,7 +390,7 @@ class Stream:
                     place = self._place.after(batch.step - self._place.first_step, batch.cursor.position)
                     if place.next_step >= self._num_steps:
                         self._note_bad_rows(place)
-                    # Nothing may come between these two: Ctrl-C there would lose the batch, or repeat it.
+                    # Nothing may come between these two lines: Ctrl-C there would lose the batch, or repeat it.
                     self._place = place
                     yield value
                     self._check(this)
@@ -402,7 +405,7 @@ class Stream:
             self._leave(this, ended)
 
     def _enter(self) -> _Pass:
-        """Begins a pass, in the place of one that runs."""
+        """Begins a pass, and ends a running one."""
         self._close_running()
         if self._config.evaluation and not self._goes_on:
             self._receipts = Receipts()
@@ -414,7 +417,8 @@ class Stream:
         return self._running
 
     def _leave(self, this: _Pass, ended: bool) -> None:
-        """Cleans up after a pass, unless a newer one has begun. What was opened of the next epoch waits for it."""
+        """Cleans up after a pass, unless a newer one has begun. Keeps the prefetched next epoch if this one has
+        ended."""
         if self._running is not this:
             return
         self._running = None
@@ -432,7 +436,7 @@ class Stream:
             )
 
     def _batches(self, this: _Pass) -> Iterator[Batch]:
-        """Delivers the rest of the epoch without moving the place."""
+        """Yields the rest of the epoch without changing the position."""
         self._close_running()
         self._note_run()
         place, pid = self._place, os.getpid()
@@ -440,7 +444,7 @@ class Stream:
         (running, early), ended = self._opened(step), False
         try:
             while True:
-                if os.getpid() != pid:  # a fork inside the loop: the parent's threads do not exist here
+                if os.getpid() != pid:  # the loop's body forked: the parent's threads do not exist in this child
                     pid = os.getpid()
                     running, early = self._opened(step)
                 try:
@@ -451,7 +455,7 @@ class Stream:
                         return
                     if not early:
                         raise
-                    running, early = self._opened(step)  # what was in the way before its time may be gone
+                    running, early = self._opened(step)  # what made the prefetch fail may be over
                     continue
                 early = False
                 if native is None or running.is_read():
@@ -467,7 +471,7 @@ class Stream:
             running.close()
 
     def _opened(self, step: int) -> tuple[_native.SampleStream, bool]:
-        """Opens the rest of the epoch, and tells whether that was done ahead of its time."""
+        """Opens the rest of the epoch; returns also whether it was opened as a prefetch."""
         request = self._slice()
         request["first_step"] = step
         if self._open is not None:
@@ -483,7 +487,7 @@ class Stream:
         return self._open, False
 
     def _open_ahead(self) -> None:
-        """Opens the next epoch, of which little is read before its time, unless that was done or nobody needs it."""
+        """Opens the next epoch as a prefetch, unless that was done or the next epoch is not needed."""
         if self._ahead is not None or not self._opens_ahead:
             return
         epoch = self._following().epoch
@@ -492,11 +496,11 @@ class Stream:
         try:
             stream = self._stream().open(request, read, self._config.decode)
         except StokerError:
-            return  # the loop that needs it opens it again, and says then what is wrong
+            return  # the loop that needs the epoch opens it again, and reports the error then
         self._ahead = (os.getpid(), request, stream)
 
     def _drop(self) -> None:
-        """Stops what is being read. A loop that runs goes on at the place."""
+        """Closes the streams that are being read. A running loop continues at the current position."""
         self._close_running()
         self._close_ahead()
 
@@ -525,12 +529,12 @@ class Stream:
         }
 
     def _schema(self) -> _native.ArrowSchema:
-        """The columns of a batch. Raises for columns that cannot be decoded."""
+        """Returns the columns of a batch. Raises for columns that cannot be decoded."""
         decode = self._config.decode
         return self._stream().schema if decode is None else self._stream().decoded_schema(decode)
 
     def _note_run(self) -> None:
-        """Writes an entry of the run log where steps do not follow from the entry before."""
+        """Writes an entry of the run log if the steps do not follow from the entry before."""
         config = self._config
         if self._event is not None and config.run_id is not None and config.rank == 0:
             policy = (config.last_batch, config.world_size)
@@ -538,7 +542,7 @@ class Stream:
             self._event = None
 
     def _note_bad_rows(self, place: Place) -> None:
-        """Adds what this rank substituted in the epoch to the table of bad rows, where the run is logged."""
+        """Adds the rows that this rank substituted in the epoch to the table of bad rows, if the run is logged."""
         if self._config.run_id is not None:
             receipt = self._receipts.document(self.stream_id, self._open, place.next_step)
             log_bad_rows(self._lake, self._config.run_id, self._stream(), place.epoch, receipt)
@@ -548,21 +552,21 @@ class Stream:
         return self._place.is_begun and self._place.next_step >= self._num_steps
 
     def _following(self) -> Place:
-        """What comes after the epoch."""
+        """Returns the start of the pass after this epoch."""
         size = self._config.global_batch
         if self._config.evaluation:
             return Place.start_of(self._place.epoch, 0, size)
         return Place.start_of(self._place.epoch + 1, self._place.step, size)
 
     def _settle(self, *, always: bool = False) -> None:
-        """Moves on from an epoch whose last batch the loop has got."""
+        """Continues with the next epoch if the loop has got the last batch of this one."""
         if always or self._is_finished():
             self._close_running()
-            with suppress(InvalidRequestError):  # the last epoch that can be counted: iterating on says so
+            with suppress(InvalidRequestError):  # after the largest epoch number, the next pass raises this error
                 self._begin(self._following(), "epoch")
 
     def _begin(self, place: Place, event: str) -> None:
-        """Moves the place elsewhere than a loop does."""
+        """Sets the position, other than by a delivered batch."""
         self._place = place
         self._num_steps = 0
         self._event = event
@@ -587,7 +591,7 @@ class Stream:
         }
 
     def _for_worker(self, worker: int, num_workers: int) -> None:
-        """Narrows this copy to one of several workers: a rank of a larger world with the same global batches."""
+        """Narrows this copy to one of several workers, as a rank of a larger world with the same global batches."""
         config = self._config
         self._opens_ahead = False  # the worker ends with its pass
         self._is_in_worker = True
@@ -609,7 +613,7 @@ def state_text(state: Mapping[str, Any] | str) -> str:
     """Returns a state as JSON text.
 
     Raises:
-        InvalidRequestError: It holds what JSON cannot.
+        InvalidRequestError: The state contains values that JSON cannot hold.
     """
     if isinstance(state, str):
         return state

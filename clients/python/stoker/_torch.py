@@ -1,4 +1,4 @@
-"""The PyTorch loader. Imported on use: PyTorch is optional."""
+"""The PyTorch loader. It is imported on its first use, because PyTorch is optional."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["TorchLoader", "TorchOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class TorchOptions:
-    """What becomes of the columns of a batch; see :meth:`Query.torch`."""
+    """The options that convert the columns of a batch; see :meth:`Query.torch`."""
 
     device: Any = None
     transform: Callable[[dict[str, Any]], Any] | None = None
@@ -34,23 +34,24 @@ class TorchOptions:
 
 
 class TorchLoader(IterableDataset[Any]):
-    """An iterable of dicts of tensors. Made by :meth:`Query.torch`.
+    """An iterable of dicts of tensors, which :meth:`Query.torch` makes.
 
-    Needs no worker processes and no ``DataLoader``: native threads fetch ahead without Python's lock. Passes, breaks
-    and epochs work as for :class:`Stream`.
+    It needs no worker processes and no ``DataLoader``: native threads prefetch batches without Python's global lock.
+    Passes, breaks and epochs work as for :class:`Stream`.
 
     A batch is a :class:`TorchBatch`, a dict that maps each column to
 
     - a tensor of shape ``(rows, *tensor_shape)`` for tensors, ``(rows, size)`` for vectors, ``(rows,)`` for numbers and
-      booleans, all without copying the Arrow memory except for booleans; a tensor may be changed in place;
+      booleans, all of them, except booleans, without copying the Arrow memory; a tensor may be changed in place;
     - an int64 tensor of shape ``(rows,)`` for timestamps and durations, in the column's unit, and int32 days for dates;
     - a list of ``str``, ``bytes`` or other Python values for other types.
 
     ``batch.valid`` is a bool tensor of shape ``(rows,)``, which is False for padding.
 
-    ``DataLoader(loader, batch_size=None)`` passes batches on as they are. With worker processes each global batch is
-    cut once more, so that a worker's batches are smaller and no row comes twice. The place then advances in the workers
-    only, so that checkpoints need ``num_workers=0``, and each pass needs :meth:`set_epoch` before it.
+    ``DataLoader(loader, batch_size=None)`` passes batches on unchanged. With worker processes, each global batch is
+    divided among the workers too, so that their batches are smaller and no row comes twice. The position then advances
+    only in the workers, so that checkpoints need ``num_workers=0``, and :meth:`set_epoch` must be called before each
+    pass.
 
     A loader may be pickled (for ``spawn``) and used after ``fork``.
     """
@@ -65,37 +66,37 @@ class TorchLoader(IterableDataset[Any]):
 
     @property
     def stream(self) -> Stream:
-        """The stream below: stream id, snapshots, schema, rank."""
+        """The stream that this loader reads, with its id, snapshots, schema and rank."""
         return self._stream
 
     @property
     def epoch(self) -> int:
-        """The epoch that iterating delivers, from zero; the next one once a pass has ended."""
+        """The epoch that iterating delivers, zero-based; after a pass has ended, the next epoch."""
         return self._stream.epoch
 
     @property
     def num_rows(self) -> int:
-        """Rows of an epoch over all ranks."""
+        """The number of rows of an epoch over all ranks."""
         return self._stream.num_rows
 
     @property
     def dataset(self) -> LoaderRows:
-        """What trainers ask for the number of samples: its length is :attr:`num_rows`."""
+        """An object whose length is :attr:`num_rows`, from which trainers take the number of samples."""
         return LoaderRows(self.num_rows)
 
     @property
     def batch_size(self) -> int:
-        """Rows of this rank's batches, at most."""
+        """The maximum number of rows of this rank's batches."""
         return self._stream._config.rank_batch
 
     @property
     def drop_last(self) -> bool:
-        """Whether the last global batch is left out when it is not full."""
+        """Whether the last global batch is left out if it is not full."""
         return self._stream._config.last_batch == "drop"
 
     @property
     def remaining(self) -> int:
-        """Batches that are left of this epoch, equal on all ranks."""
+        """The number of batches that are left in this epoch, equal on all ranks."""
         return self._stream.remaining
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +112,7 @@ class TorchLoader(IterableDataset[Any]):
         _embedding.refuse_second_batching(caller)
         _embedding.refuse_second_sharding(caller, stream.world_size)
         worker = get_worker_info()
-        if worker is not None and not self._narrowed:  # in a worker process, whose copy of the loader is its own
+        if worker is not None and not self._narrowed:  # a worker process has its own copy of the loader
             if worker.id == 0:
                 _embedding.warn_of_workers(worker.num_workers)
             stream._for_worker(worker.id, worker.num_workers)
@@ -137,7 +138,8 @@ class TorchLoader(IterableDataset[Any]):
         return TorchBatch._of(values, batch._rows, self._device) if isinstance(values, Mapping) else values
 
     def __len__(self) -> int:
-        """Batches of this epoch, also those before a resume: equal on all ranks. ``DataLoader``: of all workers."""
+        """The number of batches of this epoch, equal on all ranks; asked by a ``DataLoader``, that of all its
+        workers."""
         num_workers = _embedding.num_workers_of(sys._getframe(1))
         if num_workers > 0:
             _embedding.warn_of_workers(num_workers)
@@ -156,15 +158,15 @@ class TorchLoader(IterableDataset[Any]):
         self._stream.load_state_dict(state)
 
     def set_epoch(self, epoch: int) -> None:
-        """Starts an epoch from its beginning, unless it is the current one; see :meth:`Stream.set_epoch`."""
+        """Starts an epoch from its beginning, unless it is the current epoch; see :meth:`Stream.set_epoch`."""
         self._stream.set_epoch(epoch)
 
     def restart(self) -> None:
-        """Goes back to the start of the epoch that iterating delivers; see :meth:`Stream.restart`."""
+        """Returns to the start of the epoch that iterating delivers; see :meth:`Stream.restart`."""
         self._stream.restart()
 
     def skip(self, steps: int) -> int:
-        """Leaves out the next global batches of this epoch; see :meth:`Stream.skip`."""
+        """Skips the next global batches of this epoch; see :meth:`Stream.skip`."""
         return self._stream.skip(steps)
 
     def set_weights(self, weights: Sequence[float]) -> None:
@@ -172,19 +174,19 @@ class TorchLoader(IterableDataset[Any]):
         self._stream.set_weights(weights)
 
     def stats(self) -> StreamStats:
-        """Returns the counters of the running or else the last pass."""
+        """Returns the counters of the running pass or, if none is running, of the last pass."""
         return self._stream.stats()
 
     def receipt(self) -> dict[str, Any]:
-        """Returns what loops over this loader got; see :meth:`Stream.receipt`."""
+        """Returns the receipt of the loops over this loader; see :meth:`Stream.receipt`."""
         return self._stream.receipt()
 
     def substituted(self) -> list[dict[str, Any]]:
-        """Returns the bad rows in whose place loops got another row; see :meth:`Stream.substituted`."""
+        """Returns the bad rows that another row replaced; see :meth:`Stream.substituted`."""
         return self._stream.substituted()
 
     def close(self) -> None:
-        """Ends the running pass, if there is one, and drops what was read ahead."""
+        """Ends the running pass, if there is one, and drops the prefetched batches."""
         self._stream.close()
 
     def __repr__(self) -> str:
@@ -192,7 +194,7 @@ class TorchLoader(IterableDataset[Any]):
 
 
 class LoaderRows:
-    """The rows of an epoch, of which trainers want the number."""
+    """The rows of an epoch, of which only the number is known."""
 
     def __init__(self, num_rows: int) -> None:
         self._num_rows = num_rows
@@ -232,5 +234,5 @@ def _check_columns(schema: pa.Schema, options: TorchOptions) -> None:
 
 
 def _samples(values: Mapping[str, Any], num_rows: int) -> list[dict[str, Any]]:
-    """The rows of a batch, one dict each, for a collate function."""
+    """Returns the rows of a batch, one dict each, for a collate function."""
     return [{name: column[row] for name, column in values.items()} for row in range(num_rows)]

@@ -19,9 +19,9 @@ __all__ = ["TorchBatch", "mask", "tensors"]
 
 
 class TorchBatch(dict[str, Any]):
-    """A dict of tensors and lists that also knows its place.
+    """A dict of tensors and lists that also has the cursor and the mask of its batch.
 
-    Trainers rebuild batches as ``type(batch)({...})``. Such a copy is a dict of the same columns without place and
+    Trainers rebuild batches as ``type(batch)({...})``. Such a copy is a dict of the same columns without cursor and
     mask; :meth:`to` and :meth:`pin_memory` keep them.
     """
 
@@ -36,22 +36,22 @@ class TorchBatch(dict[str, Any]):
 
     @property
     def cursor(self) -> Cursor:
-        """Where a resume after this batch begins."""
+        """The cursor at which a resume after this batch begins."""
         return self._known().cursor
 
     @property
     def step(self) -> int:
-        """The number of the global batch: they are counted from the start of the training, over all epochs."""
+        """The number of the global batch, counted from the start of the training over all epochs."""
         return self._known().step
 
     @property
     def num_rows(self) -> int:
-        """Rows, padding included."""
+        """The number of rows, padding included."""
         return self._known().num_rows
 
     @property
     def num_valid(self) -> int:
-        """Rows that are not padding; they come first."""
+        """The number of rows that are not padding; these rows come first."""
         return self._known().num_valid
 
     @property
@@ -72,16 +72,16 @@ class TorchBatch(dict[str, Any]):
 
     @property
     def source(self) -> np.ndarray[Any, Any]:
-        """Which query of a mixture each row comes from; see :attr:`Batch.source`."""
+        """The index of the mixture's query that each row comes from; see :attr:`Batch.source`."""
         return self._known().source
 
     @property
     def substituted(self) -> list[Substitution]:
-        """The rows that stand for bad ones."""
+        """The rows that replace bad ones."""
         return self._known().substituted
 
     def to(self, device: Any, non_blocking: bool = False) -> TorchBatch:
-        """Returns the batch with its tensors on a device; place and mask stay."""
+        """Returns the batch with its tensors on a device; cursor and mask are kept."""
         values = {
             name: value.to(device, non_blocking=non_blocking) if isinstance(value, torch.Tensor) else value
             for name, value in self.items()
@@ -89,7 +89,7 @@ class TorchBatch(dict[str, Any]):
         return TorchBatch._of(values, self._rows, torch.device(device))
 
     def pin_memory(self) -> TorchBatch:
-        """Returns the batch with its tensors in pinned memory; place and mask stay."""
+        """Returns the batch with its tensors in pinned memory; cursor and mask are kept."""
         values = {
             name: value.pin_memory() if isinstance(value, torch.Tensor) else value for name, value in self.items()
         }
@@ -105,12 +105,12 @@ class TorchBatch(dict[str, Any]):
 
 
 def mask(num_rows: int, num_valid: int, device: torch.device | None = None) -> torch.Tensor:
-    """A bool tensor of shape ``(num_rows,)`` whose first ``num_valid`` values are True."""
+    """Returns a bool tensor of shape ``(num_rows,)`` whose first ``num_valid`` values are True."""
     return torch.arange(num_rows, device=device) < num_valid
 
 
 def tensors(batch: Batch, int64_columns: Collection[str] = ()) -> dict[str, Any]:
-    """Returns the columns of a batch as tensors and lists; integers of some columns widened to int64."""
+    """Returns the columns of a batch as tensors and lists; the integers of ``int64_columns`` become int64."""
     data = batch.to_arrow()
     values = {field.name: _column(field, column) for field, column in zip(data.schema, data.columns, strict=True)}
     for name in int64_columns:
@@ -125,7 +125,7 @@ def _column(field: pa.Field, array: pa.Array) -> Any:
     kind = array.type
     if pa.types.is_boolean(kind) and not array.null_count:
         return torch.from_numpy(flags(array))
-    if pa.types.is_floating(kind):  # has nulls: NaN
+    if pa.types.is_floating(kind):  # floats with nulls, which become NaN
         return torch.from_numpy(with_nulls(numbers(array), array, np.nan))
     if pa.types.is_temporal(kind) and not array.null_count and kind.bit_width in (32, 64):
         integers = array.view(pa.int64() if kind.bit_width == 64 else pa.int32())
@@ -134,7 +134,7 @@ def _column(field: pa.Field, array: pa.Array) -> Any:
 
 
 def _tensor(plain: PlainColumn, num_rows: int) -> torch.Tensor:
-    """A tensor over the Arrow memory, which lives as long as the tensor: DLPack hands the ownership over."""
+    """Returns a tensor over the Arrow memory, which lives as long as the tensor: DLPack transfers the ownership."""
     values = from_dlpack(plain.values)
     if plain.bfloat16:
         values = values.view(torch.bfloat16)

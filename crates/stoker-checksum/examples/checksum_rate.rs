@@ -1,6 +1,6 @@
-//! How fast checksums are, beside the library that has them for all processors.
+//! Compares the speed of the checksum with that of the library that it falls back to on processors without AVX-512.
 //!
-//! `cargo run --release -p stoker-checksum --example checksum_rate`. Figures are in `docs/performance.md`.
+//! Run it by `cargo run --release -p stoker-checksum --example checksum_rate`. Figures are in `docs/performance.md`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,7 +19,7 @@ fn main() {
     }
 }
 
-/// Prints median, least and most of the rates.
+/// Prints the median, the lowest and the highest of the rates, in GB/s.
 fn report(length: usize, name: &str, hash: impl Fn() -> u64) {
     let mut rates: Vec<f64> = (0..REPETITIONS)
         .map(|_| {

@@ -1,7 +1,7 @@
-//! XXH3 with AVX-512: 64 bits, seed 0, the default secret, values of more than [`SHORT_MAX`] bytes.
+//! XXH3 with AVX-512 instructions: 64 bits, seed 0, the default secret, for values of more than [`SHORT_MAX`] bytes.
 //!
-//! The library has AVX2. Beside a copy of the same bytes, which is what reading costs, the difference counts:
-//! `examples/checksum_rate.rs` measures it.
+//! The `twox-hash` library uses AVX2 at most. The difference is noticeable beside a copy of the same bytes, which is
+//! the cost of a read: `examples/checksum_rate.rs` measures it.
 #![expect(unsafe_code, reason = "the standard library has no safe loads of 512 bits; see the safety comments")]
 
 use std::arch::x86_64::{
@@ -10,22 +10,23 @@ use std::arch::x86_64::{
 };
 use std::array;
 
-/// The longest values that are hashed in another way.
+/// The length of the longest values that XXH3 hashes by another algorithm, which is not implemented here.
 const SHORT_MAX: usize = 240;
 
 const STRIPE_BYTES: usize = 64;
 
-/// Stripes between two scrambles.
+/// The number of stripes between two scrambles.
 const BLOCK_STRIPES: usize = 16;
 const BLOCK_BYTES: usize = BLOCK_STRIPES * STRIPE_BYTES;
 
-/// The accumulator is scrambled and read with these parts of the secret; each stripe of a block has a part of its own, 8 bytes
-/// after the one before.
+/// Offsets in the secret. The first one scrambles the accumulator, the second one mixes in the last stripe, and the
+/// third one merges the lanes at the end. Each stripe of a block has an offset of its own, 8 bytes after that of the
+/// stripe before.
 const SCRAMBLE_SECRET: usize = 128;
 const LAST_SECRET: usize = 121;
 const END_SECRET: usize = 11;
 
-/// The default secret of the specification.
+/// The default secret of the specification of XXH3.
 #[rustfmt::skip]
 const SECRET: [u8; 192] = [
     0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe, 0x7c, 0x01, 0x81, 0x2c, 0xf7, 0x21, 0xad, 0x1c,
@@ -52,24 +53,25 @@ const PRIME64_4: u64 = 0x85EB_CA77_C2B2_AE63;
 const PRIME64_5: u64 = 0x27D4_EB2F_1656_67C5;
 const PRIME_MX1: u64 = 0x1656_6791_9E37_79F9;
 
-/// The accumulator before the first stripe.
+/// The value of the accumulator before the first stripe.
 const START: [u64; 8] = [PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1];
 
-/// The hash, where value and processor are such.
+/// Returns the hash, or `None` if the value is too short or the processor does not have the instructions.
 pub(crate) fn hash(bytes: &[u8]) -> Option<u64> {
     if bytes.len() <= SHORT_MAX || !is_x86_feature_detected!("avx512f") || !is_x86_feature_detected!("avx512dq") {
         return None;
     }
-    // SAFETY: the processor has the instructions.
+    // SAFETY: the check above found that the processor has AVX-512F and AVX-512DQ.
     Some(unsafe { hash_long(bytes) })
 }
 
-/// The hash of at least a stripe.
+/// Returns the hash of a value of at least 64 bytes, which is one stripe.
 #[target_feature(enable = "avx512f,avx512dq")]
 fn hash_long(bytes: &[u8]) -> u64 {
     let secrets: [__m512i; BLOCK_STRIPES] = array::from_fn(|stripe| load(secret(8 * stripe)));
     let (scramble, prime) = (load(secret(SCRAMBLE_SECRET)), _mm512_set1_epi64(PRIME32_1 as i64));
-    // The last byte is never part of a whole block or stripe: the last 64 bytes come once more, in their own way.
+    // XXH3 mixes in the last 64 bytes with an offset of their own. Whole blocks and stripes therefore never include the
+    // last byte, and the last 64 bytes may overlap the stripe before.
     let (stripes, _) = bytes[..bytes.len().saturating_sub(1)].as_chunks::<STRIPE_BYTES>();
     let (blocks, rest) = stripes.as_chunks::<BLOCK_STRIPES>();
     let mut sums = load(&bytes_of(START));
@@ -95,12 +97,12 @@ fn hash_long(bytes: &[u8]) -> u64 {
 fn accumulate(sums: __m512i, data: __m512i, secret: __m512i) -> __m512i {
     let key = _mm512_xor_si512(data, secret);
     let product = _mm512_mul_epu32(key, _mm512_srli_epi64::<32>(key));
-    // Each lane takes the data of its neighbour.
+    // Each 64-bit lane adds the data of its neighbour.
     let crossed = _mm512_shuffle_epi32::<0b01_00_11_10>(data);
     _mm512_add_epi64(sums, _mm512_add_epi64(product, crossed))
 }
 
-/// One hash of all lanes and the number of bytes.
+/// Merges all lanes and the number of bytes into one hash.
 fn merge(sums: [u64; 8], length: u64) -> u64 {
     let keys = words_of(secret(END_SECRET));
     let mut hash = length.wrapping_mul(PRIME64_1);
@@ -113,7 +115,7 @@ fn merge(sums: [u64; 8], length: u64) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// 64 bytes of the secret.
+/// Returns 64 bytes of the secret from offset `at` on.
 fn secret(at: usize) -> &'static [u8; STRIPE_BYTES] {
     const ZEROS: [u8; STRIPE_BYTES] = [0; STRIPE_BYTES];
     SECRET[at..].first_chunk().unwrap_or(&ZEROS)
@@ -134,7 +136,7 @@ fn words_of(bytes: &[u8; STRIPE_BYTES]) -> [u64; 8] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(bytes: &[u8; STRIPE_BYTES]) -> __m512i {
-    // SAFETY: 64 bytes are there; they need no alignment.
+    // SAFETY: `bytes` has 64 bytes, and the load needs no alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
@@ -142,14 +144,15 @@ fn load(bytes: &[u8; STRIPE_BYTES]) -> __m512i {
 #[target_feature(enable = "avx512f")]
 fn store(sums: __m512i) -> [u64; 8] {
     let mut words = [0; 8];
-    // SAFETY: there is room for 64 bytes; they need no alignment.
+    // SAFETY: `words` has room for 64 bytes, and the store needs no alignment.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), sums) };
     words
 }
 
 #[inline]
 fn prefetch(address: *const u8) {
-    // SAFETY: a hint, for which any address will do; all processors of this architecture have it.
+    // SAFETY: a prefetch is a hint that reads nothing and accepts any address. All x86-64 processors have the
+    // instruction.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 

@@ -1,14 +1,16 @@
-//! The checksum of rows, and the hash of longer pieces.
+//! The checksum of a row, and the hash of longer byte strings.
 //!
-//! The checksum is compared wherever rows are read, so it has to cost little beside a copy of them. The hash is inlined into the crate that
-//! calls it: this one is compiled for speed, those that know tables are not.
+//! The checksum is compared wherever rows are read, so it must cost little compared with a copy of the rows. The hash
+//! function of the `twox-hash` library is inlined into the crate that calls it. It is called here, in a crate of its
+//! own, because this crate is compiled with full optimisation (`opt-level = 3`) and `stoker-lake` is not.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
 use twox_hash::XxHash3_64;
 
-/// The checksum of a row: the lower 32 bits of the XXH3 hash (64 bits, seed 0) of its bytes, and 1 where these are 0.
+/// Returns the checksum of a row: the lower 32 bits of the XXH3 hash (64 bits, seed 0) of its bytes, or 1 if these bits
+/// are 0.
 ///
 /// The hash is specified at <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
 #[inline(never)]
@@ -16,7 +18,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     (hash(bytes) as u32).max(1)
 }
 
-/// The XXH3 hash (64 bits, seed 0) of bytes.
+/// Returns the XXH3 hash (64 bits, seed 0) of `bytes`.
 #[inline(never)]
 pub fn hash(bytes: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -30,7 +32,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::checksum;
 
-    /// By the reference implementation, of bytes `index * 7919 % 251`.
+    /// Lengths and checksums that the reference implementation computed. Byte `index` is `index * 7919 % 251`.
     const GOLDEN: [(usize, u32); 7] = [
         (0, 0x38d3_94c2),
         (1, 0x074e_ecdb),

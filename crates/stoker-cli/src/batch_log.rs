@@ -1,4 +1,4 @@
-//! `stoker stream --log`: one line of JSON for each batch.
+//! Writes the file of `stoker stream --log`: one line of JSON for each batch.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,20 +10,20 @@ use arrow_array::RecordBatch;
 use stoker_stream::Batch;
 use stoker_types::{Digest, DigestBuilder};
 
-/// A file that tells which rows each batch held.
+/// A file that records which rows each batch held.
 pub struct BatchLog {
     path: PathBuf,
     out: BufWriter<File>,
 }
 
 impl BatchLog {
-    /// Creates the file, or empties it.
+    /// Creates the file, or truncates an existing one.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot write the log {}", path.display()))?;
         Ok(Self { path: path.into(), out: BufWriter::new(file) })
     }
 
-    /// Adds the line of a batch: its step, the position after it, its row addresses by source, and its digest.
+    /// Adds the line of a batch: its step, the position after it, its row addresses by table, and its digest.
     pub fn add(&mut self, batch: &Batch) -> anyhow::Result<()> {
         let addrs = |source: &Vec<u64>| -> Vec<Option<u64>> {
             source.iter().map(|addr| (*addr != u64::MAX).then_some(*addr)).collect()
@@ -40,13 +40,14 @@ impl BatchLog {
         writeln!(self.out, "{line}").with_context(|| format!("cannot write the log {}", self.path.display()))
     }
 
-    /// Writes what is left.
+    /// Flushes the file.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.out.flush().with_context(|| format!("cannot write the log {}", self.path.display()))
     }
 }
 
-/// A digest of the values of a batch, row by row, in Arrow's row format; where buffers lie does not change it.
+/// Returns a digest of the values of a batch, row by row, in Arrow's row format. It does not depend on the layout of
+/// the Arrow buffers.
 fn values_digest(batch: &RecordBatch) -> anyhow::Result<Digest> {
     let fields = batch.schema().fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
     let rows = RowConverter::new(fields)?.convert_columns(batch.columns())?;

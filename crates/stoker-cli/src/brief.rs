@@ -1,4 +1,4 @@
-//! Rows for people: of tensors, long lists and bytes only the beginning.
+//! Formats rows for people: of tensors, long lists and binary values, only the beginning is shown.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use stoker_types::{DTYPE_KEY, TensorType};
 
-/// Values of more elements than this are shortened.
+/// Lists with more elements than this are shortened.
 const ELEMENTS_MAX: usize = 8;
-/// Elements that are shown of a value that is shortened.
+/// The number of elements that are shown of a shortened list.
 const ELEMENTS_SHOWN: usize = 4;
-/// Bytes of a binary value that are shown.
+/// The number of bytes that are shown of a shortened binary value.
 const BYTES_SHOWN: usize = 8;
 
-/// The rows with text in place of long values: `uint8[3, 224, 224]: 12, 13, 11, 9, …`.
+/// Returns the rows with text in place of long values, such as `uint8[3, 224, 224]: 12, 13, 11, 9, …`.
 pub fn brief(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
@@ -55,13 +55,13 @@ fn brief_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError
     }
 }
 
-/// One text for each row that is not null.
+/// Returns one text for each row; null rows stay null.
 fn texts(column: &ArrayRef, text: impl Fn(usize) -> Result<String, ArrowError>) -> Result<ArrayRef, ArrowError> {
     let rows = (0..column.len()).map(|row| if column.is_null(row) { Ok(None) } else { text(row).map(Some) });
     Ok(Arc::new(rows.collect::<Result<StringArray, _>>()?))
 }
 
-/// Element type and shape of a tensor or vector, such as `uint8[3, 224, 224]`.
+/// Returns the element type and shape of a tensor or vector, such as `uint8[3, 224, 224]`.
 fn type_name(field: &Field) -> Option<String> {
     let tensor = TensorType::of(field)?;
     let named = field.metadata().get(DTYPE_KEY).cloned();
@@ -69,7 +69,7 @@ fn type_name(field: &Field) -> Option<String> {
     Some(format!("{element}{:?}", tensor.shape))
 }
 
-/// The first elements of a value, all if they are few.
+/// Formats the first elements of a list, or all elements if the list is short.
 fn begin(field: &Field, elements: &ArrayRef, name: Option<&str>) -> Result<String, ArrowError> {
     let is_short = name.is_none() && elements.len() <= ELEMENTS_MAX;
     let shown = elements.slice(0, if is_short { elements.len() } else { ELEMENTS_SHOWN.min(elements.len()) });
@@ -96,7 +96,7 @@ fn listed(field: &Field, elements: &ArrayRef) -> Result<String, ArrowError> {
 fn hexadecimal(bytes: &[u8]) -> String {
     let shown = bytes.iter().take(if bytes.len() <= 2 * BYTES_SHOWN { bytes.len() } else { BYTES_SHOWN });
     let shown = shown.fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = write!(text, "{byte:02x}");
         text
     });

@@ -15,22 +15,22 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::connect::LakeArgs;
 use crate::output::output;
 
-/// Remove old versions of tables, and what nothing names any more.
+/// Remove old versions of tables, and files that no version names any more.
 #[derive(Debug, Args)]
 pub struct CleanupArgs {
     /// The tables; all by default
     tables: Vec<String>,
-    /// How long versions stay after newer ones replaced them, such as 30d or 12h; those with a tag, and those that streams hold, stay. At
-    /// least a day, and 100 times
-    /// what a commit to the store may take
+    /// How long a version is kept after a newer one replaced it, such as 30d or 12h: at least one day, and at least 100
+    /// times the deadline of a commit to the store. Tagged versions, and versions that streams hold, are kept in any
+    /// case
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = humantime::parse_duration)]
     keep: Duration,
-    /// Only tell what would be removed
+    /// Only print what would be removed
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Cleans up and tells what was removed.
+/// Removes old versions and unreferenced files, and prints what was removed.
 pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let names = args.tables.iter().map(TableName::try_new).collect::<Result<Vec<_>, _>>()?;
     let lake = Lake::open(lake.local("cleanup")?, &lake.storage()?).await?;
@@ -55,7 +55,7 @@ pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     Ok(released?)
 }
 
-/// Waits for Ctrl-C, or for SIGTERM.
+/// Waits for Ctrl-C or SIGTERM.
 async fn told_to_stop() {
     let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {
@@ -64,7 +64,7 @@ async fn told_to_stop() {
     }
 }
 
-/// Why a cleanup ended before its end.
+/// Why a cleanup stopped before its end.
 enum Stopped {
     Work(anyhow::Error),
     Lock(stoker_lake::Error),

@@ -1,14 +1,14 @@
-//! `--compression`.
+//! The option `--compression`.
 
 use clap::ValueEnum;
 use stoker_stream::Compression;
 
-/// What compresses rows on their way from a server.
+/// The codec that compresses rows on their way from a server.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Codec {
-    /// Quick
+    /// Fast
     Lz4,
-    /// Smaller, for more processor time
+    /// Smaller output, for more processor time
     Zstd,
 }
 

@@ -1,4 +1,4 @@
-//! Which lake or server a command speaks to.
+//! The options that say which lake or server a command connects to.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use stoker_types::{ArrowParam, ParamValue, SnapshotRef};
 
 use crate::secret_args::{OnCommandLine, secret_in_environment};
 
-/// Which lake or server a command speaks to.
+/// The lake or server that a command connects to.
 #[derive(Debug, Args)]
 pub struct LakeArgs {
     /// The lake: a local path, s3://, gs://, az:// or file://
     #[arg(long, global = true, env = "STOKER_LAKE", hide_env_values = true)]
     lake: Option<String>,
-    /// A server in place of a lake: grpc://host:port, grpc+tls://host:port or, on this host, unix:///path; several, separated
-    /// by commas
+    /// A server, instead of a lake: grpc://host:port, grpc+tls://host:port or, on this host, unix:///path; several
+    /// servers are separated by commas
     #[arg(long, global = true, env = "STOKER_SERVER", hide_env_values = true, conflicts_with = "lake")]
     server: Option<String>,
-    /// A file with the bearer token for the server; wins over the token in STOKER_CLIENT_TOKEN
+    /// A file with the bearer token for the server; overrides the token in STOKER_CLIENT_TOKEN
     #[arg(long, global = true, env = "STOKER_CLIENT_TOKEN_FILE", value_name = "FILE")]
     server_token_file: Option<PathBuf>,
     #[arg(long, global = true, hide = true, value_parser = OnCommandLine::parse)]
@@ -31,20 +31,20 @@ pub struct LakeArgs {
     /// A PEM file with the server's certificate authority
     #[arg(long, global = true, env = "STOKER_TLS_CA")]
     tls_ca: Option<PathBuf>,
-    /// A PEM file with this client's certificate, for a server that asks for one
+    /// A PEM file with this client's certificate, for a server that requires one
     #[arg(long, global = true, env = "STOKER_CLIENT_TLS_CERT", requires = "client_tls_key")]
     client_tls_cert: Option<PathBuf>,
-    /// A PEM file with its private key
+    /// A PEM file with the private key of that certificate
     #[arg(long, global = true, env = "STOKER_CLIENT_TLS_KEY", requires = "client_tls_cert")]
     client_tls_key: Option<PathBuf>,
-    /// An option of the object store, such as aws_endpoint=http://127.0.0.1:9000; may be repeated. Credentials belong into the
-    /// environment
+    /// An option of the object store, such as aws_endpoint=http://127.0.0.1:9000; repeatable. Put credentials into
+    /// environment variables instead
     #[arg(long = "storage-option", global = true, value_name = "KEY=VALUE")]
     storage_options: Vec<String>,
 }
 
 impl LakeArgs {
-    /// The lake's URI, for commands that work on the lake itself.
+    /// Returns the lake's URI, for commands that work on the lake itself.
     pub fn local(&self, command: &str) -> anyhow::Result<&str> {
         match (&self.lake, &self.server) {
             (Some(lake), _) => Ok(lake),
@@ -53,11 +53,11 @@ impl LakeArgs {
         }
     }
 
-    /// The object store's options, completed from the environment.
+    /// Returns the object store's options, with those from the environment added.
     pub fn storage(&self) -> anyhow::Result<StorageOptions> {
         let mut pairs = Vec::new();
         for (index, option) in self.storage_options.iter().enumerate() {
-            // What is no pair may be a credential as a whole.
+            // The error does not show an option without `=`, because all of it may be a credential.
             let is_no_pair = || format!("--storage-option number {} is not KEY=VALUE", index + 1);
             let (key, value) = option.split_once('=').with_context(is_no_pair)?;
             if StorageOptions::is_credential(key) {
@@ -84,7 +84,7 @@ impl LakeArgs {
         self.connect_with(ReadArgs::default()).await
     }
 
-    /// The same, with choices of how streams read the lake.
+    /// Connects as [`LakeArgs::connect`] does, with options for how streams read the lake.
     pub async fn connect_with(&self, reads: ReadArgs) -> anyhow::Result<Connection> {
         let Some(target) = self.server.as_ref().or(self.lake.as_ref()) else {
             bail!("no lake is given: use --lake URI or --server URL, or set STOKER_LAKE or STOKER_SERVER");
@@ -105,18 +105,19 @@ impl LakeArgs {
     }
 }
 
-/// How streams read a lake.
+/// The options for how streams read a lake.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReadArgs {
-    /// A folder of this machine that keeps what streams read from object stores, for later epochs and other processes; lakes on
+    /// A local folder that caches what streams read from object stores, for later epochs and other processes. Lakes on
     /// a local disk do not use it
     #[arg(long, env = "STOKER_CACHE_DIR", value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that the folder holds at most [default: half of the free space of its file system]
+    /// The maximum number of bytes in the cache folder [default: half of the free space of its file system]
     #[arg(long, env = "STOKER_CACHE_BYTES", value_name = "BYTES")]
     pub cache_bytes: Option<u64>,
-    /// Read tensors of lakes on a local disk past the system's page cache, for tables larger than memory; where the file system
-    /// refuses it, they are read as usual and dropped from there. Lakes in object stores do not use it
+    /// Read tensors of lakes on a local disk without the system's page cache, for tables larger than memory. Where the
+    /// file system does not support that, the tensors are read through the page cache and then dropped from it. Lakes
+    /// in object stores do not use it
     #[arg(
         long,
         env = "STOKER_DIRECT_IO",
@@ -127,15 +128,16 @@ pub struct ReadArgs {
         default_missing_value = "true"
     )]
     pub direct_io: Option<bool>,
-    /// Days for which the versions that streams read are kept from cleanups, from when they are last read; 0: not at all [default: 30]
+    /// The number of days for which cleanups keep the versions that streams read, counted from the last time that a
+    /// stream read them; 0 keeps none [default: 30]
     #[arg(long, env = "STOKER_HOLD_DAYS", value_name = "DAYS")]
     pub hold_days: Option<u32>,
 }
 
-/// Which snapshot of a table.
+/// The snapshot of a table that a command reads.
 #[derive(Debug, Args)]
 pub struct AtArgs {
-    /// A version by number; the newest by default
+    /// A version, by its number; the newest by default
     #[arg(long, conflicts_with = "tag")]
     version: Option<u64>,
     /// The version that a tag points to
@@ -144,7 +146,7 @@ pub struct AtArgs {
 }
 
 impl AtArgs {
-    /// The snapshot asked for.
+    /// Returns the snapshot that the options name.
     pub fn snapshot(&self) -> SnapshotRef {
         match (&self.version, &self.tag) {
             (Some(version), _) => SnapshotRef::Version(*version),
@@ -154,7 +156,8 @@ impl AtArgs {
     }
 }
 
-/// Parameters from their JSON texts; what is not JSON is a string. Integers that no integer type holds are decimals.
+/// Parses parameters from JSON texts. A text that is not JSON becomes a string, and an integer that does not fit 64
+/// bits becomes a decimal.
 pub fn parse_params(texts: &[String]) -> Vec<ParamValue> {
     let parse = |text: &String| {
         large_integer(text)
@@ -164,7 +167,7 @@ pub fn parse_params(texts: &[String]) -> Vec<ParamValue> {
     texts.iter().map(parse).collect()
 }
 
-/// An integer beyond 64 bits, with up to 38 digits.
+/// Parses an integer beyond 64 bits, with up to 38 digits, as a decimal; returns `None` for any other text.
 fn large_integer(text: &str) -> Option<ParamValue> {
     let value: i128 = text.parse().ok()?;
     if i64::try_from(value).is_ok() || u64::try_from(value).is_ok() {

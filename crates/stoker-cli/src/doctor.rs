@@ -11,7 +11,7 @@ use crate::connect::{AtArgs, LakeArgs};
 use crate::output::output;
 use crate::print::print_cells;
 
-/// Say which columns of a table are read as plain bytes, and how to make the others so.
+/// Report which columns of a table are read as plain bytes, and how to convert the others.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// The table
@@ -23,7 +23,7 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Prints verdicts and findings.
+/// Prints the verdict on each column, and the findings.
 pub async fn run(args: DoctorArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let info = connection.table(&args.table, &args.at.snapshot()).await?;
@@ -62,14 +62,14 @@ pub async fn run(args: DoctorArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A column's layout as JSON, with the verdict.
+/// Returns a column's layout as JSON, with its verdict.
 fn with_verdict(layout: &ColumnLayout) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(layout)?;
     value["verdict"] = layout.verdict().as_str().into();
     Ok(value)
 }
 
-/// The codes of what was found about a column.
+/// Returns the codes of the findings about a column.
 fn codes<'a>(findings: &'a [Finding], column: &str) -> Vec<&'a str> {
     let is_about = |finding: &&Finding| finding.column.as_deref() == Some(column);
     findings.iter().filter(is_about).map(|finding| finding.code.as_str()).collect()

@@ -1,13 +1,13 @@
-//! How a command tells why it failed.
+//! Prints why a command failed.
 
 use std::process::ExitCode;
 
 use stoker_types::plain_message;
 
-/// Characters of a message at most.
+/// The maximum number of characters of a message.
 const MESSAGE_CHARS_MAX: usize = 600;
 
-/// A cause may begin with what the causes before it end with; agreement of fewer bytes is taken for chance.
+/// A cause may begin with the text that the causes before it end with. An overlap of fewer bytes is taken for chance.
 const OVERLAP_BYTES_MIN: usize = 16;
 
 /// Prints an error with its causes in one line on standard error.
@@ -16,7 +16,7 @@ pub fn fail(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What the error and its causes say, each thing once, in at most [`MESSAGE_CHARS_MAX`] characters.
+/// Joins the messages of an error and its causes, without repetitions, in at most [`MESSAGE_CHARS_MAX`] characters.
 fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(|cause| readable(&cause.to_string())) {
@@ -32,8 +32,8 @@ fn message(error: &anyhow::Error) -> String {
     shortened(&text)
 }
 
-/// The first line of a message in plain words, without the places in source code that Lance adds and without the query
-/// parts of URLs, in which some stores carry signatures.
+/// Returns the first line of a message in plain words. It removes the locations in source code that Lance appends, and
+/// the query parts of URLs, in which some stores carry signatures.
 fn readable(message: &str) -> String {
     let message = plain_message(message);
     let line = message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -41,7 +41,7 @@ fn readable(message: &str) -> String {
     shortened(words.join(" ").trim())
 }
 
-/// The text without all `, path.rs:line:column`.
+/// Returns the text without every `, path.rs:line:column`.
 fn without_locations(text: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((start, end)) = location(rest) {
@@ -51,7 +51,7 @@ fn without_locations(text: &str) -> String {
     kept + rest
 }
 
-/// Where the first `, path.rs:line:column` begins and ends.
+/// Returns the start and the end of the first `, path.rs:line:column`.
 fn location(text: &str) -> Option<(usize, usize)> {
     text.match_indices(".rs:").find_map(|(dot, extension)| {
         let start = text[..dot].rfind(", ")?;
@@ -62,13 +62,13 @@ fn location(text: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// What follows the digits with which a text begins.
+/// Returns the text after its leading digits, or `None` if it begins with no digit.
 fn without_number(text: &str) -> Option<&str> {
     let rest = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     (rest.len() < text.len()).then_some(rest)
 }
 
-/// A URL without its query part; punctuation behind it stays.
+/// Returns a URL without its query part; the punctuation after the URL stays.
 fn without_query(word: &str) -> String {
     let query = word.find("://").and_then(|scheme| Some(scheme + word[scheme..].find('?')?));
     let Some(query) = query else { return word.to_string() };
@@ -76,7 +76,7 @@ fn without_query(word: &str) -> String {
     format!("{}{}", &word[..query], &word[query + behind..])
 }
 
-/// How many bytes at the end of the text the cause begins with.
+/// Returns the number of bytes at the end of `text` with which `cause` begins.
 fn overlap(text: &str, cause: &str) -> usize {
     let ends = cause.char_indices().map(|(end, _)| end).rev();
     ends.take_while(|end| *end >= OVERLAP_BYTES_MIN).find(|end| text.ends_with(&cause[..*end])).unwrap_or(0)
@@ -95,7 +95,7 @@ mod tests {
 
     use super::{MESSAGE_CHARS_MAX, message};
 
-    /// An error whose causes say these texts, the outermost first.
+    /// Returns an error whose causes have these messages, the outermost first.
     fn chain(texts: &[&str]) -> anyhow::Error {
         let mut causes = texts.iter().rev().map(ToString::to_string);
         let root = anyhow!(causes.next().expect("a text"));

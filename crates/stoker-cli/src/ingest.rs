@@ -1,4 +1,4 @@
-//! `stoker ingest`: folders of images and Parquet files become tables.
+//! `stoker ingest`: writes folders of images, and Parquet files, into tables.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -20,7 +20,7 @@ use stoker_types::TableName;
 
 use crate::output::output;
 
-/// The time between two lines of progress where there is no terminal.
+/// The time between two lines of progress if standard error is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Arguments of `stoker ingest`.
@@ -34,9 +34,10 @@ pub struct IngestArgs {
 enum Source {
     /// Write a folder of images, DIR/CLASS/* or DIR/SPLIT/CLASS/*, into a table
     ///
-    /// Columns: image, label (position of the class in the sorted folder names), label_name, path, split. Splits are found
-    /// when all folders of the first level are named train, val, valid, validation or test. Other folders with names of
-    /// splits (train beside extra) are refused until --splits or --no-splits says what they are.
+    /// Columns: image, label (index of the class in the sorted folder names), label_name, path, split. The folders of
+    /// the first level are taken for splits if all of them are named train, val, valid, validation or test. If only
+    /// some of them have such names (train beside extra), the command fails until --splits or --no-splits says which
+    /// folders are splits.
     Imagefolder(ImagefolderArgs),
     /// Write Parquet files, and the Parquet files in folders, into a table
     Parquet(ParquetArgs),
@@ -44,16 +45,16 @@ enum Source {
 
 #[derive(Debug, clap::Args)]
 struct CommonArgs {
-    /// What to do with rows that are in the table; append writes the files that it does not have
+    /// What to do if the table has rows already; append writes only the files that the table does not have
     #[arg(long, default_value = "create", value_parser = choice::<Mode>(&["create", "append", "overwrite"]))]
     mode: Mode,
-    /// What to do with files that cannot be read: end without changing the table, or leave them out
+    /// What to do with files that cannot be read: fail without changing the table, or skip them
     #[arg(long, default_value = "fail", value_parser = choice::<OnError>(&["fail", "skip"]))]
     on_error: OnError,
-    /// Write all rows once more, also of files that the table has
+    /// Write all rows again, also those of files that the table has already
     #[arg(long)]
     again: bool,
-    /// MiB of source after which an interrupted run goes on
+    /// MiB of source files between two points at which an interrupted run can resume
     #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     unit_mib: u64,
     /// Print no progress
@@ -67,31 +68,31 @@ struct ImagefolderArgs {
     dir: PathBuf,
     /// The table
     table: TableName,
-    /// Store decoded tensors, the files as they are, or both (columns image and image_bytes)
+    /// What to store: decoded tensors, the files as they are, or both (columns image and image_bytes)
     #[arg(long, default_value = "tensor", value_parser = choice::<Images>(&["tensor", "encoded", "both"]))]
     images: Images,
-    /// Order of the tensor's dimensions: channels first or last
+    /// The order of the tensor's dimensions: channels first or last
     #[arg(long, default_value = "chw", value_parser = choice::<Layout>(&["chw", "hwc"]))]
     layout: Layout,
-    /// Channels of the tensor; auto takes those of the first image
+    /// The channels of the tensor; auto takes those of the first image
     #[arg(long, default_value = "rgb", value_parser = choice::<Channels>(&["rgb", "gray", "auto"]))]
     channels: Channels,
-    /// Resize all images to HEIGHTxWIDTH pixels (bilinear); without it all must have one size
+    /// Resize all images to HEIGHTxWIDTH pixels (bilinear); without this option, all images must have the same size
     #[arg(long, value_name = "HxW")]
     size: Option<ImageSize>,
     /// Classes in the order of their labels [default: sorted folder names]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     classes: Option<Vec<String>>,
-    /// Folders of the first level that are splits, with a folder for each class below them
+    /// The folders of the first level that are splits; each contains a folder for each class
     #[arg(long, value_delimiter = ',', value_name = "NAMES", conflicts_with = "no_splits")]
     splits: Option<Vec<String>>,
     /// The folders of the first level are classes, even if they are named like splits
     #[arg(long)]
     no_splits: bool,
-    /// With --images encoded, only read the headers of images instead of decoding them once to find damaged ones
+    /// With --images encoded, read only the headers of images, instead of decoding each image once to find damaged ones
     #[arg(long)]
     no_verify: bool,
-    /// Refuse single images of more MiB than this after decoding
+    /// Refuse images that take more MiB than this after decoding
     #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=2_047))]
     image_mib_max: u64,
     #[command(flatten)]
@@ -108,23 +109,23 @@ struct ParquetArgs {
     /// Only these columns [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     columns: Vec<String>,
-    /// Without these columns
+    /// Leave out these columns
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     drop: Vec<String>,
-    /// A column of lists or bytes that becomes a tensor, such as image=uint8[3,224,224]; repeatable
+    /// A column of lists or bytes to convert to a tensor, such as image=uint8[3,224,224]; repeatable
     #[arg(long = "tensor", value_name = "COLUMN=TYPE[SIZES]")]
     tensors: Vec<TensorSpec>,
-    /// A column of lists that becomes a vector, such as embedding=768; repeatable
+    /// A column of lists to convert to a vector, such as embedding=768; repeatable
     #[arg(long = "vector", value_name = "COLUMN=LENGTH")]
     vectors: Vec<VectorSpec>,
     /// A column that holds JPEG, PNG or WebP files; repeatable
     #[arg(long = "image", value_name = "COLUMN")]
     images: Vec<String>,
-    /// A struct of bytes and path, as Hugging Face stores images, that stays a struct; otherwise its bytes become encoded images.
-    /// Repeatable
+    /// A struct column of bytes and path, as Hugging Face stores images, to keep as a struct; without this option, its
+    /// bytes become encoded images. Repeatable
     #[arg(long = "as-is", value_name = "COLUMN")]
     as_is: Vec<String>,
-    /// A JSON file with columns, drop, tensors, vectors and images
+    /// A JSON file that gives columns, drop, tensors, vectors and images
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
     #[command(flatten)]
@@ -138,7 +139,8 @@ fn choice<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     PossibleValuesParser::new(words).try_map(|word| serde_json::from_value::<T>(serde_json::Value::String(word)))
 }
 
-/// Runs `stoker ingest`. Ctrl-C stops after the current group of rows; the same command goes on after the last finished unit.
+/// Runs `stoker ingest`. Ctrl-C stops it after the current group of rows; the same command then resumes after the last
+/// finished unit.
 pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
     let lake = Lake::open(lake, &storage).await?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -208,7 +210,7 @@ impl ParquetArgs {
     }
 }
 
-/// The first Ctrl-C asks to stop, the second ends the process.
+/// Requests a stop at the first Ctrl-C, and exits the process at the second.
 async fn stop_on_ctrl_c(stop: Arc<AtomicBool>) {
     while tokio::signal::ctrl_c().await.is_ok() {
         if stop.swap(true, Ordering::Relaxed) {
@@ -255,7 +257,7 @@ fn print(table: &TableName, report: &IngestReport, elapsed: Duration) -> anyhow:
     Ok(())
 }
 
-/// How many files were left out for their endings, the most frequent ending first.
+/// Says how many files were left out because of their extensions, the most frequent extension first.
 fn left_out(endings: &BTreeMap<String, u64>) -> String {
     let mut counts: Vec<(&String, &u64)> = endings.iter().collect();
     counts.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
@@ -267,7 +269,7 @@ fn left_out(endings: &BTreeMap<String, u64>) -> String {
     format!("{files} left out: {}", listed.join(", "))
 }
 
-/// A progress bar on standard error, or plain lines where it is no terminal.
+/// A progress bar on standard error, or plain lines if standard error is no terminal.
 struct Display {
     /// Hidden unless standard error is a terminal.
     bar: ProgressBar,
@@ -308,7 +310,7 @@ impl Display {
 }
 
 impl Counts {
-    /// Done, rate and remaining time, for a log.
+    /// Formats the bytes done, the rate and the remaining time as a line for a log.
     fn line(&self) -> String {
         let rate = self.bytes as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
         let left = self.bytes_total.saturating_sub(self.bytes) as f64 / rate.max(1.0);

@@ -67,33 +67,33 @@ enum Command {
     Ps(ps::PsArgs),
     /// Show how the columns of a table are stored
     Describe(describe::DescribeArgs),
-    /// Say which columns of a table are read as plain bytes, and how to make the others so
+    /// Report which columns of a table are read as plain bytes, and how to convert the others
     ///
-    /// Each column has a verdict: dense ones go from their places in the files straight into batches, heavy ones of the
-    /// verdict "decoder" through Lance's decoder; light ones too, which is cheap. Findings say what costs speed or
-    /// safety, and what to do about it; they are no errors.
+    /// Each column has a verdict. The values of dense columns are read from the files directly into batches. Heavy
+    /// columns with the verdict "decoder" are read through Lance's decoder; so are light columns, for which this is
+    /// cheap. Findings say what costs speed or safety, and what to do about it; they are no errors.
     Doctor(doctor::DoctorArgs),
     /// List the versions of a table
     Versions(tables::TableArgs),
-    /// Give a version of a table a tag
+    /// Tag a version of a table
     Tag(tables::TagArgs),
     /// Build an index over a column
     Index(tables::IndexArgs),
     /// Exclude bad rows from later versions of a table
     Quarantine(quarantine::QuarantineArgs),
-    /// Remove old versions of tables, and what nothing names any more
+    /// Remove old versions of tables, and files that no version names any more
     ///
-    /// Versions with a tag stay, and the newest one. So do versions that were replaced less than a day ago, whatever --keep says. One
-    /// cleanup of a lake runs at a time.
+    /// Tagged versions and the newest version are kept. So are versions that were replaced less than a day ago,
+    /// whatever --keep says. Only one cleanup of a lake runs at a time.
     Cleanup(cleanup::CleanupArgs),
-    /// Measure rates beside their ceilings
+    /// Measure rates and compare them with their ceilings
     Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("STOKER_LOG").unwrap_or_else(|_| EnvFilter::new("warn,stoker_flight=info"));
     let colours = std::io::stderr().is_terminal();
-    // A thread of its own writes the log, and leaves lines out where nobody reads it: a pipe that is full must not stop a server.
+    // A separate thread writes the log, and drops lines while nobody reads them: a full pipe must not block a server.
     let (log, _written_to_its_end) = tracing_appender::non_blocking(std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(log).with_ansi(colours).init();
     let cli = Cli::parse();
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         Err(error) => return fail(&error.into()),
     };
     let done = runtime.block_on(run(cli));
-    // Reads under way need not be waited for.
+    // The process does not wait for reads that are still running.
     runtime.shutdown_background();
     match done {
         Ok(()) => ExitCode::SUCCESS,

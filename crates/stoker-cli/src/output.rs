@@ -1,14 +1,15 @@
-//! Standard output, whose reader may go away: `stoker sql … | head`.
+//! Standard output, whose reader may exit first, as in `stoker sql … | head`.
 
 use std::io::{Error, ErrorKind, Result, StdoutLock, Write};
 
-/// The exit status that shells show for programs which the signal SIGPIPE ended: 128 + 13.
+/// The exit status that shells report for a program that SIGPIPE terminated: 128 + 13.
 const READER_GONE: i32 = 141;
 
-/// Standard output, held for this command.
+/// Standard output, locked for this command.
 pub struct Output(StdoutLock<'static>);
 
-/// Standard output. When its reader is gone, the next write ends the process without a word, as it does other Unix tools.
+/// Locks standard output. If its reader has exited, the next write exits the process without a message, as other Unix
+/// tools do.
 pub fn output() -> Output {
     Output(std::io::stdout().lock())
 }

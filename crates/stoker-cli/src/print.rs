@@ -1,4 +1,4 @@
-//! Rows on standard output.
+//! Prints rows to standard output.
 
 use std::io::Write;
 
@@ -15,13 +15,14 @@ use stoker_flight::SqlResult;
 
 use crate::brief::brief;
 
-/// Rows that the table format shows; the rest is counted.
+/// The maximum number of rows that the table format shows; further rows are only counted.
 const TABLE_ROWS_MAX: usize = 1_000;
 
-/// The format of rows.
+/// The output format of rows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
-    /// Aligned columns for people; the first 1,000 rows, and of tensors, long lists and bytes the beginning
+    /// Aligned columns for people: the first 1,000 rows, and only the beginning of tensors, long lists and binary
+    /// values
     Table,
     /// Comma-separated values with a header
     Csv,
@@ -31,7 +32,7 @@ pub enum Format {
     Arrow,
 }
 
-/// Prints cells in columns that are aligned.
+/// Prints cells in aligned columns.
 pub fn print_cells<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> std::io::Result<()> {
     let widths: [usize; N] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));

@@ -20,22 +20,23 @@ use crate::output::output;
 pub struct QuarantineArgs {
     /// The table
     table: String,
-    /// Addresses of bad rows, decimal or 0x and hexadecimal, as batches and `stoker replay` tell them
+    /// Addresses of bad rows, decimal or hexadecimal with 0x, as batches and `stoker replay` report them
     #[arg(long = "row", value_name = "ADDR", num_args = 1.., value_parser = row_addr)]
     #[arg(required_unless_present = "receipts")]
     rows: Vec<u64>,
-    /// Receipts, as `stoker stream --receipt` and `Stream.receipt()` write them: the bad rows that they name
+    /// Receipts, as `stoker stream --receipt` and `Stream.receipt()` write them; the bad rows that they name are
+    /// excluded
     #[arg(long = "receipt", value_name = "FILE", num_args = 1..)]
     receipts: Vec<PathBuf>,
-    /// Why; kept in the transaction of the new version
+    /// The reason, which is kept in the transaction of the new version
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only tell how many rows would be excluded
+    /// Only print how many rows would be excluded
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Excludes the rows in one commit and prints what it did.
+/// Excludes the rows in one commit, and prints the outcome.
 pub async fn run(args: QuarantineArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let name = TableName::try_new(args.table)?;
     let lake = Lake::open(lake.local("quarantine")?, &lake.storage()?).await?;
@@ -55,7 +56,7 @@ pub async fn run(args: QuarantineArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The addresses of the bad rows of a table that receipts name.
+/// Returns the addresses of the bad rows of a table that the receipts name.
 async fn named_by_receipts(lake: &Lake, name: &TableName, files: &[PathBuf]) -> anyhow::Result<BTreeSet<u64>> {
     let mut by_stream: BTreeMap<Digest, Vec<(&PathBuf, SubstitutedRow)>> = BTreeMap::new();
     for file in files {
@@ -85,7 +86,7 @@ async fn named_by_receipts(lake: &Lake, name: &TableName, files: &[PathBuf]) -> 
     Ok(addrs)
 }
 
-/// What a quarantine did, in words.
+/// Describes the outcome of a quarantine.
 fn outcome(name: &TableName, done: &Quarantined) -> String {
     let Quarantined { version, num_excluded, num_excluded_before } = *done;
     let before = known(num_excluded_before);

@@ -20,16 +20,16 @@ use crate::print::{Format, print_rows};
 /// Show the rows of a past step.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// A run that wrote a log, or a state: its JSON, or a file that holds it
+    /// A run that wrote a log, or a state: its JSON, or a file that contains it
     #[arg(value_name = "RUN_OR_STATE")]
     from: String,
-    /// The step: global batches are counted from the start of the training, from zero
+    /// The step: the zero-based number of the global batch, counted from the start of the training
     #[arg(long)]
     step: u64,
     /// Only the rows that this rank had
     #[arg(long, requires = "world_size")]
     rank: Option<u32>,
-    /// Ranks in all
+    /// The number of ranks
     #[arg(long, requires = "rank")]
     world_size: Option<u32>,
     /// The format of the rows
@@ -70,7 +70,7 @@ async fn find(connection: &Connection, args: &ReplayArgs, topology: Topology) ->
     Ok((handle, state_slice(&state, args.step, topology)?))
 }
 
-/// The valid rows of a batch, after columns with their position, table and address.
+/// Returns the valid rows of a batch, with three columns before them: position, table and row address.
 fn with_places(handle: &StreamHandle, slice: &Slice, batch: &stoker_stream::Batch) -> anyhow::Result<RecordBatch> {
     let share = slice.share(batch.step, handle.num_rows());
     let rows = batch.num_valid;

@@ -1,22 +1,23 @@
-//! Secrets of commands: they come from files and the environment. Command lines are shown to all users of a machine.
+//! Secrets of commands. They are read from files and the environment, because a machine shows command lines to all of
+//! its users.
 
 use std::convert::Infallible;
 
 use anyhow::bail;
 use stoker_flight::Secret;
 
-/// In place of a secret on the command line, of which nothing is kept.
+/// Stands for a secret that was given on the command line; the secret itself is not kept.
 #[derive(Clone, Copy, Debug)]
 pub struct OnCommandLine;
 
 impl OnCommandLine {
-    /// Forgets a value.
+    /// Discards the value.
     #[expect(clippy::unnecessary_wraps, reason = "the form of a parser of values")]
     pub fn parse(_: &str) -> Result<Self, Infallible> {
         Ok(Self)
     }
 
-    /// An error that says where the secret belongs, if it is on the command line.
+    /// Returns an error that says where to put the secret, if the secret was given on the command line.
     pub fn refuse(given: Option<Self>, option: &str, file_option: &str, variable: &str) -> anyhow::Result<()> {
         if given.is_some() {
             bail!(
@@ -28,7 +29,7 @@ impl OnCommandLine {
     }
 }
 
-/// A secret of the environment.
+/// Returns a secret from the environment.
 pub fn secret_in_environment(variable: &str) -> Option<Secret> {
     std::env::var(variable).ok().map(Secret::from)
 }

@@ -15,20 +15,21 @@ use crate::query_args::QueryArgs;
 use crate::secret_args::{OnCommandLine, secret_in_environment};
 use crate::serve_limits::LimitArgs;
 
-/// Serve a lake over Arrow Flight. Flags win over `STOKER_*` variables, which win over the configuration file.
+/// Serve a lake over Arrow Flight. Options override `STOKER_*` variables, which override the configuration file.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// An address to listen on, host:port (port 0 picks a free one) or unix:///path for clients of the same user on this
-    /// host; may be repeated [default: 127.0.0.1:8815]
+    /// An address to listen on, host:port (port 0 selects a free port) or unix:///path for clients of the same user on
+    /// this host; repeatable [default: 127.0.0.1:8815]
     #[arg(long, env = "STOKER_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
     listen: Vec<String>,
-    /// An address of this host for operators, such as 127.0.0.1:8816: /healthz, /readyz and /metrics over HTTP
+    /// An address of this host that serves /healthz, /readyz and /metrics over HTTP to operators, such as
+    /// 127.0.0.1:8816
     #[arg(long, env = "STOKER_ADMIN_LISTEN", value_name = "ADDRESS")]
     admin_listen: Option<String>,
     /// A TOML file with settings
     #[arg(long, env = "STOKER_CONFIG")]
     config: Option<PathBuf>,
-    /// Serve other machines without a token or without TLS, where the network is trusted
+    /// Serve other machines without a token or without TLS; only for trusted networks
     #[arg(
         long,
         env = "STOKER_INSECURE",
@@ -39,43 +40,44 @@ pub struct ServeArgs {
         default_missing_value = "true"
     )]
     insecure: Option<bool>,
-    /// A file with the bearer token of an administrator, at least 16 bytes; wins over the token in STOKER_TOKEN. With a token,
-    /// every request must carry one
+    /// A file with the bearer token of an administrator, at least 16 bytes; overrides the token in STOKER_TOKEN. If a
+    /// token is set, every request must carry a token
     #[arg(long, env = "STOKER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[arg(long, hide = true, value_parser = OnCommandLine::parse)]
     token: Option<OnCommandLine>,
-    /// A TOML file of named tokens, each with a role (read, write, admin) and perhaps an end; read again when it changes
+    /// A TOML file of named tokens, each with a role (read, write, admin) and an optional expiry; the server reloads it
+    /// when it changes
     #[arg(long, env = "STOKER_TOKENS_FILE", value_name = "FILE")]
     tokens_file: Option<PathBuf>,
-    /// PEM file with the certificate chain, read again when it changes; Unix sockets go without
+    /// PEM file with the certificate chain; the server reloads it when it changes. Unix sockets do not use TLS
     #[arg(long, env = "STOKER_TLS_CERT", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// PEM file with the private key
     #[arg(long, env = "STOKER_TLS_KEY", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// PEM file with the authority of clients' certificates: a client with one needs no token
+    /// PEM file with the authority of clients' certificates; a client with such a certificate needs no token
     #[arg(long, env = "STOKER_TLS_CLIENT_CA", value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
-    /// What clients with a certificate may do: read, write or admin [default: read]
+    /// The role of clients with a certificate: read, write or admin [default: read]
     #[arg(long, env = "STOKER_TLS_CLIENT_ROLE", value_name = "ROLE")]
     tls_client_role: Option<Role>,
-    /// A file with the secret that signs tickets, equal on all replicas, as ID:SECRET or SECRET; wins over the one in
-    /// STOKER_TICKET_KEY. With several lines, the first signs and all are accepted
+    /// A file with the secret that signs tickets, equal on all replicas, as ID:SECRET or SECRET; overrides the one in
+    /// STOKER_TICKET_KEY. If the file has several lines, the first secret signs and all of them are accepted
     #[arg(long, env = "STOKER_TICKET_KEY_FILE", value_name = "FILE")]
     ticket_key_file: Option<PathBuf>,
     #[arg(long, hide = true, value_parser = OnCommandLine::parse)]
     ticket_key: Option<OnCommandLine>,
-    /// Seconds that tickets are valid [default: 3600]
+    /// Seconds for which a ticket is valid [default: 3600]
     #[arg(long, env = "STOKER_TICKET_TTL_SECS")]
     ticket_ttl_secs: Option<u64>,
-    /// Seconds that running streams get when the server stops [default: 10]
+    /// Seconds for which running streams may continue when the server stops [default: 10]
     #[arg(long, env = "STOKER_GRACE_SECS")]
     grace_secs: Option<u64>,
-    /// Bytes of a message, about [default: 2097152]
+    /// The approximate number of bytes of a message [default: 2097152]
     #[arg(long, env = "STOKER_MESSAGE_BYTES")]
     message_bytes: Option<usize>,
-    /// Bytes of batches that all streams of the server hold together [default: 2147483648]
+    /// Bytes of batches that all streams of the server may hold together [default: 2147483648]
     #[arg(long, env = "STOKER_MEMORY_BUDGET_BYTES")]
     memory_budget_bytes: Option<u64>,
     #[command(flatten)]
@@ -84,7 +86,7 @@ pub struct ServeArgs {
     reads: ReadArgs,
     #[command(flatten)]
     query: QueryArgs,
-    /// A URI under which clients reach this service, such as grpc://host:8815; may be repeated
+    /// A URI at which clients reach this service, such as grpc://host:8815; repeatable
     #[arg(long, env = "STOKER_ADVERTISE", value_name = "URI", value_delimiter = ',')]
     advertise: Vec<String>,
 }
@@ -113,7 +115,7 @@ impl ServeArgs {
         config.insecure = self.insecure.unwrap_or(config.insecure);
         let token = secret_in_environment("STOKER_TOKEN");
         if self.token_file.is_some() || token.is_some() {
-            // The file wins, because it may have been named by an option.
+            // A token file overrides the token of the environment, because an option may have named the file.
             config.token = token.filter(|_| self.token_file.is_none());
             config.token_file = self.token_file;
         }
@@ -155,7 +157,7 @@ impl ServeArgs {
 pub async fn run(args: ServeArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
     let config = args.into_config()?;
     let lake = Lake::open(lake, &storage).await?;
-    // A lake that cannot be reached is better refused now than at the first request.
+    // Listing the tables makes the command fail now, not at the first request, if the lake cannot be reached.
     let tables = lake.tables().await?;
     tracing::info!(lake = lake.uri(), tables = tables.len(), "serving");
     let engine = Engine::new(lake, config.query.engine_options());
@@ -169,7 +171,7 @@ pub async fn run(args: ServeArgs, lake: &str, storage: StorageOptions) -> anyhow
     let ready = |urls: &[String]| {
         let mut out = std::io::stdout();
         let lines: String = urls.iter().map(|url| format!("listening on {url}\n")).collect();
-        // Whoever started the server may have closed its end; the server works all the same.
+        // The process that started the server may have closed its end of the pipe; the server then runs on.
         out.write_all(lines.as_bytes()).and_then(|()| out.flush()).ok();
     };
     serve(engine, config, ready, stopped).await?;

@@ -10,21 +10,22 @@ use crate::connect::{LakeArgs, parse_params};
 use crate::output::output;
 use crate::print::{Format, print_rows};
 
-/// Run a SELECT at snapshots that are pinned when it is planned.
+/// Run a SELECT. Its snapshots are pinned when the query is planned.
 #[derive(Debug, Args)]
 pub struct SqlArgs {
-    /// The query; $1, $2, …, or ? from left to right, stand for --param values
+    /// The query; $1, $2, …, or ? from left to right, are the parameters of --param
     query: String,
-    /// A parameter as JSON, in order: 3, 0.5, "train", [0.1, 0.2], ["a", "b"], {"float": "NaN"}; anything else is a string
+    /// A parameter as JSON, in order: 3, 0.5, "train", [0.1, 0.2], ["a", "b"], {"float": "NaN"}; anything else is a
+    /// string
     #[arg(long = "param", short = 'p', value_name = "JSON")]
     params: Vec<String>,
     /// The format of the rows
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
-    /// What compresses the rows on their way from a server; nothing by default
+    /// The codec that compresses the rows on their way from a server [default: none]
     #[arg(long, value_enum)]
     compression: Option<Codec>,
-    /// Show the plan in place of the rows
+    /// Print the plan instead of the rows
     #[arg(long)]
     explain: bool,
 }

@@ -20,11 +20,11 @@ use crate::connect::{LakeArgs, ReadArgs, parse_params};
 use crate::output::output;
 pub use crate::stream::drain::{Drain, Drained};
 
-/// Drain a rank's share of a stream as a training job would, and report the rates.
+/// Read one rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// The sample query; $1, $2, …, or ? from left to right, stand for --param values. With --state it may be left out: query,
-    /// snapshots and order are then those that the state pinned
+    /// The sample query; $1, $2, …, or ? from left to right, are the parameters of --param. With --state the query may
+    /// be left out; the stream then has the query, snapshots and order that the state pinned
     #[arg(required_unless_present = "state")]
     query: Option<String>,
     /// A parameter as JSON, in order
@@ -33,64 +33,69 @@ pub struct StreamArgs {
     /// Rows per batch and rank
     #[arg(long, default_value_t = 256, conflicts_with = "global_batch_size")]
     batch_size: u64,
-    /// Rows per batch over all ranks
+    /// Rows per batch of all ranks together
     #[arg(long)]
     global_batch_size: Option<u64>,
     /// The seed of the order
     #[arg(long, default_value_t = 0, requires = "query")]
     seed: u64,
-    /// The epoch, from zero
+    /// The epoch, zero-based
     #[arg(long, default_value_t = 0)]
     epoch: u64,
-    /// Epochs one after the other; then the report also has bytes and seconds without the first one
+    /// The number of epochs to read one after the other; if it is more than 1, the report also has the bytes and
+    /// seconds without those of the first epoch
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..),
         conflicts_with_all = ["max_batches", "state", "run_log", "receipt"])]
     epochs: u64,
-    /// This rank
+    /// The rank that this process reads for
     #[arg(long, default_value_t = 0)]
     rank: u32,
-    /// Ranks in all
+    /// The number of ranks
     #[arg(long, default_value_t = 1)]
     world_size: u32,
     /// How rows are shuffled
     #[arg(long, value_enum, default_value = "block", requires = "query")]
     shuffle: Shuffle,
-    /// What happens to the last batch when it is not full [default: uneven for one rank, pad for several]
+    /// What to do with a last batch that is not full [default: uneven for one rank, pad for several]
     #[arg(long, value_enum)]
     last_batch: Option<Last>,
-    /// MiB of batches that are read ahead; through a server, on this side
+    /// MiB of batches that are prefetched; through a server, the memory of the client
     #[arg(long, default_value_t = 1024)]
     memory_budget_mib: u64,
     #[command(flatten)]
     reads: ReadArgs,
-    /// Stop after so many batches
+    /// Stop after this number of batches
     #[arg(long)]
     max_batches: Option<u64>,
-    /// Continue at a state, as JSON. With a query, it must be the state's and its tables unchanged
+    /// Resume at a state, given as JSON. If a query is given too, it must be the query of the state, and its tables
+    /// must be unchanged
     #[arg(long)]
     state: Option<String>,
-    /// The name of the run: all processes that give it stream the same snapshots, whichever comes first
+    /// The name of the run: all processes that give the same name stream the same snapshots, which the first of them
+    /// pins
     #[arg(long, value_name = "NAME", requires = "query")]
     run_id: Option<String>,
-    /// Note in the run's log which step has which positions, for `stoker replay`; rank 0 does
+    /// Record in the run's log which positions each step has, for `stoker replay`; only rank 0 writes the log
     #[arg(long, requires = "run_id")]
     run_log: bool,
-    /// What happens to rows whose bytes do not have their checksum
+    /// What to do with rows whose bytes do not match their checksum
     #[arg(long, value_enum, default_value = "error")]
     bad_rows: Bad,
-    /// With `--bad-rows substitute`: the share of the rows of a window that may be bad, from 0 to 1; 16 rows always may
+    /// With `--bad-rows substitute`: the share of a window's rows that may be bad, from 0 to 1; 16 rows may be bad in
+    /// any case
     #[arg(long, value_name = "SHARE", default_value_t = BadShare::default().share())]
     max_bad_share: f64,
     /// Do not verify checksums
     #[arg(long)]
     no_verify: bool,
-    /// What compresses batches on their way from a server, where the network is slow [default: nothing]
+    /// The codec that compresses batches on their way from a server, for slow networks [default: none]
     #[arg(long, value_enum)]
     compression: Option<Codec>,
-    /// Write a line of JSON for each batch to this file: step, position, addresses of the rows, SHA-256 of the batch
+    /// Write a line of JSON for each batch to this file: step, position, row addresses, SHA-256 of the batch
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Write a receipt to this file, for `stoker verify`: which positions this rank had, and a sum over their rows
+    /// Write a receipt for `stoker verify` to this file: the positions that this rank received, and a checksum of their
+    /// rows
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
     /// Print the report as JSON
@@ -101,11 +106,11 @@ pub struct StreamArgs {
 /// How rows are shuffled.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Shuffle {
-    /// Blocks in random order, rows mixed in windows of many blocks
+    /// Blocks in random order, with the rows of many blocks mixed in each window
     Block,
-    /// A uniform permutation; random reads
+    /// A uniform permutation, which needs random reads
     Full,
-    /// Not at all
+    /// No shuffling
     None,
 }
 
@@ -138,13 +143,13 @@ impl From<Last> for LastBatch {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Bad {
-    /// The stream fails and names the row
+    /// Fail, and name the bad row
     Error,
-    /// The next good row of the same window takes its place
+    /// Replace the bad row by the next good row of the same window
     Substitute,
 }
 
-/// Drains the stream and prints the report.
+/// Reads the stream and prints the report.
 pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect_with(args.reads.clone()).await?;
     let planning = Instant::now();
@@ -164,7 +169,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
             sizes.clear();
         }
         if slice.origin > 0 && slice.num_steps(handle.num_rows()) == 0 {
-            // The epoch of the state has ended: the next one follows.
+            // The epoch of the state has ended, so that the stream begins with the next one.
             (slice.epoch, slice.origin, sizes) = (slice.epoch + 1, 0, Vec::new());
         }
     }
@@ -225,7 +230,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The stream of the query, or that of the state.
+/// Plans the stream of the query, or loads that of the state.
 async fn find(
     args: &StreamArgs,
     connection: &Connection,

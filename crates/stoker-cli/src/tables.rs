@@ -12,7 +12,7 @@ use stoker_types::{SnapshotRef, TableName};
 use crate::connect::{AtArgs, LakeArgs};
 use crate::output::output;
 
-/// A table.
+/// The table that a command is about.
 #[derive(Debug, Args)]
 pub struct TableArgs {
     /// The table
@@ -40,13 +40,13 @@ pub struct IndexArgs {
     /// The kind of index
     #[arg(long, value_enum)]
     kind: Kind,
-    /// Partitions of a vector index
+    /// The number of partitions of a vector index
     #[arg(long, default_value_t = 16)]
     partitions: usize,
-    /// Sub-vectors of a product-quantised index; must divide the dimension
+    /// The number of sub-vectors of a product-quantised index, which must divide the dimension
     #[arg(long, default_value_t = 16)]
     sub_vectors: usize,
-    /// The distance of a vector index; searches by another one do not use it
+    /// The distance of a vector index; searches with another distance do not use the index
     #[arg(long, value_enum, default_value = "l2")]
     metric: Distance,
 }
@@ -67,7 +67,7 @@ enum Kind {
     Inverted,
 }
 
-/// Prints all tables with version and rows.
+/// Prints all tables with their versions and numbers of rows.
 pub async fn list(lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let names = connection.call(ListTables {}).await?;

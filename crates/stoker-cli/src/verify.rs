@@ -11,10 +11,11 @@ use stoker_types::{EpochVerdict, Receipt};
 use crate::connect::LakeArgs;
 use crate::output::output;
 
-/// Check the receipts of all ranks: was every row of an epoch delivered exactly once?
+/// Check from the receipts of all ranks that every row of an epoch was delivered exactly once.
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// Receipts, as `stoker stream --receipt` and `Stream.receipt()` write them; of epochs that were resumed, those of both sides
+    /// Receipts, as `stoker stream --receipt` and `Stream.receipt()` write them; for a resumed epoch, those from before
+    /// and from after the interruption
     #[arg(required = true, value_name = "RECEIPTS")]
     receipts: Vec<PathBuf>,
     /// Print JSON
@@ -22,7 +23,7 @@ pub struct VerifyArgs {
     json: bool,
 }
 
-/// Prints what the receipts say; fails unless every epoch was delivered exactly once.
+/// Prints the verdict on each epoch; fails unless every epoch was delivered exactly once.
 pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let read = |path: &PathBuf| -> anyhow::Result<Receipt> {
         let text = std::fs::read_to_string(path);

@@ -17,7 +17,8 @@ use crate::{
     BadImage, Element, Error, Frame, ImageFile, ImageTransform, Orientation, Pixels, Result, catch_panic, resize,
 };
 
-/// Decodes columns of images with one transform, on threads of its own, which reuse their buffers. Threads end with it.
+/// Decodes columns of images with one transform, on its own threads, which reuse their buffers. Dropping the decoder
+/// stops the threads.
 pub struct BatchDecoder {
     transform: ImageTransform,
     table: Table,
@@ -26,10 +27,10 @@ pub struct BatchDecoder {
 }
 
 impl BatchDecoder {
-    /// A decoder with `num_threads` threads; 0 stands for the number of cores.
+    /// Creates a decoder with `num_threads` threads; 0 stands for the number of cores.
     ///
     /// # Errors
-    /// [`Error::InvalidTransform`]; [`Error::Threads`] when the system gives no threads.
+    /// [`Error::InvalidTransform`]; [`Error::Threads`] when the operating system starts no threads.
     pub fn try_new(transform: ImageTransform, num_threads: usize) -> Result<Self> {
         transform.validate()?;
         let threads = ThreadPoolBuilder::new()
@@ -45,13 +46,13 @@ impl BatchDecoder {
         &self.transform
     }
 
-    /// Decodes the rows of a Binary, LargeBinary or BinaryView column into `tensor`, which has
-    /// [`ImageTransform::row_bytes`] bytes for each. Row i draws its augmentations from `seeds[i]`. Blocks until all are
-    /// done.
+    /// Decodes the rows of a Binary, LargeBinary or BinaryView column into `tensor`, which must have
+    /// [`ImageTransform::row_bytes`] bytes for each row. Row i draws its augmentations from `seeds[i]`. This call
+    /// blocks until all rows are decoded.
     ///
     /// # Errors
-    /// [`Error::NotBinary`]; [`Error::BadImage`] with the first row that is null, damaged, too large or no image: the others
-    /// are decoded all the same; [`Error::Internal`] for wrong lengths.
+    /// [`Error::NotBinary`]; [`Error::BadImage`] with the first row that is null, damaged, too large or no image, while
+    /// the other rows are still decoded; [`Error::Internal`] for wrong lengths.
     pub fn decode_into(&self, values: &dyn Array, seeds: &[u64], tensor: &mut [u8]) -> Result<()> {
         let row_bytes = self.transform.row_bytes();
         if tensor.len() != seeds.len() * row_bytes {
@@ -63,11 +64,12 @@ impl BatchDecoder {
         first.map_or(Ok(()), |(row, BadImage { reason })| Err(Error::BadImage { row, reason }))
     }
 
-    /// As [`BatchDecoder::decode_into`], with row i in `tensors[i]`. Returns the rows that are null, damaged, too large or no
-    /// image, ascending; what is in their tensors means nothing.
+    /// Decodes rows as [`BatchDecoder::decode_into`] does, with row i in `tensors[i]`. Returns the rows that are null,
+    /// damaged, too large or no image, in ascending order; the content of their tensors is undefined.
     ///
-    /// Which rows these are depends on their files and on the transform alone: augmentations only choose a region of an image that
-    /// was decoded as a whole. So whoever decodes a file comes to the same verdict, with any seed.
+    /// Which rows fail depends only on their files and on the transform, not on the seeds: augmentations choose a
+    /// region of an image that was decoded as a whole. Every process that decodes a file therefore gets the same
+    /// result.
     ///
     /// # Errors
     /// [`Error::NotBinary`]; [`Error::Internal`] for wrong lengths.
@@ -96,7 +98,7 @@ impl BatchDecoder {
         Ok(failed)
     }
 
-    /// The bytes that [`BatchDecoder::decode_into`] wrote as an array of the transform's tensor type.
+    /// Returns the bytes that [`BatchDecoder::decode_into`] wrote as an array of the transform's tensor type.
     ///
     /// # Errors
     /// [`Error::Internal`] when the length is wrong.
@@ -171,13 +173,14 @@ impl BatchDecoder {
     }
 }
 
-/// Decodes a column with memory and threads of its own: for one-off calls; a [`BatchDecoder`] keeps its threads.
+/// Decodes a column with a new decoder, for single calls. A [`BatchDecoder`] keeps its threads and buffers between
+/// calls.
 ///
 /// # Errors
 /// As [`BatchDecoder::try_new`] and [`BatchDecoder::decode_into`].
 pub fn decode_images(values: &ArrayRef, transform: &ImageTransform, seeds: &[u64]) -> Result<ArrayRef> {
     let decoder = BatchDecoder::try_new(transform.clone(), 0)?;
-    // Arrow's memory is aligned for every element.
+    // Arrow's buffers are aligned for elements of every type.
     let mut bytes = MutableBuffer::from_len_zeroed(values.len() * transform.row_bytes());
     decoder.decode_into(values, seeds, &mut bytes)?;
     decoder.tensors(bytes.into(), values.len())
@@ -185,7 +188,7 @@ pub fn decode_images(values: &ArrayRef, transform: &ImageTransform, seeds: &[u64
 
 type Row<'a> = ((&'a mut [u8], Option<&'a [u8]>), &'a u64);
 
-/// The values of a column of files.
+/// Returns the files of a column, with `None` for null rows.
 fn files(values: &dyn Array) -> Result<Vec<Option<&[u8]>>> {
     match values.data_type() {
         DataType::Binary => Ok(values.as_binary::<i32>().iter().collect()),
@@ -199,7 +202,7 @@ fn is_filled(transform: &ImageTransform, placement: &Placement) -> bool {
     (placement.height, placement.width) == (transform.height, transform.width)
 }
 
-/// Lays the image into the middle of the tensor's pixels.
+/// Writes the image to its rectangle of the canvas and fills the rest.
 fn fill_around(transform: &ImageTransform, placement: &Placement, image: &[u8], canvas: &mut Vec<u8>) {
     let channels = transform.channels.count();
     let (stride, row_bytes) = (transform.width as usize * channels, placement.width as usize * channels);

@@ -1,9 +1,9 @@
-//! Keeps the panics of decoders to the file that caused them.
+//! Limits a decoder's panic to the file that caused it.
 
-/// Runs a decoder; a panic of it becomes an error, since it says something about one source only.
+/// Runs a decoder and turns a panic into an error, as the panic concerns only one file.
 ///
 /// # Errors
-/// Those of `work`, and what `error` makes of a panic's message.
+/// The errors of `work`, and the error that `error` makes of a panic's message.
 pub fn catch_panic<T, E>(work: impl FnOnce() -> Result<T, E>, error: impl FnOnce(String) -> E) -> Result<T, E> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(result) => result,

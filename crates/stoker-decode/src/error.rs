@@ -7,10 +7,10 @@ use stoker_types::ErrorKind;
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a file gives no pixels.
+/// The reason why a file gives no pixels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadImage {
-    /// What is wrong with the file, for people.
+    /// What is wrong with the file, as text for users.
     pub reason: String,
 }
 
@@ -26,50 +26,50 @@ impl fmt::Display for BadImage {
     }
 }
 
-/// What stands in the way of tensors.
+/// An error of configuring a decoder or of decoding.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A transform that no image fits.
+    /// A transform with an invalid option.
     #[error("image transform: {option} {reason}")]
     InvalidTransform {
-        /// The option.
+        /// The name of the option.
         option: &'static str,
-        /// Its value, and what it must be.
+        /// The value of the option, and the allowed values.
         reason: String,
     },
-    /// A column of another type.
+    /// A column that does not have a binary type.
     #[error("images are decoded from columns of binary values, not of {found}")]
     NotBinary {
         /// The type of the column.
         found: String,
     },
-    /// A row that holds no image, or one that is damaged or too large.
+    /// A row that is null, or whose image is damaged, too large or in another format.
     #[error("the image in row {row} cannot be decoded: {reason}")]
     BadImage {
-        /// The row of the column; where several are bad, the first.
+        /// The index of the row in the column; the first one if several are bad.
         row: usize,
-        /// What is wrong with it.
+        /// What is wrong with the row.
         reason: String,
     },
-    /// The system gives no threads.
+    /// The operating system started no threads.
     #[error("starting {num_threads} threads that decode images: {source}")]
     Threads {
-        /// How many were wanted.
+        /// The requested number of threads.
         num_threads: usize,
-        /// The system's reason.
+        /// The error of the operating system.
         source: rayon::ThreadPoolBuildError,
     },
-    /// A bug.
+    /// A bug in this crate.
     #[error("internal: {reason}")]
     Internal {
-        /// Which rule was broken.
+        /// Which invariant failed.
         reason: String,
     },
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// Returns the kind of the error, which tells what a caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::InvalidTransform { .. } | Error::NotBinary { .. } => ErrorKind::InvalidRequest,

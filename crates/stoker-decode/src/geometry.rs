@@ -1,23 +1,23 @@
-//! Which region of an image lands where in the tensor.
+//! Chooses the region of an image and the rectangle of the tensor that the region fills.
 
 use crate::random::{Draw, Draws};
 use crate::transform::{Crop, Fit, ImageTransform, RandomResizedCrop};
 
-/// A region of an image in pixels, whose edges may lie between pixels.
+/// A region of an image, in pixels. Its edges may lie between pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Region {
-    /// Pixels left of it.
+    /// The distance from the image's left edge.
     pub left: f64,
-    /// Pixels above it.
+    /// The distance from the image's top edge.
     pub top: f64,
-    /// Its width.
+    /// The width of the region.
     pub width: f64,
-    /// Its height.
+    /// The height of the region.
     pub height: f64,
 }
 
 impl Region {
-    /// A whole image.
+    /// Returns the region of a whole image.
     pub fn whole(height: u32, width: u32) -> Self {
         Self { left: 0.0, top: 0.0, width: f64::from(width), height: f64::from(height) }
     }
@@ -33,10 +33,10 @@ pub(crate) struct Placement {
     pub height: u32,
 }
 
-/// How often a region is drawn before the centre is taken, as in torchvision.
+/// The number of draws of a region before the region at the centre is used, as in torchvision.
 const ATTEMPTS: u64 = 10;
 
-/// Where an image of `height` x `width` pixels goes.
+/// Places an image of `height` x `width` pixels in the tensor.
 pub(crate) fn place(transform: &ImageTransform, height: u32, width: u32, draws: &Draws) -> Placement {
     let full = |region| Placement { region, left: 0, top: 0, width: transform.width, height: transform.height };
     if let Some(crop) = &transform.random_resized_crop {
@@ -96,7 +96,7 @@ fn random_region(crop: &RandomResizedCrop, height: u32, width: u32, draws: &Draw
     central_region(crop, height, width)
 }
 
-/// The largest region in the centre whose aspect ratio is allowed.
+/// Returns the largest region at the centre whose aspect ratio is allowed.
 fn central_region(crop: &RandomResizedCrop, height: u32, width: u32) -> Region {
     let ratio = f64::from(width) / f64::from(height);
     let (kept_width, kept_height) = if ratio < crop.ratio.0 {

@@ -1,4 +1,4 @@
-//! Files of images in memory.
+//! Reads and decodes image files in memory.
 
 use std::io::Cursor;
 
@@ -10,22 +10,23 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 use crate::{BadImage, Channels};
 
-/// What the header of an image says.
+/// The content of an image's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Rows of pixels.
+    /// The number of rows of pixels.
     pub height: u32,
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: u32,
     /// Whether pixels have colours.
     pub has_color: bool,
 }
 
-/// A JPEG, PNG or WebP file, for what its content is, whose header was read.
+/// A JPEG, PNG or WebP file whose header was read. The format is detected from the content of the file.
 ///
-/// JPEG files are decoded by zune-jpeg's SIMD code; it cannot decode at a smaller scale or a part of an image. As in other
-/// decoders damage inside the compressed pixels, which has no checksum, may go unnoticed; a file that ends early does not. PNG and WebP
-/// files are decoded by the `image` crate. Samples of 16 bits are scaled to 8; colour profiles are not applied.
+/// JPEG files are decoded by zune-jpeg's SIMD code, which cannot decode at a smaller scale or decode a part of an
+/// image. As in other decoders, damage inside the compressed pixels may go unnoticed, because JPEG has no checksums; a
+/// file that ends early is detected. PNG and WebP files are decoded by the `image` crate. Samples of 16 bits are scaled
+/// to 8 bits; colour profiles are not applied.
 pub struct ImageFile<'a> {
     header: Header,
     decoder: Decoder<'a>,
@@ -37,11 +38,11 @@ enum Decoder<'a> {
 }
 
 impl<'a> ImageFile<'a> {
-    /// Reads the header. An image of more than `bytes_max` bytes after decoding is refused. The decoders themselves take at
-    /// most about twice as much in addition.
+    /// Reads the header. An image of more than `bytes_max` bytes after decoding is refused. The decoders themselves use
+    /// at most about twice as many bytes in addition.
     ///
     /// # Errors
-    /// [`BadImage`] for damaged headers, other formats, images that are too large or have no pixels.
+    /// [`BadImage`] for damaged headers, other formats, and images that are too large or have no pixels.
     pub fn open(file: &'a [u8], bytes_max: u64) -> Result<Self, BadImage> {
         let opened = match image::guess_format(file) {
             Ok(ImageFormat::Jpeg) => open_jpeg(file)?,
@@ -62,13 +63,13 @@ impl<'a> ImageFile<'a> {
         Ok(opened)
     }
 
-    /// What the header says.
+    /// The header.
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// Decodes into `pixels`, whose content is replaced: row by row, the channels of a pixel side by side. Orientation tags are not
-    /// applied.
+    /// Decodes the image into `pixels`, whose previous content is replaced. The pixels are in row-major order, with the
+    /// channels of a pixel next to each other. Orientation tags are not applied.
     ///
     /// # Errors
     /// [`BadImage`] for damaged files.
@@ -79,7 +80,8 @@ impl<'a> ImageFile<'a> {
                 if !has_end(file) {
                     return Err(BadImage::new("the JPEG file ends before its image does"));
                 }
-                // Zeros: what the decoder leaves out of a damaged image must not depend on the image before.
+                // The buffer is zeroed, because the parts that the decoder leaves out of a damaged image must not
+                // depend on the previous image.
                 zeroed(pixels, decoder.output_buffer_size().unwrap_or(0));
                 decoder.decode_into(pixels).map_err(BadImage::new)?;
                 let decoded = if header.has_color { Channels::Rgb } else { Channels::Gray };
@@ -98,10 +100,10 @@ impl<'a> ImageFile<'a> {
         }
     }
 
-    /// As [`ImageFile::decode`], turned as the orientation tag says. Returns height and width.
+    /// Decodes the image as [`ImageFile::decode`] does, then applies the orientation tag. Returns height and width.
     ///
     /// # Errors
-    /// As [`ImageFile::decode`]; a tag that cannot be read counts as none.
+    /// As [`ImageFile::decode`]. A tag that cannot be read is ignored.
     pub fn decode_oriented(mut self, channels: Channels, pixels: &mut Vec<u8>) -> Result<(u32, u32), BadImage> {
         let (header, orientation) = (self.header, self.orientation());
         self.decode(channels, pixels)?;
@@ -123,7 +125,7 @@ impl<'a> ImageFile<'a> {
         found.unwrap_or(metadata::Orientation::NoTransforms)
     }
 
-    /// Bytes of the pixels as they are stored.
+    /// Returns the bytes of the decoded pixels, with the samples and channels of the file.
     fn decoded_bytes(&self) -> u64 {
         let Header { height, width, has_color } = self.header;
         match &self.decoder {
@@ -133,13 +135,13 @@ impl<'a> ImageFile<'a> {
     }
 }
 
-/// Bytes that what stands beside the pixels of a file may take: colour profiles have some kibibytes.
+/// The most bytes of memory for the data of a file besides its pixels. Colour profiles have a few kibibytes.
 const BESIDE_PIXELS_BYTES: u64 = 1 << 20;
 
-/// Decodes a JPEG file into `pixels` with zune-jpeg and nothing around it: what the other ways are measured against.
+/// Decodes a JPEG file into `pixels` with zune-jpeg and no further checks: the baseline of benchmarks.
 ///
 /// # Errors
-/// [`BadImage`] for what the decoder refuses.
+/// [`BadImage`] for files that the decoder refuses.
 pub fn decode_jpeg_alone(file: &[u8], pixels: &mut [u8]) -> Result<(), BadImage> {
     JpegDecoder::new(ZCursor::new(file)).decode_into(pixels).map_err(BadImage::new)
 }
@@ -168,8 +170,9 @@ fn open_other(file: &[u8], format: ImageFormat, bytes_max: u64) -> Result<ImageF
     Ok(ImageFile { header, decoder: Decoder::Other(Box::new(decoder)) })
 }
 
-/// Bytes of the pixels of a PNG file as its header has them (PNG specification, 11.2.1), with those of a palette as colours: what stands
-/// beside them, a colour profile for one, is compressed and may be of any size.
+/// Returns the bytes of a PNG file's decoded pixels according to its header (PNG specification, 11.2.1), with palettes
+/// as colours. The limit on memory is computed from these bytes, because other data of the file, such as a colour
+/// profile, is compressed and may expand to any size.
 fn png_bytes(file: &[u8]) -> Option<u64> {
     let (width, rest) = file.get(16..26)?.split_first_chunk::<4>()?;
     let (height, rest) = rest.split_first_chunk::<4>()?;
@@ -184,14 +187,15 @@ fn png_bytes(file: &[u8]) -> Option<u64> {
     Some(pixels.saturating_mul(samples * u64::from(depth.div_ceil(8))))
 }
 
-/// Whether an end-of-image marker (ITU-T T.81, B.1.1.3) comes after the first scan begins. Previews in segments before it
-/// have markers of their own; compressed pixels have none, as 0xFF is stuffed there (F.1.2.3).
+/// Tells whether an end-of-image marker (ITU-T T.81, B.1.1.3) comes after the start of the first scan. Previews in the
+/// segments before the scan have their own markers. Compressed pixels contain no marker, as 0xFF is stuffed there
+/// (F.1.2.3).
 fn has_end(file: &[u8]) -> bool {
     let scan = file.get(first_scan(file)..).unwrap_or_default();
     scan.windows(2).rev().any(|pair| pair == [0xFF, 0xD9])
 }
 
-/// Where the first scan begins, or where the segments are not well-formed any more.
+/// Returns the offset of the first scan, or of the first segment that is not well-formed.
 fn first_scan(file: &[u8]) -> usize {
     let mut at = 2;
     while let Some(&[0xFF, marker, high, low]) = file.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
@@ -244,7 +248,7 @@ mod tests {
     use super::{Decoder, ImageFile};
     use crate::Channels;
 
-    /// A file whose colour profile has so many bytes, all zero.
+    /// Returns a file with a colour profile of this many bytes, all zero.
     fn with_profile(profile_bytes: usize, color: ExtendedColorType, pixels: &[u8]) -> Vec<u8> {
         let mut file = Vec::new();
         let mut encoder = PngEncoder::new(&mut file);
@@ -253,7 +257,7 @@ mod tests {
         file
     }
 
-    /// Bytes of the profile that a decoder holds.
+    /// Returns the bytes of the profile that a decoder holds.
     fn profile_bytes(file: &[u8]) -> Option<usize> {
         match ImageFile::open(file, 256 << 20).expect("an image").decoder {
             Decoder::Other(mut decoder) => {

@@ -1,17 +1,17 @@
-//! Turns files of images into tensors.
+//! Turns image files into tensors.
 //!
 //! ```text
-//! bytes of a file ──ImageFile──► pixels ──geometry──► region of them ──resize──► pixels of the tensor ──write──► its bytes
-//!                   JPEG: SIMD             ▲ draws                                                   ▲ flip, layout,
-//!                   PNG, WebP              └── sample_seed(stream seed, epoch, position, column) ────┘ normalisation
+//! file's bytes ──ImageFile──► pixels ──geometry──► region ──resize──► resized pixels ──write──► tensor's bytes
+//!                JPEG: SIMD             ▲ draws                                         ▲ flip, layout,
+//!                PNG, WebP              └─ sample_seed(stream seed, epoch, position, column)  normalization
 //! ```
 //!
-//! [`ImageTransform`] says what tensor each image becomes, [`BatchDecoder`] decodes the rows of a column on threads of its
-//! own, each straight into its place in the batch. Ingest uses the same [`ImageFile`], [`resize`] and [`write_tensor`], so
-//! that an image gives the same pixels wherever it is decoded.
+//! [`ImageTransform`] defines the tensor of each image. [`BatchDecoder`] decodes the rows of a column on its own
+//! threads and writes each tensor directly to its offset in the batch's buffer. Ingest uses the same [`ImageFile`],
+//! [`resize`] and [`write_tensor`], so that an image gives the same pixels wherever it is decoded.
 //!
-//! Augmentations are pure functions of a seed for each row; `RANDOMNESS.md` beside this crate's manifest specifies them.
-//! Nothing here knows about I/O, SQL or gRPC.
+//! Augmentations are pure functions of each row's seed; `RANDOMNESS.md` beside this crate's manifest specifies them.
+//! This crate does no I/O, and does not depend on SQL or gRPC.
 
 mod batch_decoder;
 mod catch_panic;

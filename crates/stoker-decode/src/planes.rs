@@ -1,21 +1,22 @@
-//! From pixels to planes.
+//! Splits pixels into one plane per channel.
 #![expect(unsafe_code, reason = "instructions of newer processors, see the safety comment")]
 
-/// Pixels that are split at once: what fills some registers.
+/// The number of pixels that are split together, which fill a few vector registers.
 const BLOCK: usize = 64;
 
-/// Splits pixels of three channels into a plane for each channel. All have the same length.
+/// Splits pixels of three channels into one plane per channel. All four slices must have the same length.
 pub fn split_planes(pixels: &[[u8; 3]], planes: [&mut [u8]; 3]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has the instructions that the function is compiled to.
+        // SAFETY: `split_with_avx2` requires only AVX2, and the condition above checks that the processor supports
+        // AVX2.
         unsafe { split_with_avx2(pixels, planes) };
         return;
     }
     split(pixels, planes);
 }
 
-/// Without its instructions, compilers go byte by byte.
+/// Splits pixels, compiled for AVX2. Without AVX2 compilers copy byte by byte.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn split_with_avx2(pixels: &[[u8; 3]], planes: [&mut [u8]; 3]) {
@@ -29,7 +30,7 @@ fn split(pixels: &[[u8; 3]], [red, green, blue]: [&mut [u8]; 3]) {
     let (greens, green_rest) = green.as_chunks_mut::<BLOCK>();
     let (blues, blue_rest) = blue.as_chunks_mut::<BLOCK>();
     for (((block, red), green), blue) in blocks.iter().zip(reds).zip(greens).zip(blues) {
-        // By index: compilers make vector instructions of this form.
+        // The loop goes by index, because compilers vectorize this form.
         for place in 0..BLOCK {
             red[place] = block[place][0];
             green[place] = block[place][1];

@@ -1,15 +1,15 @@
-//! Randomness of augmentations: pure functions of where a row stands in a stream. Specified in `RANDOMNESS.md`.
+//! The randomness of augmentations, as pure functions of a row's position in a stream. `RANDOMNESS.md` specifies it.
 
 use stoker_order::Key;
 
-/// Sets these keys apart from those that order rows: the bytes of "augment".
+/// A constant that separates these keys from the keys that order rows: the bytes of "augment".
 const AUGMENT: u64 = u64::from_le_bytes(*b"augment\0");
 
-/// The seed of the augmentations of one row's image.
+/// Returns the seed of the augmentations of one row's image.
 ///
-/// It depends on the seed of the stream, the epoch, the row's position in the order of the epoch, and the name of the
-/// column, which is absorbed as its length in bytes and then in groups of 8 bytes, little-endian, the last one filled with zeros.
-/// So it is the same on any number of ranks, for any batch size and after any resume.
+/// The seed depends on the seed of the stream, the epoch, the row's position in the order of the epoch, and the name of
+/// the column. The name is absorbed as its length in bytes and then in groups of 8 bytes, little-endian, the last group
+/// padded with zeros. The seed is therefore the same on any number of ranks, for any batch size and after any resume.
 pub fn sample_seed(stream_seed: u64, epoch: u64, position: u64, column: &str) -> u64 {
     let mut key = Key::new(stream_seed).with(AUGMENT).with(column.len() as u64);
     for group in column.as_bytes().chunks(8) {
@@ -20,7 +20,8 @@ pub fn sample_seed(stream_seed: u64, epoch: u64, position: u64, column: &str) ->
     key.with(epoch).with(position).bits()
 }
 
-/// What the draws of one image are for. Each has numbers of its own, so that an option does not change what others draw.
+/// The purposes of the draws of one image. Each purpose has its own numbers, so that an option does not change other
+/// draws.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(crate) enum Draw {
@@ -42,18 +43,19 @@ impl Draws {
         Self(Key::new(seed))
     }
 
-    /// A multiple of 2^-53 from 0 to below 1; `attempt` below 16 counts draws for the same purpose.
+    /// Returns a multiple of 2^-53 from 0 to below 1. `attempt`, which must be below 16, counts draws for the same
+    /// purpose.
     pub fn unit(&self, draw: Draw, attempt: u64) -> f64 {
         let bits = self.0.with(draw as u64 + attempt).bits();
         (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in a range.
+    /// Returns a number that is uniform in a range.
     pub fn uniform(&self, draw: Draw, attempt: u64, (low, high): (f64, f64)) -> f64 {
         low + (high - low) * self.unit(draw, attempt)
     }
 
-    /// A whole number from 0 to `max`, both included.
+    /// Returns an integer from 0 to `max`, both included.
     pub fn up_to(&self, draw: Draw, attempt: u64, max: u32) -> u32 {
         ((self.unit(draw, attempt) * (f64::from(max) + 1.0)) as u32).min(max)
     }

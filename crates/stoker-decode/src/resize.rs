@@ -5,31 +5,31 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 
 use crate::{BadImage, Channels, Interpolation, Region};
 
-/// Pixels row by row, the channels of a pixel side by side.
+/// Pixels in row-major order, with the channels of a pixel next to each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Pixels<'a> {
     /// `height * width * channels` bytes.
     pub bytes: &'a [u8],
-    /// Rows of pixels.
+    /// The number of rows of pixels.
     pub height: u32,
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: u32,
     /// The channels of a pixel.
     pub channels: Channels,
 }
 
 impl Pixels<'_> {
-    /// All of them.
+    /// Returns the region that contains all pixels.
     pub fn region(&self) -> Region {
         Region::whole(self.height, self.width)
     }
 }
 
-/// Resizes `region` of `source` to `height` x `width` pixels of the same channels in `target`, which has exactly their bytes.
-/// Where nothing changes size, pixels are copied as they are.
+/// Resizes `region` of `source` to `height` x `width` pixels with the same channels. `target` must have exactly the
+/// bytes of these pixels. If the region begins at a whole pixel and keeps its size, the pixels are copied unchanged.
 ///
 /// # Errors
-/// [`BadImage`] when a length is wrong or the region does not lie in the image.
+/// [`BadImage`] when a length is wrong or the region is not inside the image.
 pub fn resize(
     resizer: &mut Resizer,
     source: &Pixels<'_>,
@@ -67,7 +67,7 @@ fn algorithm(interpolation: Interpolation) -> ResizeAlg {
     }
 }
 
-/// Top and left of a region that begins at a whole pixel and keeps its size.
+/// Returns top and left of a region that begins at a whole pixel and keeps its size, else `None`.
 fn whole_pixels(region: &Region, height: u32, width: u32) -> Option<(usize, usize)> {
     let is_kept = region.height == f64::from(height) && region.width == f64::from(width);
     let is_whole = region.top.fract() == 0.0 && region.left.fract() == 0.0;

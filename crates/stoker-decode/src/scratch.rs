@@ -1,10 +1,10 @@
-//! Memory that decoding threads reuse.
+//! Buffers that decoding threads reuse.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fast_image_resize::Resizer;
 
-/// Buffers over this are given back after use, so that one large image does not stay for ever.
+/// The size in bytes from which a buffer is freed after use, so that a large image does not hold its memory forever.
 const KEPT_BYTES: usize = 32 << 20;
 
 /// The buffers of one thread.
@@ -12,20 +12,21 @@ const KEPT_BYTES: usize = 32 << 20;
 pub(crate) struct Scratch {
     /// The decoded image.
     pub pixels: Vec<u8>,
-    /// The region at the size that it has in the tensor.
+    /// The resized region, at its size in the tensor.
     pub resized: Vec<u8>,
-    /// The whole tensor, where the region does not fill it.
+    /// The pixels of the whole tensor, used where the region does not fill it.
     pub canvas: Vec<u8>,
     pub resizer: Resizer,
 }
 
-/// The buffers that no thread uses now; never more than there were threads at once.
+/// The buffers that no thread uses now. The pool never holds more of them than threads used at the same time.
 ///
-/// A process may fork while they are lent: the lock of the standard library has no table that a child would find locked.
+/// A process may fork while buffers are in use. The pool has the standard library's mutex, which has no global table
+/// that the child process could find locked.
 #[derive(Default)]
 pub(crate) struct ScratchPool(Mutex<Vec<Scratch>>);
 
-/// Buffers that go back when they are dropped.
+/// Buffers of the pool that return to it when they are dropped.
 pub(crate) struct Lent<'a> {
     pool: &'a ScratchPool,
     pub scratch: Scratch,

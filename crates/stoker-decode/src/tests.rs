@@ -1,4 +1,4 @@
-//! What the tests share: images of known pixels, as files.
+//! Test images with known pixels, as files.
 
 mod columns;
 mod files;
@@ -17,7 +17,7 @@ use image::{ImageFormat, Rgb, RgbImage};
 
 use crate::{ImageTransform, decode_images};
 
-/// Smooth colours, so that JPEG changes little.
+/// Returns an image of smooth colours, which JPEG changes little.
 fn picture(height: u32, width: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         Rgb([(x * 255 / width) as u8, (y * 255 / height) as u8, ((x + y) * 255 / (width + height)) as u8])
@@ -40,7 +40,7 @@ fn column(files: &[&[u8]]) -> ArrayRef {
     Arc::new(LargeBinaryArray::from_iter_values(files))
 }
 
-/// The uint8 tensor of one file.
+/// Returns the uint8 tensor of one file.
 fn decoded(file: &[u8], transform: &ImageTransform, seed: u64) -> Vec<u8> {
     let tensors = decode_images(&column(&[file]), transform, &[seed]).unwrap();
     bytes(&tensors, 0)
@@ -50,7 +50,7 @@ fn bytes(tensors: &ArrayRef, row: usize) -> Vec<u8> {
     tensors.as_fixed_size_list().value(row).as_primitive::<UInt8Type>().values().to_vec()
 }
 
-/// The failure of one file.
+/// Returns why one file fails.
 fn refused(file: &[u8], transform: &ImageTransform) -> String {
     decode_images(&column(&[file]), transform, &[0]).unwrap_err().to_string()
 }

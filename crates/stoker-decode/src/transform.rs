@@ -1,4 +1,4 @@
-//! What tensor each image becomes.
+//! The options that define the tensor of each image.
 
 use arrow_schema::DataType;
 use stoker_types::TensorType;
@@ -8,75 +8,77 @@ use crate::{Error, Result};
 /// The default limit of the bytes of one decoded image: 256 MiB, about 9,400 x 9,400 pixels.
 pub const IMAGE_BYTES_MAX: u64 = 256 << 20;
 
-/// The most pixels of an edge: JPEG's limit (ITU-T T.81, B.2.2).
+/// The most pixels of a tensor's edge: JPEG's limit (ITU-T T.81, B.2.2).
 const EDGE_MAX: u32 = 65_535;
 
-/// How an image becomes a tensor of a fixed shape. The steps in their order: decode, orient, choose a region, resize it, flip,
-/// scale and normalise, lay out.
+/// How an image becomes a tensor of a fixed shape. The steps are, in this order: decode, orient, choose a region,
+/// resize the region, flip, scale and normalize, lay out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageTransform {
-    /// Rows of pixels of the tensor.
+    /// The height of the tensor, in pixels.
     pub height: u32,
-    /// Pixels in a row of the tensor.
+    /// The width of the tensor, in pixels.
     pub width: u32,
-    /// What happens to images of another aspect ratio; no matter with [`ImageTransform::random_resized_crop`].
+    /// How images are fitted whose aspect ratio is not that of the tensor. Ignored if `random_resized_crop` is set.
     pub fit: Fit,
-    /// Which part [`Fit::Cover`] keeps.
+    /// The part of the image that [`Fit::Cover`] keeps.
     pub crop: Crop,
-    /// For [`Fit::Cover`]: the pixels that the shorter side of the whole image has at the scale of the tensor, at least its
-    /// height and width. `None`: as few as cover the tensor.
+    /// For [`Fit::Cover`]: the pixels of the whole image's shorter side after resizing; at least the tensor's height
+    /// and width. With `None` the image is resized to the smallest size that covers the tensor.
     pub shorter_side: Option<u32>,
-    /// A random region in place of the one that `fit` chooses.
+    /// A random region, which replaces the region that `fit` chooses.
     pub random_resized_crop: Option<RandomResizedCrop>,
-    /// The probability with which an image is mirrored left to right.
+    /// The probability with which an image is mirrored left to right, from 0 to 1.
     pub horizontal_flip: f64,
     /// The channels of the tensor.
     pub channels: Channels,
-    /// The order of its dimensions.
+    /// The order of the tensor's dimensions.
     pub layout: Layout,
-    /// Its elements.
+    /// The type of the tensor's elements.
     pub element: Element,
-    /// What floats are normalised with.
+    /// The normalization of float elements.
     pub normalize: Option<Normalize>,
-    /// How pixels between pixels are found.
+    /// The filter that resizes the image.
     pub interpolation: Interpolation,
-    /// The value of the pixels around an image that [`Fit::Contain`] leaves empty, in each channel.
+    /// The value of the pixels that [`Fit::Contain`] leaves empty around an image, in each channel.
     pub fill: u8,
-    /// What happens to the orientation tag of EXIF.
+    /// Whether the orientation tag of EXIF is applied.
     pub orientation: Orientation,
-    /// An image of more bytes than this after decoding is refused: a defence against small files that claim to be huge.
+    /// The most bytes of a decoded image. Larger images are refused, as a defence against small files that claim to be
+    /// huge.
     pub image_bytes_max: u64,
 }
 
-/// What happens to images of another aspect ratio than the tensor.
+/// How images are fitted whose aspect ratio is not that of the tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
-    /// Both sides are resized, each by its own factor, as `stoker ingest imagefolder --size` does.
+    /// Height and width are resized independently, as `stoker ingest imagefolder --size` does.
     Stretch,
-    /// The image is resized to cover the tensor, and what sticks out is cropped.
+    /// The image is resized to cover the tensor, and the parts outside the tensor are cropped.
     #[default]
     Cover,
-    /// The image is resized to lie within the tensor, in its centre, and the rest is filled.
+    /// The image is resized to lie within the tensor, at its centre, and the rest is filled.
     Contain,
 }
 
-/// Which part of an image is kept.
+/// The part of an image that is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crop {
-    /// The centre.
+    /// The part at the centre.
     #[default]
     Center,
-    /// Any part, all equally likely.
+    /// A random part; all parts are equally likely.
     Random,
 }
 
-/// A random region: its share of the image's area is uniform in `scale`, its aspect ratio log-uniform in `ratio` (Szegedy et
-/// al., "Going deeper with convolutions", CVPR 2015, section 6; as torchvision's `RandomResizedCrop`).
+/// A random region whose share of the image's area is uniform in `scale` and whose aspect ratio is log-uniform in
+/// `ratio` (Szegedy et al., "Going deeper with convolutions", CVPR 2015, section 6; as torchvision's
+/// `RandomResizedCrop`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomResizedCrop {
-    /// The least and the greatest share of the area.
+    /// The least and the greatest share of the image's area.
     pub scale: (f64, f64),
-    /// The least and the greatest width divided by height.
+    /// The least and the greatest aspect ratio, width divided by height.
     pub ratio: (f64, f64),
 }
 
@@ -89,15 +91,15 @@ impl Default for RandomResizedCrop {
 /// The channels of a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Channels {
-    /// One; colours become their luminance.
+    /// One channel; colours are converted to their luminance.
     Gray,
-    /// Three; grey images are repeated, transparency is dropped.
+    /// Three channels; grey images are repeated, transparency is dropped.
     #[default]
     Rgb,
 }
 
 impl Channels {
-    /// How many they are.
+    /// The number of channels.
     pub fn count(self) -> usize {
         match self {
             Channels::Gray => 1,
@@ -116,20 +118,20 @@ pub enum Layout {
     Hwc,
 }
 
-/// The elements of a tensor.
+/// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Element {
-    /// 0 to 255.
+    /// Integers from 0 to 255.
     #[default]
     UInt8,
-    /// 0 to 1, before they are normalised.
+    /// Numbers from 0 to 1, before normalization.
     Float32,
-    /// As [`Element::Float32`], rounded to the nearest half-precision number at the end.
+    /// As [`Element::Float32`], rounded to the nearest half-precision number after normalization.
     Float16,
 }
 
 impl Element {
-    /// Bytes of an element.
+    /// The bytes of an element.
     pub fn bytes(self) -> usize {
         match self {
             Element::UInt8 => 1,
@@ -147,44 +149,46 @@ impl Element {
     }
 }
 
-/// An element becomes (element - mean) / std, channel by channel; the first counts where there is one channel only.
+/// Normalizes each element to (element - mean) / std, per channel. A tensor with one channel uses the first mean and
+/// std.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Normalize {
-    /// What is subtracted, on the scale from 0 to 1.
+    /// The means that are subtracted, on the scale from 0 to 1.
     pub mean: [f32; 3],
-    /// What is divided by.
+    /// The standard deviations that the differences are divided by.
     pub std: [f32; 3],
 }
 
-/// How pixels between pixels are found. All but [`Interpolation::Nearest`] widen their filter where an image gets smaller, against
-/// aliasing.
+/// The filter that resizes an image. All filters but [`Interpolation::Nearest`] become wider where an image gets
+/// smaller, against aliasing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interpolation {
     /// The nearest pixel.
     Nearest,
-    /// The mean of the pixels that are covered.
+    /// The mean of the covered pixels.
     Box,
-    /// Linear.
+    /// Linear interpolation.
     #[default]
     Bilinear,
-    /// Cubic with a = -0.5 (Catmull and Rom).
+    /// Cubic interpolation with a = -0.5 (Catmull and Rom).
     Bicubic,
-    /// A windowed sinc of three lobes.
+    /// A windowed sinc with three lobes.
     Lanczos,
 }
 
-/// What happens to the orientation tag of EXIF.
+/// Whether the orientation tag of EXIF is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orientation {
-    /// Nothing, as in torchvision and in `stoker ingest`.
+    /// The tag is ignored, as in torchvision and in `stoker ingest`.
     #[default]
     Ignore,
-    /// The image is turned as the tag says.
+    /// The image is rotated and mirrored as the tag says.
     Apply,
 }
 
 impl ImageTransform {
-    /// uint8[3, height, width]; the centre of the image, resized as little as covers the tensor.
+    /// Creates a transform to uint8[3, height, width] that keeps the centre of the image, resized to the smallest size
+    /// that covers the tensor.
     pub fn new(height: u32, width: u32) -> Self {
         Self {
             height,
@@ -205,7 +209,7 @@ impl ImageTransform {
         }
     }
 
-    /// The shape and element type of each row.
+    /// Returns the shape and element type of each row.
     pub fn tensor_type(&self) -> TensorType {
         let (height, width, channels) = (self.height as usize, self.width as usize, self.channels.count());
         let shape = match self.layout {
@@ -215,15 +219,15 @@ impl ImageTransform {
         TensorType { element: self.element.data_type(), shape }
     }
 
-    /// Bytes of each row.
+    /// Returns the bytes of each row.
     pub fn row_bytes(&self) -> usize {
         self.height as usize * self.width as usize * self.channels.count() * self.element.bytes()
     }
 
-    /// Checks the options, alone and together.
+    /// Checks the options, separately and together.
     ///
     /// # Errors
-    /// [`Error::InvalidTransform`] naming the option, its value and what it must be.
+    /// [`Error::InvalidTransform`], which names the option, its value and the allowed values.
     pub fn validate(&self) -> Result<()> {
         let bad = |option, reason: String| Err(Error::transform(option, reason));
         if !(1..=EDGE_MAX).contains(&self.height) || !(1..=EDGE_MAX).contains(&self.width) {

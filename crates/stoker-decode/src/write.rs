@@ -5,20 +5,20 @@ use half::f16;
 use crate::planes::split_planes;
 use crate::{Channels, Element, ImageTransform, Layout};
 
-/// How pixels lie in a tensor.
+/// The arrangement of pixels in a tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: u32,
-    /// The channels, of the pixels and of the tensor.
+    /// The channels of the pixels and of the tensor.
     pub channels: Channels,
     /// The order of the tensor's dimensions.
     pub layout: Layout,
-    /// Whether rows are mirrored.
+    /// Whether rows are mirrored left to right.
     pub is_flipped: bool,
 }
 
-/// Writes uint8 elements as they are. `tensor` has as many bytes as `pixels`.
+/// Writes uint8 elements with the values of the pixels. `tensor` must have as many bytes as `pixels`.
 pub fn write_tensor(pixels: &[u8], frame: &Frame, tensor: &mut [u8]) {
     match (frame.layout, frame.channels) {
         (Layout::Chw, Channels::Rgb) => write_planes(pixels.as_chunks::<3>().0, frame, tensor),
@@ -36,8 +36,8 @@ fn write_planes(pixels: &[[u8; 3]], frame: &Frame, tensor: &mut [u8]) {
     }
 }
 
-/// The bytes of an element for each value of each channel: 256 values need no arithmetic per pixel, and give the same bits on
-/// every machine.
+/// The bytes of the element for each value of each channel. With a table of 256 values no pixel needs arithmetic, and
+/// every machine writes the same bits.
 pub(crate) enum Table {
     UInt8,
     Float16(Box<[[[u8; 2]; 256]; 3]>),
@@ -67,7 +67,7 @@ impl Table {
         }
     }
 
-    /// Writes elements; `tensor` has as many of them as `pixels` has bytes.
+    /// Writes the elements of a tensor. `tensor` must have as many elements as `pixels` has bytes.
     pub fn write(&self, pixels: &[u8], frame: &Frame, tensor: &mut [u8]) {
         match self {
             Table::UInt8 => write_tensor(pixels, frame, tensor),
@@ -122,7 +122,7 @@ fn write<const BYTES: usize>(
     }
 }
 
-/// Hands each pixel of a row to its place.
+/// Passes each pixel of a row to its target, in reverse order if `is_flipped`.
 fn mirrored<P, T>(from: &[P], to: impl Iterator<Item = T>, is_flipped: bool, mut put: impl FnMut(&P, T)) {
     if is_flipped {
         from.iter().rev().zip(to).for_each(|(pixel, place)| put(pixel, place));

@@ -1,6 +1,6 @@
-//! The answer of the action `rows_beside`: a stream of Arrow's IPC format with one record batch.
+//! The response to the action `rows_beside`: an Arrow IPC stream with one record batch.
 //!
-//! The metadata of its schema says of the rows what is not in their columns: the entry [`ABOUT`] is the JSON of [`About`].
+//! The schema's metadata carries what the columns of the rows do not: its entry [`ABOUT`] is the JSON of [`About`].
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,19 +16,19 @@ use stoker_types::check_ipc_stream;
 
 use crate::{Error, Result};
 
-/// The entry of the schema's metadata.
+/// The key of the entry in the schema's metadata.
 const ABOUT: &str = "stoker.rows_beside";
 
-/// What there is to say of the rows beside their columns.
+/// The row addresses and the bad rows, which travel beside the columns.
 #[derive(Serialize, Deserialize)]
 struct About {
-    /// As [`RowsBeside::row_addrs`].
+    /// The row addresses, as in [`RowsBeside::row_addrs`].
     row_addrs: Vec<Vec<u64>>,
-    /// As [`RowsBeside::bad`].
+    /// The bad rows, as in [`RowsBeside::bad`].
     bad: BTreeMap<usize, String>,
 }
 
-/// The answer as bytes.
+/// Encodes rows as the bytes of a response.
 ///
 /// # Errors
 /// `Internal` for columns that cannot be encoded.
@@ -46,13 +46,14 @@ pub(crate) fn encode(rows: &RowsBeside) -> Result<Vec<u8>> {
     written().map_err(Error::internal)
 }
 
-/// The rows of an answer: at least one, at most `rows_max`, with the columns of the stream and addresses in `num_tables` tables.
+/// Decodes the bytes of a response to its rows: at least one, at most `rows_max`, with the columns of the stream and
+/// row addresses in `num_tables` tables.
 ///
 /// # Errors
-/// `Internal` for bytes that are no such answer.
+/// `Internal` for bytes that are not such a response.
 pub(crate) fn decode(bytes: Vec<u8>, schema: &SchemaRef, num_tables: usize, rows_max: usize) -> Result<RowsBeside> {
     let fail = |reason: String| Error::internal(format!("the answer to action rows_beside cannot be read: {reason}"));
-    // What Arrow does not check, it panics on.
+    // Arrow's decoder panics on malformed input that it does not check.
     let data = stoker_decode::catch_panic(|| record_batch(bytes), |_| ArrowError::IpcError("it is malformed".into()));
     let data = data.map_err(|source| fail(source.to_string()))?;
     let metadata = data.schema();
@@ -67,7 +68,8 @@ pub(crate) fn decode(bytes: Vec<u8>, schema: &SchemaRef, num_tables: usize, rows
     Ok(RowsBeside { data, row_addrs, bad, io: IoTotals::default(), held: None })
 }
 
-/// The only record batch of a stream. Its buffers are slices of the bytes: no length that it declares makes this take memory.
+/// Reads the only record batch of an IPC stream. Its buffers are slices of `bytes`, so no length that the stream
+/// declares causes an allocation.
 fn record_batch(bytes: Vec<u8>) -> Result<RecordBatch, ArrowError> {
     check_ipc_stream(&bytes).map_err(ArrowError::IpcError)?;
     let (mut decoder, mut rest) = (StreamDecoder::new(), Buffer::from(bytes));
@@ -75,7 +77,7 @@ fn record_batch(bytes: Vec<u8>) -> Result<RecordBatch, ArrowError> {
     found.ok_or_else(|| ArrowError::IpcError("it has no record batch".into()))
 }
 
-/// The same rows under a schema with other metadata.
+/// Returns the same rows with another schema: the same columns, other metadata.
 fn with_schema(data: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(data.num_rows()));
     RecordBatch::try_new_with_options(schema, data.columns().to_vec(), &options).map_err(Error::internal)

@@ -1,8 +1,9 @@
-//! Buffers of compressed messages, as Arrow's `BodyCompression` has them.
+//! Compresses and decompresses single buffers of messages, in the format of Arrow's `BodyCompression`. A non-empty
+//! buffer has one of two forms:
 //!
 //! ```text
-//! length of what was compressed: 8 bytes, little endian │ one LZ4 frame, or a Zstandard frame
-//! -1                                                    │ the bytes themselves
+//! uncompressed length in bytes: 8 bytes, little endian  │ one LZ4 frame, or one Zstandard frame
+//! -1: 8 bytes, little endian                            │ the uncompressed bytes
 //! ```
 //!
 //! An empty buffer stays empty. Source: <https://github.com/apache/arrow/blob/main/format/Message.fbs>.
@@ -15,18 +16,19 @@ use stoker_stream::Compression;
 
 use crate::{Error, Result};
 
-/// Bytes of the length before a buffer.
+/// The size of the length prefix of a buffer, in bytes.
 const LENGTH_BYTES: usize = 8;
-/// In place of the length: what follows is not compressed.
+/// The length prefix of a buffer whose bytes are not compressed.
 const STORED: i64 = -1;
-/// Smaller buffers are stored: a frame has a head and an end of its own.
+/// Smaller buffers are sent uncompressed, because the header and trailer of a frame would outweigh the saving.
 const COMPRESSED_BYTES_MIN: usize = 128;
-/// Blocks of large LZ4 frames: matches reach back 64 KiB, and a block of this size stays in a processor's cache.
+/// The block size of LZ4 frames for buffers of more than 64 KiB. Matches reach back 64 KiB only, so larger blocks
+/// compress hardly better, and a block of this size stays in a processor's cache.
 const LZ4_BLOCK_SIZE: BlockSize = BlockSize::Max256KB;
-/// Arrow's C++ writers use this level too.
+/// The Zstandard level, which Arrow's C++ writers use too.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The codec in Arrow's words.
+/// Returns Arrow's name of a codec.
 pub(crate) fn compression_type(compression: Compression) -> CompressionType {
     match compression {
         Compression::Lz4 => CompressionType::LZ4_FRAME,
@@ -48,8 +50,8 @@ impl BufferEncoder {
         })
     }
 
-    /// What comes before the bytes of a buffer that is not empty, and the bytes if compression makes them fewer; else the buffer itself
-    /// is to follow.
+    /// Returns the length prefix of a non-empty buffer, and its compressed bytes if compression makes it smaller. With
+    /// `None`, the caller sends the buffer itself after the prefix.
     pub fn encode(&mut self, buffer: &[u8]) -> Result<([u8; LENGTH_BYTES], Option<Vec<u8>>)> {
         let compressed = match buffer.len() >= COMPRESSED_BYTES_MIN {
             true => Some(self.compress(buffer).map_err(Error::internal)?),
@@ -75,14 +77,15 @@ impl BufferEncoder {
     }
 }
 
-/// Decompresses the buffers of a message. Reasons of failures are for the caller to complete: it knows whose buffer it is.
+/// Decompresses the buffers of a message. Its errors are texts without a subject: the caller knows the column of the
+/// buffer and completes them.
 pub(crate) enum BufferDecoder {
     Lz4,
     Zstd(zstd::bulk::Decompressor<'static>),
 }
 
 impl BufferDecoder {
-    /// For what a message says about its compression.
+    /// Creates a decoder for the compression that a message declares.
     pub fn try_new(compression: &BodyCompression<'_>) -> Result<Self, String> {
         match (compression.method(), compression.codec()) {
             (BodyCompressionMethod::BUFFER, CompressionType::LZ4_FRAME) => Ok(Self::Lz4),
@@ -93,7 +96,7 @@ impl BufferDecoder {
         }
     }
 
-    /// Bytes of a buffer without compression, as it says itself.
+    /// Returns the uncompressed size of a buffer in bytes, as its prefix declares it.
     pub fn bytes(buffer: &[u8]) -> Result<usize, String> {
         if buffer.is_empty() {
             return Ok(0);
@@ -107,8 +110,8 @@ impl BufferDecoder {
         }
     }
 
-    /// Writes a buffer to memory of just the size that [`BufferDecoder::bytes`] tells, and never beyond it. An LZ4 frame takes
-    /// up to 24 MiB for its blocks meanwhile.
+    /// Decompresses a buffer to `out`, whose length must be that of [`BufferDecoder::bytes`], and never writes beyond
+    /// it. Decompressing an LZ4 frame takes up to 24 MiB more for its blocks.
     pub fn decode(&mut self, buffer: &[u8], out: &mut [u8]) -> Result<(), String> {
         let Some((length, data)) = buffer.split_first_chunk() else { return Ok(()) };
         if i64::from_le_bytes(*length) == STORED {

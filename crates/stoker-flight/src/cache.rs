@@ -1,4 +1,4 @@
-//! The cache of a connection or a server.
+//! The chunk cache of a connection or a server.
 
 use std::path::Path;
 
@@ -8,8 +8,9 @@ use stoker_lake::Lake;
 use crate::{Connection, Error, Result};
 
 impl Connection {
-    /// Waits until what streams of this process read is in the cache, as far as it goes there. A process that ends before has to read
-    /// the last of it again.
+    /// Waits until the chunk cache of this process has measured its folder and has written all chunks that streams
+    /// handed to it. A process that ends earlier loses the last chunks and has to read them from the store again. Does
+    /// nothing for a connection to servers.
     pub async fn settle(&self) {
         if let Connection::Local(lake) = self
             && let Some(cache) = lake.budget().cache()
@@ -19,10 +20,10 @@ impl Connection {
     }
 }
 
-/// The cache for a lake; `None` where none is wanted, and for lakes on a local disk.
+/// Opens the chunk cache of a lake. Returns `None` if no folder is given or the lake is on a local disk.
 ///
 /// # Errors
-/// A folder that cannot be used; a size of nothing, or without a folder.
+/// A folder that cannot be used; a size of zero; a size without a folder.
 pub(crate) async fn open_cache(lake: &Lake, dir: Option<&Path>, bytes_max: Option<u64>) -> Result<Option<ChunkCache>> {
     let Some(dir) = dir else {
         return match bytes_max {

@@ -1,4 +1,4 @@
-//! Protocol messages to and from types.
+//! Converts protocol messages to and from types of the engine.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use stoker_types::{BatchSize, Batching, LastBatch, MixtureStop, ParamValue, RunI
 use crate::proto;
 use crate::{Error, Result};
 
-/// The version of descriptors.
+/// The version of the messages in descriptors.
 pub(crate) const COMMAND_VERSION: u32 = 1;
 
 pub(crate) fn slice_to_proto(slice: &Slice) -> proto::Slice {
@@ -50,7 +50,8 @@ pub(crate) fn slice_from_proto(slice: &proto::Slice) -> Result<Slice> {
     Ok(slice)
 }
 
-/// The share of endpoint `endpoint` of `num_endpoints`: a virtual rank of a larger world.
+/// Returns the slice of endpoint `endpoint` of `num_endpoints`: that of a virtual rank in a world that is
+/// `num_endpoints` times as large.
 pub(crate) fn endpoint_slice(slice: &Slice, endpoint: u32, num_endpoints: u32) -> Slice {
     let world = slice.topology.world_size;
     let batching = Batching { size: BatchSize::Global(slice.global_batch()), last: slice.batching.last };
@@ -137,7 +138,7 @@ pub(crate) fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> 
     }
 }
 
-/// Whole milliseconds; the most that there are for longer times.
+/// Converts a duration to whole milliseconds, at most `u64::MAX`.
 pub(crate) fn to_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -180,7 +181,7 @@ pub(crate) fn stall_to_proto(waited: &Stalls) -> proto::Stall {
     proto::Stall { storage_micros: micros(waited.storage), decode_micros: micros(waited.decode) }
 }
 
-/// Nothing for servers that do not measure.
+/// Converts the times of a message; they are zero for servers that do not measure them.
 pub(crate) fn stall_from_proto(stall: Option<&proto::Stall>) -> Stalls {
     let Some(stall) = stall else { return Stalls::default() };
     let (storage, decode) = (Duration::from_micros(stall.storage_micros), Duration::from_micros(stall.decode_micros));

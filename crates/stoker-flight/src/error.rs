@@ -7,7 +7,7 @@ use stoker_types::ErrorKind;
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, here or on the server.
+/// An error of this process or of a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,36 +23,36 @@ pub enum Error {
     /// A value is not valid.
     #[error(transparent)]
     Types(#[from] stoker_types::Error),
-    /// Images cannot be decoded as it was asked for.
+    /// The options for decoding images are not valid, or an image cannot be decoded with them.
     #[error(transparent)]
     Decode(#[from] stoker_decode::Error),
-    /// A row whose image is damaged, too large or none.
+    /// The image of a row is damaged, too large, or not an image.
     #[error(
         "{}; bad_rows=\"substitute\" goes on without it, and `stoker quarantine` excludes it",
         bad_image(column, place, reason)
     )]
     BadImage {
-        /// The column.
+        /// The column of the image.
         column: String,
-        /// The row's ids and its position.
+        /// The row's id in its table and its position in the epoch.
         place: String,
-        /// What is wrong with the image.
+        /// The fault of the image.
         reason: String,
     },
-    /// No row can take the place of one with a bad image.
+    /// No row can substitute one with a bad image.
     #[error("no row can take the place of {place}: all {rows} rows of its window are bad, the last: {reason}")]
     NoSubstitute {
-        /// The bad row's ids and its position.
+        /// The bad row's id in its table and its position in the epoch.
         place: String,
-        /// Rows in the window.
+        /// The number of rows in the window.
         rows: u64,
-        /// What is wrong with the last one.
+        /// The fault of the last row that was tried.
         reason: String,
     },
-    /// The server answered with an error.
+    /// The server responded with an error.
     #[error("{message}")]
     Remote {
-        /// The server's kind.
+        /// The kind that the server gave the error.
         kind: ErrorKind,
         /// The server's message.
         message: String,
@@ -65,46 +65,47 @@ pub enum Error {
         /// The last failure.
         reason: String,
     },
-    /// Nobody answered, however often it was asked.
+    /// All attempts within the retry budget failed.
     #[error("{attempted} failed {attempts} times in {} s, last: {source}", elapsed.as_secs())]
     GaveUp {
-        /// What was attempted.
+        /// The operation that was attempted.
         attempted: String,
-        /// Attempts in all.
+        /// The number of attempts.
         attempts: u32,
-        /// From the first attempt to the end of the last.
+        /// The time from the start of the first attempt to the end of the last.
         elapsed: Duration,
-        /// How the last attempt failed.
+        /// The error of the last attempt.
         source: Box<Error>,
     },
-    /// A connection broke in the middle of an answer.
+    /// A connection broke in the middle of a response.
     #[error("the connection to the server was interrupted: {reason}")]
     Interrupted {
-        /// How it broke.
+        /// The error that broke the connection.
         reason: String,
     },
-    /// A ticket was changed, or signed with a key that nobody has.
+    /// A ticket was changed, is not a ticket, or has a signature that does not fit its key.
     #[error("the ticket is not valid: {reason}; ask for a new one")]
     InvalidTicket {
-        /// What is wrong with it.
+        /// The fault of the ticket.
         reason: &'static str,
     },
-    /// A ticket that was valid.
+    /// A ticket expired: it is too old, its key or version is unknown to this server, or a table changed since
+    /// planning.
     #[error("the ticket is not valid any more: {reason}; ask for a new one with the cursor")]
     ExpiredTicket {
-        /// Why.
+        /// The reason why the ticket is not valid any more.
         reason: String,
     },
-    /// The token is missing or wrong.
+    /// The request has no valid credentials: its token or client certificate is missing, unknown or expired.
     #[error("{reason}")]
     Unauthenticated {
-        /// What is missing.
+        /// The credential that is missing or wrong.
         reason: String,
     },
     /// The principal's role does not allow this.
     #[error("{reason}")]
     Forbidden {
-        /// What was asked for, which role it takes, and which there is.
+        /// The request, the role that it requires and the role that the principal has.
         reason: String,
     },
     /// A call failed before a lake looked at it.
@@ -119,34 +120,34 @@ pub enum Error {
     /// A request that cannot be understood.
     #[error("{reason}")]
     InvalidRequest {
-        /// What is wrong with it.
+        /// The fault of the request or the setting.
         reason: String,
     },
-    /// A limit of the server.
+    /// A limit of the server was reached.
     #[error("{reason}")]
     ResourceExhausted {
-        /// Which limit, and what to do.
+        /// The limit that was reached, and what to do.
         reason: String,
     },
-    /// A client takes nothing of an answer.
+    /// A client read nothing of its response for too long, so that the server cut it.
     #[error("the answer was cut: {reason}")]
     Unread {
-        /// For how long nothing was taken, or who needs its place.
+        /// The time for which the client read nothing, or the fact that another client needed its permit.
         reason: String,
     },
-    /// The server stops.
+    /// The server is stopping; or the client of this response went away.
     #[error("the server is stopping, reconnect")]
     Stopping,
-    /// A bug, or a peer that does not keep the protocol.
+    /// A bug, or a peer that violates the protocol.
     #[error("internal: {reason}")]
     Internal {
-        /// Which rule was broken.
+        /// The rule that was broken.
         reason: String,
     },
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// Returns the kind of the error, which says what a caller should do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Sql(error) => error.kind(),
@@ -171,7 +172,7 @@ impl Error {
         }
     }
 
-    /// The error of the last of several attempts; the error itself after a single one.
+    /// Wraps the last error of several attempts in [`Error::GaveUp`]; returns the error itself after one attempt.
     pub(crate) fn after(self, attempted: &str, attempts: u32, elapsed: Duration) -> Self {
         match attempts {
             0 | 1 => self,
@@ -196,7 +197,7 @@ impl Error {
     }
 }
 
-/// What is wrong with a row whose image cannot be decoded: its column, its row ids and position, and why.
+/// Describes a row whose image cannot be decoded: its column, its row id and position (`place`), and the reason.
 pub(crate) fn bad_image(column: &str, place: &str, reason: &str) -> String {
     format!("column {column}, {place}: the image cannot be decoded: {reason}")
 }

@@ -6,12 +6,12 @@
 //! Connection::plan_stream ─► StreamHandle ─open(slice)─► SampleStream ─next─► Batch
 //! ```
 //!
-//! A training batch travels as messages of about 2 MiB, each with its place in the batch. Both ends handle the bodies of DoGet
-//! themselves: the server sends segments that point into the arrays, the client reads each value from the socket to its place in
-//! the batch.
+//! A batch travels as messages of about 2 MiB, each with the index of its first row in the batch. Both ends handle the
+//! bodies of DoGet themselves, without tonic's codec: the server sends segments that point into the Arrow arrays, and
+//! the client reads each value from the socket to its final address in the batch's memory.
 //!
-//! Servers are stateless: a ticket carries all that a replica with the same keys needs. A client whose
-//! server goes away asks any other for the rest, from the step that it misses.
+//! Servers are stateless: a ticket carries all that any replica with the same keys needs. When its server fails, a
+//! client asks any other server for the remaining batches, beginning with the first step that is not complete.
 
 mod beside_answer;
 mod buffer_codec;

@@ -1,8 +1,8 @@
-//! How the streams of a connection or a server read local files.
+//! The way in which the streams of a connection or a server read local files.
 
 use stoker_chunks::LocalReads;
 
-/// What the option `direct_io` stands for.
+/// Returns the way of reading that the option `direct_io` stands for.
 pub(crate) fn local_reads(direct_io: bool) -> LocalReads {
     if direct_io { LocalReads::Direct } else { LocalReads::Buffered }
 }

@@ -1,4 +1,4 @@
-//! Tokens and keys: text that no message, log or debug output shows.
+//! Tokens and keys: texts that no error message, log line or debug output contains.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -8,20 +8,20 @@ use serde::Deserialize;
 
 use crate::{Error, Result};
 
-/// Bytes of a secret at least: 16 random bytes cannot be guessed.
+/// The minimum length of a secret in bytes: 16 random bytes cannot be guessed.
 pub(crate) const SECRET_BYTES_MIN: usize = 16;
 
-/// The bit of a file's mode that lets every user read it.
+/// The bit of a file's mode that lets every user of the machine read the file.
 const OTHERS_READ: u32 = 0o004;
 
-/// A token or a key, without white space around it.
+/// A token or a key, with leading and trailing white space removed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret in a file: its whole text, without white space around it. A file that every user of the machine can read is
-    /// warned of. `what` names the secret in errors, such as `token`.
+    /// Reads a secret from a file: the whole text without leading and trailing white space. Logs a warning if every
+    /// user of the machine can read the file. `what` names the secret in errors, such as `token`.
     ///
     /// # Errors
     /// A file that cannot be read or is not text.
@@ -32,12 +32,12 @@ impl Secret {
         Ok(text.into())
     }
 
-    /// The secret itself.
+    /// Returns the text of the secret.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Checks that this is one line that nobody guesses.
+    /// Checks that the secret is one line and long enough not to be guessed. `what` names the secret in errors.
     ///
     /// # Errors
     /// An empty secret, one of fewer than 16 bytes, one with control characters.
@@ -76,7 +76,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Warns of a file with secrets that every user of the machine can read.
+/// Logs a warning if every user of the machine can read a file with secrets.
 pub fn warn_of_readers(path: &Path) {
     if std::fs::metadata(path).is_ok_and(|found| found.mode() & OTHERS_READ != 0) {
         let path = path.display();

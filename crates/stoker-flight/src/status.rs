@@ -1,4 +1,4 @@
-//! Kinds of errors as gRPC status codes, and back.
+//! Maps kinds of errors to gRPC status codes, and back.
 //!
 //! | kind | code |
 //! |---|---|
@@ -14,12 +14,12 @@
 //! | cancelled | CANCELLED |
 //! | internal | INTERNAL |
 //!
-//! The metadata entry `stoker-error-kind` carries the exact kind. An expired ticket is a FAILED_PRECONDITION rather than
-//! UNAUTHENTICATED, because stock clients answer the latter with a new login.
+//! The metadata entry `stoker-error-kind` carries the exact kind. An expired ticket is a FAILED_PRECONDITION rather
+//! than UNAUTHENTICATED, because stock clients respond to the latter with a new login.
 //!
-//! Messages are cut to what fits a header, and lose what looks like a credential; before they leave a server also the place where its
-//! lake lies (`server/place_filter.rs`). Internal errors stay in the server's log: the client gets the number under which they are
-//! found there.
+//! Messages are cut to 2,000 characters, so that they fit into a header, and lose what looks like a credential. Before
+//! a message leaves a server, `server/place_filter.rs` also removes the location of its lake. The text of an internal
+//! error stays in the server's log: the client gets only the id of the request, under which the log has it.
 
 use stoker_types::ErrorKind;
 use tonic::metadata::MetadataValue;
@@ -30,10 +30,11 @@ use crate::server::request_id::RequestId;
 
 const KIND_HEADER: &str = "stoker-error-kind";
 
-/// Characters of a message at most: it travels in a header, whose default limit is 16 KiB for all headers together.
+/// The maximum length of a message in characters. Messages travel in a header, and the default limit for all headers
+/// together is 16 KiB.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 
-/// What names of credentials contain, in lower case.
+/// Parts of the names of credentials, in lower case.
 const CREDENTIALS: [&str; 7] = ["secret", "token", "password", "signature", "access_key", "accountkey", "credential"];
 
 fn code(kind: ErrorKind) -> Code {
@@ -86,7 +87,8 @@ impl From<Status> for Error {
             Code::FailedPrecondition => ErrorKind::StateMismatch,
             Code::DataLoss => ErrorKind::DataCorrupt,
             Code::ResourceExhausted => ErrorKind::ResourceExhausted,
-            // Without our metadata these come from the transport: a connection that broke surfaces under any of them.
+            // Without our metadata entry these codes come from the transport: a broken connection surfaces as any of
+            // them.
             Code::Unavailable
             | Code::DeadlineExceeded
             | Code::Unknown
@@ -99,7 +101,7 @@ impl From<Status> for Error {
     }
 }
 
-/// A message for clients: without the query parts and user parts of URLs and without values named like credentials.
+/// Removes the user and query parts of URLs, and values whose names look like those of credentials.
 fn redact(message: &str) -> String {
     let words: Vec<String> =
         message.chars().take(MESSAGE_CHARS_MAX).collect::<String>().split(' ').map(redact_word).collect();

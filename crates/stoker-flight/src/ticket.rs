@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The version of the ticket's body.
 pub(crate) const TICKET_VERSION: u32 = 1;
 
-/// Signs tickets with the first key and verifies them with any.
+/// Signs tickets with its first key and verifies tickets with any of its keys.
 #[derive(Clone)]
 pub struct TicketSigner {
     keys: Vec<(String, Vec<u8>)>,
@@ -26,7 +26,8 @@ impl std::fmt::Debug for TicketSigner {
 }
 
 impl TicketSigner {
-    /// A signer. `keys` are pairs of id and secret; the first signs, so that keys rotate by putting a new one in front.
+    /// Creates a signer. `keys` are pairs of id and secret. The first key signs, so that an operator rotates keys by
+    /// putting a new one first. `ttl` is the time for which tickets are valid.
     ///
     /// # Errors
     /// No keys, or a secret shorter than 16 bytes.
@@ -41,12 +42,12 @@ impl TicketSigner {
         }
     }
 
-    /// How long tickets are valid.
+    /// Returns the time for which tickets are valid.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// The bytes of a signed ticket. `now` is in seconds since 1970 UTC.
+    /// Signs a ticket and returns its bytes. `now_unix_secs` is in seconds since 1970 UTC.
     pub fn sign(&self, mut body: TicketBody, now_unix_secs: u64) -> Vec<u8> {
         body.version = TICKET_VERSION;
         body.expires_unix_secs = now_unix_secs.saturating_add(self.ttl.as_secs());
@@ -56,10 +57,11 @@ impl TicketSigner {
         SignedTicket { key_id: key_id.clone(), body, mac }.encode_to_vec()
     }
 
-    /// The body of a ticket whose signature and age are good.
+    /// Checks the signature and the age of a ticket and returns its body.
     ///
     /// # Errors
-    /// [`Error::InvalidTicket`] when it was changed, or is none; [`Error::ExpiredTicket`] when it is too old or its key is unknown.
+    /// [`Error::InvalidTicket`] for a ticket that was changed, and for bytes that are not a ticket;
+    /// [`Error::ExpiredTicket`] for a ticket that is too old, or whose key or version is unknown.
     pub fn verify(&self, ticket: &[u8], now_unix_secs: u64) -> Result<TicketBody> {
         let signed = SignedTicket::decode(ticket)
             .map_err(|_| Error::InvalidTicket { reason: "it is not a ticket of Stoker" })?;

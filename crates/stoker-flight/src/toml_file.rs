@@ -1,13 +1,14 @@
-//! Files of settings (TOML), some of which are secret.
+//! Parses files of settings (TOML), some of which are secret.
 
 use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// The value of a file's text.
+/// Parses the text of a file.
 ///
 /// # Errors
-/// A text that is none; the message tells the line and the name of the setting, and never a value, which may be secret.
+/// A text that does not parse. The message tells the line and the name of the setting, but never its value, which may
+/// be secret.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let line = |start: usize| text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
@@ -16,7 +17,8 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     })
 }
 
-/// The message of an error of serde without the value that was found: ``invalid type: string "x", expected usize``.
+/// Removes the value that was found from a message of serde: ``invalid type: string "x", expected usize`` becomes
+/// ``invalid type: string, expected usize``.
 fn without_value(message: &str) -> String {
     let is_about_value = ["invalid ", "unknown variant "].iter().any(|start| message.starts_with(start));
     let (begin, end) = (message.find(['"', '`']), message.rfind(", expected"));

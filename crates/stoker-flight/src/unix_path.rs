@@ -1,23 +1,24 @@
-//! Paths of Unix sockets, as addresses name them.
+//! Paths of Unix sockets in addresses.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::{Error, Result};
 
-/// The schemes of Unix sockets, as Arrow's own clients and gRPC write them.
+/// The schemes of Unix socket addresses, as Arrow's clients and gRPC write them.
 const SCHEMES: [&str; 2] = ["grpc+unix:", "unix:"];
 
-/// Bytes of a path at most: an address has room for 108 with the zero at the end
+/// The maximum length of a path in bytes: a socket address has 108 bytes for the path and its final zero byte
 /// (<https://man7.org/linux/man-pages/man7/unix.7.html>).
 const PATH_BYTES_MAX: usize = 107;
 
-/// The absolute path of a Unix socket, short enough for the system. Taken as it stands: nothing in it is percent-encoded.
+/// The absolute path of a Unix socket, short enough for the operating system. The text is used as it is: no part of it
+/// is percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnixPath(String);
 
 impl UnixPath {
-    /// What follows the scheme, in the address of a Unix socket.
+    /// Returns the part of a Unix socket's address behind the scheme; `None` for other addresses.
     pub fn strip_scheme(address: &str) -> Option<&str> {
         let rest = SCHEMES.iter().find_map(|scheme| address.strip_prefix(scheme))?;
         Some(rest.strip_prefix("//").unwrap_or(rest))
@@ -40,7 +41,7 @@ impl UnixPath {
         Ok(Self(path.to_string()))
     }
 
-    /// The folder that holds it.
+    /// Returns the folder that contains the socket.
     pub fn folder(&self) -> &Path {
         Path::new(&self.0).parent().unwrap_or(Path::new("/"))
     }

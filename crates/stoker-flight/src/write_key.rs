@@ -1,4 +1,4 @@
-//! Writes that happen once, however often they are asked for.
+//! Keys that make a write happen once, however often a client retries it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Requests that only read, made again after transient faults.
+//! Retries of read-only requests after transient faults.
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// Attempts in all.
+/// The maximum number of attempts, the first one included.
 const ATTEMPTS_MAX: u32 = 6;
 
-/// Nothing is tried again after so long: stores that cannot be reached were tried again by their clients.
+/// No retry begins after this time. A request that failed because its store is unreachable was already retried by the
+/// store's client.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// The wait before the second attempt, at most; it doubles from there.
+/// The shortest wait before the second attempt; the longest is twice as much. Both double with each further attempt.
 const WAIT_FIRST_MILLIS: u64 = 100;
 
-/// Runs a request that changes nothing until it succeeds or fails for good. The clients of stores do this for most requests, but not
-/// for listings whose body breaks off.
+/// Runs a read-only request until it succeeds, fails with an error that is not transient, or has used up its
+/// attempts. The stores' clients retry most requests themselves, but not a listing whose response body breaks off.
 ///
 /// # Errors
-/// The last error of `attempt`.
+/// The error of the last attempt.
 pub(crate) async fn again<T, F>(mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

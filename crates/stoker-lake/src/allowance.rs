@@ -1,4 +1,4 @@
-//! How much somebody may leave beside the tables.
+//! Daily limits on what one client may write to a lake beside its tables.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,10 +7,11 @@ use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
-/// After so long it may be spent anew.
+/// The period that an allowance covers. The first write after it has passed begins a new period.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What somebody may leave beside the tables in a day, counted in this process.
+/// A limit on the objects and bytes that one client may create under `_stoker/` in a day. Each process counts on its
+/// own.
 #[derive(Debug)]
 pub struct WriteAllowance {
     holder: String,
@@ -27,16 +28,18 @@ struct Spent {
 }
 
 impl WriteAllowance {
-    /// An allowance of objects and bytes a day for somebody, whom errors name.
+    /// An allowance of `objects_max` objects and `bytes_max` bytes a day. Errors name `holder`, the client that it
+    /// belongs to.
     pub fn new(holder: impl Into<String>, objects_max: u64, bytes_max: u64) -> Self {
         let spent = Mutex::new(Spent { since: Instant::now(), objects: 0, bytes: 0 });
         Self { holder: holder.into(), objects_max, bytes_max, spent }
     }
 
-    /// Counts objects of so many bytes together, until what is returned is dropped or kept.
+    /// Counts `objects` new objects of `bytes` bytes in total. The count stays if the returned expense is kept, and
+    /// is undone if it is dropped.
     ///
     /// # Errors
-    /// [`Error::AllowanceSpent`] where that is more than is left; then nothing is counted.
+    /// [`Error::AllowanceSpent`] when less than that is left of the allowance; then nothing is counted.
     pub fn spend(self: &Arc<Self>, objects: u64, bytes: u64) -> Result<Expense> {
         let mut spent = self.spent.lock();
         if spent.since.elapsed() >= DAY {
@@ -56,19 +59,19 @@ impl WriteAllowance {
     }
 }
 
-/// What was counted for something that is being written. Dropping it takes it back.
+/// What was counted for objects that are being written. Dropping it undoes the count.
 #[derive(Debug)]
 #[must_use = "what is not kept is taken back"]
 pub struct Expense {
     of: Arc<WriteAllowance>,
-    /// When the day began in which it was counted.
+    /// The start of the day in which the objects were counted.
     since: Instant,
     objects: u64,
     bytes: u64,
 }
 
 impl Expense {
-    /// Leaves it counted: it was written, or may have been.
+    /// Makes the count final, because the objects were written or may have been written.
     pub fn keep(mut self) {
         (self.objects, self.bytes) = (0, 0);
     }

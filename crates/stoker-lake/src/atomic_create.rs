@@ -1,7 +1,8 @@
-//! Whether a store creates objects atomically, which all commits rely on.
+//! A check that a store creates objects atomically. All commits rely on that.
 //!
-//! Some stores ignore `If-None-Match`, others look first and write then: of several writers at the same time more than one is told
-//! that it created the object, and all but one of their commits are lost. That shows when several race for one object.
+//! Some stores ignore `If-None-Match`. Others first look whether the object exists, and then write it. Such a store
+//! tells more than one of several concurrent writers that it created the object, and all but one of their commits are
+//! lost. The check lets several writers create one object at the same time, so that this fault shows.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,37 +16,39 @@ use crate::lake::{LakeInner, is_remote};
 use crate::objects::FOLDER;
 use crate::{Error, Result};
 
-/// Writers that race for one object.
+/// The number of writers that race to create one object.
 const NUM_CREATORS: usize = 8;
 
-/// Races with a winner.
+/// The number of races that must end with one winner.
 const NUM_RACES: usize = 2;
 
-/// Races at most. Stores may refuse all writers that come at the same time.
+/// The maximum number of races. A store may refuse all writers of a race because they come at the same time.
 const NUM_RACES_MAX: usize = 6;
 
-/// What is known of a store.
+/// The result of the check for the store of one lake.
 #[derive(Default)]
 pub(crate) struct AtomicCreate {
-    /// Why it is not atomic, once it was tried out.
+    /// Why the store is not atomic, or `None` when it is. The cell is empty until the check has run.
     reason: OnceCell<Option<String>>,
 }
 
-/// How a race ended.
+/// The outcome of a race.
 enum Race {
-    /// One writer won, and the object is its own.
+    /// One writer won, and the object holds what that writer wrote.
     Won,
-    /// All were refused.
+    /// The store refused all writers.
     Undecided,
     /// The store is not atomic.
     Broken(String),
 }
 
 impl LakeInner {
-    /// Checks, once for each lake that is opened, that its store creates objects atomically. Folders of this machine and of memory do.
+    /// Checks that the lake's store creates objects atomically. The check runs once for each [`Lake`](crate::Lake)
+    /// that is opened, and takes 20 requests on an atomic store. Local folders and lakes in memory need no check.
     ///
     /// # Errors
-    /// [`Error::UnsafeStore`] where it does not; `PermissionDenied` where objects under `_stoker/` cannot be written; storage errors.
+    /// [`Error::UnsafeStore`] when the store is not atomic; `PermissionDenied` when objects under `_stoker/` cannot
+    /// be written; storage errors.
     pub(crate) async fn check_atomic_create(&self) -> Result<()> {
         if !is_remote(&self.uri) {
             return Ok(());
@@ -57,7 +60,8 @@ impl LakeInner {
     }
 }
 
-/// Lets writers race until it is known whether the store is atomic. Returns why it is not.
+/// Runs races until one shows that the store is not atomic, or enough of them had one winner. Returns why the store
+/// is not atomic.
 async fn try_out(lake: &LakeInner) -> Result<Option<String>> {
     let mut num_won = 0;
     for _ in 0..NUM_RACES_MAX {
@@ -91,7 +95,7 @@ async fn race(lake: &LakeInner) -> Result<Race> {
     ended
 }
 
-/// How the race for an object ended, from what its writers were told.
+/// Determines the outcome of a race from the responses that its writers got.
 async fn ended(
     lake: &LakeInner,
     path: &Path,

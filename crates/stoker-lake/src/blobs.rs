@@ -1,4 +1,4 @@
-//! Columns of Lance's blobs, which only Lance's own interface for blobs reads.
+//! Columns of Lance's blob types, which only Lance's own blob interface can read.
 
 use std::collections::HashSet;
 
@@ -7,17 +7,17 @@ use stoker_types::EXTENSION_NAME_KEY;
 
 use crate::{Error, Result, ScanRequest, Table};
 
-/// Names of Lance's extension types for blobs begin so.
+/// The prefix of the names of Lance's blob extension types.
 const BLOB_TYPE: &str = "lance.blob";
 
-/// Field metadata key of Lance for blobs.
+/// The field metadata key by which Lance marks blob columns.
 const BLOB_KEY: &str = "lance-encoding:blob";
 
-/// What to do about them.
+/// The remedy that error messages recommend for blob columns.
 pub(crate) const REMEDY: &str = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
                                  with lake.create_table, JPEG, PNG and WebP files as encoded_images";
 
-/// Whether a column holds blobs.
+/// Whether a column holds Lance blobs.
 pub(crate) fn is_blob(field: &Field) -> bool {
     let metadata = field.metadata();
     metadata.get(EXTENSION_NAME_KEY).is_some_and(|name| name.starts_with(BLOB_TYPE))
@@ -25,10 +25,11 @@ pub(crate) fn is_blob(field: &Field) -> bool {
 }
 
 impl Table {
-    /// Refuses to read columns of blobs: their bytes lie elsewhere, and a scan would find places in their stead.
+    /// Refuses to read blob columns. The bytes of a blob lie outside the column's pages, and a scan would return blob
+    /// descriptors instead of the values.
     ///
     /// # Errors
-    /// `InvalidRequest` that names the first such column and says what to do.
+    /// `InvalidRequest`, which names the first blob column and the remedy.
     pub fn refuse_blobs<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let schema = self.schema();
         for column in columns {
@@ -44,7 +45,7 @@ impl Table {
         Ok(())
     }
 
-    /// Refuses a scan that reads columns of blobs, or filters by them.
+    /// Refuses a scan that reads or filters by a blob column.
     pub(crate) fn check_blobs(&self, request: &ScanRequest) -> Result<()> {
         self.refuse_blobs(request.columns.iter().map(String::as_str))?;
         let filtered: HashSet<_> = request.filter.as_ref().map(|filter| filter.column_refs()).unwrap_or_default();

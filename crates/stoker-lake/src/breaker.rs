@@ -1,4 +1,4 @@
-//! A circuit breaker: holds requests back while a store answers none.
+//! A circuit breaker, which holds requests back while a store answers none.
 //!
 //! ```text
 //!            8 failures, no answer between          an answer
@@ -6,9 +6,10 @@
 //!                                         │ one request a second      twice as many at once every 250 ms
 //! ```
 //!
-//! Layers above try again by themselves, each in its own way; what they send while nothing is answered would be many requests for
-//! nothing, and each of them would find out late that the store is back. Requests that only read and were under way when the outage ended are
-//! made again then ([`Breaker::until_back`]): a store that hung may never answer them, and their clients would wait for their timeout.
+//! The layers above retry failed requests, each in its own way. During an outage their retries would be many useless
+//! requests, and each layer would find out late that the store is back. When an outage ends, read-only requests that
+//! are still in flight are cancelled and made again ([`Breaker::until_back`]): a store that hung may never answer
+//! them, and their clients would wait for their timeout.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -24,32 +25,33 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Failures without an answer between them, after which the store counts as out.
+/// The number of failures in a row, without a response in between, after which the store counts as out.
 pub(crate) const FAILURES_MAX: u32 = 8;
 
-/// The time between two requests that try whether the store is back.
+/// The interval of the probes: requests that are let through during an outage, to find out whether the store is back.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest time that a request is held back: who sent it may have waited long enough.
+/// The longest time for which the breaker holds a request back. After it, the request fails, because its caller may
+/// already have waited for long.
 const HELD_MAX: Duration = Duration::from_secs(5);
 
-/// Requests under way at first after an outage; twice as many after every step.
+/// The number of requests that may be in flight at the beginning of the slow start. It doubles after each step.
 const SLOW_START_REQUESTS: u64 = 4;
 const SLOW_START_STEP: Duration = Duration::from_millis(250);
 const SLOW_START_STEPS: u32 = 8;
 
-/// Entries of a listing that are read ahead of who asked for it.
+/// The number of entries of a listing that are prefetched for its caller.
 const LISTED_AHEAD: usize = 64;
 
-/// How requests to one store end, and which may begin.
+/// The state of the requests to one store; it decides which requests may begin.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     state: Mutex<State>,
     changed: Notify,
-    /// Outages that ended.
+    /// The number of outages that ended.
     outages: watch::Sender<u64>,
     counts: Counts,
-    /// Where requests are made; where their callers are by default.
+    /// The runtime on which requests are made. While it is not set, a request is made on the runtime of its caller.
     threads: OnceLock<Handle>,
 }
 
@@ -60,14 +62,14 @@ struct Counts {
     held_back: AtomicU64,
 }
 
-/// How the requests to a store ended, each counted once.
+/// The number of requests to a store by outcome. Each request is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreRequests {
-    /// The store answered, be it with a refusal.
+    /// Requests that the store answered, also with a refusal.
     pub answered: u64,
-    /// It did not, or said that it could not.
+    /// Requests that the store did not answer, or answered with an error that says that it cannot serve them now.
     pub failed: u64,
-    /// The request was not made, as the store answered none.
+    /// Requests that were not made, because the breaker held them back for too long during an outage.
     pub held_back: u64,
 }
 
@@ -91,18 +93,19 @@ enum Phase {
     },
 }
 
-/// A request that may begin. Dropping it without an outcome says nothing of the store.
+/// The permit of a request that may begin. Dropping it without reporting an outcome tells the breaker nothing about
+/// the store.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
 }
 
-/// A store answers no request, and has not for some time.
+/// The error of an outage: the store has answered no request for some time.
 #[derive(Debug, Default, thiserror::Error)]
 #[error("the store has answered no request for {} s; it is asked again every second{}", elapsed.as_secs(), last_of(source.as_deref()))]
 pub(crate) struct Out {
     elapsed: Duration,
-    /// How a request failed that was made nevertheless.
+    /// The error of the request, if it was made.
     source: Option<Box<object_store::Error>>,
 }
 
@@ -111,19 +114,20 @@ fn last_of(error: Option<&object_store::Error>) -> String {
 }
 
 impl Out {
-    /// The same, of a request that was made.
+    /// The same error for a request that was made and failed with `error`.
     pub fn after(self, error: object_store::Error) -> Self {
         Self { source: Some(Box::new(error)), ..self }
     }
 }
 
 impl Breaker {
-    /// Makes all later requests on these threads, whoever asks for them: a connection that several callers use then waits for none.
+    /// Makes all later requests on this runtime, whichever runtime their callers are on. A connection that several
+    /// callers share then never waits for a runtime that computes. The first call decides.
     pub fn keep_requests_on(&self, threads: Handle) {
         self.threads.set(threads).ok();
     }
 
-    /// Makes a request on the threads for requests. Dropping the result gives it up.
+    /// Makes a request on the runtime for requests. Dropping the future cancels the request.
     pub async fn at_home<T: Send + 'static>(
         &self,
         request: impl Future<Output = object_store::Result<T>> + Send + 'static,
@@ -134,7 +138,7 @@ impl Breaker {
         }
     }
 
-    /// Reads a listing on the threads for requests.
+    /// Reads a listing on the runtime for requests.
     pub fn stream_at_home<T: Send + 'static>(
         &self,
         stream: BoxStream<'static, object_store::Result<T>>,
@@ -145,16 +149,16 @@ impl Breaker {
         receiver.inspect(move |_| _ = &reading).boxed()
     }
 
-    /// The threads for requests, unless the caller is on one of them.
+    /// The runtime for requests, unless the caller is on it already.
     fn other_threads(&self) -> Option<&Handle> {
         let is_caller = |threads: &&Handle| Handle::try_current().is_ok_and(|current| current.id() == threads.id());
         self.threads.get().filter(|threads| !is_caller(threads))
     }
 
-    /// Waits until a request may begin.
+    /// Waits until a request may begin, for at most five seconds ([`HELD_MAX`]).
     ///
     /// # Errors
-    /// [`Out`] where it may not begin soon.
+    /// [`Out`] when the request may not begin within that time.
     pub async fn enter(&self) -> Result<Pass<'_>, Out> {
         let begun = Instant::now();
         loop {
@@ -168,12 +172,12 @@ impl Breaker {
                 }
                 Err(held) => held.wait.min(HELD_MAX.saturating_sub(now - begun)),
             };
-            // Either way, it asks again.
+            // The loop checks again both after a change of the state and after the timeout.
             let _ = timeout(wait.max(Duration::from_millis(1)), changed).await;
         }
     }
 
-    /// Waits until the store answers after an outage.
+    /// Waits until the next outage ends: until the store answers a request again.
     pub fn until_back(&self) -> impl Future<Output = ()> + use<> {
         let mut outages = self.outages.subscribe();
         async move {
@@ -183,7 +187,7 @@ impl Breaker {
         }
     }
 
-    /// How the requests so far ended.
+    /// The number of requests so far by outcome.
     pub fn requests(&self) -> StoreRequests {
         let Counts { answered, failed, held_back } = &self.counts;
         StoreRequests {
@@ -194,7 +198,7 @@ impl Breaker {
     }
 }
 
-/// A request that has to wait.
+/// The refusal of a request that has to wait: for how long at most, and how long the outage has lasted.
 #[derive(Debug)]
 struct HeldBack {
     wait: Duration,
@@ -202,7 +206,7 @@ struct HeldBack {
 }
 
 impl State {
-    /// Whether a request may begin now, which then counts as under way.
+    /// Decides whether a request may begin now. If it may, it counts as in flight.
     fn admit(&mut self, now: Instant) -> Result<(), HeldBack> {
         match &mut self.phase {
             Phase::Closed => {}
@@ -223,7 +227,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes an answer; whether it ends an outage.
+    /// Records a response. Returns whether it ended an outage.
     fn answered(&mut self, now: Instant) -> bool {
         self.num_failed = 0;
         let Phase::Open { since, .. } = self.phase else { return false };
@@ -232,7 +236,7 @@ impl State {
         true
     }
 
-    /// Notes a failure; how long the store has been out.
+    /// Records a failure. Returns how long the outage has lasted; `None` when there is no outage.
     fn failed(&mut self, now: Instant) -> Option<Duration> {
         self.num_failed = self.num_failed.saturating_add(1);
         if let Phase::Open { since, .. } = self.phase {
@@ -248,7 +252,7 @@ impl State {
 }
 
 impl Pass<'_> {
-    /// The store answered, be it with a refusal.
+    /// Records that the store answered, also with a refusal.
     pub fn answered(self) {
         self.breaker.counts.answered.fetch_add(1, Relaxed);
         if self.breaker.state.lock().answered(Instant::now()) {
@@ -256,7 +260,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The store did not answer, or only that it cannot; the outage of which this is a part, if it is one.
+    /// Records that the store did not answer, or answered that it cannot serve the request now. Returns the error of
+    /// the outage, if there is one.
     pub fn failed(self) -> Option<Out> {
         self.breaker.counts.failed.fetch_add(1, Relaxed);
         let elapsed = self.breaker.state.lock().failed(Instant::now())?;
@@ -286,7 +291,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// A request that begins and ends at once, if it may begin.
+    /// Makes a request that begins and ends at once, if it may begin. Returns whether it began.
     fn request(state: &mut State, now: Instant, is_answered: bool) -> bool {
         let may_begin = state.admit(now).is_ok();
         if may_begin {
@@ -320,7 +325,7 @@ mod tests {
         assert_eq!(asked, 9);
         let held = state.admit(begun + millis(9_300)).expect_err("a probe began 300 ms ago");
         assert_eq!((held.wait, held.elapsed), (millis(700), millis(9_300)));
-        // A probe that is given up does not keep others from being made.
+        // A probe that is cancelled does not stop later probes.
         assert!(state.admit(begun + millis(10_000)).is_ok());
         assert!(state.admit(begun + millis(10_999)).is_err() && state.admit(begun + millis(11_000)).is_ok());
     }

@@ -1,4 +1,5 @@
-//! Object stores whose requests pass a circuit breaker, and are made again with new credentials where they are refused.
+//! Object stores whose requests pass a circuit breaker. A request that the store refuses is retried once with new
+//! credentials.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,26 +24,26 @@ use crate::breaker::{Breaker, Out, Pass};
 use crate::error::is_transient;
 use crate::renewable::{Open, Purpose, Renewable};
 
-/// What errors of requests that were not made name as their store.
+/// The store name in errors of the breaker; [`is_outage`] recognises them by it.
 const STORE: &str = "stoker";
 
-/// Folders of a table whose files are read because a version names them.
+/// The folders of a table whose files are read only because a version names them.
 const NAMED_FOLDERS: [&str; 3] = ["data", "_deletions", "_indices"];
 
-/// The wait before a file that was not there is asked for again.
+/// The wait before a request for a missing file is made a second time.
 const MISSING_WAIT: Duration = Duration::from_millis(100);
 
-/// Opens the store of a lake anew, without the wrapper.
+/// A function that opens the store of a lake again, without the wrapper.
 type Reopen = Arc<dyn Fn() -> BoxFuture<'static, Option<lance_io::object_store::ObjectStore>> + Send + Sync>;
 
-/// Puts a breaker before the requests of Lance and of this crate.
+/// A wrapper that puts a breaker in front of all requests of Lance and of this crate.
 pub(crate) struct BreakerWrapper {
     breaker: Arc<Breaker>,
     reopen: Reopen,
 }
 
 impl BreakerWrapper {
-    /// A wrapper for the store that a URI and options name.
+    /// A wrapper for the store that the URI and the options name.
     pub fn new(
         breaker: Arc<Breaker>,
         registry: &Arc<ObjectStoreRegistry>,
@@ -62,7 +63,7 @@ impl BreakerWrapper {
         Self { breaker, reopen: Arc::new(reopen) }
     }
 
-    /// Opens a part of the store anew.
+    /// Returns a function that opens the store again and takes one part of it.
     fn reopening<S: 'static>(&self, part: fn(lance_io::object_store::ObjectStore) -> Option<S>) -> Open<S> {
         let reopen = self.reopen.clone();
         Box::new(move || reopen().map(move |store| store.and_then(part)).boxed())
@@ -91,7 +92,7 @@ impl WrappingObjectStore for BreakerWrapper {
     }
 }
 
-/// What lists the pages of a store, which only wrappers get to see.
+/// Returns the part of a store that lists page by page. Lance shows it to wrappers only.
 fn lister(mut store: lance_io::object_store::ObjectStore) -> Option<Arc<dyn PaginatedListStore>> {
     let kept = KeepLister::default();
     store.apply_wrapper(&kept);
@@ -122,16 +123,17 @@ impl WrappingObjectStore for KeepLister {
     }
 }
 
-/// Makes a request as soon as it may begin, and notes how it ended.
+/// Makes a request as soon as the breaker lets it begin, and reports its outcome to the breaker.
 ///
 /// # Errors
-/// Those of the request; a transient one where it may not begin soon.
+/// Those of the request; a transient error when the breaker does not let it begin within five seconds.
 pub(crate) async fn through<T>(breaker: &Breaker, request: impl Future<Output = Result<T>>) -> Result<T> {
     let pass = breaker.enter().await.map_err(out)?;
     noted(pass, request.await)
 }
 
-/// Tells the breaker how a request ended. An error that is part of an outage says so.
+/// Reports the outcome of a request to the breaker. A transient error during an outage is wrapped in an error that
+/// says so.
 fn noted<T>(pass: Pass<'_>, outcome: Result<T>) -> Result<T> {
     match outcome {
         Err(error) if is_transient(&error) => Err(match pass.failed() {
@@ -145,8 +147,8 @@ fn noted<T>(pass: Pass<'_>, outcome: Result<T>) -> Result<T> {
     }
 }
 
-/// As [`through`] for a request that only reads. One that is under way when an outage ends is given up and made again, once: the store may
-/// never answer it.
+/// Like [`through`], for a read-only request. A request that is in flight when an outage ends is cancelled and made
+/// again, once, because the store may never answer it.
 ///
 /// # Errors
 /// As [`through`].
@@ -168,7 +170,8 @@ where
     }
 }
 
-/// As [`through_anew`], and once more for a file that a version names and that is not there: stores are wrong about that now and then.
+/// Like [`through_anew`], for a read of an object. When an object is missing that a version names, the request is
+/// made once more after 100 ms, because stores sometimes report an existing object as missing.
 ///
 /// # Errors
 /// As [`through`].
@@ -189,7 +192,7 @@ fn out(out: Out) -> Error {
     Error::Generic { store: STORE, source: Box::new(out) }
 }
 
-/// Whether a request failed, or was not made, as the store answers none.
+/// Whether a request failed, or was not made, because of an outage of the store.
 pub(crate) fn is_outage(error: &Error) -> bool {
     matches!(error, Error::Generic { store: STORE, .. })
 }
@@ -201,7 +204,8 @@ struct BreakerStore {
 }
 
 impl BreakerStore {
-    /// Holds a listing back, and makes it again; its first entry tells whether it is answered.
+    /// Begins a listing as a read-only request. The arrival of the first entry counts as the response; errors after
+    /// it are not reported to the breaker.
     fn listed(
         &self,
         list: impl Fn(Arc<dyn ObjectStore>) -> BoxStream<'static, Result<ObjectMeta>> + Send + Sync + 'static,
@@ -222,7 +226,7 @@ impl BreakerStore {
         stream::once(opened).flatten().boxed()
     }
 
-    /// Makes a request that reads.
+    /// Makes a read-only request.
     async fn read<T, F>(&self, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -231,7 +235,7 @@ impl BreakerStore {
         through_anew(&self.breaker, || self.ask(Purpose::Read, &request)).await
     }
 
-    /// Makes a request that writes.
+    /// Makes a request that writes. It is not repeated when an outage ends.
     async fn write<T, F>(&self, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -240,7 +244,8 @@ impl BreakerStore {
         through(&self.breaker, self.ask(Purpose::Write, request)).await
     }
 
-    /// Makes a request on the threads for requests, and once more where the store refuses it.
+    /// Makes a request on the runtime for requests. When the store refuses its credentials, the store is opened again
+    /// and the request made once more.
     async fn ask<T, F>(&self, purpose: Purpose, request: impl Fn(Arc<dyn ObjectStore>) -> F) -> Result<T>
     where
         T: Send + 'static,

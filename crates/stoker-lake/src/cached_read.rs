@@ -5,11 +5,12 @@ use std::io::IoSliceMut;
 
 use rustix::io::Errno;
 
-/// Reads what the system has in memory of a file, from `at` on, into slices; returns how many bytes.
+/// Reads bytes of a file from offset `at` into slices, in order, as far as the bytes are in the page cache. Returns
+/// the number of bytes read.
 ///
 /// # Errors
-/// The system's: `AGAIN` where it would have to wait. Systems and file systems that cannot tell what is in memory refuse in several ways,
-/// and Linux 5.9 and 5.10 may say that the file ends.
+/// The system's error: `AGAIN` when the read would have to wait for the disk. Systems and file systems without such
+/// reads refuse with other errors, and Linux 5.9 and 5.10 may report the end of the file instead.
 pub fn preadv_cached(file: &File, slices: &mut [IoSliceMut<'_>], at: u64) -> Result<usize, Errno> {
     #[cfg(target_os = "linux")]
     return rustix::io::preadv2(file, slices, at, rustix::io::ReadWriteFlags::NOWAIT);

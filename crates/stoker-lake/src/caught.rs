@@ -1,11 +1,12 @@
-//! Panics of the code that reads files, as errors.
+//! Conversion of panics in the code that reads files to errors.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 
-/// A panic of Lance or Arrow: what they read is nothing that their writers write.
+/// A panic inside Lance or Arrow. They panic on bytes that no writer would have written, so a panic counts as damaged
+/// data.
 ///
 /// The default panic hook still prints its line to standard error.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +16,7 @@ pub(crate) struct Panicked {
 }
 
 impl Panicked {
-    /// The panic with this payload.
+    /// Makes the error for a panic with this payload.
     pub fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&'static str>().copied());
@@ -23,10 +24,10 @@ impl Panicked {
     }
 }
 
-/// Runs what reads stored bytes through Lance. A panic becomes an error of kind `DataCorrupt`.
+/// Runs a future that reads stored bytes through Lance. Converts a panic to an error of kind `DataCorrupt`.
 ///
 /// # Errors
-/// Those of `reading`; [`Panicked`] inside Lance's error.
+/// Those of `reading`; for a panic, an I/O error of Lance that wraps [`Panicked`].
 pub(crate) async fn caught<T>(reading: impl Future<Output = lance_core::Result<T>>) -> lance_core::Result<T> {
     match AssertUnwindSafe(reading).catch_unwind().await {
         Ok(done) => done,

@@ -22,57 +22,61 @@ use crate::lineage::Lineage;
 use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
 use crate::{Error, Lake, Result, Table};
 
-/// The transaction property that holds an idempotency key.
+/// The key of the transaction property that holds an idempotency key.
 const KEY_PROPERTY: &str = "stoker.idempotency_key";
 
-/// How often a commit is tried while others come in between.
+/// The maximum number of attempts to commit while other commits come in between.
 const ATTEMPTS_MAX: u32 = 200;
 
-/// Transactions that are read at the same time.
+/// The maximum number of transactions that are read at the same time.
 pub(crate) const TRANSACTIONS_IN_FLIGHT: usize = 8;
 
-/// What a commit does with rows that are there.
+/// What a commit does with the existing rows of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitMode {
     /// The table must not exist.
     Create,
-    /// The table must exist; rows are added.
+    /// The table must exist; the rows are appended.
     Append,
-    /// Rows are added to the table, which is created when it does not exist.
+    /// The rows are appended to the table, which is created when it does not exist.
     CreateOrAppend,
     /// The new version holds only these rows.
     Overwrite,
 }
 
-/// Makes a commit happen once, however often it is asked for and by however many processes at the same time.
+/// An idempotency key. Commits with the same key take effect once, however often and from however many processes they
+/// are made.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitKey<'a> {
-    /// The key, which the version's transaction keeps.
+    /// The key. It is stored in the transaction of the version.
     pub key: &'a str,
-    /// A version of the table before the first attempt; only later ones are searched for the key. 0 searches all.
+    /// A version of the table from before the first attempt; only later versions are searched for the key. 0 searches
+    /// all versions.
     pub since_version: u64,
-    /// The version that the rows were chosen by: the commit is refused when one of another key, or one that replaced rows,
-    /// came after it. `None` allows all.
+    /// The version by which the rows were chosen. The commit is refused when a later version has another key or
+    /// replaced rows. `None` refuses nothing.
     pub chosen_at: Option<u64>,
 }
 
-/// Commits with a key, and whether all are known.
+/// The keyed commits of a table, and whether the list is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedCommits {
-    /// Versions and keys, the newest first.
+    /// Version and key of each commit, newest first.
     pub found: Vec<(u64, String)>,
-    /// Whether no version among them was cleaned up.
+    /// Whether none of the versions that were searched had been cleaned up.
     pub is_complete: bool,
 }
 
 impl Lake {
     /// Makes written fragments visible in one atomic step: readers see all of them or none. Returns the new version.
     ///
-    /// With a key, a commit of the same key is found again instead of repeated.
+    /// With a key, an earlier commit of the same key is looked up first. If there is one, its version is returned and
+    /// nothing is committed.
     ///
     /// # Errors
-    /// [`Error::UnsafeStore`], [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that does not fit,
-    /// [`Error::Overtaken`] as [`CommitKey::chosen_at`] says, storage errors. The lake stays as it was.
+    /// [`Error::UnsafeStore`], [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that
+    /// does not fit, [`Error::Overtaken`] as [`CommitKey::chosen_at`] says, storage errors: the lake stays as it was.
+    /// [`Error::OutcomeUnknown`] when nothing tells whether the commit took effect.
     pub async fn commit(
         &self,
         name: &TableName,
@@ -101,7 +105,7 @@ impl Lake {
             if let (Some(table), Some(_)) = (&existing, key)
                 && table.holds(&fragments)
             {
-                // The version of the commit was cleaned up, its rows were not.
+                // The version of the commit was cleaned up, but the table still has its rows.
                 return Ok(newest);
             }
             searched = newest;
@@ -114,14 +118,15 @@ impl Lake {
                     None => return Err(lost(name, dataset.manifest().version)),
                 },
                 Err(error) => match self.try_latest(name).await? {
-                    // The answer was lost, the commit was not.
+                    // The response was lost, but the commit took effect.
                     Some(now) if key.is_none() && now.holds(&fragments) => return Ok(now.version()),
-                    // Somebody else created the table or came in between, or the answer was lost: look for the key again.
+                    // Another writer created the table or committed in between, or the response was lost: search for
+                    // the key again.
                     Some(now)
                         if now.version() > newest
                             && (existing.is_none() || key.is_some())
                             && may_be_a_conflict(&error)
-                            // Without a key nobody would find what was written.
+                            // Without a key, a commit whose outcome is unknown could not be found again.
                             && (key.is_some() || !matches!(error, Error::OutcomeUnknown { .. }))
                             && attempts_left > 0 =>
                     {
@@ -194,7 +199,8 @@ impl Lake {
             .with_session(self.inner.session.clone())
             .with_storage_format(LanceFileVersion::V2_2);
         if existing.is_none() {
-            // Without retries a table that appears meanwhile is a conflict, not something to overwrite.
+            // With a retry, Lance would overwrite a table that another writer created meanwhile. Without, that is a
+            // conflict.
             commit = commit.with_max_retries(0);
         }
         if let (Some(table), Some(_)) = (existing, key) {
@@ -210,8 +216,9 @@ impl Lake {
         })
     }
 
-    /// A commit that stalled across a cleanup can be lost although storage accepted it: it counts only when later versions came from
-    /// it. `None` for one that is lost: its slot is no part of the table's history, and the fragments may be committed again.
+    /// Finds out whether a commit is part of the table's history. Storage may accept a commit that stalled across a
+    /// cleanup although it is lost; it counts only when later versions came from it. Returns `None` for a lost
+    /// commit. Its version is no part of the history, and its fragments may be committed again.
     async fn acknowledge(&self, name: &TableName, version: u64, drafts: &[FragmentDraft]) -> Result<Option<u64>> {
         let lineage = match self.try_latest(name).await? {
             Some(newest) if newest.version() >= version => self.lineage(&newest, version, &files(drafts)).await?,
@@ -225,7 +232,7 @@ impl Lake {
     }
 }
 
-/// The names of all data files of drafts.
+/// The names of all data files of the drafts.
 fn files(drafts: &[FragmentDraft]) -> HashSet<String> {
     drafts.iter().flat_map(FragmentDraft::files).collect()
 }
@@ -249,7 +256,7 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
     }
 }
 
-/// The error of a commit of which nothing is left that would tell whether it is part of its table's history.
+/// The error of a commit when all versions were cleaned up that would tell whether it is part of its table's history.
 fn unknown(name: &TableName, version: u64) -> Error {
     Error::OutcomeUnknown {
         attempted: format!("committing version {version} of table {name}"),
@@ -257,26 +264,28 @@ fn unknown(name: &TableName, version: u64) -> Error {
     }
 }
 
-/// Whether an attempt may have failed because of another commit. Others would fail again.
+/// Whether an attempt may have failed because of another commit. An attempt that failed for another reason would fail
+/// again.
 fn may_be_a_conflict(error: &Error) -> bool {
     use ErrorKind::{AlreadyExists, NotFound, Unavailable};
     matches!(error.kind(), AlreadyExists | NotFound | Unavailable)
 }
 
-/// The time between two attempts: random, and longer the more attempts there were.
+/// The time before the next attempt: random, from 0 to a bound that doubles with each attempt, from 20 ms to 1.28 s.
 fn pause(attempts: u32) -> Duration {
     let bound = 10 << attempts.min(7);
     Duration::from_millis(RandomState::new().hash_one(attempts) % bound)
 }
 
 impl Table {
-    /// Whether this version names files of these drafts: it descends from their commit.
+    /// Whether this version names a data file of these drafts, which means that it descends from their commit.
     pub fn holds(&self, drafts: &[FragmentDraft]) -> bool {
         self.names_any(&files(drafts))
     }
 
-    /// The commits with a key after version `since`, the newest first, back to the one that made or replaced the rows; to the
-    /// first one where a version was restored. Reads the transaction of each version.
+    /// The keyed commits after version `since`, newest first, back to the last version that created or replaced all
+    /// rows. If a later version restored an older one, the search goes back to `since`, because the restored rows may
+    /// be older. Reads the transaction of each version searched, with one or more requests.
     ///
     /// # Errors
     /// Storage errors.
@@ -299,18 +308,18 @@ impl Table {
     }
 }
 
-/// What was found about a key in the versions of a table.
+/// The result of a search for a key in the versions of a table.
 enum Search {
-    /// It was committed as this version.
+    /// The key was committed as this version.
     Committed(u64),
-    /// It was not, and this version came after the one that the rows were chosen by.
+    /// The key was not committed, and this version came after the one by which the rows were chosen.
     Overtaken(u64),
     Nothing,
 }
 
-/// Looks for a key in the versions after `since`, the newest first.
+/// Searches the versions after `since` for a key, newest first.
 async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search> {
-    // A table older than that is another table of the same name.
+    // A newest version below `since` belongs to another table, which was created later under the same name.
     let since = if since <= table.version() { since } else { 0 };
     let chosen_at = key.chosen_at.unwrap_or(u64::MAX);
     let is_other_table = key.chosen_at.is_some_and(|version| version > table.version());
@@ -335,7 +344,7 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
 /// Whether a commit is part of the history of a table.
 ///
 /// # Errors
-/// [`Error::OutcomeUnknown`] where nothing tells; storage errors.
+/// [`Error::OutcomeUnknown`] when all versions that would tell were cleaned up; storage errors.
 pub(crate) async fn counts(table: &Table, version: u64, transaction: &Transaction) -> Result<bool> {
     match table.lake().lineage(table, version, &added_files(transaction)).await? {
         Lineage::Kept => Ok(true),
@@ -348,20 +357,20 @@ fn replaces_rows(transaction: &Transaction) -> bool {
     matches!(transaction.operation, Operation::Overwrite { .. } | Operation::Restore { .. })
 }
 
-/// The transactions of the versions from `oldest` on, newest first.
+/// The transactions of the versions from `oldest` on, newest first; `None` for versions that were cleaned up.
 fn transactions(table: &Table, oldest: u64) -> BoxStream<'_, Result<(u64, Option<Transaction>)>> {
     let versions = (oldest..=table.version()).rev();
     let read = move |version| async move { Ok((version, transaction(table, version).await?)) };
     stream::iter(versions).map(read).buffered(TRANSACTIONS_IN_FLIGHT).boxed()
 }
 
-/// The key that a version was committed under.
+/// The idempotency key of a transaction.
 pub(crate) fn key_of(transaction: &Transaction) -> Option<&str> {
     let properties = transaction.transaction_properties.as_ref();
     properties.and_then(|properties| properties.get(KEY_PROPERTY)).map(String::as_str)
 }
 
-/// The transaction that made a version; `None` for versions that were cleaned up.
+/// Reads the transaction that made a version. Returns `None` for versions that were cleaned up.
 pub(crate) async fn transaction(table: &Table, version: u64) -> Result<Option<Transaction>> {
     match table.dataset().read_transaction_by_version(version).await {
         Ok(transaction) => Ok(transaction),

@@ -1,4 +1,4 @@
-//! Which of a table's files a failed read is about.
+//! Errors of failed reads that name the damaged file of a table.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -10,8 +10,9 @@ use crate::error::first_line;
 use crate::{Error, Table};
 
 impl Table {
-    /// The error of a read with valid arguments. Lance reports damaged pages as invalid input or as I/O errors about ranges:
-    /// the data is at fault. Where a data file is missing or has the wrong size, the error says which one.
+    /// The error of a read whose arguments were valid. Lance reports damaged pages as invalid input or as I/O errors
+    /// about ranges; both become `DataCorrupt`. When a data file is missing or has the wrong size, which one listing
+    /// of the data folder shows, the error names the file.
     pub(crate) async fn read_error(
         &self,
         attempted: String,
@@ -26,7 +27,8 @@ impl Table {
         }
     }
 
-    /// The error of a read whose files were checked before, and failed.
+    /// The error of a read for which the preceding check of its files failed. Names a missing or resized data file as
+    /// [`Table::read_error`] does.
     pub(crate) async fn check_error(&self, attempted: String, error: Error) -> Error {
         match error {
             Error::DataCorrupt { attempted: checking, reason } => {
@@ -37,7 +39,8 @@ impl Table {
         }
     }
 
-    /// The first data file that is missing or has another size than the manifest says, and which of both.
+    /// Lists the data folder, and describes the first data file that is missing or whose size differs from the
+    /// manifest.
     async fn damaged_file(&self) -> Option<String> {
         let folder = self.dataset().data_dir();
         let store = &self.lake().inner.store.inner;
@@ -58,7 +61,7 @@ impl Table {
     }
 }
 
-/// The error of opening a table with a valid name: what its manifest says is at fault, unless a newer Lance wrote it.
+/// The error of opening a table by a valid name. The manifest is at fault, unless a newer version of Lance wrote it.
 pub(crate) fn opening_error(attempted: String, source: lance_core::Error) -> Error {
     use ErrorKind::{Internal, InvalidRequest};
     let is_newer = matches!(source, lance_core::Error::NotSupported { .. });
@@ -70,7 +73,7 @@ pub(crate) fn opening_error(attempted: String, source: lance_core::Error) -> Err
     }
 }
 
-/// The error of a read with valid arguments, by its cause alone.
+/// The error of a read with valid arguments, derived from its cause alone, without requests.
 pub(crate) fn decode_error(attempted: String, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
     use ErrorKind::{Internal, InvalidRequest, NotFound};
     match Error::storage(attempted, source) {

@@ -1,8 +1,9 @@
-//! Deletion files: which rows of a fragment a version does not have.
+//! Deletion files, which name the rows of a fragment that a version has deleted.
 //!
-//! A file's name is `<fragment>-<version>-<number>`, and Lance chooses a random number. Stoker's has a checksum of the name's begin and of
-//! the content in its lower half, and `STKD` in its upper half, by which it is known: a file that is damaged, or swapped with
-//! another, does not fit its name. What others wrote is compared with the manifest, which knows how many rows are deleted.
+//! The name of a deletion file is `<fragment>-<version>-<number>`. Lance chooses a random number. Stoker's number has
+//! `STKD` in its upper half, by which it is recognised, and in its lower half a checksum of the name's beginning
+//! (`<fragment>-<version>`) and of the content. A file that is damaged or swapped with another one does not match its
+//! name. Files of other writers can only be compared with the manifest, which has the number of deleted rows.
 
 use std::sync::Arc;
 
@@ -19,26 +20,26 @@ use crate::caught::caught;
 use crate::damage::decode_error;
 use crate::{Error, Result, Table};
 
-/// The upper half of the numbers of files with a checksum in their names: `STKD`.
+/// The upper half of the numbers that contain a checksum: `STKD`.
 const SEALED: u64 = 0x5354_4b44;
 
-/// The folder of a table that has its deletion files.
+/// The folder of a table's deletion files.
 const FOLDER: &str = "_deletions";
 
-/// Deletion files that are read at the same time.
+/// The maximum number of deletion files that are read at the same time.
 const FILES_IN_FLIGHT: usize = 16;
 
-/// Whether the name of a file says that it has a checksum.
+/// Whether the name of a file contains a checksum.
 pub(crate) fn is_sealed(path: &Path) -> bool {
     sealed_name(path).is_some()
 }
 
-/// Whether a file with a checksum in its name has this content.
+/// Whether this content matches the checksum in the name of its file.
 pub(crate) fn has_seal(path: &Path, content: &[u8]) -> bool {
     sealed_name(path).is_some_and(|(stem, number)| number == seal(stem, content))
 }
 
-/// The begin of a name, up to the number, and the number.
+/// Splits a name with a checksum: the beginning up to the number, and the number. `None` for other names.
 fn sealed_name(path: &Path) -> Option<(&str, u64)> {
     let mut parts = path.as_ref().rsplit('/');
     let (name, folder) = (parts.next()?, parts.next()?);
@@ -52,7 +53,8 @@ fn seal(stem: &str, content: &[u8]) -> u64 {
 }
 
 impl Table {
-    /// A fragment without some more of its rows; `None` when it has no others. Writes the deletion file.
+    /// Marks more rows of a fragment as deleted, and writes the deletion file. Returns the metadata of the fragment,
+    /// or `None`, without a file, when no row would remain.
     pub(crate) async fn with_deletions(
         &self,
         fragment: &FileFragment,
@@ -81,7 +83,8 @@ impl Table {
         Ok(Some(metadata))
     }
 
-    /// Writes a deletion file, unless it is there: its name tells of its content, so that two writers may make the same one.
+    /// Writes a deletion file unless it exists. Its name follows from its content, so two writers may write the same
+    /// file.
     async fn create_deletions(&self, path: &Path, content: Vec<u8>) -> lance_core::Result<()> {
         let store = &self.lake().inner.store;
         match store.put_if_absent(path, content.clone().into()).await {
@@ -96,10 +99,11 @@ impl Table {
         }
     }
 
-    /// Compares the deletion files of these fragments with the manifest, each once. Lance keeps what is read for the read itself.
+    /// Compares the deletion files of these fragments with the manifest, each file once per lake. Lance caches what
+    /// the check reads, so the read that follows does not fetch it again.
     ///
     /// # Errors
-    /// `DataCorrupt` naming the first file that has other rows than the manifest says; storage errors.
+    /// `DataCorrupt`, which names the first file whose rows contradict the manifest; storage errors.
     pub(crate) async fn check_deletions(&self, fragments: &[&Fragment]) -> Result<()> {
         let mut unchecked = Vec::new();
         for fragment in fragments {
@@ -132,7 +136,7 @@ impl Table {
     }
 }
 
-/// What of a fragment's deleted rows does not fit the manifest.
+/// Describes how a fragment's deleted rows contradict the manifest. `None` when they agree.
 fn flaw(deleted: &Arc<DeletionVector>, fragment: &Fragment) -> Option<String> {
     let expected = fragment.deletion_file.as_ref().and_then(|file| file.num_deleted_rows);
     if let Some(expected) = expected.filter(|expected| *expected != deleted.len()) {

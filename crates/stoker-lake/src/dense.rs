@@ -1,8 +1,9 @@
-//! Dense columns: heavy columns whose pages are plain row-major bytes, so that they can be read without a decoder.
+//! Dense columns: columns whose pages are plain row-major bytes, which can be read without a decoder.
 //!
-//! A page of a non-null FixedSizeList of numbers is stored by Lance 2.1 and 2.2 as `num_rows × row_bytes` bytes without
-//! control words or compression. [`Table::dense_column`] proves that for every page of every fragment and hands out the page
-//! table; anything else is reported as not dense, with the reason, and read through Lance's decoder.
+//! Lance 2.1 and 2.2 store a page of a non-null FixedSizeList of numbers as `num_rows × row_bytes` bytes, without
+//! control words or compression. [`Table::dense_column`] verifies this for every page of every fragment and returns
+//! the page table. A column with any other page is reported as not dense, with the reason, and is read through
+//! Lance's decoder.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,20 +28,20 @@ use crate::precheck::type_conflict;
 use crate::sectors::is_checked_name;
 use crate::{Error, RangeReader, Result, Table};
 
-/// Columns whose page tables, or whose checksums, are kept per lake.
+/// The maximum number of columns whose page tables, or whose checksums, a lake keeps in memory.
 pub(crate) const CACHE_ENTRIES_MAX: usize = 256;
 
-/// Footers that are read at the same time.
+/// The maximum number of footers that are read at the same time.
 pub(crate) const FOOTERS_IN_FLIGHT: usize = 16;
 
-/// Whether a column can be read as plain bytes.
+/// Whether a column is dense.
 #[derive(Clone, Debug)]
 pub enum DenseProbe {
     /// Every page of every fragment is plain bytes.
     Dense(Arc<DenseColumn>),
-    /// Some page is not; read it through [`Table::take`] or a scan.
+    /// Some page is not plain bytes; read the column through [`Table::take`] or a scan.
     NotDense {
-        /// Which fragment, and what is in the way.
+        /// The fragment, and the obstacle in it.
         reason: String,
     },
 }
@@ -50,43 +51,44 @@ pub enum DenseProbe {
 pub struct DenseColumn {
     /// Bytes per row.
     pub row_bytes: usize,
-    /// The column's type: FixedSizeList of a primitive.
+    /// The type of the column: FixedSizeList of a primitive type.
     pub data_type: DataType,
-    /// The checksums of its rows; `None` when no data file has any.
+    /// The checksums of the rows; `None` when no data file has any.
     pub checksums: Option<Arc<Checksums>>,
     files: BTreeMap<u32, DenseFile>,
 }
 
-/// A dense column's part in one fragment.
+/// The part of a dense column in one fragment.
 #[derive(Debug)]
 pub struct DenseFile {
-    /// Reads the data file.
+    /// The reader of the data file.
     pub reader: RangeReader,
-    /// The runs of neighbouring rows, ascending.
+    /// The runs of contiguous rows, one for each page, ascending.
     pub runs: Box<[Run]>,
-    /// Rows in the fragment, deleted ones included.
+    /// The number of rows in the fragment, deleted rows included.
     pub num_rows: u64,
     row_bytes: u64,
 }
 
-/// Neighbouring rows that are neighbours in the file too: a page.
+/// A page: rows whose bytes are contiguous in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first row, counted from the start of the fragment.
     pub first_row: u64,
-    /// Where its bytes begin in the file.
+    /// The byte offset of that row in the file.
     pub offset: u64,
 }
 
 impl DenseColumn {
-    /// The column's part in a fragment.
+    /// The part of the column in a fragment.
     pub fn file(&self, fragment_id: u32) -> Option<&DenseFile> {
         self.files.get(&fragment_id)
     }
 }
 
 impl DenseFile {
-    /// The byte offset of a row, and how many rows from it on lie in one piece. `None` beyond the last row.
+    /// Returns the byte offset of a row, and the number of rows from this one on that are contiguous in the file (up
+    /// to the end of the page). `None` beyond the last row.
     pub fn locate(&self, row: u64) -> Option<(u64, u64)> {
         if row >= self.num_rows {
             return None;
@@ -99,13 +101,13 @@ impl DenseFile {
     }
 }
 
-/// A data file, its metadata, and the index of a column in it; or what is in the way of reading the column there.
+/// A data file, its metadata, and the index of a column in it; or the obstacle to reading the column there.
 pub(crate) type FoundFile = Result<(DataFile, Arc<CachedFileMetadata>, usize), Obstacle>;
 
-/// Table, version and column.
+/// Table name, version and column name.
 pub(crate) type ColumnKey = (String, u64, String);
 
-/// What was found out about columns.
+/// The results of [`Table::dense_column`], in memory.
 #[derive(Default)]
 pub(crate) struct DenseCache(Mutex<HashMap<ColumnKey, DenseProbe>>);
 
@@ -124,11 +126,12 @@ impl DenseCache {
 }
 
 impl Table {
-    /// Finds out whether a column is dense, and where its bytes lie. Reads one footer per fragment, once.
+    /// Finds out whether a column is dense, and at which offsets its bytes lie. Reads one footer per fragment; the
+    /// result is cached.
     ///
     /// # Errors
-    /// An unknown column; `DataCorrupt` when a file is missing, has another size, other rows or another type than the manifest
-    /// says, when its pages cannot lie where its page tables say, and when it is not the file of this column; storage errors.
+    /// An unknown column. `DataCorrupt` when a file is missing; when its size, rows or type differ from the manifest;
+    /// when its pages cannot lie where its page tables say; when it is the file of another column. Storage errors.
     pub async fn dense_column(&self, column: &str) -> Result<DenseProbe> {
         let key = self.column_key(column);
         if let Some(probe) = self.lake().inner.dense.get(&key) {
@@ -210,20 +213,21 @@ impl Table {
         Ok(Ok((DenseFile { reader, runs, num_rows, row_bytes }, checksums)))
     }
 
-    /// The error for a data file whose metadata is damaged.
+    /// The error for a data file with damaged metadata.
     fn footer_error(&self, file: &DataFile, reason: String) -> Error {
         let attempted = format!("reading the footer of {} in table {}", file.path, self.snapshot());
         Error::DataCorrupt { attempted, reason }
     }
 
-    /// What reads footers; one for many files.
+    /// A scheduler that reads footers. One serves many files.
     pub(crate) fn footer_scheduler(&self) -> Arc<ScanScheduler> {
         let store = self.lake().inner.checked_store.clone();
         let config = SchedulerConfig::max_bandwidth(&store);
         ScanScheduler::new(store, config)
     }
 
-    /// The data file that holds a column in a fragment, its metadata, and the column's index in it.
+    /// Finds the data file that holds a column in a fragment. Returns it with its metadata and the index of the
+    /// column in it.
     pub(crate) async fn column_file(
         &self,
         scheduler: &Arc<ScanScheduler>,
@@ -235,7 +239,7 @@ impl Table {
         self.field_file(scheduler, fragment, field.id).await
     }
 
-    /// The same for a column, or a part of one, by its id in the table's schema.
+    /// Like [`Table::column_file`], for a column or a nested field, by its id in the table's schema.
     pub(crate) async fn field_file(
         &self,
         scheduler: &Arc<ScanScheduler>,
@@ -267,7 +271,7 @@ impl Table {
         let metadata = match metadata {
             Ok(metadata) => metadata,
             Err(source) => {
-                // A truncated file fails in many ways: its size says it plainly.
+                // Truncated files cause many different errors; the size gives a clear one.
                 let size = file.file_size_bytes.get().map_or(0, |size| size.get());
                 self.store_reader(file, size).open()?.check_stored_size().await?;
                 return Err(decode_error(attempted(), source));
@@ -285,7 +289,8 @@ impl Table {
         Ok(Ok((file.clone(), metadata, index)))
     }
 
-    /// Reads a data file through its store.
+    /// A reader of a data file through the lake's store. `actual_size` is used when the manifest does not have the
+    /// size.
     pub(crate) fn store_reader(&self, file: &DataFile, actual_size: u64) -> RangeReader {
         let path = self.dataset().data_dir().join(file.path.as_str());
         let size = file.file_size_bytes.get().map_or(actual_size, |size| size.get());
@@ -295,14 +300,14 @@ impl Table {
     }
 }
 
-/// Bytes per row of the types whose pages may be plain bytes.
+/// The bytes per row of a type whose pages may be plain bytes, or the obstacle.
 pub(crate) fn dense_row_bytes(data_type: &DataType) -> Result<u64, Obstacle> {
     let DataType::FixedSizeList(item, _) = data_type else { return Err(Obstacle::NotFixedSizeLists) };
     let row_bytes = fixed_row_bytes(data_type).filter(|_| item.data_type().is_primitive());
     row_bytes.map(|bytes| bytes as u64).ok_or(Obstacle::NotNumbers)
 }
 
-/// The runs of a column's pages, or what is in the way of reading them as plain bytes.
+/// The runs of a column's pages, or the obstacle to reading the pages as plain bytes.
 pub(crate) fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[Run]>, Obstacle> {
     let mut runs = Vec::with_capacity(pages.len());
     let mut row = 0u64;
@@ -317,7 +322,7 @@ pub(crate) fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<
     Ok(runs.into())
 }
 
-/// The offset of a page that is plain bytes.
+/// The offset of a page that is plain bytes, or the obstacle.
 fn dense_page(page: &PageInfo, row_bytes: u64) -> Result<u64, Obstacle> {
     let PageEncoding::Structural(layout) = &page.encoding else { return Err(Obstacle::OtherEncoding) };
     let zip = match &layout.layout {

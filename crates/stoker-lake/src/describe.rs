@@ -1,4 +1,4 @@
-//! How the columns of a table are stored.
+//! The layout of a table's columns in storage.
 
 use arrow_schema::Field;
 use serde::{Deserialize, Serialize};
@@ -10,38 +10,38 @@ use crate::blobs::is_blob;
 use crate::survey::ColumnSurvey;
 use crate::{Result, Table};
 
-/// How one column is stored.
+/// The layout of one column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnLayout {
     /// The column's name.
     pub name: String,
-    /// Its Arrow type.
+    /// The Arrow type of the column.
     pub data_type: String,
-    /// What it holds: `tensor uint8[3, 224, 224]`, `vector float32[768]`, `encoded image`, `text`, `scalar`, ….
+    /// What the values are: `tensor uint8[3, 224, 224]`, `vector float32[768]`, `encoded image`, `text`, `scalar`, ….
     pub kind: String,
-    /// Whether it is fetched by chunk scan and never read while filtering.
+    /// Whether the column is heavy: filtering does not read it, except where a predicate names it.
     pub heavy: bool,
-    /// Bytes per row for fixed-width columns, else the average on disk.
+    /// Bytes per row: exact for fixed-width columns, else the bytes on disk divided by the rows that are not deleted.
     pub bytes_per_row: Option<u64>,
-    /// Chunks (Lance pages) over all fragments.
+    /// The number of chunks (Lance pages) in all fragments.
     pub num_chunks: u64,
-    /// Bytes of the largest chunk on disk.
+    /// The size of the largest chunk on disk, in bytes.
     pub chunk_bytes_max: u64,
-    /// Bytes on disk.
+    /// The bytes of all chunks on disk.
     pub bytes: u64,
     /// Whether every chunk is plain row-major bytes, which are read without decoding.
     pub dense: bool,
-    /// Why it is not dense.
+    /// Why the column is not dense; `None` for dense columns.
     pub why_not_dense: Option<String>,
     /// The encodings found, for example `none` or `miniblock: bitpacking`.
     pub compression: String,
-    /// Fragments in which its values have no checksums, so that damaged ones are not noticed.
+    /// The number of fragments in which the values have no checksums, so that damage to them is not noticed.
     #[serde(default)]
     pub unchecked_fragments: u64,
 }
 
 impl Table {
-    /// How each column is stored, from the footers of all data files.
+    /// Describes the layout of each column, in the order of the schema. Reads the footers of all data files.
     ///
     /// # Errors
     /// `DataCorrupt` for unreadable footers; storage errors.
@@ -53,7 +53,7 @@ impl Table {
         Ok(columns)
     }
 
-    /// How a column is stored, from what the footers say.
+    /// The layout of a column, from a survey of the footers.
     pub(crate) fn layout(&self, field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
         let row_bytes = fixed_row_bytes(field.data_type()).map(|bytes| bytes as u64);
         let obstacle = survey.obstacle();

@@ -11,7 +11,7 @@ use crate::caught::Panicked;
 use crate::lake::without_secrets;
 use crate::sectors::Damage;
 
-/// What Lance says of bytes that it cannot decode, in errors that look like those of I/O.
+/// Parts of Lance's messages about bytes that it cannot decode. The types of these errors are those of I/O errors.
 const UNDECODABLE: [&str; 4] = [
     "failed to decode Protobuf message",
     "unknown enumeration value",
@@ -19,13 +19,15 @@ const UNDECODABLE: [&str; 4] = [
     "does not have sufficient data",
 ];
 
-/// What object_store says of answers by which stores ask for fewer requests; the types of its errors are private.
+/// Parts of object_store's messages about responses by which a store asks for fewer requests. The types of these
+/// errors are private.
 const OVERLOADED: [&str; 3] = ["status code: 429", "status code: 503", "SlowDown"];
 
-/// What object_store says of answers of stores that do not take such requests at all: "method not allowed", "not implemented".
+/// Parts of object_store's messages about responses of stores that do not support a kind of request: "method not
+/// allowed", "not implemented".
 const NOT_ALLOWED: [&str; 2] = ["status code: 405", "status code: 501"];
 
-/// What object_store says of answers of stores that do not accept the credentials of a request.
+/// Parts of object_store's messages about responses of stores that do not accept the credentials of a request.
 const DENIED: [&str; 5] = [
     "status code: 401",
     "status code: 403",
@@ -37,7 +39,7 @@ const DENIED: [&str; 5] = [
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in a lake.
+/// An error of a lake.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -49,7 +51,7 @@ pub enum Error {
         /// What is wrong and what would be right.
         reason: String,
     },
-    /// The store of a lake loses commits.
+    /// The store of a lake is not atomic, so that commits would be lost.
     #[error("{lake} cannot be written, commits would be lost: {reason}; use a store that creates objects atomically")]
     UnsafeStore {
         /// The lake and its endpoint.
@@ -65,7 +67,7 @@ pub enum Error {
         /// What exists instead, beginning with `; ` or empty.
         hint: String,
     },
-    /// A table exists that should be created.
+    /// A table that should be created exists already.
     #[error("table {table} already exists in {lake}; append to it, overwrite it or choose another name")]
     TableExists {
         /// The table.
@@ -73,7 +75,7 @@ pub enum Error {
         /// The lake.
         lake: String,
     },
-    /// A tag exists that should be created.
+    /// A tag that should be created exists already.
     #[error("tag '{tag}' of table {table} already exists and names version {version}; delete it first")]
     TagExists {
         /// The table.
@@ -83,7 +85,7 @@ pub enum Error {
         /// The version that it names.
         version: u64,
     },
-    /// Rows were chosen by a version of the table after which others were committed.
+    /// Rows were chosen by a version of the table, and another commit came after that version.
     #[error("another ingest committed version {version} of table {table} meanwhile; run the same command again")]
     Overtaken {
         /// The table.
@@ -91,12 +93,12 @@ pub enum Error {
         /// The version of the other commit.
         version: u64,
     },
-    /// Data does not fit the table.
+    /// The data does not fit the table.
     #[error("cannot write to table {table}: {reason}")]
     InvalidData {
         /// The table.
         table: String,
-        /// Which column, which row, expected and found.
+        /// Which column and row, what was expected and what was found.
         reason: String,
     },
     /// A request names something that the table does not have, or asks for something impossible.
@@ -115,7 +117,7 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
-    /// Stored bytes of some rows are damaged; other rows of the same file may be good.
+    /// Stored bytes of some rows are damaged; other rows of the same file may be intact.
     #[error("{attempted}: the data is damaged: {reason}")]
     DamagedRows {
         /// What was attempted, on which table.
@@ -123,30 +125,30 @@ pub enum Error {
         /// Which bytes of which file.
         reason: String,
     },
-    /// Somebody left as much beside the tables as the server lets them in a day.
+    /// A client created as many objects or bytes beside the tables as the server allows it in a day.
     #[error(
         "{holder} left its {limit} of a day in the lake, which streams and runs write: ask for streams that were planned before, try \
          again in {hours} h, or ask the operator of the server for more (--reader-objects-per-day, --reader-bytes-per-day)"
     )]
     AllowanceSpent {
-        /// Whose allowance it is.
+        /// The client that the allowance belongs to.
         holder: String,
-        /// How much it is a day.
+        /// The limit that was reached, for example `10 bytes`.
         limit: String,
-        /// Hours until it may be spent anew.
+        /// Hours until the next period of the allowance begins.
         hours: u64,
     },
-    /// Nobody knows whether a commit counts.
+    /// Whether a commit took effect is unknown.
     #[error(
         "{attempted}: whether it counts is unknown: {reason}; look whether the newest version has the rows before you write them again"
     )]
     OutcomeUnknown {
         /// What was attempted, on which table.
         attempted: String,
-        /// Why nobody knows.
+        /// Why it is unknown.
         reason: String,
     },
-    /// Storage failed.
+    /// A request to storage failed.
     #[error("{attempted}: {}", first_line(source))]
     Storage {
         /// What was attempted, on which URI.
@@ -159,7 +161,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// The kind of the error, which says what a caller should do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::InvalidUri { .. }
@@ -175,21 +177,22 @@ impl Error {
         }
     }
 
-    /// Whether a store says, or shows by not answering in time, that it gets more requests than it takes.
+    /// Whether the store has more requests than it can serve: it said so, or it did not respond before the timeout.
     pub fn is_overload(&self) -> bool {
         let Error::Storage { kind: ErrorKind::Unavailable, source, .. } = self else { return false };
         let text = source.to_string();
         OVERLOADED.iter().any(|part| text.contains(part)) || is_timeout(source.as_ref())
     }
 
-    /// Whether the store has answered no request for a while, be this one made or held back. Asking again at once costs it nothing: requests
-    /// are held back until it answers one of them, for five seconds at most.
+    /// Whether the request failed or was held back during an outage of the store. A retry may follow at once without
+    /// load on the store: during an outage, requests are held back until the store answers one of them, each for five
+    /// seconds at most.
     pub fn is_outage(&self) -> bool {
         let Error::Storage { kind: ErrorKind::Unavailable, source, .. } = self else { return false };
         causes(source.as_ref()).any(|cause| cause.is::<Out>())
     }
 
-    /// An error of the storage layer, classified by its cause.
+    /// Makes an error of the storage layer, whose kind follows from its cause.
     pub(crate) fn storage(attempted: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let (attempted, source) = (attempted.into(), source.into());
         if let Some(damaged) = Damage::error(&attempted, source.as_ref()) {
@@ -202,8 +205,8 @@ impl Error {
     }
 }
 
-/// The first line of a message in plain words, without Lance's source locations, without the user and query parts of URLs, where
-/// credentials and signatures are, and at most 400 characters.
+/// Returns the first line of a message in plain words, at most 400 characters. Lance's source locations are left out,
+/// and so are the user and query parts of URLs, which may hold credentials and signatures.
 pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
     let text = plain_message(&source.to_string());
     let line = text.lines().next().unwrap_or_default();
@@ -212,12 +215,12 @@ pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
     words.join(" ").chars().take(400).collect()
 }
 
-/// Whether a store failed, or could not be reached, rather than answered.
+/// Whether the request may succeed when it is retried: the store failed or could not be reached.
 pub(crate) fn is_transient(error: &object_store::Error) -> bool {
     classify(error).is_transient()
 }
 
-/// Whether a store did not accept the credentials of a request, or does not allow them what was asked.
+/// Whether a store refused the credentials of a request, or refused the request to their owner.
 pub(crate) fn is_denied(error: &object_store::Error) -> bool {
     match error {
         object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => true,
@@ -230,7 +233,7 @@ pub(crate) fn is_denied(error: &object_store::Error) -> bool {
     }
 }
 
-/// Follows the chain of causes to the kind of error.
+/// Derives the kind of an error from its chain of causes.
 fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
     let mut current = Some(source);
     let mut kind = ErrorKind::Internal;
@@ -242,9 +245,9 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
                 object_store::Error::InvalidPath { .. } | object_store::Error::NotSupported { .. } => {
                     ErrorKind::InvalidRequest
                 }
-                // Of a file whose bytes Lance holds in memory, a range beyond them was asked for.
+                // Lance holds this file's bytes in memory, and a range beyond their end was requested.
                 object_store::Error::Generic { store: "memory" | "InMemory", .. } => ErrorKind::DataCorrupt,
-                // Lance's own error on its way through this crate.
+                // An error of Lance that passed through this crate's stores.
                 object_store::Error::Generic { store: "N/A", source } => classify(source.as_ref()),
                 object_store::Error::NotImplemented { .. } => ErrorKind::PermissionDenied,
                 error if is_denied(error) || is_not_allowed(error) => ErrorKind::PermissionDenied,
@@ -254,7 +257,7 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
         if error.is::<Panicked>() {
             return ErrorKind::DataCorrupt;
         }
-        // Whatever it was that the store answered last.
+        // The outcome of the commit is unknown, whatever error the store returned last.
         if error.is::<CommitStatusUnknownError>() {
             return ErrorKind::Unavailable;
         }
@@ -307,36 +310,37 @@ fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
     kind
 }
 
-/// Whether a store does not take such requests at all.
+/// Whether the store does not support this kind of request.
 fn is_not_allowed(source: &object_store::Error) -> bool {
     let text = source.to_string();
     NOT_ALLOWED.iter().any(|part| text.contains(part))
 }
 
-/// An error and its causes.
+/// An error and its causes, outermost first.
 fn causes<'a>(source: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(source), |error: &&'a (dyn StdError + 'static)| (*error).source())
 }
 
-/// Whether an answer, or the rest of it, stayed away.
+/// Whether the response, or the rest of its body, did not arrive before the timeout.
 fn is_timeout(source: &(dyn StdError + 'static)) -> bool {
     let mut errors = causes(source).filter_map(|error| error.downcast_ref::<HttpError>());
     errors.any(|error| error.kind() == HttpErrorKind::Timeout)
 }
 
-/// Whether the system refused an offset as none that a file can have.
+/// Whether the system refused an offset that no file can have.
 fn is_impossible(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::InvalidInput && error.raw_os_error().is_some()
 }
 
-/// Whether bytes came and are not what they should be. The errors of decoders have types of crates that are not named here.
+/// Whether bytes were read but could not be decoded. This crate does not name the types of the decoders' errors, so
+/// it compares messages.
 fn is_undecodable(source: &dyn StdError) -> bool {
     let text = source.to_string();
     UNDECODABLE.iter().any(|part| text.contains(part))
 }
 
-/// Local stores wrap the operating system's refusal in a generic error. A local file that ends early is damaged; a body from
-/// a remote store that does is only cut off.
+/// Derives the kind from an operating system's error inside a generic error, as local stores report them. A local
+/// file that ends early is damaged; a response body from a remote store that ends early was only cut off.
 fn refused_by_system(source: &object_store::Error) -> Option<ErrorKind> {
     let is_local = matches!(source, object_store::Error::Generic { store: "LocalFileSystem", .. });
     let mut current = source.source();

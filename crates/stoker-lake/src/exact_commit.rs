@@ -9,10 +9,10 @@ use lance_table::io::commit::{CommitError, CommitHandler, ManifestLocation, Mani
 
 use object_store::path::Path;
 
-/// Commits one version only; a commit that was rebased to a later one is a conflict.
+/// A commit handler that commits one version only. A commit that Lance rebased to a later version is a conflict.
 ///
-/// Lance rebases appends over whatever came between. Who looked for an idempotency key in the versions up to one must not
-/// be rebased over another commit of the same key.
+/// Lance rebases an append over all commits that came in between. A writer that searched the versions up to one of
+/// them for an idempotency key must not be rebased over another commit with the same key.
 #[derive(Debug)]
 pub(crate) struct ExactCommit {
     pub inner: Arc<dyn CommitHandler>,

@@ -1,13 +1,14 @@
-//! Footers of data files, checked before Lance trusts their numbers.
+//! Checks of data file footers, made before Lance trusts the numbers in them.
 //!
 //! ```text
 //! … | column metadata | column table: 16 bytes each | buffer table: 16 bytes each | footer: 40 bytes
 //! footer = 3 × u64: where these three begin, u32: buffers, u32: columns, u16: major, u16: minor version, "LANC"
 //! ```
 //!
-//! Lance allocates and slices by these numbers (lance-file 14.0.2, `reader.rs`): damaged ones let it panic, or abort the process
-//! for want of memory. Files on local disks are checked with one small read each, once. Those of object stores are not, because
-//! it would be one more round trip for each: there panics are caught ([`caught`](crate::caught)).
+//! Lance allocates memory and slices buffers by these numbers (lance-file 14.0.2, `reader.rs`). With damaged numbers
+//! it panics, or the allocation aborts the process. Each file on a local disk is checked once, with one read of 40
+//! bytes. Files in object stores are not checked, because each check would cost a round trip; there, panics are
+//! caught ([`caught`](crate::caught)).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,26 +19,26 @@ use parking_lot::Mutex;
 
 use crate::{Error, RangeReader, Result, Table};
 
-/// Bytes of a footer.
+/// The size of a footer in bytes.
 const FOOTER_BYTES: u64 = 40;
 
-/// Bytes of an entry of the two tables before it.
+/// The size of one entry of the two tables before the footer, in bytes.
 const ENTRY_BYTES: u64 = 16;
 
-/// Files, and columns of files, that are remembered per lake.
+/// The maximum number of keys that a lake remembers. When it is reached, all keys are forgotten.
 const CHECKED_MAX: usize = 1 << 20;
 
-/// What was checked: paths of data files, and of columns in them.
+/// The keys of what was checked: paths of data files, of columns in them, and of deletion files.
 #[derive(Default)]
 pub(crate) struct Checked(Mutex<HashSet<String>>);
 
 impl Checked {
-    /// Whether this was checked.
+    /// Whether the item with this key was checked.
     pub fn contains(&self, key: &str) -> bool {
         self.0.lock().contains(key)
     }
 
-    /// Remembers that this was checked.
+    /// Remembers that the item with this key was checked.
     pub fn insert(&self, key: String) {
         let mut checked = self.0.lock();
         if checked.len() >= CHECKED_MAX {
@@ -48,10 +49,10 @@ impl Checked {
 }
 
 impl Table {
-    /// Checks the footers of local data files, each once.
+    /// Checks the footers of local data files, each file once per lake.
     ///
     /// # Errors
-    /// `DataCorrupt` naming the first file that is missing, has another size, or has a footer that no writer writes.
+    /// `DataCorrupt`, which names the first file that is missing, has another size, or has an invalid footer.
     pub(crate) async fn check_footers<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<()> {
         if !self.is_local() {
             return Ok(());
@@ -108,7 +109,8 @@ fn last_bytes(mut file: &File) -> std::io::Result<[u8; FOOTER_BYTES as usize]> {
     Ok(bytes)
 }
 
-/// What is wrong with the footer of a file of so many bytes, which has this version by the manifest.
+/// Describes what is wrong with the footer of a file of `file_bytes` bytes, whose version by the manifest is
+/// `version`. `None` for a valid footer.
 fn flaw(footer: &[u8; FOOTER_BYTES as usize], file_bytes: u64, version: (u32, u32)) -> Option<String> {
     let number = |at: usize, length: usize| {
         let bytes = footer[at..at + length].iter().rev();
@@ -141,7 +143,8 @@ fn flaw(footer: &[u8; FOOTER_BYTES as usize], file_bytes: u64, version: (u32, u3
 mod tests {
     use super::flaw;
 
-    /// The footer of a file with two columns and one buffer: 1,000 bytes, of which the last 88 are tables and footer.
+    /// The footer of a file of 1,000 bytes with two columns and one buffer. The last 88 bytes are the tables and the
+    /// footer.
     fn footer() -> [u8; 40] {
         let mut footer = [0; 40];
         footer[..8].copy_from_slice(&900u64.to_le_bytes());

@@ -1,7 +1,8 @@
-//! By what the versions of a table were made, each read once however often it is asked for.
+//! The transactions that made the versions of a table, with a cache of what they say.
 //!
-//! An ingest asks for each of the ingests before it whether its rows are in the table. Where a compaction rewrote their files, the
-//! versions since then tell, which are the same for all of them: without a memory that would be requests by the square of the versions.
+//! An ingest asks for each ingest before it whether its rows are in the table. Where a compaction rewrote the rows'
+//! files, only the transactions of the later versions can tell. These are the same for all ingests; without this
+//! cache, the number of requests would grow with the square of the number of versions.
 
 use std::collections::BTreeMap;
 
@@ -11,47 +12,49 @@ use lance_table::transaction::{Operation, Transaction};
 use crate::commit::{TRANSACTIONS_IN_FLIGHT, added_files, counts, key_of, transaction};
 use crate::{Result, Table};
 
-/// The versions of a table up to one of them.
+/// The versions of a table up to the one that is open.
 pub struct History<'a> {
     table: &'a Table,
-    /// Versions that were not cleaned up, ascending, once they were listed.
+    /// The versions that were not cleaned up, ascending. `None` until they were listed.
     there: Option<Vec<u64>>,
-    /// What was read so far; `None` for versions that were cleaned up.
+    /// What was read so far, by version; `None` for versions that were cleaned up.
     made: BTreeMap<u64, Option<Made>>,
 }
 
-/// By what a version was made.
+/// What the transaction of a version says.
 #[derive(Debug)]
 struct Made {
     key: Option<String>,
     change: Change,
-    /// Whether the table of the history names a data file that came with it.
+    /// Whether the open table names a data file that this transaction added.
     is_named: bool,
 }
 
-/// What a version did with the rows before it.
+/// What a version did with the rows of the version before it.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Kept,
     Replaced,
-    /// It has those of this version.
+    /// The version has the rows of this older version.
     Restored(u64),
 }
 
 impl Table {
-    /// By what its versions were made, as far as they were not cleaned up. Nothing is read yet.
+    /// The history of the table, as far as its versions were not cleaned up. Reads nothing yet.
     pub fn history(&self) -> History<'_> {
         History { table: self, there: None, made: BTreeMap::new() }
     }
 }
 
 impl History<'_> {
-    /// The version that was committed under a key, among those after `since` that were not cleaned up.
+    /// Finds the version that was committed under a key, among the versions after `since` that were not cleaned up.
+    /// Reads the transactions of these versions that were not read before, and that of the version found once more.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) where nothing tells whether it counts; storage errors.
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) when nothing tells whether the commit took effect;
+    /// storage errors.
     pub async fn find_commit(&mut self, key: &str, since: u64) -> Result<Option<u64>> {
-        // A table older than that is another table of the same name.
+        // A newest version below `since` belongs to another table, which was created later under the same name.
         let since = if since <= self.table.version() { since } else { 0 };
         self.read(since + 1).await?;
         let has_key = |made: &Option<Made>| made.as_ref().is_some_and(|made| made.key.as_deref() == Some(key));
@@ -65,8 +68,9 @@ impl History<'_> {
         Ok(None)
     }
 
-    /// Whether the rows committed under a key as `version` belong to this version of the table: the table was not replaced and
-    /// nothing overwrote them. Of versions that were cleaned up it is assumed.
+    /// Whether the rows that were committed under a key as `version` belong to the open version of the table: the
+    /// table was not replaced, and nothing overwrote the rows. Versions that were cleaned up count as if they had
+    /// kept the rows.
     ///
     /// # Errors
     /// Storage errors.
@@ -86,7 +90,8 @@ impl History<'_> {
                 return Ok(true);
             }
         }
-        // Its files are gone: rewritten by a compaction or an update, overwritten, or left behind by a restore.
+        // The open version names none of the commit's files: a compaction or an update rewrote them, or the rows were
+        // overwritten, or a restore left them behind.
         self.read(version + 1).await?;
         let there = self.there.as_deref().unwrap_or_default();
         let mut newest = self.table.version();
@@ -95,7 +100,7 @@ impl History<'_> {
                 Some(Change::Replaced) => return Ok(false),
                 Some(Change::Restored(restored)) if restored < version => return Ok(false),
                 Some(Change::Restored(restored)) => restored.min(newest - 1),
-                // Only versions that were not cleaned up can tell more.
+                // Continue with the next older version that was not cleaned up.
                 Some(Change::Kept) | None => {
                     there[..there.partition_point(|found| *found < newest)].last().copied().unwrap_or(0)
                 }
@@ -104,7 +109,7 @@ impl History<'_> {
         Ok(true)
     }
 
-    /// Reads what is not known yet of the versions from `oldest` on.
+    /// Reads the transactions of the versions from `oldest` on that were not read before.
     async fn read(&mut self, oldest: u64) -> Result<()> {
         let table = self.table;
         if self.there.is_none() {
@@ -125,7 +130,7 @@ impl History<'_> {
     }
 }
 
-/// By what one version was made.
+/// Reads the transaction of one version. Returns `None` for a version that was cleaned up.
 async fn read(table: &Table, version: u64) -> Result<Option<Made>> {
     Ok(transaction(table, version).await?.map(|found| Made::of(&found, table)))
 }

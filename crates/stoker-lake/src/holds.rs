@@ -1,8 +1,9 @@
-//! Tags by which streams keep cleanups away from the versions that they read.
+//! Tags that keep cleanups from removing the versions that streams read.
 //!
-//! A hold is a tag whose name says until when: `stoker.until.2026-12-24.v7`. It ends with a day, so that all streams of a day share
-//! one for each version, whichever process creates it. Who reads on creates the next day's, and deletes the one before it. What
-//! ran out, a cleanup deletes.
+//! A *hold* is a tag whose name has its last day: `stoker.until.2026-12-24.v7`. Because holds last until the end of a
+//! day, all streams that read a version share one hold per day, whichever process creates it. A stream that still
+//! reads on the next day creates a hold with a later last day and deletes the earlier ones. A cleanup deletes holds
+//! that have expired.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,29 +18,29 @@ use stoker_types::{ErrorKind, Snapshot, SnapshotRef};
 
 use crate::{Error, Lake, Result, Table};
 
-/// Days for which versions are held unless it is said otherwise.
+/// The default number of days for which versions are held after the last read.
 pub const HOLD_DAYS: u32 = 30;
 
-/// Days for which versions can be held.
+/// The maximum number of days for which versions can be held.
 pub const HOLD_DAYS_MAX: u32 = 3_650;
 
-/// What the names of holds begin with.
+/// The prefix of the names of holds.
 const PREFIX: &str = "stoker.until.";
 
-/// The extension of tags.
+/// The file extension of tags.
 const EXTENSION: &str = ".json";
 
-/// After so long a hold that could not be made is tried again.
+/// The time after which a hold that could not be created is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(600);
 
 const DAY_SECS: u64 = 24 * 3600;
 
-/// What is held on behalf of this process.
+/// The holds that this process created, and its settings for them.
 pub(crate) struct Holds {
     days: AtomicU32,
-    /// The day with which the hold of each version ends.
+    /// The last day of the hold of each version.
     last_days: Mutex<HashMap<Snapshot, u64>>,
-    /// When a hold could not be made.
+    /// When the hold of each version could not be created.
     failed: Mutex<HashMap<Snapshot, Instant>>,
     is_told: AtomicBool,
 }
@@ -55,16 +56,16 @@ impl Default for Holds {
     }
 }
 
-/// What the name of a tag says that is a hold.
+/// What the name of a hold says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// The last day on which it holds, in days since 1970 UTC.
+    /// The last day on which the version is held, in days since 1970-01-01 UTC.
     last_day: u64,
     pub version: u64,
 }
 
 impl Hold {
-    /// The hold that a tag is, if it is one.
+    /// Parses the name of a tag. `None` for tags that are no holds.
     pub fn of(tag: &str) -> Option<Self> {
         let (date, version) = tag.strip_prefix(PREFIX)?.split_once(".v")?;
         let midnight = humantime::parse_rfc3339(&format!("{date}T00:00:00Z")).ok()?;
@@ -72,11 +73,11 @@ impl Hold {
             last_day: midnight.duration_since(UNIX_EPOCH).ok()?.as_secs() / DAY_SECS,
             version: version.parse().ok()?,
         };
-        // Other spellings are tags of somebody else.
+        // A tag with another spelling was not created by Stoker.
         (hold.to_string() == tag).then_some(hold)
     }
 
-    /// Whether its last day has passed.
+    /// Whether the hold has expired: its last day has passed.
     pub fn is_over(self, now: SystemTime) -> bool {
         self.last_day < day(now)
     }
@@ -91,22 +92,24 @@ impl fmt::Display for Hold {
     }
 }
 
-/// The day of a time, in days since 1970 UTC.
+/// The day of a time, in days since 1970-01-01 UTC.
 fn day(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / DAY_SECS)
 }
 
 impl Lake {
-    /// Holds versions that streams read for so many days after they were last read, in place of [`HOLD_DAYS`]; not at all for 0. At
-    /// most [`HOLD_DAYS_MAX`].
+    /// Sets for how many days versions are held after streams last read them, instead of [`HOLD_DAYS`]. 0 means that
+    /// they are not held; more than [`HOLD_DAYS_MAX`] means [`HOLD_DAYS_MAX`].
     pub fn hold_versions_for(&self, days: u32) {
         self.inner.holds.days.store(days.min(HOLD_DAYS_MAX), Ordering::Relaxed);
     }
 
-    /// Keeps cleanups away from these versions, from now on for the days of [`Lake::hold_versions_for`]; whoever reads on calls it again,
-    /// which costs nothing until the next day. Tables that are open need not be opened again.
+    /// Keeps cleanups from removing these versions, from now on for the days of [`Lake::hold_versions_for`]. A stream
+    /// that goes on reading calls this again; calls cost no request until the next day. A version in `open` is not
+    /// opened again for its hold.
     ///
-    /// A lake that cannot be written, or that does not answer, is warned of once.
+    /// Failures, such as a lake that is read-only or does not answer, are logged as one warning, not returned. A
+    /// failed hold is tried again after ten minutes.
     pub async fn hold<'a>(&self, snapshots: impl IntoIterator<Item = &'a Snapshot>, open: &[Table]) {
         let holds = &self.inner.holds;
         let hold = |snapshot: &'a Snapshot| async move {
@@ -154,7 +157,8 @@ impl Lake {
         Ok(())
     }
 
-    /// Deletes holds that a new one replaces, and tells of a cleanup that may have begun before it was there.
+    /// Deletes the holds that a new one replaces. Warns if a cleanup is running that may have begun before the new
+    /// hold existed.
     async fn after_hold(&self, table: &Table, replaced: Result<Vec<Hold>>) -> Result<()> {
         if let Some(holder) = self.cleaning_up().await? {
             let snapshot = table.snapshot();
@@ -168,7 +172,7 @@ impl Lake {
 }
 
 impl Table {
-    /// Creates a hold of this version; `false` where it is there.
+    /// Creates a hold of this version. Returns `false` if it exists already.
     async fn create_hold(&self, hold: Hold) -> Result<bool> {
         let lake = &self.lake().inner;
         let attempted = || format!("holding {}", self.snapshot());
@@ -201,7 +205,7 @@ impl Table {
         }
     }
 
-    /// All holds of this table.
+    /// Lists all holds of this table.
     pub(crate) async fn list_holds(&self) -> Result<Vec<Hold>> {
         let folder = base_tags_path(&self.lake().table_path(self.name()));
         let attempted = || format!("listing the tags of table {}", self.name());
@@ -209,7 +213,7 @@ impl Table {
         Ok(names.iter().filter_map(|name| name.strip_suffix(EXTENSION)).filter_map(Hold::of).collect())
     }
 
-    /// Deletes holds of this table; those that do not exist are fine.
+    /// Deletes holds of this table. Holds that do not exist are ignored.
     pub(crate) async fn delete_holds(&self, holds: &[Hold]) -> Result<()> {
         let base = self.lake().table_path(self.name());
         for hold in holds {
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!(tags().await, [tag(111)]);
     }
 
-    /// Waits for work that goes on beside.
+    /// Waits until a condition holds that a spawned task brings about.
     async fn until(is_so: impl AsyncFn() -> bool) {
         while !is_so().await {
             tokio::task::yield_now().await;

@@ -13,44 +13,44 @@ use crate::{Error, Metric, Result, Table};
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// Inverted file with exact vectors, for `num_partitions` partitions.
+    /// Inverted file with uncompressed vectors.
     IvfFlat {
-        /// Partitions of the vector space.
+        /// The number of partitions of the vector space.
         num_partitions: usize,
-        /// The distance; searches by another one do not use the index.
+        /// The distance; searches by another distance do not use the index.
         metric: Metric,
     },
     /// Inverted file with product quantisation at 8 bits.
     IvfPq {
-        /// Partitions of the vector space.
+        /// The number of partitions of the vector space.
         num_partitions: usize,
-        /// Sub-vectors; must divide the dimension.
+        /// The number of sub-vectors; it must divide the dimension.
         num_sub_vectors: usize,
-        /// The distance; searches by another one do not use the index.
+        /// The distance; searches by another distance do not use the index.
         metric: Metric,
     },
     /// Sorted scalar values.
     BTree,
-    /// A bitmap for each scalar value.
+    /// A bitmap for each distinct scalar value.
     Bitmap,
-    /// Words of a text column.
+    /// A full-text index of the words of a text column.
     Inverted,
 }
 
 /// An index that exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexInfo {
-    /// Its name.
+    /// The name of the index.
     pub name: String,
     /// The indexed columns.
     pub columns: Vec<String>,
-    /// Lance's name for its kind: `IVF_PQ`, `BTree`, `Inverted`, ….
+    /// Lance's name for the kind of index: `IVF_PQ`, `BTree`, `Inverted`, ….
     #[serde(default)]
     pub kind: String,
 }
 
 impl Table {
-    /// Builds an index over the newest version and commits it; returns the new version.
+    /// Builds an index over the rows of this snapshot and commits it; returns the new version.
     ///
     /// # Errors
     /// An unknown column, a column of an unfit type, storage errors.
@@ -79,7 +79,7 @@ impl Table {
         };
         let attempted = || format!("indexing column {column} of {}", self.snapshot());
         built.map_err(|source| match source {
-            // Too few vectors to learn from.
+            // There are too few vectors to train the index.
             lance_core::Error::Unprocessable { message, .. } => Error::InvalidRequest {
                 attempted: attempted(),
                 reason: format!(

@@ -31,25 +31,25 @@ use crate::holds::Holds;
 use crate::sectors::{CheckedWrapper, Place, checked_registry};
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
-/// Schemes whose stores create objects atomically, which commits rely on.
+/// The URL schemes of the stores that a lake can be in.
 const SCHEMES: [&str; 5] = ["file", "s3", "gs", "az", "memory"];
 
-/// Those of stores that are reached over a network.
+/// The beginnings of the URIs of stores that are reached over a network.
 const REMOTE_SCHEMES: [&str; 3] = ["s3://", "gs://", "az://"];
 
-/// Listings under way at once.
+/// The maximum number of listings in flight at once.
 const LISTINGS_AT_ONCE: usize = 16;
 
-/// Bytes of index cache per lake.
+/// The size of a lake's index cache in bytes.
 const INDEX_CACHE_BYTES: usize = 256 << 20;
-/// Bytes of metadata cache per lake: manifests, footers and page tables.
+/// The size of a lake's cache of manifests, footers and page tables, in bytes.
 const METADATA_CACHE_BYTES: usize = 256 << 20;
 
 /// A root URI that holds tables; cheap to clone.
 #[derive(Clone)]
 pub struct Lake {
     pub(crate) inner: Arc<LakeInner>,
-    /// What may be left beside the tables.
+    /// The limit on what this handle may write beside the tables; `None` for no limit.
     allowance: Option<Arc<WriteAllowance>>,
 }
 
@@ -58,24 +58,24 @@ pub(crate) struct LakeInner {
     pub params: ObjectStoreParams,
     pub session: Arc<Session>,
     pub store: Arc<ObjectStore>,
-    /// The same store as Lance's decoder uses it: what it reads of light columns is checked.
+    /// The store that Lance's decoder uses. It verifies the checksums of what it reads of light columns.
     pub checked_store: Arc<ObjectStore>,
-    /// The same store, for bodies that are read from their sockets.
+    /// The store for response bodies that are read directly from their sockets; `None` where that is not possible.
     pub direct: Option<Arc<DirectStore>>,
-    /// What the requests to a remote store pass.
+    /// The circuit breaker that all requests to a remote store pass.
     pub breaker: Arc<Breaker>,
     pub base: Path,
     pub dense: DenseCache,
     pub checksums: ChecksumCache,
     pub checked: Checked,
     pub atomic_create: AtomicCreate,
-    /// Held while a commit of this process looks for its idempotency key and commits.
+    /// Held while a commit of this process searches for its idempotency key and commits.
     pub committing: tokio::sync::Mutex<()>,
-    /// URI and endpoint, without credentials.
+    /// The URI and the endpoint, without credentials.
     pub place: Arc<str>,
-    /// How long a request of a commit may take, with its repetitions.
+    /// How long a write request of a commit may take, with its retries.
     pub commit_deadline: Duration,
-    /// How long opening a table of a remote store may take.
+    /// How long opening a table may take, with all attempts; `None` for local lakes.
     pub opening_deadline: Option<Duration>,
     pub holds: Holds,
 }
@@ -92,7 +92,8 @@ impl std::fmt::Debug for Lake {
 }
 
 impl Lake {
-    /// Opens a lake: a local path, `file://`, `s3://`, `gs://`, `az://` or `memory://`. Nothing is read or created yet.
+    /// Opens a lake at a local path, `file://`, `s3://`, `gs://`, `az://` or `memory://`. No object is read or
+    /// created yet.
     ///
     /// A `memory://` lake lives as long as its `Lake` values.
     ///
@@ -107,7 +108,7 @@ impl Lake {
         let registry = checked_registry();
         params.object_store_wrapper = Some(wrapper(&uri, &breaker, &registry, &params));
         let (checked_store, base) = open_store(&registry, &uri, &params).await?;
-        // Local files are written, listed and read as plain bytes without a detour.
+        // Lance's default store reads local files directly; that of `registry` would read them through its wrapper.
         let store = match checked_store.is_local() {
             true => open_store(&Arc::default(), &uri, &params).await?.0,
             false => checked_store.clone(),
@@ -143,19 +144,20 @@ impl Lake {
         Ok(Lake { inner: Arc::new(inner), allowance: None })
     }
 
-    /// Makes all requests to the object store on these threads from now on, also those of callers on other runtimes: connections
-    /// are shared, and one whose runtime computes would hold up all others. The first call decides.
+    /// Makes all requests to the object store on this runtime from now on, also those of callers on other runtimes.
+    /// Callers share connections, and a connection whose runtime is busy with computing would delay all of them. The
+    /// first call decides.
     pub fn keep_requests_on(&self, threads: tokio::runtime::Handle) {
         self.inner.breaker.keep_requests_on(threads);
     }
 
-    /// The same lake, for somebody who may leave only so much beside its tables.
+    /// Returns the same lake for a client whose new objects beside the tables count against an allowance.
     #[must_use]
     pub fn within(&self, allowance: Arc<WriteAllowance>) -> Lake {
         Lake { allowance: Some(allowance), ..self.clone() }
     }
 
-    /// The same lake, for what nobody is charged for.
+    /// Returns the same lake for writes that count against no allowance.
     #[must_use]
     pub fn unlimited(&self) -> Lake {
         Lake { allowance: None, ..self.clone() }
@@ -166,22 +168,22 @@ impl Lake {
         &self.inner.uri
     }
 
-    /// The root URI and, where one was named, the endpoint of its store, without credentials.
+    /// The root URI and, when the options name one, the endpoint of the store, without credentials.
     pub fn place(&self) -> &str {
         &self.inner.place
     }
 
-    /// Whether it lies in a folder of this machine.
+    /// Whether the lake is in a folder of this machine.
     pub fn is_local(&self) -> bool {
         self.inner.store.is_local()
     }
 
-    /// How the requests to its object store ended; none for a local lake.
+    /// The number of requests to the object store by outcome; all are 0 for a local lake.
     pub fn store_requests(&self) -> StoreRequests {
         self.inner.breaker.requests()
     }
 
-    /// Whether its store answers, by one small request.
+    /// Checks that the store answers, with one HEAD request.
     ///
     /// # Errors
     /// Storage errors; kind `PermissionDenied` for a store that refuses the credentials.
@@ -193,11 +195,11 @@ impl Lake {
         }
     }
 
-    /// The names of all tables, sorted.
+    /// Lists the names of all tables, sorted. Takes one listing for the lake, and one for each table.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is no such folder, [`Error::InvalidRequest`] for a table in place of a lake; storage
-    /// errors that name the lake and its endpoint.
+    /// [`Error::NotFound`] when the folder does not exist; [`Error::InvalidRequest`] when the URI is that of a table
+    /// or a file; storage errors, which name the lake and its endpoint.
     pub async fn tables(&self) -> Result<Vec<TableName>> {
         let found = self.found_tables().await?;
         if found.is_empty()
@@ -208,7 +210,7 @@ impl Lake {
         Ok(found)
     }
 
-    /// Whether there is a table of this name.
+    /// Whether the lake has a table of this name.
     ///
     /// # Errors
     /// `DataCorrupt` for a damaged manifest; storage errors.
@@ -216,7 +218,7 @@ impl Lake {
         Ok(self.try_latest(name).await?.is_some())
     }
 
-    /// The names of all tables, sorted; none where there is no lake.
+    /// Lists the names of all tables, sorted; none when the lake does not exist.
     async fn found_tables(&self) -> Result<Vec<TableName>> {
         let attempted = || format!("listing the tables of {}", self.inner.place);
         let entries = self.list(&self.inner.base, attempted).await?;
@@ -224,7 +226,7 @@ impl Lake {
         let mut names: Vec<_> = names.filter_map(|name| TableName::try_new(name).ok()).collect();
         names.sort();
         names.dedup();
-        // A folder without a version is a write that was given up.
+        // A table folder without a version is left over from a write that was not completed.
         let committed = futures::stream::iter(names).map(|name| async {
             let attempted = || format!("listing the versions of table {name}");
             let versions = self.list(&self.table_path(&name).join("_versions"), attempted).await?;
@@ -233,7 +235,7 @@ impl Lake {
         committed.buffered(LISTINGS_AT_ONCE).try_filter_map(|name| std::future::ready(Ok(name))).try_collect().await
     }
 
-    /// What lies in a folder; nothing in one that does not exist.
+    /// Lists the entries of a folder; none when it does not exist.
     pub(crate) async fn list(&self, folder: &Path, attempted: impl Fn() -> String) -> Result<Vec<String>> {
         let list = async || {
             let listed = self.inner.store.read_dir(folder.clone()).await;
@@ -245,10 +247,10 @@ impl Lake {
         }
     }
 
-    /// Pins a table at a version.
+    /// Opens a table and pins it at a version.
     ///
     /// # Errors
-    /// [`Error::NotFound`] naming table, version or tag, with what exists; storage errors.
+    /// [`Error::NotFound`], which names the missing table, version or tag, and those that exist; storage errors.
     pub async fn table(&self, name: &TableName, at: &SnapshotRef) -> Result<Table> {
         let Some(newest) = self.try_latest(name).await? else {
             let names = self.found_tables().await?;
@@ -276,7 +278,7 @@ impl Lake {
         }
     }
 
-    /// Whether a cleanup of old versions removed a snapshot: its table has a newer version, and not this one.
+    /// Whether a cleanup of old versions removed a snapshot: its table has a newer version, but not this one.
     ///
     /// # Errors
     /// Storage errors.
@@ -300,7 +302,8 @@ impl Lake {
         self.inner.base.clone().join(format!("{name}.lance"))
     }
 
-    /// The newest version, or `None` when there is no such table. A damaged manifest is an error of kind `DataCorrupt`.
+    /// Opens the newest version of a table, or returns `None` when there is no such table. A damaged manifest is an
+    /// error of kind `DataCorrupt`.
     pub(crate) async fn try_latest(&self, name: &TableName) -> Result<Option<Table>> {
         let attempted = || format!("opening table {name} in {}", self.inner.place);
         let load = async || {
@@ -317,7 +320,7 @@ impl Lake {
         }
     }
 
-    /// Opens a table, with all attempts, unless that takes too long.
+    /// Runs the opening of a table, with all its attempts, until the deadline for that.
     async fn in_time<T>(&self, opening: impl Future<Output = Result<T>>, attempted: impl Fn() -> String) -> Result<T> {
         let Some(limit) = self.inner.opening_deadline else { return opening.await };
         tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
@@ -349,7 +352,7 @@ impl Lake {
     }
 }
 
-/// What every request of a lake's store passes.
+/// The wrapper that all requests to a lake's store pass.
 fn wrapper(
     uri: &str,
     breaker: &Arc<Breaker>,
@@ -365,7 +368,7 @@ fn wrapper(
     Arc::new(ChainedWrappingObjectStore::new(vec![breaker, checked]))
 }
 
-/// The store of a lake and the path of its root there.
+/// Opens the store of a lake. Returns it with the path of the lake's root in it.
 async fn open_store(
     registry: &Arc<ObjectStoreRegistry>,
     uri: &str,
@@ -380,7 +383,7 @@ async fn open_store(
     })
 }
 
-/// A dataset with its Arrow schema. Reading and converting what a manifest says may panic.
+/// Returns a dataset with its Arrow schema. Panics while the manifest is read and converted become errors.
 async fn with_schema(
     opening: impl Future<Output = lance_core::Result<Dataset>>,
 ) -> lance_core::Result<(Dataset, SchemaRef)> {
@@ -436,7 +439,7 @@ fn normalise(uri: &str) -> Result<String> {
     }
 }
 
-/// A URI without user, password and query, where credentials may be.
+/// Removes user, password and query from a URI, because they may hold credentials.
 pub(crate) fn without_secrets(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
     let rest = rest.split('?').next().unwrap_or_default();
@@ -446,7 +449,8 @@ pub(crate) fn without_secrets(uri: &str) -> String {
     }
 }
 
-/// Whether a user or a password stands before the host. A password may have a slash, against the rules.
+/// Whether a URI has a user or a password before the host. A password may contain a slash, although the URI standard
+/// forbids it.
 fn has_userinfo(uri: &str) -> bool {
     let Some((_, rest)) = uri.split_once("://") else { return false };
     let authority = rest.split('/').next().unwrap_or_default();
@@ -458,7 +462,7 @@ fn without_trailing_slash(path: &str) -> String {
     if trimmed.is_empty() { "/".into() } else { trimmed.into() }
 }
 
-/// The ten versions nearest to one that does not exist.
+/// Describes the up to ten versions nearest to one that does not exist, as a hint for an error.
 async fn nearest_versions(newest: &Table, version: u64) -> Result<String> {
     let mut versions = newest.version_numbers().await?;
     versions.sort_by_key(|found| found.abs_diff(version));

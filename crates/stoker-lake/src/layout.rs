@@ -1,43 +1,46 @@
-//! Whether the parts of a data file can lie where its page tables say.
+//! A check that the parts of a data file can lie at the offsets that its page tables say.
 //!
-//! Lance has no checksums, so that a damaged offset gives other bytes without notice. But its writers leave no room for that:
+//! Lance has no checksums, so a damaged offset would return wrong bytes without an error. But the layout that Lance's
+//! writers use leaves no room for a wrong offset:
 //!
 //! ```text
 //! page buffer | < 64 bytes of padding | page buffer | … | global buffer | … | column metadata | footer
 //! ```
 //!
-//! Buffers do not overlap, pages begin at multiples of 64 bytes, and between neighbours there is padding only. So a single buffer
-//! that seems to lie elsewhere leaves a gap, or meets another one. Source: lance-file 14.0.2, `versions/v2_0/writer.rs`,
-//! `do_write_buffer`. Blobs lie between pages and are named by other pages: files with blobs may have gaps.
+//! Buffers do not overlap, pages begin at multiples of 64 bytes, and only padding lies between neighbours. So one
+//! buffer with a wrong offset leaves a gap or overlaps another buffer. Source: lance-file 14.0.2,
+//! `versions/v2_0/writer.rs`, `do_write_buffer`. Blobs lie between pages, and only the contents of other pages name
+//! their offsets; so files with blobs may have gaps.
 
 use lance_core::datatypes::Field;
 use lance_encoding::decoder::{PageEncoding, PageInfo};
 use lance_encoding::format::metadata::page_layout::Layout;
 use lance_file::reader::CachedFileMetadata;
 
-/// Page buffers begin at multiples of so many bytes.
+/// The alignment of page buffers in bytes.
 const ALIGNMENT: u64 = 64;
 
-/// What may lie between the parts of a file.
+/// What may lie between the listed parts of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gaps {
     /// Padding only.
     Padding,
-    /// Anything: blobs, or what only other versions of Lance write.
+    /// Anything, such as blobs or parts that only other versions of Lance write.
     Any,
 }
 
-/// A part of a file: where it begins, and its bytes.
+/// The offset of a part of a file, and its size in bytes.
 type Part = (u64, u64);
 
-/// What is wrong with where the parts of a file lie; `None` when all is well.
+/// Describes what is wrong with the offsets of the parts of a file. `None` when nothing is.
 pub(crate) fn misplaced(metadata: &CachedFileMetadata) -> Option<String> {
-    // Lance says how far apart both are, without a look at which is larger: together they are where column metadata begins.
+    // Lance computes `num_data_bytes` as the offset of the column metadata minus `num_global_buffer_bytes`, which may
+    // wrap around. The sum of both is that offset again.
     let end = metadata.num_data_bytes.wrapping_add(metadata.num_global_buffer_bytes);
     let pages = || metadata.column_infos.iter().flat_map(|column| column.page_infos.iter());
     let parts = pages().flat_map(|page| page.buffer_offsets_and_sizes.iter().copied());
     let globals = metadata.file_buffers.iter().map(|buffer| (buffer.position, buffer.size));
-    // Column-level buffers are of older versions, except for empty ones.
+    // Only older versions of Lance write column-level buffers that are not empty.
     let mut columns = metadata.column_infos.iter().flat_map(|column| column.buffer_offsets_and_sizes.iter());
     let has_others = columns.any(|(_, size)| *size > 0) || pages().any(is_blob_page);
     let has_others = has_others || metadata.file_schema.fields.iter().any(has_blobs);
@@ -45,7 +48,7 @@ pub(crate) fn misplaced(metadata: &CachedFileMetadata) -> Option<String> {
     flaw(parts.collect(), globals.collect(), end, gaps)
 }
 
-/// The same for parts that end before column metadata at `end`.
+/// The check for given parts, which must end before the column metadata at `end`.
 fn flaw(pages: Vec<Part>, globals: Vec<Part>, end: u64, gaps: Gaps) -> Option<String> {
     let is_packed = gaps == Gaps::Padding;
     if let Some((offset, _)) =
@@ -72,13 +75,13 @@ fn flaw(pages: Vec<Part>, globals: Vec<Part>, end: u64, gaps: Gaps) -> Option<St
     (is_packed && end - before >= ALIGNMENT).then(|| format!("nothing is said to lie in bytes {before}..{end}"))
 }
 
-/// Whether the pages together have so many rows.
+/// Whether the pages together have `num_rows` rows.
 pub(crate) fn have_rows(pages: &[PageInfo], num_rows: u64) -> bool {
     let sum = pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.num_rows));
     sum == Some(num_rows)
 }
 
-/// Whether the values of a page lie elsewhere, or the page is none of a structural encoding.
+/// Whether the values of a page lie outside of it, or the page has no structural encoding.
 fn is_blob_page(page: &PageInfo) -> bool {
     match &page.encoding {
         PageEncoding::Structural(layout) => matches!(layout.layout, Some(Layout::BlobLayout(_))),
@@ -86,7 +89,7 @@ fn is_blob_page(page: &PageInfo) -> bool {
     }
 }
 
-/// Whether values of a field, or of a part of it, may lie outside of pages.
+/// Whether values of a field, or of one of its children, may lie outside of pages.
 fn has_blobs(field: &Field) -> bool {
     let is_blob = |text: &str| text.to_ascii_lowercase().contains("blob");
     is_blob(&field.logical_type.to_string())

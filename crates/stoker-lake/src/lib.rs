@@ -1,6 +1,6 @@
 //! Lakes: versioned Lance tables and small immutable objects under one root URI.
 //!
-//! This is the only crate that names Lance or an object store. What others get from it:
+//! This is the only crate that names Lance or an object store. It offers to other crates:
 //!
 //! ```text
 //! Lake ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)

@@ -1,7 +1,9 @@
-//! Whether later versions came from a commit.
+//! A test whether later versions descend from a commit.
 //!
-//! A commit takes the slot of a version that is free. While storage holds it back, others may take the slot, go on from there, and a
-//! cleanup may free it again: the commit then succeeds in a slot that nobody will look at. Only the versions after it tell.
+//! A commit creates the manifest of the next free version number. While storage delays this request, other writers
+//! may commit under the same number and go on from there, and a cleanup may remove their manifest. The number is then
+//! free again, and the delayed commit succeeds under it, although no later version contains it. Only the later
+//! versions can tell.
 
 use std::collections::HashSet;
 
@@ -12,19 +14,20 @@ use stoker_types::{ErrorKind, SnapshotRef};
 use crate::commit::transaction;
 use crate::{Lake, Result, Table};
 
-/// What later versions say of a commit.
+/// What the later versions say about a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lineage {
-    /// They came from it, or replaced all rows, which comes to the same.
+    /// They descend from the commit, or they replaced all rows, after which it makes no difference.
     Kept,
-    /// They came from another commit of the same version: it is lost.
+    /// They descend from another commit of the same version number: this one is lost.
     Lost,
-    /// Those that would tell were cleaned up.
+    /// The versions that would tell were cleaned up.
     Unknown,
 }
 
 impl Lake {
-    /// Whether `newest`, the newest version of its table, came from the commit that is stored as `version` and added these data files.
+    /// Finds out whether `newest`, the newest version of its table, descends from the commit that is stored as
+    /// `version` and added these data files. Opens later versions, oldest first, until one tells.
     pub(crate) async fn lineage(&self, newest: &Table, version: u64, files: &HashSet<String>) -> Result<Lineage> {
         if files.is_empty() || newest.version() == version || newest.names_any(files) {
             return Ok(Lineage::Kept);
@@ -40,13 +43,13 @@ impl Lake {
             match self.at_version(newest, number, &SnapshotRef::Version(number)).await {
                 Ok(table) if table.names_any(files) => return Ok(Lineage::Kept),
                 Ok(table) if table.has_others(&fragments) => return Ok(Lineage::Lost),
-                // One that is cleaned up meanwhile tells nothing.
+                // A version that was cleaned up meanwhile says nothing.
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
         let Some(next) = transaction(newest, version + 1).await? else {
-            // A cleanup spares versions with a tag, and those after it only where they have one, too.
+            // A cleanup removes later versions that have no tag, but not the tagged version itself.
             let has_tag = newest.tags().await?.values().any(|tagged| *tagged == version);
             return Ok(if has_tag { Lineage::Kept } else { Lineage::Unknown });
         };
@@ -60,13 +63,13 @@ impl Lake {
                     false => Lineage::Lost,
                 }
             }
-            // These keep all files of the version that they came from.
+            // These operations keep all files of the version that they descend from.
             Operation::Append { .. } | Operation::CreateIndex { .. } | Operation::UpdateConfig { .. } => Lineage::Lost,
             _ => Lineage::Unknown,
         })
     }
 
-    /// The fragments of a version that name these files; none where it was cleaned up.
+    /// The ids of the fragments of a version that name these files; none when the version was cleaned up.
     async fn fragments_of(&self, newest: &Table, version: u64, files: &HashSet<String>) -> Result<HashSet<u64>> {
         match self.at_version(newest, version, &SnapshotRef::Version(version)).await {
             Ok(table) => {
@@ -85,8 +88,9 @@ impl Table {
         self.dataset().fragments().iter().any(|fragment| names_any(fragment, files))
     }
 
-    /// Whether this version, which names no file of the commit that made these fragments, has fragments of the same numbers: those of
-    /// another commit of the same version, as numbers are given once in the history of a table.
+    /// Whether this version has fragments with these ids. It must name no file of the commit that created the
+    /// fragments: then its fragments with these ids come from another commit of the same version number, because a
+    /// fragment id is used once in a table's history.
     fn has_others(&self, fragments: &HashSet<u64>) -> bool {
         self.dataset().fragments().iter().any(|fragment| fragments.contains(&fragment.id))
     }

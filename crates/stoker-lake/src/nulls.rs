@@ -15,17 +15,17 @@ use crate::obstacle::Obstacle;
 use crate::scan::ROW_ADDR;
 use crate::{Error, Result, ScanRequest, Table};
 
-/// Rows per record batch: they hold an address only.
+/// Rows per record batch: each row holds only an address.
 const BATCH_ROWS: usize = 1 << 16;
 
 impl Table {
-    /// The addresses of the rows in which a column is null.
+    /// Returns the addresses of the rows in which a column is null.
     ///
-    /// Nothing is read of a column that is not nullable, and only footers unless they tell of nulls; then the column is scanned.
-    /// Where footers do not tell, as in files before version 2.1, a light column is scanned, and a heavy one is taken to have none.
+    /// A column that is not nullable costs no reads. Otherwise the footers of the data files are read, and the column
+    /// itself is scanned only where its footers allow nulls. Some footers do not say whether there are nulls, as in
+    /// files before version 2.1. Then a light column is scanned, and a heavy column is assumed to have no nulls.
     ///
-    /// # Errors
-    /// `InvalidRequest` for an unknown column; `DataCorrupt` for unreadable footers; storage errors.
+    /// # Errors `InvalidRequest` for an unknown column; `DataCorrupt` for unreadable footers; storage errors.
     pub async fn null_rows(&self, column: &str) -> Result<Vec<u64>> {
         self.check_columns([&column.to_string()])?;
         if !self.may_have_nulls(column).await? {
@@ -54,7 +54,7 @@ impl Table {
         }
     }
 
-    /// Whether a column can have nulls, as far as its type and its footers tell.
+    /// Returns whether a column can have nulls according to its type and its footers.
     async fn may_have_nulls(&self, column: &str) -> Result<bool> {
         let schema = self.schema();
         let Ok(field) = schema.field_with_name(column) else { return Ok(false) };
@@ -82,7 +82,7 @@ impl Table {
     }
 }
 
-/// Whether a page can have rows that are null.
+/// Returns whether a page can have rows that are null.
 fn page_may_have_nulls(page: &PageInfo) -> bool {
     let PageEncoding::Structural(layout) = &page.encoding else { return true };
     let layers = match &layout.layout {

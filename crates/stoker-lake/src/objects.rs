@@ -1,4 +1,4 @@
-//! Small immutable objects beside the tables.
+//! Small immutable objects, stored beside the tables.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use stoker_types::ErrorKind;
 use crate::lake::LakeInner;
 use crate::{Error, Result, WriteAllowance};
 
-/// The folder in the lake.
+/// The folder of the objects, relative to the lake's root.
 pub(crate) const FOLDER: &str = "_stoker";
 
 /// Objects under `<lake>/_stoker/`: specifications, row sets, ingest journals.
@@ -24,30 +24,30 @@ pub struct Objects {
     allowance: Option<Arc<WriteAllowance>>,
 }
 
-/// An object as listings tell of it.
+/// One object of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectEntry {
-    /// Its path, relative to the lake's objects.
+    /// The object's path, relative to `<lake>/_stoker/`.
     pub path: String,
-    /// Its size.
+    /// The object's size in bytes.
     pub bytes: u64,
-    /// When the store got it.
+    /// When the object was last written, by the store's clock.
     pub last_modified: SystemTime,
 }
 
 impl ObjectEntry {
-    /// Whether it is there longer than this; not when the store's clock is ahead.
+    /// Returns whether the object is older than `age`. An object whose time lies in this machine's future is not.
     pub fn is_older_than(&self, age: Duration) -> bool {
         self.last_modified.elapsed().is_ok_and(|there| there > age)
     }
 }
 
-/// What an atomic create found.
+/// The outcome of a conditional create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
     /// The object was created.
     Created,
-    /// An object of that name existed and was left as it is.
+    /// An object of that name existed and was not changed.
     Exists,
 }
 
@@ -56,32 +56,32 @@ impl Objects {
         Self { lake, allowance }
     }
 
-    /// Creates an object that says who came first; exactly one of several writers creates it.
+    /// Creates an object that claims a name: exactly one of several concurrent writers creates it.
     ///
-    /// # Errors
-    /// [`Error::UnsafeStore`]; [`Error::AllowanceSpent`]; storage errors; kind `PermissionDenied` when the lake cannot be written.
+    /// # Errors [`Error::UnsafeStore`]; [`Error::AllowanceSpent`]; storage errors; kind `PermissionDenied` when the
+    /// lake cannot be written.
     pub async fn claim(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
         self.lake.check_atomic_create().await?;
         self.put_if_absent(path, bytes).await
     }
 
-    /// Creates an object unless it exists: for content that its path names, so that it does not matter who wrote it where the store is
-    /// not atomic.
+    /// Creates an object unless it exists. The path must determine the content: where the store does not create objects
+    /// atomically, two writers may both write, and it must not matter which of them wins.
     ///
-    /// # Errors
-    /// [`Error::AllowanceSpent`] for an object that does not exist; storage errors; kind `PermissionDenied` when the lake cannot be written.
+    /// # Errors [`Error::AllowanceSpent`] for an object that does not exist; storage errors; kind `PermissionDenied`
+    /// when the lake cannot be written.
     pub async fn put_if_absent(&self, path: &str, bytes: Bytes) -> Result<PutOutcome> {
         let Some(allowance) = &self.allowance else { return self.create(path, bytes).await };
         let expense = match allowance.spend(1, bytes.len() as u64) {
             Ok(expense) => expense,
-            // What is there already costs nothing.
+            // An object that exists already costs no allowance.
             Err(_) if self.entry(path).await?.is_some() => return Ok(PutOutcome::Exists),
             Err(error) => return Err(error),
         };
         let put = self.create(path, bytes).await;
         match &put {
             Ok(PutOutcome::Created) => expense.keep(),
-            // It may be there all the same.
+            // The store may have created the object although its answer was lost.
             Err(error) if error.kind() == ErrorKind::Unavailable => expense.keep(),
             Ok(PutOutcome::Exists) | Err(_) => {}
         }
@@ -98,7 +98,7 @@ impl Objects {
         }
     }
 
-    /// Creates an object, or replaces it, which costs nobody's allowance.
+    /// Creates or replaces an object. The write is not charged to the allowance.
     ///
     /// # Errors
     /// Storage errors.
@@ -107,7 +107,7 @@ impl Objects {
         put.map(|_| ()).map_err(|source| self.error("writing", path, source))
     }
 
-    /// The bytes of an object, or `None` when there is none.
+    /// Returns the bytes of an object, or `None` when it does not exist.
     ///
     /// # Errors
     /// Storage errors.
@@ -120,7 +120,7 @@ impl Objects {
         }
     }
 
-    /// A range of an object's bytes.
+    /// Returns a range of an object's bytes in one request.
     ///
     /// # Errors
     /// Storage errors; `DataCorrupt` when the object is shorter.
@@ -139,7 +139,7 @@ impl Objects {
         Ok(bytes)
     }
 
-    /// The paths of all objects under a prefix folder, sorted.
+    /// Returns the paths of all objects under a prefix folder, sorted.
     ///
     /// # Errors
     /// Storage errors.
@@ -147,7 +147,7 @@ impl Objects {
         Ok(self.entries(prefix).await?.into_iter().map(|entry| entry.path).collect())
     }
 
-    /// What a store tells of an object, or `None` when there is none.
+    /// Returns the size and the time of an object, or `None` when it does not exist. One HEAD request.
     ///
     /// # Errors
     /// Storage errors.
@@ -162,7 +162,7 @@ impl Objects {
         }
     }
 
-    /// All objects under a prefix folder, sorted by their paths.
+    /// Returns all objects under a prefix folder, sorted by path.
     ///
     /// # Errors
     /// Storage errors.
@@ -182,7 +182,7 @@ impl Objects {
         Ok(entries)
     }
 
-    /// Deletes an object; one that does not exist is fine.
+    /// Deletes an object. An object that does not exist is not an error.
     ///
     /// # Errors
     /// Storage errors.

@@ -1,31 +1,31 @@
-//! Why a column cannot be read as plain bytes.
+//! Reasons why a column cannot be read as plain bytes.
 
 use std::fmt;
 
-/// What is in the way of reading a column as plain bytes.
+/// A reason why a column cannot be read as plain bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// The type is none whose values have one size and lie side by side.
+    /// The values of the column's type do not have one fixed size, or do not lie side by side.
     NotFixedSizeLists,
-    /// The elements of its lists are booleans, lists, text, …
+    /// The elements of the column's lists are not numbers but booleans, lists, text, …
     NotNumbers,
-    /// The table's schema does not have it.
+    /// The table's schema does not have the column.
     NotInSchema,
-    /// A fragment has overlays, which may cover it.
+    /// A fragment has overlays, which may replace values of the column.
     Overlays,
-    /// A fragment has no file with its values: they are null there.
+    /// A fragment has no file with the column's values: they are null there.
     NoFile,
-    /// A file belongs to another table, of which this one is a clone.
+    /// A file belongs to another table, of which this table is a clone.
     OtherBase,
-    /// A file has a version whose pages are encoded in other ways.
+    /// A file has a format version before 2.1, whose pages are encoded differently.
     OldFile,
-    /// The manifest gives it no column in its file.
+    /// The manifest assigns the column no column index in its file.
     NoPageTable,
-    /// The manifest gives it a column that its file lacks.
+    /// The manifest assigns the column a column index that its file does not have.
     FewerColumns,
-    /// A page has an encoding from before or after the stable one.
+    /// A page has an encoding that is older than the stable one, or newer.
     OtherEncoding,
-    /// A page has values of many rows in one compressed block.
+    /// A page stores the values of many rows in one compressed block.
     NotRowByRow,
     /// All rows of a page are null.
     OnlyNulls,
@@ -35,18 +35,19 @@ pub(crate) enum Obstacle {
     NullItems,
     /// The values of a page are compressed.
     Compressed,
-    /// A page lies nowhere.
+    /// A page has no buffer.
     NoBuffer,
-    /// A page is larger or smaller than its rows.
+    /// A page's size is not its number of rows times the bytes of a row.
     PageSize,
     /// The pages together have more or fewer rows than the file.
     RowsWithoutPages,
-    /// Its rows have no checksums, while what Lance decodes of the file has.
+    /// The column's rows have no checksums of their own, although the file has checksums for the bytes that Lance
+    /// decodes.
     Unchecked,
 }
 
 impl Obstacle {
-    /// A word that stays, for programs.
+    /// Returns a stable identifier of the obstacle, for programs.
     pub fn code(self) -> &'static str {
         match self {
             Obstacle::NotFixedSizeLists => "type",

@@ -1,25 +1,25 @@
-//! What lies at the root of a lake that has no tables: for a hint to those who gave another path than they meant.
+//! Finds out what lies at the root of a lake that has no tables, so that an error can hint at a mistaken path.
 
 use std::fmt;
 use std::io::ErrorKind as IoErrorKind;
 
 use crate::{Error, Lake, Result};
 
-/// What lies where a lake should be.
+/// What lies at the location where a lake is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A lake without tables: a folder, or a prefix of an object store, where nothing need be.
+    /// A lake without tables: a folder, or a prefix of an object store under which there may be no objects yet.
     Empty,
-    /// No folder of this machine.
+    /// A local path at which there is nothing.
     Missing(String),
-    /// A file of this machine.
+    /// A local file.
     File(String),
-    /// A table, which has no tables.
+    /// A table, given where the lake that holds it is expected.
     Table(String),
 }
 
 impl Lake {
-    /// What lies at the root, of which it is known that it has no tables. One listing.
+    /// Returns what lies at the lake's root. The caller knows that the lake has no tables. Costs one listing.
     ///
     /// # Errors
     /// Storage errors.
@@ -39,7 +39,7 @@ impl Lake {
 }
 
 impl Place {
-    /// An error for those who wanted to list tables here; `None` for a lake.
+    /// Returns the error for a caller that wanted to list the tables here; `None` if this is a lake.
     pub fn error(&self) -> Option<Error> {
         match self {
             Place::Empty => None,
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// The end of a sentence about a table that does not exist.
+/// Writes the last clause of a sentence about a table that does not exist.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

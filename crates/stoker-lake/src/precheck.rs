@@ -1,4 +1,4 @@
-//! What is checked before Lance reads data files, because it would not notice, or not survive, what is wrong.
+//! Checks before Lance reads data files, for damage that Lance would not notice or that would crash it.
 
 use std::collections::HashSet;
 
@@ -9,23 +9,24 @@ use lance_table::format::Fragment;
 use crate::dense::FOOTERS_IN_FLIGHT;
 use crate::{Error, Result, ScanRequest, Table};
 
-/// How the types of fixed-size lists begin in Lance's schemas.
+/// The prefix of the types of fixed-size lists in Lance's schemas.
 const LISTS: &str = "fixed_size_list:";
 
-/// How much of the files is checked.
+/// Which checks are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
-    /// Footers on local disks.
+    /// The footers of local files, and deletion files.
     Footers,
-    /// These, and the types of fixed-size lists, of which a damaged manifest could change the length. That reads metadata which
-    /// Lance keeps for the read itself.
+    /// The same, and the types of fixed-size lists, whose length a damaged manifest could change. This check reads file
+    /// metadata, which Lance caches for the read that follows.
     FootersAndTypes,
 }
 
 impl Table {
-    /// Checks what a scan will read, see [`Table::check_read`].
+    /// Checks the files that a scan will read, see [`Table::check_read`].
     ///
-    /// A search with an index reads few rows of few files: only local footers are checked.
+    /// A search with an index reads few rows of few files. Therefore the types of fixed-size lists are not checked for
+    /// it.
     ///
     /// # Errors
     /// As for [`Table::check_read`].
@@ -57,7 +58,7 @@ impl Table {
         self.check_read(&columns, fragments, checked).await
     }
 
-    /// Checks the files of some columns and fragments, each once.
+    /// Checks the files of some columns and fragments, each file once per lake.
     ///
     /// # Errors
     /// `DataCorrupt` naming the file; storage errors.
@@ -99,7 +100,7 @@ impl Table {
                 let scheduler = scheduler.clone();
                 async move {
                     if let Some(fragment) = self.dataset().get_fragment(fragment) {
-                        // What is in the way of reading plain bytes is in the way of nothing here.
+                        // Obstacles to reading plain bytes do not matter here: Lance decodes the column.
                         let _ = self.field_file(&scheduler, &fragment, id).await?;
                     }
                     Ok::<_, Error>(key)
@@ -113,7 +114,7 @@ impl Table {
     }
 }
 
-/// What differs between the types of a fixed-size list by the table's schema and by the file's.
+/// Describes how the type of a fixed-size list in the table's schema differs from the type in the file's schema.
 pub(crate) fn type_conflict(table: &Field, file: &Field) -> Option<String> {
     if !is_list(table) && !is_list(file) || table.logical_type == file.logical_type {
         return None;

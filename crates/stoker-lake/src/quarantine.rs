@@ -1,7 +1,7 @@
 //! Quarantine: bad rows that later versions of a table exclude.
 //!
-//! An excluded row is deleted by Lance's deletion vectors. Nothing is rewritten, older versions keep the row, and any Lance
-//! reader sees the same.
+//! An excluded row is deleted by Lance's deletion vectors: no data file is rewritten, older versions keep the row, and
+//! all Lance readers see the same rows.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,51 +17,51 @@ use crate::commit::{lost, transaction};
 use crate::damage::decode_error;
 use crate::{Error, Lake, Result, Table};
 
-/// The transaction property that holds how many rows a version excludes anew.
+/// The transaction property with the number of rows that a version newly excludes.
 const ROWS_PROPERTY: &str = "stoker.quarantine_rows";
 
-/// The transaction property that holds why.
+/// The transaction property with the reason for which a version excludes rows.
 const REASON_PROPERTY: &str = "stoker.quarantine_reason";
 
-/// The longest reason, in bytes.
+/// The maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// How often rows are looked for again when another commit changed their fragments.
+/// The maximum number of attempts to commit. An attempt is repeated when another commit changed the rows' fragments.
 const ATTEMPTS_MAX: u32 = 50;
 
-/// Deletion vectors that are read or written at the same time.
+/// The number of deletion vectors that are read or written at the same time.
 const FRAGMENTS_IN_FLIGHT: usize = 16;
 
-/// What a quarantine did.
+/// The result of a quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The version that excludes the rows: a new one, or the newest when it excluded all of them before.
+    /// The version that excludes the rows: a new one, or the newest one if that excluded all of them already.
     pub version: u64,
-    /// Rows that were excluded now.
+    /// The number of rows that this call excluded.
     pub num_excluded: u64,
-    /// Rows that were excluded before.
+    /// The number of rows that were excluded before this call.
     pub num_excluded_before: u64,
 }
 
-/// Rows, by whether a version has them.
+/// Rows, separated by whether a version has them.
 struct Selection {
-    /// The offsets of those that it has, ascending, by fragment.
+    /// For each fragment, the offsets of the rows that the version has, ascending.
     present: Vec<(FileFragment, Vec<u32>)>,
-    /// How many it does not have any more.
+    /// The number of rows that the version excludes.
     num_excluded: u64,
 }
 
 impl Lake {
-    /// Excludes rows from the versions of a table from a new one on. Versions before it, and what is pinned to them, keep the
-    /// rows.
+    /// Excludes rows from the next version of a table and from those after it. Earlier versions, and streams that are
+    /// pinned to them, keep the rows.
     ///
-    /// Addresses are those of any version since which the rows' fragments were not rewritten; duplicates count once. Rows that
-    /// the newest version excludes are left as they are, so that a call may be repeated; without others there is no new version.
-    /// The reason is kept in the transaction, as the property `stoker.quarantine_reason`.
+    /// Addresses may be taken from any version after which the rows' fragments were not rewritten; duplicates count
+    /// once. Rows that the newest version excludes already are left as they are, so a call may be repeated; a call that
+    /// excludes no further row makes no new version. The reason is kept in the transaction, as the property
+    /// `stoker.quarantine_reason`.
     ///
-    /// # Errors
-    /// [`Error::NotFound`] for a table or row that does not exist, and for a row that was rewritten since; a reason of more than
-    /// 1,024 bytes; storage errors. The table stays as it was.
+    /// # Errors [`Error::NotFound`] for a table or row that does not exist, and for a row that was rewritten since;
+    /// `InvalidRequest` for a reason of more than 1,024 bytes; storage errors. The table stays as it was.
     pub async fn quarantine(&self, name: &TableName, row_addrs: &[u64], reason: Option<&str>) -> Result<Quarantined> {
         let attempted = || format!("excluding {} rows of table {name}", row_addrs.len());
         let reason_bytes = reason.map_or(0, str::len);
@@ -85,14 +85,15 @@ impl Lake {
                     false if attempts_left > 0 => {}
                     false => return Err(lost(name, version)),
                 },
-                // Rows may have been deleted or moved meanwhile: look for them in the newest version.
+                // Another commit may have deleted or moved rows: the next attempt looks for them in the newest version.
                 Err(source) if is_conflict(&source) && attempts_left > 0 => {}
                 Err(source) => return Err(Error::storage(attempted(), source)),
             }
         }
     }
 
-    /// Whether a version that excludes rows counts: a commit that stalled across a cleanup can be lost although storage accepted it.
+    /// Returns whether the table's history contains a commit that excludes the rows. A commit that stalled while a
+    /// cleanup ran can be lost although the store accepted it.
     async fn is_kept(&self, name: &TableName, version: u64, row_addrs: &[u64]) -> Result<bool> {
         let newest = self.table(name, &SnapshotRef::Latest).await?;
         if newest.version() <= version {
@@ -116,7 +117,7 @@ impl Lake {
 }
 
 impl Table {
-    /// How many of these rows this version excludes; duplicates count once.
+    /// Returns how many of these rows this version excludes; duplicates count once.
     ///
     /// # Errors
     /// [`Error::NotFound`] for a row that never existed, and for one that was rewritten; storage errors.
@@ -166,8 +167,9 @@ impl Table {
         Ok(selection)
     }
 
-    /// Checks that the fragments of these rows, which this version does not have, were dropped because all of their rows were
-    /// deleted. Reads the transactions of the versions before this one until it knows.
+    /// Checks that the fragments of these rows, which this version does not have, were dropped because all of their
+    /// rows were deleted. Reads the transactions of this version and of those before it, newest first, until each
+    /// fragment is explained.
     async fn check_deleted(&self, addrs: &[u64]) -> Result<()> {
         let newest = self.dataset().manifest().max_fragment_id();
         if let Some(addr) = addrs.iter().find(|addr| newest.is_none_or(|newest| **addr >> 32 > newest)) {
@@ -201,9 +203,9 @@ impl Table {
         }
     }
 
-    /// Commits a version without these rows; returns it. Lance lays the commit over appends and over deletions in other fragments that
-    /// came between. Where they touched the same fragments, that is a conflict: Lance would join both in a deletion file of its own,
-    /// which has no checksum.
+    /// Commits a version without these rows and returns its number. Lance rebases the commit onto concurrent appends,
+    /// and onto concurrent deletions in other fragments. Concurrent changes of the same fragments are a conflict: Lance
+    /// would merge both deletions into a deletion file of its own, which has no checksum.
     async fn exclude(&self, rows: Selection, reason: Option<&str>) -> Result<u64, lance_core::Error> {
         let num_rows = rows.num_present();
         let mut parts = stream::iter(rows.present)
@@ -249,7 +251,7 @@ impl Selection {
     }
 }
 
-/// Whether a commit failed because of another one that came between.
+/// Returns whether a commit failed because of a concurrent commit.
 fn is_conflict(error: &lance_core::Error) -> bool {
     use lance_core::Error::{CommitConflict, IncompatibleTransaction, RetryableCommitConflict, TooMuchWriteContention};
     matches!(

@@ -1,4 +1,4 @@
-//! The bytes of a range, as they arrive.
+//! The bytes of a range, as they arrive from a store.
 
 use std::io::IoSliceMut;
 
@@ -10,35 +10,37 @@ use stoker_types::ErrorKind;
 use crate::direct::{SocketBody, fill};
 use crate::{Error, Result};
 
-/// The bytes of a range, to be put where the reader wants them.
+/// The body of a response with a range of bytes; the reader chooses the memory into which it is read.
 pub struct RangeBody {
     inner: Inner,
 }
 
 enum Inner {
-    /// Chunks in memory of their own, and what is left of the last one.
+    /// Chunks of bytes, each in its own memory, and the unread rest of the last chunk.
     Chunks(BoxStream<'static, Result<Bytes>>, Bytes),
-    /// Bytes that are in their socket yet.
+    /// Bytes that are still in the connection's socket. `attempted` is for error messages.
     Socket { body: SocketBody, attempted: String },
 }
 
 impl RangeBody {
-    /// Bytes from a stream of chunks.
+    /// Makes a body from a stream of chunks.
     pub fn from_chunks(chunks: BoxStream<'static, Result<Bytes>>) -> Self {
         Self { inner: Inner::Chunks(chunks, Bytes::new()) }
     }
 
-    /// Bytes from a socket; `attempted` is for messages.
+    /// Makes a body whose bytes are read from a socket; `attempted` is for error messages.
     pub(crate) fn from_socket(body: SocketBody, attempted: String) -> Self {
         Self { inner: Inner::Socket { body, attempted } }
     }
 
-    /// Whether the store had asked for fewer requests before it answered, as far as is known.
+    /// Returns whether the store refused an earlier attempt of this request because of too many requests. Always false
+    /// for a body of chunks, for which this is not known.
     pub fn was_refused(&self) -> bool {
         matches!(&self.inner, Inner::Socket { body, .. } if body.was_refused())
     }
 
-    /// Puts the next bytes into slices, in order; returns how many: 0 at the end of the body. Cancelling the future loses nothing.
+    /// Reads the next bytes into the slices, in order, and returns their number: 0 at the end of the body. Cancelling
+    /// the future loses no bytes.
     ///
     /// # Errors
     /// Storage errors.
@@ -55,7 +57,7 @@ impl RangeBody {
             }
             Inner::Socket { body, attempted } => body.read(slices).await.map_err(|source| Error::Storage {
                 attempted: attempted.clone(),
-                // Whatever breaks a connection, another one may work.
+                // Any error of the connection is transient: a new connection may work.
                 kind: ErrorKind::Unavailable,
                 source: source.into(),
             }),

@@ -24,14 +24,16 @@ pub struct RangeReader {
 
 struct Inner {
     store: Arc<ObjectStore>,
-    /// The same store for requests whose bodies are read from their sockets, where it is one.
+    /// The same store for requests whose bodies are read directly from their sockets; `None` for stores that do not
+    /// support that.
     direct: Option<Arc<DirectStore>>,
     lake: Arc<str>,
     path: Path,
     place: String,
     size: u64,
     local: Option<Arc<File>>,
-    /// The open file a second time, once it was asked for; nothing where it cannot be read so.
+    /// The file, opened once more with `O_DIRECT` by the first call of `uncached`; `None` inside where that is not
+    /// supported.
     uncached: OnceLock<Option<UncachedFile>>,
 }
 
@@ -42,7 +44,7 @@ impl std::fmt::Debug for RangeReader {
 }
 
 impl RangeReader {
-    /// Reads a file whose size is known from the manifest; keeps no file open.
+    /// Makes a reader of a file whose size is known from the manifest. It keeps no file open.
     pub(crate) fn new(
         store: Arc<ObjectStore>,
         direct: Option<Arc<DirectStore>>,
@@ -56,7 +58,7 @@ impl RangeReader {
         }
     }
 
-    /// A reader with the file opened anew, when the lake is local.
+    /// Returns a reader that keeps the file open if the lake is local.
     ///
     /// # Errors
     /// `DataCorrupt` when a local file is missing or has another size; storage errors.
@@ -68,20 +70,22 @@ impl RangeReader {
         Ok(Self { inner: Arc::new(Inner { store, direct, lake, path, place, size: *size, local, uncached }) })
     }
 
-    /// The open file, when the lake is local: for positioned reads into the caller's memory.
+    /// Returns the open file if the lake is local, for positioned reads into the caller's memory.
     pub fn local(&self) -> Option<&Arc<File>> {
         self.inner.local.as_ref()
     }
 
-    /// The same file for reads past the system's memory of files, when the lake is local; opened by the first call, and kept.
-    /// `None` where the system or the file system does not read so. Blocks.
+    /// Returns the same file for reads that bypass the page cache, if the lake is local. The first call opens it, which
+    /// blocks the thread; it stays open. `None` where the operating system or the file system does not support such
+    /// reads.
     pub fn uncached(&self) -> Option<&UncachedFile> {
         self.inner.local.as_ref()?;
         let open = || UncachedFile::open(&local_path(&self.inner.path), &self.inner.place);
         self.inner.uncached.get_or_init(open).as_ref().filter(|file| !file.is_refused())
     }
 
-    /// URI and endpoint of the lake, without credentials. With the path it names the file on any machine.
+    /// Returns the URI and the endpoint of the lake, without credentials. Together with the path they identify the file
+    /// on any machine.
     pub fn lake(&self) -> &str {
         &self.inner.lake
     }
@@ -91,7 +95,7 @@ impl RangeReader {
         self.inner.path.as_ref()
     }
 
-    /// Table and path, for messages.
+    /// Returns the table and the path, for error messages.
     pub fn place(&self) -> &str {
         &self.inner.place
     }
@@ -101,7 +105,7 @@ impl RangeReader {
         self.inner.size
     }
 
-    /// The bytes of a range, collected.
+    /// Reads a range into one buffer. One request.
     ///
     /// # Errors
     /// Storage errors; `DataCorrupt` when the file ends earlier.
@@ -118,7 +122,8 @@ impl RangeReader {
         Ok(bytes)
     }
 
-    /// The bytes of a range as they arrive. The caller counts them: see [`RangeReader::too_short`].
+    /// Requests a range and returns its bytes as they arrive. The caller must count them: see
+    /// [`RangeReader::too_short`].
     ///
     /// # Errors
     /// Storage errors.
@@ -138,7 +143,7 @@ impl RangeReader {
         Ok(RangeBody::from_chunks(chunks.boxed()))
     }
 
-    /// The error for a range that ended early: damage of a local file, a broken connection of a remote one.
+    /// Returns the error for a range that ended early: a local file is damaged, a remote one has a broken connection.
     pub fn too_short(&self, range: Range<u64>, found: u64) -> Error {
         let attempted = self.attempted(&range);
         let reason = format!("only {found} bytes came; the file should have {}", self.inner.size);
@@ -148,7 +153,7 @@ impl RangeReader {
         Error::Storage { attempted, kind: ErrorKind::Unavailable, source: reason.into() }
     }
 
-    /// The error for a positioned read that failed.
+    /// Returns the error for a failed positioned read.
     pub fn read_failed(&self, range: Range<u64>, source: std::io::Error) -> Error {
         Error::storage(self.attempted(&range), source)
     }
@@ -159,7 +164,7 @@ impl RangeReader {
         format!("reading bytes {}..{} of {}", range.start, range.end, self.inner.place)
     }
 
-    /// Asks for a range in some way, unless it is empty.
+    /// Requests a range by `get`. An empty range makes no request and returns `None`.
     async fn request<T>(
         &self,
         attempted: &str,
@@ -180,7 +185,8 @@ impl RangeReader {
         }
     }
 
-    /// A range beyond the end of a truncated file fails in ways that differ between stores: the size tells.
+    /// Returns the error for a failed request. Stores report a range beyond the end of a truncated file differently, so
+    /// the file's size is requested: a size other than the manifest's is damage.
     async fn request_failed(&self, attempted: String, source: object_store::Error) -> Error {
         if matches!(source, object_store::Error::NotFound { .. }) {
             return Error::DataCorrupt { attempted, reason: "the file is missing".into() };
@@ -195,7 +201,7 @@ impl RangeReader {
         Error::storage(attempted, source)
     }
 
-    /// Compares the size that storage reports with the manifest's.
+    /// Compares the size that the store reports with the size in the manifest. One HEAD request.
     pub(crate) async fn check_stored_size(&self) -> Result<()> {
         let attempted = format!("reading {}", self.inner.place);
         match self.inner.store.inner.head(&self.inner.path).await {
@@ -228,7 +234,7 @@ fn local_path(path: &Path) -> PathBuf {
     PathBuf::from(format!("/{}", path.as_ref()))
 }
 
-/// A data file that the manifest names and that is not there is damage, not a wrong name.
+/// A data file that the manifest names but that does not exist is damage, not a request for a wrong name.
 fn missing(attempted: String, source: std::io::Error) -> Error {
     if source.kind() == std::io::ErrorKind::NotFound {
         return Error::DataCorrupt { attempted, reason: "the file is missing".into() };

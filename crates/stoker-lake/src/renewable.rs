@@ -1,8 +1,8 @@
-//! Stores that are opened anew when they refuse a request: credentials that were replaced meanwhile are found then.
+//! Stores that are reopened when they refuse a request, so that credentials that were replaced meanwhile are read.
 //!
 //! ```text
-//! request ──► store ── 401, 403, expired token ──► the same request to the store, opened anew ──┬─ refused ──► the error
-//!                                                                                               └─ answered ──► it is used from now on
+//! request ──► store ── 401, 403, expired token ──► retry at the reopened store ──┬─ refused ──► the error
+//!                                                                                └─ answered ──► becomes the store
 //! ```
 
 use std::time::{Duration, Instant};
@@ -14,20 +14,20 @@ use tokio::sync::Mutex;
 
 use crate::error::is_denied;
 
-/// After a store that was opened anew refused as well, others that are refused are not tried again for so long.
+/// How long refused requests are not retried after a reopened store refused a request of the same purpose too.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Opens a store; nothing where that fails.
+/// Opens a store; returns `None` if that fails.
 pub(crate) type Open<S> = Box<dyn Fn() -> BoxFuture<'static, Option<S>> + Send + Sync>;
 
-/// What a request is for. Credentials may allow the one and not the other.
+/// The purpose of a request. Credentials may allow reads but not writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
     Write,
 }
 
-/// A store that can be opened anew.
+/// A store that can be reopened.
 pub(crate) struct Renewable<S> {
     used: RwLock<Used<S>>,
     open: Open<S>,
@@ -37,11 +37,11 @@ pub(crate) struct Renewable<S> {
 #[derive(Clone)]
 struct Used<S> {
     store: S,
-    /// How often it was opened anew.
+    /// How often the store was reopened.
     generation: u64,
 }
 
-/// When requests were refused last, by stores that had just been opened.
+/// When a store that had just been reopened last refused a request, by purpose.
 #[derive(Debug, Default)]
 struct Refused {
     read: Option<Instant>,
@@ -59,12 +59,12 @@ impl<S: Clone> Renewable<S> {
         Self { used: RwLock::new(Used { store, generation: 0 }), open, refused: Mutex::default() }
     }
 
-    /// The store that is used now, for requests that are not made again.
+    /// Returns the current store, for requests that are not to be retried with new credentials.
     pub fn store(&self) -> S {
         self.used.read().store.clone()
     }
 
-    /// Makes a request; where the store refuses it, once more to the store opened anew.
+    /// Makes a request. If the store refuses it, reopens the store and retries the request once.
     ///
     /// # Errors
     /// Those of the request.
@@ -77,7 +77,7 @@ impl<S: Clone> Renewable<S> {
             Err(error) if is_denied(&error) => error,
             outcome => return outcome,
         };
-        // Requests that are refused at the same time wait for the first of them.
+        // Requests that are refused at the same time wait until the first of them has reopened the store.
         let mut refused = self.refused.lock().await;
         let now = self.used.read().clone();
         if now.generation != generation {
@@ -118,7 +118,7 @@ mod tests {
 
     use super::{Purpose, Renewable};
 
-    /// A store is the number of its key; opening it takes the next one.
+    /// Makes a store that is represented by the number of its key; each reopening takes the next number.
     fn opened_with_next_keys() -> (Renewable<u64>, Arc<AtomicU64>) {
         let last = Arc::new(AtomicU64::new(0));
         let next = last.clone();
@@ -126,7 +126,7 @@ mod tests {
         (Renewable::new(0, open), last)
     }
 
-    /// What a store says that takes keys from one on.
+    /// The answer of a store that accepts keys from `least` on.
     async fn answer(key: u64, least: u64) -> Result<u64> {
         if key >= least {
             return Ok(key);

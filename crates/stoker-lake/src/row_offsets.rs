@@ -1,10 +1,10 @@
-//! Where values of variable width begin, checked before Lance trusts it.
+//! Checks the offsets of variable-width values before Lance relies on them.
 //!
-//! A page of wide values has two buffers: the values, and for each row, and their end, where it begins among them. Lance reads
-//! whatever lies between two of these offsets, and never ends where the second is smaller (lance-file 14.0.2, `io.rs`,
-//! `submit_request`). So the offsets of files on local disks are read once before their first rows are taken: 1 to 8 bytes a row.
-//! On object stores that would be one more request for each page, after which nothing is known that their own checksums do not
-//! tell: there they are not checked.
+//! A page of wide values has two buffers: the values, and the offsets at which each row begins, with the end of the
+//! last row. Lance reads whatever lies between two of these offsets, and never ends if the second is smaller
+//! (lance-file 14.0.2, `io.rs`, `submit_request`). Therefore the offsets of local files are read once, before the first
+//! rows of a file are taken: 1 to 8 bytes per row. On object stores this check would cost one more request per page,
+//! and would find nothing that the stores' own checksums do not find, so offsets are not checked there.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -17,17 +17,17 @@ use lance_table::format::Fragment;
 
 use crate::{Error, RangeReader, Result, Table};
 
-/// Lance's names for types of variable width.
+/// Lance's names of the types of variable width.
 const VARIABLE: [&str; 4] = ["binary", "large_binary", "string", "large_string"];
 
-/// Files that are read at the same time.
+/// The number of files that are read at the same time.
 const FILES_IN_FLIGHT: usize = 4;
 
-/// Bytes of an offset at most.
+/// The maximum width of an offset, in bytes.
 const OFFSET_BYTES_MAX: u64 = 8;
 
 impl Table {
-    /// Checks where the values of these columns begin in the local files of these fragments, each file once.
+    /// Checks the value offsets of these columns in the local files of these fragments, each file once per lake.
     ///
     /// # Errors
     /// `DataCorrupt` naming the file; storage errors.
@@ -66,7 +66,8 @@ impl Table {
     async fn check_file_offsets(&self, fragment: usize, field_id: i32) -> Result<()> {
         let Some(fragment) = self.dataset().get_fragment(fragment) else { return Ok(()) };
         let found = self.field_file(&self.footer_scheduler(), &fragment, field_id).await?;
-        // What is in the way of reading plain bytes, like an older format, has other offsets.
+        // A column that cannot be read as plain bytes, as in an older file format, has offsets of another form, which
+        // are not checked.
         let Ok((file, metadata, index)) = found else { return Ok(()) };
         let reader = self.store_reader(&file, metadata.file_size_bytes);
         let attempted = format!("reading where values begin in {}", reader.place());
@@ -110,7 +111,7 @@ fn bytes_at(mut file: &File, offset: u64, length: usize) -> std::io::Result<Vec<
     Ok(bytes)
 }
 
-/// What is wrong with offsets of so many bytes each, of values that have so many bytes together.
+/// Describes what is wrong with offsets of `width` bytes each into values of `values_bytes` bytes.
 fn flaw(stored: &[u8], width: usize, values_bytes: u64) -> Option<String> {
     let mut before = 0;
     for (row, bytes) in stored.chunks_exact(width).enumerate() {

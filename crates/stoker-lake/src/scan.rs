@@ -26,32 +26,32 @@ use crate::{Error, Result, Table};
 /// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.
 pub const ROW_ADDR: &str = "_rowaddr";
 
-/// The name of the column with distances to a query.
+/// The name of the column with distances to the query vector.
 const DISTANCE: &str = "_distance";
 
-/// Bytes that a scan may hold in read-ahead.
+/// The maximum number of bytes that a scan prefetches.
 const IO_BUFFER_BYTES: u64 = 256 << 20;
 
-/// Rows per record batch when a request does not say.
+/// Rows per record batch if a request does not set it.
 const BATCH_ROWS: usize = 1024;
 
-/// What to scan.
+/// A request for a scan.
 #[derive(Clone, Debug, Default)]
 pub struct ScanRequest {
     /// The columns, in order.
     pub columns: Vec<String>,
-    /// Only rows for which this is true.
+    /// Returns only rows for which this expression is true.
     pub filter: Option<Expr>,
-    /// At most so many rows.
+    /// Returns at most this many rows.
     pub limit: Option<u64>,
     /// Whether to append the column [`ROW_ADDR`].
     pub with_row_addr: bool,
-    /// Only these fragments.
+    /// Scans only the fragments with these ids.
     pub fragments: Option<Vec<u32>>,
-    /// Only the nearest rows that pass the filter; appends the column `_distance`, before the row address.
+    /// Returns only the nearest rows that pass the filter, and appends the column `_distance`, before the row address.
     pub nearest: Option<Nearest>,
-    /// Rows per record batch; 0 means 1,024. Always explicit: Lance's default is thousands of rows of any width.
-    /// (`LANCE_DEFAULT_BATCH_SIZE` in the environment would win over it: never set that.)
+    /// Rows per record batch; 0 means 1,024. Stoker always sets this size, because Lance's default is thousands of rows
+    /// of any width. (The environment variable `LANCE_DEFAULT_BATCH_SIZE` would override it: never set that.)
     pub batch_size: usize,
 }
 
@@ -62,15 +62,15 @@ pub struct Nearest {
     pub column: String,
     /// The query: a float array of the column's dimension.
     pub query: ArrayRef,
-    /// How many rows.
+    /// The number of rows to find.
     pub k: usize,
-    /// The distance.
+    /// The distance by which rows are compared.
     pub metric: Metric,
-    /// Whether an index may answer; otherwise the search is exact.
+    /// Whether an index may answer; if false, the search is exact.
     pub use_index: bool,
-    /// Partitions of an index to search.
+    /// The number of partitions of the index to search.
     pub nprobes: Option<usize>,
-    /// How many times `k` candidates of an index to re-rank exactly.
+    /// The search re-ranks `refine × k` candidates of the index by exact distances.
     pub refine: Option<u32>,
 }
 
@@ -96,11 +96,10 @@ impl From<Metric> for MetricType {
 }
 
 impl Table {
-    /// A physical plan for a scan, with one partition.
+    /// Returns a physical plan for a scan, with one partition.
     ///
-    /// # Errors
-    /// Unknown columns, a filter that Lance cannot evaluate, storage errors; `DataCorrupt` for files that are found to be damaged
-    /// before they are read.
+    /// # Errors Unknown columns, a filter that Lance cannot evaluate, storage errors; `DataCorrupt` for files that are
+    /// found to be damaged before they are read.
     pub async fn scan_plan(&self, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
         let scanner = self.scanner(request)?;
         if let Err(error) = self.check_scan(request).await {
@@ -115,11 +114,11 @@ impl Table {
         self.with_columns(plan, request)
     }
 
-    /// The record batches of a scan.
+    /// Starts a scan and returns its record batches as a stream.
     ///
-    /// # Errors
-    /// As for [`Table::scan_plan`]. In the stream, errors of storage and of the filter are [`DataFusionError::External`] with an
-    /// [`Error`] inside; others, as about memory limits, stay DataFusion's.
+    /// # Errors As for [`Table::scan_plan`]. In the stream, errors of storage and of the filter are
+    /// [`DataFusionError::External`] with an [`Error`] inside; other errors, such as exceeded memory limits, stay
+    /// DataFusion's.
     pub async fn scan(&self, request: &ScanRequest) -> Result<SendableRecordBatchStream> {
         let plan = self.scan_plan(request).await?;
         let batches = plan.execute(0, Arc::new(TaskContext::default()));
@@ -136,7 +135,7 @@ impl Table {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
-    /// Exactly the columns of the request, in its order: Lance adds and moves some.
+    /// Projects a plan to exactly the columns of the request, in its order: Lance adds columns and moves them.
     fn with_columns(&self, plan: Arc<dyn ExecutionPlan>, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
         let distance = request.nearest.as_ref().map(|_| DISTANCE);
         let addr = request.with_row_addr.then_some(ROW_ADDR);
@@ -154,7 +153,7 @@ impl Table {
         Ok(Arc::new(projection.map_err(|source| Error::storage(self.scanning(), source))?))
     }
 
-    /// The error of a scan that was under way.
+    /// Translates an error of a scan that is under way.
     async fn scan_error(&self, source: DataFusionError) -> DataFusionError {
         let error = match Fault::of(&source) {
             Fault::Engine => return source,
@@ -200,25 +199,26 @@ impl Table {
             scanner.limit(Some(limit), None).map_err(fail)?;
         }
         if request.with_row_addr || columns.is_empty() {
-            // Lance refuses scans without any column: rows are counted by their addresses.
+            // Lance refuses scans without any column, so such a scan reads row addresses, by which the rows are
+            // counted.
             scanner.with_row_address();
         }
         Ok(scanner)
     }
 }
 
-/// What a failed scan failed on.
+/// The part of a scan that failed.
 enum Fault {
     /// Reading or decoding.
     Storage,
-    /// The filter, on the values of a row; with the reason.
+    /// Evaluating the filter on the values of a row; with the reason.
     Filter(String),
     /// The query engine: a memory limit, a cancelled task.
     Engine,
 }
 
 impl Fault {
-    /// Follows the chain of causes. Lance and DataFusion wrap each other's errors.
+    /// Finds the failed part by following the chain of sources: Lance and DataFusion wrap each other's errors.
     fn of(source: &DataFusionError) -> Self {
         let mut current: Option<&(dyn StdError + 'static)> = Some(source);
         while let Some(error) = current {

@@ -1,4 +1,4 @@
-//! The rows that can be read where sectors of a file are damaged.
+//! Reads of rows where sectors of a file are damaged: they separate damaged rows from sound ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,22 +7,22 @@ use arrow_select::interleave::interleave;
 
 use crate::{Error, Result, Table};
 
-/// Damaged rows of one read that are told apart; where there are more, the read fails.
+/// The maximum number of damaged rows that one read separates; with more, the read fails.
 const DAMAGED_MAX: usize = 1 << 10;
 
-/// Rows of a table of which some may be damaged.
+/// Rows of a table, some of which may be damaged.
 #[derive(Debug)]
 pub struct SoundRows {
-    /// One array for each column that was asked for, with one value for each address; of damaged rows the value is null.
+    /// One array for each requested column, with one value for each address; the value of a damaged row is null.
     pub columns: Vec<ArrayRef>,
-    /// The addresses of the damaged rows, each with what is wrong with it.
+    /// The addresses of the damaged rows, each with a description of its damage.
     pub damaged: BTreeMap<u64, String>,
 }
 
 impl Table {
-    /// The rows at these addresses, as [`Table::take`] gives them; where damaged bytes are in the way, those rows that cannot be
-    /// read alone are told apart from the others. Cost: one read; for each damaged row about as many more as the binary logarithm of the
-    /// number of rows.
+    /// Reads the rows at these addresses, as [`Table::take`] does. If damaged bytes prevent that, a binary search
+    /// separates the rows that cannot be read alone from the others. Cost: one read, and for each damaged row about as
+    /// many more reads as the binary logarithm of the number of rows.
     ///
     /// # Errors
     /// As for [`Table::take`]; [`Error::DamagedRows`] where more than 1,024 rows are damaged.
@@ -39,7 +39,7 @@ impl Table {
         sorted.sort_unstable();
         sorted.dedup();
         let (mut parts, mut damaged) = (Vec::new(), BTreeMap::new());
-        // The batch and the row of each address that was read.
+        // For each address that was read: the index of its part and its row in that part.
         let mut places = HashMap::new();
         let mut left = vec![sorted.as_slice()];
         while let Some(addrs) = left.pop() {
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// The columns of a batch in the order in which they were asked for.
+/// Returns the columns of a batch in the requested order.
 fn in_order(batch: &RecordBatch, columns: &[String]) -> Result<Vec<ArrayRef>> {
     let column = |name: &String| batch.schema().index_of(name).map(|index| batch.column(index).clone());
     let arrays = columns.iter().map(column).collect::<Result<_, _>>();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-/// Environment variables that become options when the option is not given.
+/// Environment variables, each with the option for which it is the default.
 const FROM_ENV: [(&str, &str); 8] = [
     ("AWS_ENDPOINT_URL", "aws_endpoint"),
     ("AWS_ENDPOINT", "aws_endpoint"),
@@ -16,32 +16,33 @@ const FROM_ENV: [(&str, &str); 8] = [
     ("AWS_ALLOW_HTTP", "allow_http"),
 ];
 
-/// What names of credentials contain, in lower case.
+/// Substrings by which the names of credentials are recognized, in lower case.
 const CREDENTIALS: [&str; 5] = ["secret", "token", "password", "account_key", "sas_key"];
 
-/// Options that limit the rate of Lance's requests: the lowest rate must not be above the others.
+/// Options that limit the rate of Lance's requests. Lance requires that the minimum rate is not above the other two.
 const MIN_RATE: &str = "lance_aimd_min_rate";
 const RATES: [&str; 3] = [MIN_RATE, "lance_aimd_initial_rate", "lance_aimd_max_rate"];
 
-/// Requests a second that Lance begins with.
+/// Lance's default for the initial rate, in requests per second.
 const INITIAL_RATE: &str = "2000";
 
-/// How often Lance's limit tries again by itself.
+/// The option for how often Lance's rate limiter retries a request by itself.
 const RATE_RETRIES: &str = "lance_aimd_max_retries";
 
 /// Key-value options of an object store, for example `aws_endpoint`, `aws_region`, `aws_access_key_id`, `timeout`.
 ///
-/// Values never appear in debug output: some are credentials.
+/// Debug output contains no values, because some of them are credentials.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StorageOptions(BTreeMap<String, String>);
 
 impl StorageOptions {
-    /// Options from pairs; keys are lower-cased.
+    /// Makes options from pairs; keys are converted to lower case.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(pairs.into_iter().map(|(key, value)| (key.to_lowercase(), value)).collect())
     }
 
-    /// These options, completed from the environment: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and the like.
+    /// Completes these options from the environment: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and the
+    /// like.
     #[must_use]
     pub fn with_env(mut self) -> Self {
         for (variable, key) in FROM_ENV {
@@ -52,38 +53,38 @@ impl StorageOptions {
         self
     }
 
-    /// Whether an option of this name is a credential.
+    /// Returns whether an option of this name is a credential.
     pub fn is_credential(key: &str) -> bool {
         let key = key.to_lowercase();
         CREDENTIALS.iter().any(|part| key.contains(part))
     }
 
-    /// An option's value.
+    /// Returns the value of an option, or `None` if it was not given.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// How long a write may take at most, with its repetitions.
+    /// Returns the maximum duration of a write, retries included.
     pub(crate) fn commit_deadline(&self) -> Duration {
         ["timeout", "client_retry_timeout"].into_iter().filter_map(|key| self.time(key)).sum()
     }
 
-    /// How long opening a table may take, with all attempts: twice as long as one request.
+    /// Returns the maximum duration of opening a table, retries included: twice the timeout of one request.
     pub(crate) fn opening_deadline(&self) -> Option<Duration> {
         self.time("timeout").map(|timeout| timeout.saturating_mul(2))
     }
 
-    /// An option that is a time, such as `5s` or `20`, in seconds.
+    /// Returns an option that is a duration, such as `5s`, or `20`, which means seconds.
     fn time(&self, key: &str) -> Option<Duration> {
         let resolved = self.resolved();
         let text = resolved.get(key)?;
         humantime::parse_duration(text).ok().or_else(|| Some(Duration::from_secs(text.parse().ok()?)))
     }
 
-    /// All options with Stoker's defaults: requests time out after 5 s and are retried three times within 20 s; an
-    /// `http://` endpoint is allowed because it was named. Lance's limit on the rate of requests stays at its
-    /// first value and tries nothing again: left alone, it falls to one request a second in an outage and is slow to rise. A breaker of this
-    /// crate holds requests back then.
+    /// Returns all options, with Stoker's defaults where an option was not given. Requests time out after 5 s, and are
+    /// retried three times within 20 s; an endpoint that begins with `http://` is allowed. Lance's rate limiter neither
+    /// retries requests nor falls below its initial rate: by default it falls to one request per second in an outage
+    /// and recovers slowly. The circuit breaker of this crate stops requests in an outage instead.
     pub(crate) fn resolved(&self) -> HashMap<String, String> {
         let mut options: HashMap<_, _> = self.0.clone().into_iter().collect();
         if self.get("aws_endpoint").is_some_and(|endpoint| endpoint.starts_with("http://")) {

@@ -1,4 +1,4 @@
-//! What the footers of a table's data files say about its columns.
+//! Reads what the footers of a table's data files say about its columns.
 
 use std::sync::Arc;
 
@@ -15,41 +15,42 @@ use crate::obstacle::Obstacle;
 use crate::sectors::is_checked_name;
 use crate::{Error, Result, Table};
 
-/// The name of an encoding by a general-purpose codec.
+/// The name of encodings with a general-purpose codec.
 pub(crate) const GENERAL: &str = "general";
 
-/// Bytes between two pages that a read takes along rather than being split, on local disk.
+/// The largest gap between two pages that one read covers on a local disk; a larger gap splits the read. In bytes.
 const GAP_BYTES: u64 = 8 << 10;
 
-/// What footers say about one column.
+/// The facts about one column from the footers of its files.
 #[derive(Debug)]
 pub(crate) struct ColumnSurvey {
-    /// Chunks (Lance pages) over all fragments.
+    /// The number of chunks (Lance pages) in all fragments.
     pub num_chunks: u64,
-    /// Bytes of the largest chunk.
+    /// The size of the largest chunk, in bytes.
     pub chunk_bytes_max: u64,
-    /// Bytes of all chunks.
+    /// The size of all chunks, in bytes.
     pub bytes: u64,
-    /// Pieces of plain bytes: chunks that lie side by side are one.
+    /// The number of contiguous pieces of plain bytes: adjacent chunks are one piece.
     pub num_pieces: u64,
-    /// The encodings, each once.
+    /// The names of the encodings, without duplicates.
     pub encodings: Vec<String>,
-    /// What is in the way of reading its files as plain bytes, each once; that of the type is not among them.
+    /// The obstacles to reading the column's files as plain bytes, without duplicates. An obstacle of the column's type
+    /// is not among them.
     pub obstacles: Vec<(Obstacle, Fragments)>,
-    /// Fragments without checksums for its values.
+    /// The fragments whose files have no checksums for the column's values.
     pub unchecked: Fragments,
-    /// The most other columns that a file of it has.
+    /// The largest number of other columns in one file of the column.
     pub neighbours_max: usize,
-    /// Bytes per row if its type can be plain bytes.
+    /// Bytes per row if the column's type allows plain bytes.
     row_bytes: Result<u64, Obstacle>,
 }
 
-/// Fragments that have something in common; they are added in one order.
+/// Fragments that have something in common. Their ids must be added in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fragments {
-    /// How many.
+    /// The number of fragments.
     pub count: usize,
-    /// The id of the first one.
+    /// The id of the first fragment.
     pub first: Option<u32>,
     last: Option<u32>,
 }
@@ -66,7 +67,7 @@ impl Fragments {
 }
 
 impl Table {
-    /// Reads about a column in all footers.
+    /// Reads all footers that describe a column.
     pub(crate) async fn survey(&self, field: &Field) -> Result<ColumnSurvey> {
         let mut survey = ColumnSurvey::new(field);
         let (scheduler, name) = (self.footer_scheduler(), field.name().as_str());
@@ -106,7 +107,8 @@ impl Table {
         Ok(survey)
     }
 
-    /// Where a column lies in a fragment. Lists and structs lie where their leaves do.
+    /// Returns the files that hold a column's values in a fragment. The values of lists and structs are in the files of
+    /// their leaf fields.
     pub(crate) async fn column_files(
         &self,
         scheduler: &Arc<ScanScheduler>,
@@ -141,7 +143,7 @@ impl ColumnSurvey {
         }
     }
 
-    /// Why the column is not read as plain bytes; `None` when it is.
+    /// Returns why the column is not read as plain bytes; `None` if it is.
     pub fn obstacle(&self) -> Option<Obstacle> {
         self.row_bytes.err().or_else(|| self.obstacles.first().map(|(obstacle, _)| *obstacle))
     }
@@ -178,7 +180,7 @@ impl ColumnSurvey {
     }
 }
 
-/// How many pieces of a file runs of rows are, if a read takes small gaps along.
+/// Returns into how many contiguous pieces of a file runs of rows fall, if a read covers small gaps.
 fn num_pieces(runs: &[Run], row_bytes: u64) -> u64 {
     let is_apart = |pair: &&[Run]| {
         let bytes = (pair[1].first_row - pair[0].first_row).saturating_mul(row_bytes);
@@ -189,7 +191,7 @@ fn num_pieces(runs: &[Run], row_bytes: u64) -> u64 {
     if runs.is_empty() { 0 } else { breaks as u64 + 1 }
 }
 
-/// The ids of the fields that have values of their own.
+/// Returns the ids of the leaf fields, which have values of their own.
 fn leaves(field: &lance_core::datatypes::Field) -> Vec<i32> {
     if field.children.is_empty() { vec![field.id] } else { field.children.iter().flat_map(leaves).collect() }
 }

@@ -9,10 +9,10 @@ use stoker_types::{Snapshot, TableName};
 
 use crate::{Error, Lake, Result};
 
-/// Rows of a fragment at most: their addresses have 32 bits for the place in it.
+/// The maximum number of rows of a fragment: row addresses have 32 bits for the offset in it.
 const FRAGMENT_ROWS_MAX: u64 = 1 << 32;
 
-/// One immutable snapshot of a table; cheap to clone.
+/// A table at a pinned version; immutable, and cheap to clone.
 #[derive(Clone)]
 pub struct Table {
     lake: Lake,
@@ -27,22 +27,21 @@ impl std::fmt::Debug for Table {
     }
 }
 
-/// A horizontal part of a table, from the manifest.
+/// A horizontal part of a table, as the manifest describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentInfo {
-    /// The fragment's id: the upper half of its row addresses.
+    /// The fragment's id: the upper 32 bits of its row addresses.
     pub id: u32,
-    /// Rows in its files.
+    /// The number of rows in the fragment's files.
     pub physical_rows: u64,
-    /// Rows that were not deleted.
+    /// The number of rows that were not deleted.
     pub num_rows: u64,
 }
 
 impl Table {
-    /// A table with the Arrow schema of its dataset.
+    /// Makes a table with the Arrow schema of its dataset.
     ///
-    /// # Errors
-    /// `DataCorrupt` when rows or columns could be mistaken for others by the manifest.
+    /// # Errors `DataCorrupt` if the manifest is ambiguous: if by it, rows or columns could be mistaken for others.
     pub(crate) fn try_new(lake: Lake, name: TableName, dataset: Dataset, schema: SchemaRef) -> Result<Self> {
         let table = Self { lake, name, dataset: Arc::new(dataset), schema };
         match table.flaw() {
@@ -53,7 +52,7 @@ impl Table {
         }
     }
 
-    /// What is wrong with the manifest.
+    /// Describes what is wrong with the manifest.
     fn flaw(&self) -> Option<String> {
         let mut names = HashSet::new();
         for field in self.schema.fields() {
@@ -92,7 +91,7 @@ impl Table {
         self.dataset.manifest().version
     }
 
-    /// Name and version.
+    /// The table's name and the pinned version.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { table: self.name.clone(), version: self.version() }
     }
@@ -107,22 +106,22 @@ impl Table {
         self.lake.table_uri(&self.name)
     }
 
-    /// The lake that holds it.
+    /// The lake that holds the table.
     pub fn lake(&self) -> &Lake {
         &self.lake
     }
 
-    /// Whether its files lie on a disk of this machine, or one that is mounted there.
+    /// Returns whether the table's files are on a file system of this machine, which may be a network mount.
     pub fn is_local(&self) -> bool {
         self.lake.is_local()
     }
 
-    /// Rows that were not deleted, from the manifest.
+    /// The number of rows that were not deleted, from the manifest.
     pub fn num_rows(&self) -> u64 {
         self.fragments().iter().map(|fragment| fragment.num_rows).sum()
     }
 
-    /// The fragments in order of their ids.
+    /// Returns the fragments in the order of the manifest.
     pub fn fragments(&self) -> Vec<FragmentInfo> {
         let info = |fragment: &lance_table::format::Fragment| {
             let physical = fragment.physical_rows.unwrap_or(0) as u64;
@@ -136,7 +135,7 @@ impl Table {
         &self.dataset
     }
 
-    /// Checks that columns exist.
+    /// Checks that all of these columns exist.
     pub(crate) fn check_columns<'a>(&self, columns: impl IntoIterator<Item = &'a String>) -> Result<()> {
         for column in columns {
             if self.schema.column_with_name(column).is_none() {

@@ -1,4 +1,4 @@
-//! Rows by address.
+//! Reads rows by address.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use crate::precheck::Checked;
 use crate::{Error, Result, Table};
 
 impl Table {
-    /// The rows at these addresses, in this order; duplicates are allowed.
+    /// Reads the rows at these addresses, in this order; duplicates are allowed.
     ///
-    /// Output: one column for each name in `columns`, in this order, one row for each address.
+    /// The result has one column for each name in `columns`, in this order, and one row for each address.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an address without a row; `DataCorrupt` naming table and columns when a file cannot be decoded.
+    /// [`Error::NotFound`] for an address without a row; `DataCorrupt` naming table and columns when a file cannot be
+    /// decoded.
     pub async fn take(&self, columns: &[String], row_addrs: &[u64]) -> Result<RecordBatch> {
         self.check_columns(columns)?;
         self.refuse_blobs(columns.iter().map(String::as_str))?;
@@ -65,7 +66,7 @@ impl Table {
         TakeBuilder::try_new_from_addresses(self.dataset().clone(), sorted, Arc::new(plan))?.execute().boxed().await
     }
 
-    /// Checks the files of these rows before they are read.
+    /// Checks the files of these rows before Lance reads them.
     async fn check_take(&self, columns: &[String], sorted: &[u64]) -> Result<()> {
         let columns: HashSet<&str> = columns.iter().map(String::as_str).collect();
         let ids = sorted.chunk_by(|one, next| one >> 32 == next >> 32).filter_map(<[u64]>::first);
@@ -76,7 +77,7 @@ impl Table {
         self.check_row_offsets(&columns, &fragments).await
     }
 
-    /// Addresses of fragments or offsets that the snapshot does not have.
+    /// Checks that the snapshot has the fragment and the offset of each address.
     fn check_addresses(&self, sorted: &[u64]) -> Result<()> {
         let rows: HashMap<u64, u64> =
             self.fragments().iter().map(|fragment| (u64::from(fragment.id), fragment.physical_rows)).collect();
@@ -94,7 +95,7 @@ impl Table {
         Ok(())
     }
 
-    /// The error that names the first deleted row of these.
+    /// Returns the error that names a deleted row among these.
     async fn deleted(&self, sorted: &[u64]) -> Result<Error> {
         let attempted = || format!("reading the deletions of {}", self.snapshot());
         for fragment in self.dataset().get_fragments() {
@@ -115,7 +116,8 @@ impl Table {
     }
 }
 
-/// Addresses in ascending order, each once, and for each one its place among them; no places where they were so already.
+/// Returns the addresses in ascending order without duplicates, and for each given address its index among them. The
+/// indices are `None` if the given addresses were already sorted and unique.
 fn sorted(row_addrs: &[u64]) -> (Vec<u64>, Option<Vec<u64>>) {
     if row_addrs.is_sorted_by(|one, next| one < next) {
         return (row_addrs.to_vec(), None);

@@ -1,4 +1,4 @@
-//! Local files that are read past the system's memory of files.
+//! Local files that are read without the page cache.
 
 use std::fs::File;
 use std::io;
@@ -6,15 +6,16 @@ use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What disks and file systems read in one piece: smaller reads, where they are allowed, cost as much.
+/// The size of the blocks that disks and file systems read: smaller reads, where they are allowed, cost as much. In
+/// bytes.
 #[cfg(target_os = "linux")]
 const ALIGNMENT_MIN: usize = 4 << 10;
 
-/// A file system that asks for more is not read so.
+/// The maximum alignment in bytes: a file on a file system that requires more is not read with `O_DIRECT`.
 #[cfg(target_os = "linux")]
 const ALIGNMENT_MAX: usize = 64 << 10;
 
-/// A local file whose reads neither use nor fill the system's memory of files (`O_DIRECT`).
+/// A local file whose reads neither use nor fill the page cache (`O_DIRECT`).
 #[derive(Debug)]
 pub struct UncachedFile {
     file: File,
@@ -24,8 +25,9 @@ pub struct UncachedFile {
 }
 
 impl UncachedFile {
-    /// Opens a file; `place` names it in the log. `None` where the system or the file system does not read so, or the file cannot
-    /// be opened once more: then it is read as usual. The first time is logged.
+    /// Opens a file; `place` names it in the log. `None` where the operating system or the file system does not support
+    /// `O_DIRECT`, or if the file cannot be opened: the caller then reads it through the page cache. The first failure
+    /// of the process is logged.
     pub fn open(path: &Path, place: &str) -> Option<Self> {
         match open(path) {
             Ok((file, alignment)) => {
@@ -38,17 +40,19 @@ impl UncachedFile {
         }
     }
 
-    /// The open file. A read whose offset, length or memory is not aligned fails with `EINVAL`.
+    /// The open file. A read whose offset, length or memory address is not aligned fails with `EINVAL`.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Offset, length and memory of a read must be multiples of so many bytes: a power of two, from 4 KiB to 64 KiB.
+    /// The alignment in bytes: the offset, length and memory address of a read must be multiples of it. It is a power
+    /// of two, from 4 KiB to 64 KiB.
     pub fn alignment(&self) -> usize {
         self.alignment
     }
 
-    /// Notes that the file system opened the file and does not read it: it is not read so any more.
+    /// Records that the file system opened the file but refused to read it; from now on it is read through the page
+    /// cache.
     pub fn refuse(&self, error: &io::Error) {
         self.is_refused.store(true, Ordering::Relaxed);
         warn(&self.place, error);
@@ -75,7 +79,8 @@ fn open(_path: &Path) -> io::Result<(File, usize)> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The alignment that the file system reports; Linux tells it since 6.1, and not of all file systems.
+/// Returns the alignment that the file system reports. Linux reports it since version 6.1, and not for all file
+/// systems; otherwise it is assumed to be 4 KiB.
 #[cfg(target_os = "linux")]
 fn alignment(file: &File) -> io::Result<usize> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -86,14 +91,14 @@ fn alignment(file: &File) -> io::Result<usize> {
     };
     let (memory, offset) = (found.stx_dio_mem_align as usize, found.stx_dio_offset_align as usize);
     let alignment = memory.max(offset).max(ALIGNMENT_MIN);
-    // Zeros stand for a file that is not read so, such as one that is encrypted.
+    // Zeros mean that the file does not support `O_DIRECT`; an encrypted file, for example.
     if memory == 0 || offset == 0 || !alignment.is_power_of_two() || alignment > ALIGNMENT_MAX {
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(alignment)
 }
 
-/// Says once that files are read as without the option.
+/// Logs, once per process, that files are read through the page cache although `direct_io` is set.
 fn warn(place: &str, error: &io::Error) {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| tracing::warn!(place, %error, "direct_io: files cannot be read so, and are read as usual"));

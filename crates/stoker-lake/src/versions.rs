@@ -12,7 +12,7 @@ use crate::caught::caught;
 use crate::holds::Hold;
 use crate::{Error, Result, Table};
 
-/// Tags that are read at a time.
+/// The number of tags that are read at the same time.
 const TAGS_AT_ONCE: usize = 10;
 
 /// A version of a table.
@@ -20,14 +20,14 @@ const TAGS_AT_ONCE: usize = 10;
 pub struct VersionInfo {
     /// The version number.
     pub version: u64,
-    /// When it was committed, in milliseconds since 1970 UTC.
+    /// When the version was committed, in milliseconds since 1970 UTC.
     pub timestamp_millis: i64,
-    /// Tags that point to it.
+    /// The tags that point to the version.
     pub tags: Vec<String>,
 }
 
 impl Table {
-    /// All versions that still exist, oldest first.
+    /// Returns all versions that still exist, oldest first.
     ///
     /// # Errors
     /// Storage errors.
@@ -43,12 +43,12 @@ impl Table {
         Ok(versions.into_iter().map(info).collect())
     }
 
-    /// Whether an older version does not exist any more.
+    /// Returns whether an older version was removed.
     pub(crate) async fn is_gone(&self, version: u64) -> Result<bool> {
         Ok(version > 0 && version < self.version() && !self.version_numbers().await?.contains(&version))
     }
 
-    /// The numbers of all versions that still exist, in any order.
+    /// Returns the numbers of all versions that still exist, in any order.
     ///
     /// # Errors
     /// Storage errors.
@@ -61,7 +61,7 @@ impl Table {
         Error::storage(format!("listing the versions of table {}", self.name()), source)
     }
 
-    /// All tags and the versions that they name, without those by which streams hold versions.
+    /// Returns all tags with the versions that they name, except those by which streams keep versions from cleanup.
     ///
     /// # Errors
     /// Storage errors.
@@ -85,7 +85,7 @@ impl Table {
         read.buffer_unordered(TAGS_AT_ONCE).try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await
     }
 
-    /// The version of a tag.
+    /// Returns the version that a tag names.
     async fn tagged(&self, tag: &str) -> Result<u64> {
         let path = tag_path(&self.lake().table_path(self.name()), tag);
         let contents = TagContents::from_path(&path, &self.lake().inner.store).await;
@@ -93,7 +93,7 @@ impl Table {
         Ok(contents.map_err(|source| Error::storage(attempted(), source))?.version)
     }
 
-    /// Gives this version a tag, which protects it from cleanup.
+    /// Creates a tag that names this version, which protects the version from cleanup.
     ///
     /// # Errors
     /// An invalid or existing tag; storage errors.
@@ -109,7 +109,7 @@ impl Table {
     /// Removes a tag.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such a tag; storage errors.
+    /// [`Error::NotFound`] if there is no such tag; storage errors.
     pub async fn delete_tag(&self, tag: &TagName) -> Result<()> {
         let deleted = self.dataset().tags().delete(tag.as_str()).await;
         deleted.map_err(|source| Error::storage(format!("removing tag '{tag}' of table {}", self.name()), source))

@@ -6,28 +6,28 @@ use stoker_types::{OrderOptions, ShuffleMode};
 
 use crate::{Key, Permutation};
 
-/// Labels that keep the keys of different permutations apart.
+/// Labels that keep the keys of different permutations distinct.
 const BLOCKS: u64 = 1;
 const WINDOW: u64 = 2;
 const FULL: u64 = 3;
 
 /// The order of one epoch over a row set of `num_rows` rows.
 ///
-/// Making one costs the same for any number of rows; it holds a few hundred bytes.
+/// It takes the same time to construct for any number of rows, and holds a few hundred bytes.
 #[derive(Clone, Debug)]
 pub struct EpochOrder {
     num_rows: u64,
     options: OrderOptions,
     key: Key,
-    /// Permutes the blocks (block mode) or the rows (full mode).
+    /// The permutation of the blocks (block and sequential mode) or of the rows (full mode).
     permutation: Permutation,
-    /// The place of the last block, which may be short, in the permuted sequence of blocks.
+    /// The index of the last block, which may be short, in the permuted sequence of blocks.
     short_slot: u64,
     short_rows: u64,
 }
 
 impl EpochOrder {
-    /// The order of `epoch` under `seed`. The options must be valid ([`OrderOptions::validate`]).
+    /// Makes the order of `epoch` under `seed`. The options must be valid ([`OrderOptions::validate`]).
     pub fn new(num_rows: u64, options: &OrderOptions, seed: u64, epoch: u64) -> Self {
         let key = Key::new(seed).with(epoch);
         let num_blocks = num_rows.div_ceil(options.rows_per_block);
@@ -42,12 +42,12 @@ impl EpochOrder {
         Self { num_rows, options: options.clone(), key, permutation, short_slot, short_rows }
     }
 
-    /// Rows in the epoch.
+    /// Returns the number of rows in the epoch.
     pub fn num_rows(&self) -> u64 {
         self.num_rows
     }
 
-    /// The ordinal of the row at `position < num_rows`.
+    /// Returns the ordinal of the row at `position < num_rows`.
     pub fn ordinal(&self, position: u64) -> u64 {
         debug_assert!(position < self.num_rows);
         match self.options.mode {
@@ -63,7 +63,9 @@ impl EpochOrder {
         }
     }
 
-    /// Appends the ordinals of `positions` to `out`, in order. Faster than one by one: windows are set up, and blocks found, once.
+    /// Appends the ordinals of `positions` to `out`, in the same order. It is faster than a call of
+    /// [`EpochOrder::ordinal`] for each position, because it keeps the last window and recently used blocks of each
+    /// lane.
     pub fn ordinals(&self, positions: impl Iterator<Item = u64>, out: &mut Vec<u64>) {
         if self.options.mode != ShuffleMode::Block {
             out.extend(positions.map(|position| self.ordinal(position)));
@@ -85,7 +87,7 @@ impl EpochOrder {
         }
     }
 
-    /// The position of the row with this ordinal; the inverse of [`EpochOrder::ordinal`].
+    /// Returns the position of the row with this ordinal. It is the inverse of [`EpochOrder::ordinal`].
     pub fn position(&self, ordinal: u64) -> u64 {
         debug_assert!(ordinal < self.num_rows);
         match self.options.mode {
@@ -102,7 +104,7 @@ impl EpochOrder {
         }
     }
 
-    /// The lane that serves a position.
+    /// Returns the lane that serves a position.
     pub fn lane(&self, position: u64) -> u64 {
         let lanes = u64::from(self.options.num_lanes);
         match self.options.mode {
@@ -111,9 +113,10 @@ impl EpochOrder {
         }
     }
 
-    /// The positions that share their windows with `position`: the unit in which rows are read.
+    /// Returns the positions that share their windows with `position`. They are the unit in which rows are read.
     ///
-    /// `None` unless rows are shuffled inside windows, where any run of positions is as good as another.
+    /// Returns `None` unless rows are shuffled inside windows: in the other modes, any run of positions is as good to
+    /// read as another.
     pub fn window_positions(&self, position: u64) -> Option<Range<u64>> {
         if self.options.mode != ShuffleMode::Block {
             return None;
@@ -123,13 +126,14 @@ impl EpochOrder {
         Some(start..start.saturating_add(rows).min(self.num_rows))
     }
 
-    /// The row at a place of the permuted block sequence.
+    /// Returns the ordinal of the row at an index of the row sequence, which lists the rows of the permuted blocks.
     fn block_row(&self, place: u64) -> u64 {
         let (slot, offset) = self.slot_of(place);
         self.permutation.apply(slot) * self.options.rows_per_block + offset
     }
 
-    /// Which block of the permuted sequence a place lies in, and which row of it that is.
+    /// Returns the index of the block, in the permuted sequence of blocks, that contains an index of the row sequence,
+    /// and the offset of that row in the block.
     fn slot_of(&self, place: u64) -> (u64, u64) {
         let rows = self.options.rows_per_block;
         let short_start = self.short_slot * rows;
@@ -143,7 +147,8 @@ impl EpochOrder {
         }
     }
 
-    /// The inverse of [`EpochOrder::block_row`].
+    /// Returns the index in the row sequence of the row with this ordinal. It is the inverse of
+    /// [`EpochOrder::block_row`].
     fn sequence_place(&self, ordinal: u64) -> u64 {
         let rows = self.options.rows_per_block;
         let slot = self.permutation.invert(ordinal / rows);
@@ -151,7 +156,8 @@ impl EpochOrder {
         before + ordinal % rows
     }
 
-    /// Where a lane begins in the row sequence: lanes are cuts of ⌈N/L⌉ rows, then of ⌊N/L⌋.
+    /// Returns the index in the row sequence at which a lane begins. The first N mod L lanes have ⌈N/L⌉ rows, the
+    /// others ⌊N/L⌋.
     fn lane_start(&self, lane: u64) -> u64 {
         let lanes = u64::from(self.options.num_lanes);
         lane * (self.num_rows / lanes) + lane.min(self.num_rows % lanes)
@@ -163,7 +169,7 @@ impl EpochOrder {
         if place < longer * (short + 1) { place / (short + 1) } else { longer + (place - longer * (short + 1)) / short }
     }
 
-    /// Window `number` of a lane, in rows counted from the start of the lane.
+    /// Returns window `number` of a lane. Its rows are counted from the start of the lane.
     fn window(&self, lane: u64, number: u64) -> Window {
         let length = self.lane_start(lane + 1) - self.lane_start(lane);
         let start = number * self.options.rows_per_window;
@@ -179,18 +185,18 @@ struct Window {
     permutation: Permutation,
 }
 
-/// Blocks that are remembered for each lane: a window has about as many.
+/// The number of blocks that are cached for each lane. A window has about as many blocks.
 const RECENT_BLOCKS: usize = 64;
 
-/// The window of a lane that rows were asked for last.
+/// The window of a lane from which a row was requested last.
 #[derive(Clone, Debug)]
 struct LaneCache {
     /// The window's number in its lane.
     number: u64,
     window: Window,
-    /// The place of the window's first row in the permuted sequence.
+    /// The index in the row sequence of the window's first row.
     start: u64,
-    /// Places of blocks in the permuted sequence, and the blocks that are there.
+    /// Indexes in the permuted sequence of blocks, each with the number of the block there.
     recent: Box<[(u64, u64); RECENT_BLOCKS]>,
 }
 
@@ -200,7 +206,7 @@ impl LaneCache {
         Self { number, window, start, recent: Box::new([(u64::MAX, 0); RECENT_BLOCKS]) }
     }
 
-    /// The block at a place of the permuted sequence.
+    /// Returns the block at an index of the permuted sequence of blocks.
     fn block(&mut self, slot: u64, permutation: &Permutation) -> u64 {
         let recent = &mut self.recent[slot as usize % RECENT_BLOCKS];
         if recent.0 != slot {

@@ -5,9 +5,10 @@
 //!          (rows_per_block)    (seed, epoch)                       (num_lanes)      (seed, epoch, lane, window)
 //! ```
 //!
-//! [`EpochOrder::ordinal`] maps a position to the ordinal of a row in its row set in constant time and without memory per
-//! row; [`EpochOrder::position`] is its inverse. [`Mixture`] deals the positions of several row sets, and [`StreamOrder`] is what a
-//! stream asks: which row of which row set a position delivers. `crates/stoker-order/ORDER.md` specifies both precisely enough to reimplement them.
+//! [`EpochOrder::ordinal`] maps a position to the ordinal of a row in its row set, in constant time and without memory
+//! per row. [`EpochOrder::position`] is its inverse. [`Mixture`] distributes draws over several row sets.
+//! [`StreamOrder`] combines both for a stream: it tells which row of which row set a position delivers.
+//! `crates/stoker-order/ORDER.md` specifies the order precisely enough to implement it again.
 
 mod epoch_order;
 mod mixture;

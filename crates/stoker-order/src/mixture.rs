@@ -1,4 +1,4 @@
-//! How the draws of a mixture are dealt to its sources.
+//! How the draws of a mixture are distributed over its sources.
 
 use std::sync::OnceLock;
 
@@ -6,33 +6,34 @@ use stoker_types::{MixtureSegment, MixtureSpec, MixtureStop};
 
 use crate::Key;
 
-/// Labels that keep the keys of mixtures apart from those of orders, and from each other.
+/// Labels that keep the keys of mixtures distinct from those of orders, and from each other.
 const MIXTURE: u64 = 4;
 const TABLE: u64 = 0;
 const CHOICE: u64 = 1;
 
-/// Tables per segment; each period takes one of them.
+/// The number of tables of a segment. Each period uses one of them.
 const NUM_TABLES: u64 = 8;
 
-/// Passes of exchanges over a table.
+/// The number of passes over a table that exchange slots.
 const NUM_PASSES: u64 = 8;
 
-/// Exchanges reach at most so many slots ahead, as a power of two.
+/// The number of different reaches of an exchange. A reach is one of the powers of two from 2^0 to 2^7 slots.
 const REACH_BITS: u64 = 8;
 
-/// One draw: the row number `index`, counted over the source's own epochs, of a source.
+/// The result of a draw: a source, and the index of a row of it, counted over the source's own epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// Which source.
+    /// The source's index.
     pub source: usize,
-    /// How many rows of the source were drawn before.
+    /// The number of rows of the source that were drawn before.
     pub index: u64,
 }
 
-/// Deals draws to sources: a pure function of weights and seed.
+/// Assigns draws to sources, as a pure function of the weights and the seed.
 ///
-/// After any number of draws since the weights were set, each source has its share of them, give or take less than one row.
-/// Tables of one period are made on first use; everything else is arithmetic, so that any draw costs the same.
+/// After any number of draws since the weights were set, the draws of each source differ from its exact share by less
+/// than one row. The table of a period is built on first use. Everything else is arithmetic, so that all draws take the
+/// same time.
 #[derive(Debug)]
 pub struct Mixture {
     segments: Vec<Segment>,
@@ -46,11 +47,11 @@ struct Segment {
     tables: [OnceLock<Table>; NUM_TABLES as usize],
 }
 
-/// For each slot of a period, its source, and how many slots of that source come before it.
+/// For each slot of a period, its source, and the number of slots of that source before it.
 type Table = Box<[(u32, u32)]>;
 
 impl Mixture {
-    /// The mixture of a specification that is valid, under a seed.
+    /// Makes the mixture of a valid specification under a seed.
     pub fn new(spec: &MixtureSpec, seed: u64) -> Self {
         let key = Key::new(seed).with(MIXTURE);
         let segment = |weights: &MixtureSegment| Segment {
@@ -62,7 +63,7 @@ impl Mixture {
         Self { segments: spec.segments.iter().map(segment).collect() }
     }
 
-    /// The source and row of a draw, counted over all epochs.
+    /// Returns the source and row of draw `number`, counted over all epochs.
     pub fn draw(&self, number: u64) -> Draw {
         let segment = self.segment(number);
         let (period, slot) = segment.place(number);
@@ -72,7 +73,7 @@ impl Mixture {
         Draw { source, index: weights.drawn[source] + period * u64::from(weights.slots[source]) + u64::from(before) }
     }
 
-    /// For each source, its draws before a draw.
+    /// Returns for each source the number of its draws before draw `number`.
     pub fn drawn_before(&self, number: u64) -> Vec<u64> {
         let segment = self.segment(number);
         let (period, slot) = segment.place(number);
@@ -82,9 +83,10 @@ impl Mixture {
         drawn
     }
 
-    /// How many draws deliver sources of these sizes until `stop`; `rows` for [`MixtureStop::Rows`]. Looks at the first weights.
+    /// Returns the number of rows in an epoch: the draws until `stop`, for sources of these sizes. It is `rows` for
+    /// [`MixtureStop::Rows`]. Only the first weights are used.
     ///
-    /// `None` past 2^64.
+    /// Returns `None` for more than 2^64 draws.
     pub fn epoch_rows(&self, sizes: &[u64], stop: MixtureStop, rows: u64) -> Option<u64> {
         let ends = sizes.iter().enumerate().map(|(source, size)| self.rows_until(source, *size));
         match stop {
@@ -94,7 +96,7 @@ impl Mixture {
         }
     }
 
-    /// Draws until a source has delivered `size` rows, at least one.
+    /// Returns the number of draws until a source has delivered `size` rows. `size` must be at least 1.
     fn rows_until(&self, source: usize, size: u64) -> Option<u64> {
         let segment = &self.segments[0];
         let slots = u64::from(segment.weights.slots[source]);
@@ -111,7 +113,7 @@ impl Mixture {
 }
 
 impl Segment {
-    /// Period and slot of a draw.
+    /// Returns the period and the slot of a draw.
     fn place(&self, number: u64) -> (u64, usize) {
         let since = number - self.weights.start;
         (since / self.period, (since % self.period) as usize)
@@ -123,10 +125,12 @@ impl Segment {
     }
 }
 
-/// A table that holds source s `slots[s]` times, such that each prefix of k slots holds it ⌊k·slots[s]/P⌋ or ⌈k·slots[s]/P⌉ times.
+/// Makes a table in which source s has `slots[s]` slots, such that every prefix of k slots holds it ⌊k·slots[s]/P⌋ or
+/// ⌈k·slots[s]/P⌉ times.
 ///
-/// Begins with the earliest-deadline-first schedule of the windows in which each slot must fall for that, as in Pfair scheduling
-/// (Baruah, Cohen, Plaxton and Varvel, Algorithmica 1996), and exchanges pairs of slots wherever the rule still holds.
+/// The bounds give each slot a range of possible indexes. The table begins as the earliest-deadline-first schedule of
+/// these ranges, as in Pfair scheduling (Baruah, Cohen, Plaxton and Varvel, Algorithmica 1996). Then pairs of slots are
+/// exchanged wherever the bounds still hold.
 fn table(slots: &[u32], key: Key) -> Table {
     let bounds = Bounds::new(slots);
     let mut sources = schedule(&bounds);
@@ -151,7 +155,7 @@ fn table(slots: &[u32], key: Key) -> Table {
     numbered.collect()
 }
 
-/// Exchanges two slots, if the counts between them allow it.
+/// Exchanges two slots if the bounds of all prefixes between them still hold afterwards.
 fn exchange(sources: &mut [usize], counts: &mut Counts, bounds: &Bounds, first: usize, second: usize) {
     let (moved_back, moved_on) = (sources[second], sources[first]);
     let fits = |k: usize| {
@@ -167,13 +171,13 @@ fn exchange(sources: &mut [usize], counts: &mut Counts, bounds: &Bounds, first: 
     sources.swap(first, second);
 }
 
-/// The earliest-deadline-first schedule.
+/// Returns the earliest-deadline-first schedule: the source of each slot.
 fn schedule(bounds: &Bounds) -> Vec<usize> {
     let mut taken = vec![0u64; bounds.slots.len()];
     let mut sources = Vec::with_capacity(bounds.period as usize);
     for k in 1..=bounds.period as usize {
         let ready = (0..taken.len()).filter(|source| taken[*source] < bounds.high(k, *source));
-        // The k at which the lower bound asks for one more.
+        // The deadline is the smallest k whose lower bound requires one more slot of the source.
         let deadline =
             |source: &usize| ((taken[*source] + 1) * bounds.period).div_ceil(u64::from(bounds.slots[*source]));
         let next = ready.min_by_key(deadline).unwrap_or_default();
@@ -183,7 +187,7 @@ fn schedule(bounds: &Bounds) -> Vec<usize> {
     sources
 }
 
-/// How many of the first k slots may be a source's.
+/// The bounds on the number of slots of a source among the first k slots.
 struct Bounds<'a> {
     slots: &'a [u32],
     period: u64,
@@ -203,7 +207,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// How many of the first k slots are a source's, for every k.
+/// The number of slots of each source among the first k slots, for every k.
 struct Counts {
     num_sources: usize,
     counts: Vec<u64>,

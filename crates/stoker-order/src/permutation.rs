@@ -1,12 +1,13 @@
-//! Seeded permutations of `0..n` that need no memory.
+//! Seeded permutations of `0..n` that take constant memory.
 
-/// A 64-bit key, derived from seed and labels.
+/// A 64-bit key that is derived from a seed and labels.
 ///
-/// Absorbing is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) over the running state.
+/// A value is absorbed by the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), applied to the running
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(u64);
 
-/// The golden ratio as a 64-bit fraction, SplitMix64's increment.
+/// The golden ratio as a 64-bit fraction, which is the increment of SplitMix64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 fn mix(mut x: u64) -> u64 {
@@ -16,28 +17,31 @@ fn mix(mut x: u64) -> u64 {
 }
 
 impl Key {
-    /// The key of a seed.
+    /// Makes the key of a seed.
     pub fn new(seed: u64) -> Self {
         Key(mix(seed.wrapping_add(GOLDEN)))
     }
 
-    /// The key after absorbing one more value. Keys of different sequences of values are unrelated.
+    /// Returns the key after it absorbs one more value. Keys of different sequences of values are unrelated.
     #[must_use]
     pub fn with(self, value: u64) -> Self {
         Key(mix(self.0.wrapping_add(GOLDEN) ^ mix(value.wrapping_add(GOLDEN).rotate_left(32))))
     }
 
-    /// The 64 bits.
+    /// Returns the 64 bits of the key.
     pub fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// Feistel rounds; even, so that the halves end where they began.
+/// The number of Feistel rounds. It is even, so that each half of the value ends on the side where it began.
 const NUM_ROUNDS: usize = 8;
 
-/// A seeded permutation of `0..n`: an alternating Feistel network over the next power of two, walked along its cycles until
-/// the value falls below `n` (Black and Rogaway, CT-RSA 2002). At most two walks are expected.
+/// A seeded permutation of `0..n`.
+///
+/// It is an alternating Feistel network over the smallest power of two that is at least `n` and at least 4. The network
+/// is applied repeatedly until the value is below `n` (cycle walking: Black and Rogaway, CT-RSA 2002). At most two
+/// applications are expected, or four if `n` is 1.
 #[derive(Clone, Debug)]
 pub struct Permutation {
     n: u64,
@@ -47,7 +51,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `0..n` under `key`.
+    /// Makes the permutation of `0..n` under `key`.
     pub fn new(n: u64, key: Key) -> Self {
         let bits = (64 - n.saturating_sub(1).leading_zeros()).max(2);
         let mut keys = [0; NUM_ROUNDS];
@@ -57,17 +61,17 @@ impl Permutation {
         Self { n, low_bits: bits / 2, high_bits: bits - bits / 2, keys }
     }
 
-    /// How many values are permuted.
+    /// Returns the number of permuted values.
     pub fn len(&self) -> u64 {
         self.n
     }
 
-    /// Whether there is nothing to permute.
+    /// Returns whether there is nothing to permute.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }
 
-    /// The image of `index`, which must be below `n`.
+    /// Returns the image of `index`, which must be below `n`.
     pub fn apply(&self, index: u64) -> u64 {
         debug_assert!(index < self.n);
         let mut value = index;
@@ -79,7 +83,7 @@ impl Permutation {
         }
     }
 
-    /// The index whose image is `value`, which must be below `n`.
+    /// Returns the index whose image is `value`, which must be below `n`.
     pub fn invert(&self, value: u64) -> u64 {
         debug_assert!(value < self.n);
         let mut index = value;

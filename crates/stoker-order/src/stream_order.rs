@@ -7,23 +7,23 @@ use stoker_types::{OrderOptions, ShuffleMode, SourceSpec, StreamSpec};
 
 use crate::{EpochOrder, Key, Mixture};
 
-/// The label of the keys of sources.
+/// The label that derives the keys of sources.
 const SOURCE: u64 = 5;
 
-/// Which row a position delivers.
+/// The row that a position delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// Which source of the stream.
+    /// The source's index in the stream.
     pub source: usize,
     /// The source's own epoch.
     pub epoch: u64,
-    /// The position in that epoch of the source.
+    /// The position in that epoch of the source, not of the stream.
     pub position: u64,
     /// The ordinal of the row in the source's row set.
     pub ordinal: u64,
 }
 
-/// The orders of all epochs of a stream. Cheap to clone.
+/// The orders of all epochs of a stream. Clones share their data.
 #[derive(Clone, Debug)]
 pub struct StreamOrders {
     num_rows: u64,
@@ -32,7 +32,7 @@ pub struct StreamOrders {
     mixture: Option<Arc<Mixture>>,
 }
 
-/// The order of one epoch of a stream. Cheap to make and to clone.
+/// The order of one epoch of a stream. It takes little time to construct and to clone.
 #[derive(Clone, Debug)]
 pub struct StreamOrder {
     sources: Arc<[Source]>,
@@ -45,7 +45,7 @@ enum Kind {
     Mixed { mixture: Arc<Mixture>, first_draw: u64 },
 }
 
-/// What determines the orders of one source.
+/// Everything that determines the orders of one source.
 #[derive(Debug)]
 struct Source {
     num_rows: u64,
@@ -54,7 +54,7 @@ struct Source {
 }
 
 impl StreamOrders {
-    /// The orders of a valid specification.
+    /// Makes the orders of a valid specification.
     pub fn new(spec: &StreamSpec) -> Self {
         let seed = |index: usize| match spec.mixture {
             None => spec.seed,
@@ -73,17 +73,17 @@ impl StreamOrders {
         }
     }
 
-    /// How sources are interleaved, if there are several.
+    /// Returns how the sources are interleaved, or `None` for a stream of one query.
     pub fn mixture(&self) -> Option<&Mixture> {
         self.mixture.as_deref()
     }
 
-    /// The first draw of an epoch of a mixture.
+    /// Returns the first draw of an epoch of a mixture.
     pub fn first_draw(&self, epoch: u64) -> u64 {
         epoch.saturating_mul(self.num_rows)
     }
 
-    /// The order of an epoch.
+    /// Returns the order of an epoch.
     pub fn epoch(&self, epoch: u64) -> StreamOrder {
         let kind = match &self.mixture {
             Some(mixture) => Kind::Mixed { mixture: mixture.clone(), first_draw: self.first_draw(epoch) },
@@ -97,7 +97,7 @@ impl StreamOrders {
 }
 
 impl StreamOrder {
-    /// Appends what `positions` deliver to `out`, in order. Fastest for ascending ones.
+    /// Appends the visits of `positions` to `out`, in the same order. Ascending positions are fastest.
     pub fn visits(&self, positions: impl Iterator<Item = u64>, out: &mut Vec<Visit>) {
         match &self.kind {
             Kind::One { order, epoch } => {
@@ -123,15 +123,18 @@ impl StreamOrder {
         }
     }
 
-    /// What one position delivers.
+    /// Returns the visit of one position.
     pub fn visit(&self, position: u64) -> Visit {
         let mut out = Vec::with_capacity(1);
         self.visits(std::iter::once(position), &mut out);
         out[0]
     }
 
-    /// The positions that are best read with `position`: those that share its window, where rows are shuffled inside windows. For a
-    /// mixture, as many as the windows of all sources hold together, since these are used up at about the same time.
+    /// Returns the positions that are best read together with `position`. Where rows are shuffled inside windows, they
+    /// are the positions that share its window. For a mixture, they are as many positions as the windows of all sources
+    /// have rows together, because these windows are used up at about the same time.
+    ///
+    /// Returns `None` if rows of a source are not shuffled inside windows.
     pub fn window_positions(&self, position: u64) -> Option<Range<u64>> {
         match &self.kind {
             Kind::One { order, .. } => order.window_positions(position),
@@ -144,7 +147,8 @@ impl StreamOrder {
         }
     }
 
-    /// The positions of the visit's source and epoch in whose window it lies, its own included: windows of all lanes together.
+    /// Returns the positions, in the visit's epoch of its source, of the window that contains the visit. It is the
+    /// window of all lanes together.
     pub fn window_of(&self, visit: &Visit) -> Range<u64> {
         let source = &self.sources[visit.source];
         let rows = source.window_rows();
@@ -152,7 +156,7 @@ impl StreamOrder {
         start..start.saturating_add(rows).min(source.num_rows)
     }
 
-    /// What another position of the visit's source and epoch delivers.
+    /// Returns the visit of another position in the same epoch of the same source.
     pub fn visit_beside(&self, visit: &Visit, position: u64) -> Visit {
         let ordinal = match &self.kind {
             Kind::One { order, .. } => order.ordinal(position),
@@ -163,7 +167,7 @@ impl StreamOrder {
 }
 
 impl Source {
-    /// Rows in the windows of all lanes together.
+    /// Returns the number of rows in the windows of all lanes together.
     fn window_rows(&self) -> u64 {
         self.order.rows_per_window.saturating_mul(u64::from(self.order.num_lanes)).max(1)
     }

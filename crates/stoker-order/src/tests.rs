@@ -11,7 +11,7 @@ fn options(mode: ShuffleMode, num_lanes: u32, rows_per_block: u64, rows_per_wind
     OrderOptions { version: ORDER_VERSION, mode, num_lanes, rows_per_block, rows_per_window }
 }
 
-/// Golden values: a change here is a new order version.
+/// The order has these golden values; if they change, the order needs a new version.
 #[test]
 fn the_order_is_frozen() {
     assert_eq!(Key::new(7).with(0).bits(), GOLDEN_KEY);
@@ -25,7 +25,8 @@ const GOLDEN_KEY: u64 = 7976766691810922704;
 const GOLDEN_BLOCK: [u64; 23] = [8, 3, 20, 21, 1, 10, 15, 13, 0, 4, 18, 12, 7, 9, 16, 14, 6, 5, 19, 22, 2, 11, 17];
 const GOLDEN_FULL: [u64; 10] = [0, 7, 3, 8, 2, 1, 9, 6, 4, 5];
 
-/// Rows of one class lie together in storage; distinct classes per batch, over the expectation under a uniform permutation.
+/// Returns how well an order mixes the classes of rows that are stored sorted by class: the mean number of distinct
+/// classes in a batch, divided by its expectation under a uniform permutation.
 fn mixing(num_rows: u64, num_classes: u64, options: &OrderOptions, batch: u64) -> f64 {
     let order = EpochOrder::new(num_rows, options, 11, 3);
     let mut ordinals = Vec::new();
@@ -44,7 +45,7 @@ fn mixing(num_rows: u64, num_classes: u64, options: &OrderOptions, batch: u64) -
 
 #[test]
 fn class_sorted_rows_are_mixed_well() {
-    // 65,536 rows of 150 KB with windows of 512 MiB: 3 rows a block, 74 rows a lane's window.
+    // The options of 65,536 rows of 150 KB with windows of 512 MiB: 3 rows per block, and 74 rows per window of a lane.
     let options = options(ShuffleMode::Block, 48, 3, 74);
     let hundred = mixing(65_536, 100, &options, 256);
     let thousand = mixing(65_536, 1_000, &options, 256);
@@ -67,7 +68,7 @@ fn a_block_is_read_by_few_windows() {
             break;
         }
     }
-    // 10,000 blocks; cuts of lanes and windows split a few.
+    // There are 10,000 blocks. The ends of lanes and windows split a few of them.
     assert!(blocks <= 10_600, "{blocks}");
 }
 
@@ -105,7 +106,7 @@ proptest! {
         prop_assert!(seen.into_iter().all(|seen| seen));
     }
 
-    /// Opening deep inside 10^12 rows needs no walk over what lies before.
+    /// An order of 10^12 rows computes the row at any position directly, without visiting the positions before it.
     #[test]
     fn huge_orders_are_closed_form(position in 0u64..1_000_000_000_000, seed in any::<u64>()) {
         let order = EpochOrder::new(1_000_000_000_000, &options(ShuffleMode::Block, 48, 256, 5_461), seed, 9);

@@ -1,7 +1,8 @@
 //! The SQL dialect: DataFusion's generic one plus versioned tables.
 //!
-//! A table in `FROM` may carry `AT (…)`, which sqlparser parses for dialects with table versioning. Inside the arguments of
-//! a table function a table is an expression, so there `AT (` is an infix operator that only [`crate::resolve`] accepts.
+//! A table in `FROM` may have an `AT (…)` clause, which sqlparser parses for dialects with table versioning. In the
+//! arguments of a table function a table is an expression; there `AT (` is an infix operator that only
+//! [`crate::resolve`] accepts.
 
 use std::any::TypeId;
 
@@ -11,10 +12,11 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// Binds tighter than every other operator, so that `t AT (…)` is one argument.
+/// The precedence of `AT`, which binds tighter than every other operator, so that `t AT (…)` is one argument.
 const AT_PRECEDENCE: u8 = 120;
 
-/// Distances bind tighter than comparisons and looser than sums, as all operators of PostgreSQL's extensions do.
+/// The precedence of distance operators. As all operators of PostgreSQL's extensions, they bind tighter than
+/// comparisons and looser than sums.
 const DISTANCE_PRECEDENCE: u8 = 22;
 
 /// The name of the infix operator that holds an `AT` clause between parsing and resolving.
@@ -150,7 +152,7 @@ impl Dialect for LakeDialect {
     }
 }
 
-/// Whether this is `<->`, `<=>` or `<#>`.
+/// Tells whether the token is `<->`, `<=>` or `<#>`.
 fn is_distance(token: &Token) -> bool {
     match token {
         Token::Spaceship => true,
@@ -159,7 +161,7 @@ fn is_distance(token: &Token) -> bool {
     }
 }
 
-/// Whether the next tokens are `AT (`. `AT TIME ZONE` is something else.
+/// Tells whether the next tokens are `AT (`. `AT TIME ZONE` is another operator.
 fn at_clause_follows(parser: &Parser) -> bool {
     let is_at = matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.keyword == Keyword::AT);
     is_at && parser.peek_nth_token_ref(1).token == Token::LParen

@@ -1,4 +1,4 @@
-//! The engine: a lake, its limits, and the three things it does with a query.
+//! The engine: a lake and limits; it plans queries, runs them and evaluates sample queries.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::resolve::open;
 use crate::running::{Activity, Places, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
 
-/// Memory that is kept for the next batches of heavy columns, in bytes.
+/// The bytes of buffers that the chunk scan keeps for the next batches of heavy columns.
 const POOL_BYTES: usize = 64 << 20;
 
-/// Threads that plan at once, at most.
+/// The most threads that plan at the same time.
 const PLANNERS_MAX: usize = 8;
 
-/// Queries that wait for a planner, at most: all ranks of a large job plan at the same time.
+/// The most queries that wait for a planner. All ranks of a large job plan at the same time.
 const PLANS_WAITING_MAX: usize = 4_096;
 
 /// Limits of an [`Engine`].
@@ -34,13 +34,13 @@ pub struct EngineOptions {
     /// The most memory that all running queries together may hold in sorts, joins, aggregates and searches, in bytes.
     /// Sorts and aggregates spill to temporary files before they fail. Default: 1 GiB.
     pub memory_limit_bytes: usize,
-    /// How many partitions a plan has at most. Default: the number of CPU cores.
+    /// The most partitions of a plan. Default: the number of CPU cores.
     pub target_partitions: usize,
     /// The longest query, in bytes. Default: 65,536.
     pub max_sql_bytes: usize,
-    /// The most expressions and subqueries in a query. Default: 5,000.
+    /// The most expressions and subqueries of a query. Default: 5,000.
     pub max_sql_nodes: usize,
-    /// What each query may take, and how many run at once.
+    /// The limits of each query, and how many queries run at the same time.
     pub query: QueryLimits,
 }
 
@@ -58,8 +58,9 @@ impl Default for EngineOptions {
 
 /// Plans and runs SQL over one lake. Cheap to clone; clones share the memory pool.
 ///
-/// All methods need a tokio runtime. Planning happens on threads of its own with large stacks, of which there are as many as
-/// cores, eight at most; plans run on the caller's runtime, or on that of [`Engine::with_threads`].
+/// The async methods need a tokio runtime. Planning happens on separate threads with large stacks, as many as there are
+/// CPU cores but at least two and at most eight. Plans run on the caller's runtime, or on the runtime that was given to
+/// [`Engine::with_threads`].
 #[derive(Clone, Debug)]
 pub struct Engine {
     lake: Lake,
@@ -77,7 +78,7 @@ struct Inner {
 }
 
 impl Engine {
-    /// An engine over a lake.
+    /// Creates an engine over a lake.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -103,19 +104,20 @@ impl Engine {
         Self { lake, inner: Arc::new(Inner { options, pool, planners, queries, chunks }), threads: None }
     }
 
-    /// The engine, with plans that run on this runtime in place of their callers': a server's other work goes on beside them.
+    /// Returns the engine with plans that run on this runtime instead of their callers' runtime, so that queries do not
+    /// block a server's other work.
     #[must_use]
     pub fn with_threads(self, threads: Handle) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
-    /// The engine, for somebody who may leave only so much beside the tables of its lake.
+    /// Returns the engine with an allowance that limits what it may write beside the tables of the lake.
     #[must_use]
     pub fn within(&self, allowance: Arc<WriteAllowance>) -> Self {
         Self { lake: self.lake.within(allowance), ..self.clone() }
     }
 
-    /// The engine, for what nobody is charged for.
+    /// Returns the engine without a write allowance, for objects that are charged to no client.
     pub(crate) fn unlimited(&self) -> Self {
         Self { lake: self.lake.unlimited(), ..self.clone() }
     }
@@ -130,7 +132,7 @@ impl Engine {
         &self.inner.options
     }
 
-    /// The runtime on which plans run.
+    /// Returns the runtime on which plans run.
     pub(crate) fn threads(&self) -> Result<Handle> {
         match &self.threads {
             Some(threads) => Ok(threads.clone()),
@@ -139,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// How many queries run and wait.
+    /// Returns how many queries run and how many wait.
     pub fn queue_status(&self) -> QueueStatus {
         self.inner.queries.status()
     }
@@ -152,42 +154,42 @@ impl Engine {
         &self.inner.queries
     }
 
-    /// A new query's session.
+    /// Creates the [`Activity`] of a new query.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         let pool = QueryPool::new(self.inner.pool.clone(), self.options().query.memory_bytes);
         Activity::new(Arc::new(pool), self.options().query.plan_nodes)
     }
 
-    /// The memory and the temporary files of one query.
+    /// Creates the DataFusion runtime of one query, with limits on its memory and its temporary files.
     pub(crate) fn runtime_env(&self, activity: &Activity) -> Result<Arc<RuntimeEnv>> {
         let files = DiskManagerBuilder::default().with_max_temp_directory_size(self.options().query.temp_bytes);
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(activity.pool().clone());
         Ok(runtime.with_disk_manager_builder(files).build_arc()?)
     }
 
-    /// Runs work on the threads of plans; dropping the result stops it.
+    /// Runs work on the runtime of plans. Dropping the returned future cancels the work.
     async fn on_threads<T: Send + 'static>(&self, work: BoxFuture<'static, Result<T>>) -> Result<T> {
         let task = AbortOnDropHandle::new(self.threads()?.spawn(work));
         task.await.map_err(|error| Error::internal(format!("a query ended early: {error}")))?
     }
 
-    /// How heavy columns are read; its counts tell requests and bytes.
+    /// Returns the chunk scan that reads heavy columns. Its counters tell requests and bytes.
     pub(crate) fn chunks(&self) -> &ChunkScan {
         &self.inner.chunks
     }
 
-    /// Plans a plain `SELECT` (or `EXPLAIN [ANALYZE] SELECT`) at snapshots that are pinned now.
+    /// Plans a plain `SELECT` (or `EXPLAIN [ANALYZE] SELECT`). This call pins the snapshots.
     ///
     /// # Errors
-    /// `InvalidRequest` for what is not one valid `SELECT` within the limits, for missing or unused parameters, and for
-    /// predicates that cannot be applied before a search; `NotFound` for a table, version or tag; storage errors.
+    /// `InvalidRequest` for anything but one valid `SELECT` within the limits, for missing or unused parameters, and
+    /// for predicates that cannot be applied before a search; `NotFound` for a table, version or tag; storage errors.
     pub async fn query(&self, sql: &str, params: &[ParamValue]) -> Result<SqlQuery> {
         let engine = self.clone();
         let finish = |planned| async move { SqlQuery::try_new(&engine, planned).await }.boxed();
         self.plan(sql, params, None, finish).await
     }
 
-    /// Plans a sample query at snapshots that are pinned now.
+    /// Plans a sample query. This call pins the snapshots.
     ///
     /// # Errors
     /// As for [`Engine::query`], and [`Error::NotSampleQuery`] with the reason.
@@ -195,10 +197,10 @@ impl Engine {
         self.sample_pinned(sql, params, None).await
     }
 
-    /// Plans a sample query at given snapshots, as [`SampleQuery::snapshots`] gave them for the same SQL.
+    /// Plans a sample query at given snapshots, which [`SampleQuery::snapshots`] returned for the same SQL.
     ///
     /// # Errors
-    /// As for [`Engine::sample`]; `InvalidRequest` when the snapshots are not those of the query's tables in order.
+    /// As for [`Engine::sample`]; `InvalidRequest` when the snapshots are not those of the query's tables, in order.
     pub async fn sample_at(&self, sql: &str, params: &[ParamValue], snapshots: &[Snapshot]) -> Result<SampleQuery> {
         self.sample_pinned(sql, params, Some(snapshots.to_vec())).await
     }
@@ -220,7 +222,8 @@ impl Engine {
         self.plan(sql, params, pinned, finish).await
     }
 
-    /// Plans a query: its text and its plan in the time for planning, and between them its tables, which a store may keep waiting.
+    /// Plans a query in three steps: parsing, opening tables, and planning. The time limit for planning applies to the
+    /// first and the third step, not to opening tables, because the store may delay it.
     async fn plan<T: Send + 'static>(
         &self,
         sql: &str,
@@ -243,22 +246,23 @@ impl Engine {
         on_large_stack(self, &activity, planning.boxed()).await
     }
 
-    /// Evaluates a sample query: reads the columns that predicates and computed columns name, no other heavy column.
+    /// Evaluates a sample query. This reads the columns that predicates and computed columns name, and no other heavy
+    /// column.
     ///
-    /// The row set is stored at `_stoker/rowsets/<digest>`. A lake that cannot be written gives a warning; the row set
-    /// is then kept in memory.
+    /// The row set is stored at `_stoker/rowsets/<digest>`. If the lake cannot be written, a warning is logged and the
+    /// row set is kept in memory.
     ///
     /// # Errors
-    /// Errors of running the query; `ResourceExhausted` past the memory limit.
+    /// Errors of running the query; `ResourceExhausted` when the query exceeds the memory limit.
     pub async fn row_set(&self, query: &SampleQuery) -> Result<Arc<RowSet>> {
         let (engine, query) = (self.clone(), query.clone());
         self.on_threads(async move { row_set::compute(&engine, &query).await.map(Arc::new) }.boxed()).await
     }
 
-    /// The row set with this digest: from the lake, else computed again.
+    /// Loads the row set with this digest from the lake, or computes it again if the lake does not have it.
     ///
     /// # Errors
-    /// `StateMismatch` when the query selects other rows than the digest says; as for [`Engine::row_set`].
+    /// `StateMismatch` when the query selects other rows than those of the digest; else as for [`Engine::row_set`].
     pub async fn load_row_set(&self, query: &SampleQuery, digest: Digest) -> Result<Arc<RowSet>> {
         let (engine, query) = (self.clone(), query.clone());
         let work = async move { row_set::load_or_compute(&engine, &query, digest).await.map(Arc::new) };

@@ -1,4 +1,4 @@
-//! Errors of planning and running SQL, and how DataFusion's errors map to kinds.
+//! Errors of planning and running SQL, and the mapping of DataFusion's errors to kinds.
 
 use arrow_schema::ArrowError;
 use datafusion::common::SchemaError;
@@ -8,10 +8,10 @@ use stoker_types::{Digest, ErrorKind};
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Columns whose names begin like this are internal: they are never shown to users.
+/// The prefix of internal column names, which are never shown to users.
 pub(crate) const INTERNAL_PREFIX: &str = "__stoker";
 
-/// A query that cannot be planned, run or turned into a row set.
+/// An error of planning a query, running it, or turning it into a row set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
         "the query has {actual} {what}, the limit is {limit}: split it, or pass long lists as parameters or tables"
     )]
     TooLarge {
-        /// What is counted: `bytes`, `expression nodes`, `levels of nesting`.
+        /// The counted unit: `bytes`, `expression nodes`, `levels of nesting` and others.
         what: &'static str,
         /// How many the query has.
         actual: usize,
@@ -30,31 +30,31 @@ pub enum Error {
     /// The query cannot be accepted as it is.
     #[error("{what}: {reason}")]
     Refused {
-        /// The part of the query.
+        /// The refused part of the query.
         what: String,
-        /// Why, and what to do.
+        /// Why it is refused, and what to write instead.
         reason: String,
     },
     /// A table, version, tag or function in the query does not exist.
     #[error("{what} not found: {reason}")]
     NotFound {
-        /// What was asked for.
+        /// The name that was not found.
         what: String,
-        /// What exists.
+        /// The names that exist.
         reason: String,
     },
     /// The query runs as plain SQL, but its rows cannot be streamed as samples.
     #[error("not a sample query: {reason}")]
     NotSampleQuery {
-        /// Why, in plain words.
+        /// Why not, in plain words.
         reason: String,
     },
     /// DataFusion could not plan or run the query.
     #[error("{message}")]
     Query {
-        /// What a caller should do.
+        /// The kind of the error, which tells what a caller should do.
         kind: ErrorKind,
-        /// What went wrong, and where.
+        /// What went wrong, and in which part of the query.
         message: String,
         /// DataFusion's error.
         source: Box<DataFusionError>,
@@ -74,29 +74,29 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The query selects other rows than the row set that was asked for.
+    /// The query selects other rows than the requested row set.
     #[error("the query selects row set {actual}, expected {expected}: the snapshots or the query differ")]
     RowSetMismatch {
-        /// The digest that was asked for.
+        /// The requested digest.
         expected: Digest,
         /// The digest of the rows that the query selects.
         actual: Digest,
     },
-    /// A row of a row set was asked for that it does not have.
+    /// A requested row is outside the row set, or the requested rows are not ascending.
     #[error("row {ordinal} is outside the row set of {num_rows} rows, or the rows are not strictly ascending")]
     OrdinalOutOfRange {
-        /// The row's position in the row set.
+        /// The row's ordinal, its index in the row set.
         ordinal: u64,
-        /// The number of rows.
+        /// The number of rows of the row set.
         num_rows: u64,
     },
-    /// The query went past one of its limits, or too many run.
+    /// The query exceeded one of its limits, or too many queries run.
     #[error("{reason}")]
     Exhausted {
-        /// What was needed, and the limit.
+        /// What the query needed, and the limit.
         reason: String,
     },
-    /// Nobody waits for the query any more.
+    /// The query was cancelled, because no client waits for it any more.
     #[error("the query was given up")]
     Abandoned,
     /// A bug in this crate.
@@ -108,7 +108,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// Returns the kind of the error, which tells what a caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::TooLarge { .. }
@@ -140,7 +140,7 @@ impl Error {
 }
 
 impl From<DataFusionError> for Error {
-    /// Keeps the kind of the error at the root: a lake error inside stays what it is.
+    /// Keeps the kind of the root error, so that for example a lake error keeps its kind.
     fn from(source: DataFusionError) -> Self {
         let (kind, message) = describe(&source);
         Error::Query { kind, message: without_internal_names(&message), source: Box::new(source) }
@@ -159,7 +159,7 @@ impl From<Error> for DataFusionError {
     }
 }
 
-/// The kind and the message of the error at the root of DataFusion's chain.
+/// Returns the kind and the message of the error at the root of DataFusion's error chain.
 fn describe(error: &DataFusionError) -> (ErrorKind, String) {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => describe(inner),
@@ -186,7 +186,7 @@ fn describe(error: &DataFusionError) -> (ErrorKind, String) {
     }
 }
 
-/// The first link of an error chain that knows its kind decides; its text is shown.
+/// Returns the kind and the message of the first error in the chain that has a kind.
 fn describe_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> (ErrorKind, String) {
     let mut link: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(current) = link {
@@ -207,7 +207,7 @@ fn describe_external(error: &(dyn std::error::Error + Send + Sync + 'static)) ->
     (ErrorKind::Internal, error.to_string())
 }
 
-/// Unknown columns are answered with those that exist.
+/// Describes a schema error. For an unknown column the message lists the columns that exist.
 fn describe_schema(error: &SchemaError) -> String {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
@@ -222,7 +222,7 @@ fn describe_schema(error: &SchemaError) -> String {
     }
 }
 
-/// A message without the names of hidden columns: `__stoker_row_addr_0` is a row address.
+/// Replaces the names of hidden columns in a message, such as `__stoker_row_addr_0`.
 fn without_internal_names(message: &str) -> String {
     let mut shown = String::with_capacity(message.len());
     let mut rest = message;

@@ -1,9 +1,10 @@
-//! Functions: which DataFusion's a query may call, those of this crate, and what their results may take.
+//! SQL functions: DataFusion's functions that a query may call, the functions of this crate, and limits on the memory
+//! of their results.
 //!
 //! ```text
-//! allowed ──► a rule for the size of each result
-//! cost    ──► what a call takes at most, from its arguments
-//! ReserveResults (a rule of the analyzer) ──► Reserving (a function around one that can outgrow its arguments) ──► held
+//! allowed ──► each function's rule for the size of its results
+//! cost    ──► an upper bound on the result of a call, from the call's arguments
+//! ReserveResults (analyzer rule) ──► Reserving (wraps a function whose result can outgrow its arguments) ──► held
 //! ```
 
 mod allowed;
@@ -25,7 +26,7 @@ pub(crate) use vectors::is_vector;
 
 use datafusion::logical_expr::ScalarUDF;
 
-/// All functions that this crate adds to DataFusion's, or puts in place of them.
+/// Returns all functions that this crate adds to DataFusion's or that replace one of DataFusion's.
 pub(crate) fn all() -> Vec<ScalarUDF> {
     vec![
         ScalarUDF::from(Distance::l2()),

@@ -1,7 +1,7 @@
-//! Bounds on a query, checked before it is planned.
+//! Checks the bounds of a query before it is planned.
 //!
-//! Without them a 4 KB query of chained operators overflows the planner's stack, and one call of `repeat` takes any amount
-//! of memory past the pool. Clauses that DataFusion's planner drops silently are refused here too.
+//! Without these bounds a 4 KB query of chained operators overflows the planner's stack, and one call of `repeat` takes
+//! any amount of memory outside the memory pool. Clauses that DataFusion's planner drops silently are refused here too.
 
 mod expansion;
 
@@ -19,21 +19,21 @@ use crate::dialect::LakeDialect;
 use crate::functions::refused;
 use crate::{EngineOptions, Error, Result, tokens};
 
-/// How deep expressions and subqueries may nest. A chain of n operators nests n levels.
+/// The most levels of nested expressions and subqueries. A chain of n operators nests n levels.
 const DEPTH_MAX: usize = 400;
-/// sqlparser's own limit on nesting while it parses.
+/// The most levels of nesting while sqlparser parses the query.
 const PARSER_DEPTH_MAX: usize = 300;
-/// The longest text that `lpad` and `rpad` may make, in characters.
+/// The longest text that `lpad` and `rpad` may create, in characters.
 const PAD_LENGTH_MAX: u64 = 65_536;
 
-/// How deep subqueries in expressions may nest: the planner's work doubles with each level.
+/// The most levels of nested subqueries in expressions. The planner's work doubles with each level.
 const EXPR_SUBQUERY_DEPTH_MAX: usize = 12;
-/// How many `UNION`, `INTERSECT` and `EXCEPT` a query may have. Plans nest a level for each.
+/// The most `UNION`, `INTERSECT` and `EXCEPT` operations of a query. Each adds a level to the plan.
 const SET_OPERATIONS_MAX: usize = 256;
-/// The most centroids that approximate percentiles may keep: they are allocated at once.
+/// The most centroids of approximate percentiles, which are all allocated at the start.
 const CENTROIDS_MAX: u64 = 65_536;
 
-/// A parsed query, and whether it is to be explained instead of run.
+/// A parsed query, and the `EXPLAIN` that it stands below, if any.
 pub(crate) struct Parsed {
     pub(crate) query: Box<Query>,
     pub(crate) explain: Option<Explain>,
@@ -281,7 +281,7 @@ fn check_function(function: &Function) -> Flow {
     ControlFlow::Continue(())
 }
 
-/// An argument of a call.
+/// Returns an unnamed argument of a call.
 fn expression(function: &Function, index: usize) -> Option<&Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.get(index)? {
@@ -290,7 +290,7 @@ fn expression(function: &Function, index: usize) -> Option<&Expr> {
     }
 }
 
-/// An argument that is a whole number, written as a literal.
+/// Returns an argument that is a whole number, written as a literal.
 fn argument(function: &Function, index: usize) -> Option<u64> {
     match expression(function, index)? {
         Expr::Value(value) => match &value.value {

@@ -1,4 +1,4 @@
-//! Refuses to group by tensors, which takes seconds for some hundred rows.
+//! Refuses to group by tensors, which takes seconds for a few hundred rows.
 
 use arrow_schema::{DataType, Field};
 use datafusion::common::DFSchema;
@@ -10,7 +10,7 @@ use stoker_types::{fixed_row_bytes, is_heavy};
 
 use crate::{Error, Result};
 
-/// Every key of an aggregate must be light, or of variable width.
+/// Checks that no key of an aggregate is a heavy column of fixed width.
 pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
     let mut refused = None;
     plan.apply_with_subqueries(|node| {
@@ -29,7 +29,7 @@ pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// The clause, the column and its bytes per row.
+/// The clause, the column and the column's bytes per row.
 type HeavyKey = (&'static str, String, usize);
 
 fn heavy_key(node: &LogicalPlan) -> datafusion::common::Result<Option<HeavyKey>> {
@@ -48,7 +48,7 @@ fn heavy_key(node: &LogicalPlan) -> datafusion::common::Result<Option<HeavyKey>>
     }
 }
 
-/// The arguments of aggregates over distinct values.
+/// Returns the arguments of aggregates over distinct values.
 fn distinct_args(aggr_expr: &[Expr]) -> Vec<Expr> {
     let args = aggr_expr.iter().filter_map(|expr| match expr.clone().unalias() {
         Expr::AggregateFunction(AggregateFunction { params, .. }) if params.distinct => Some(params.args),

@@ -1,21 +1,26 @@
-//! SQL over a lake: plans queries at pinned snapshots, runs them, turns sample queries into row sets.
+//! SQL over a lake: plans queries at pinned snapshots, runs them, and turns sample queries into row sets.
 //!
 //! ```text
 //! SQL ─► guard ─► dialect (AST) ─► resolve (pinned tables) ─► logical plan ─┬─► SqlQuery ─► record batches
 //!                                                                           └─► lift ─► SampleQuery ─► RowSet
 //! ```
 //!
-//! [`Engine`] is the entry. A [`SqlQuery`] is any `SELECT`; a [`SampleQuery`] is one whose output rows each carry the
-//! columns of given table rows unchanged, so that its [`RowSet`] needs row addresses and light columns only. Tables are
-//! resolved to snapshots before planning: an `AT` clause that cannot be resolved is an error, never the newest version.
+//! [`Engine`] is the entry point. A [`SqlQuery`] is any `SELECT`. A [`SampleQuery`] is a `SELECT` whose output rows
+//! each carry the columns of given table rows unchanged, so that its [`RowSet`] stores only row addresses and light
+//! columns. Tables are resolved to snapshots before planning: an `AT` clause that cannot be resolved is an error and
+//! never falls back to the newest version.
 //!
 //! SQL is DataFusion's dialect with these additions:
 //!
-//! - `t AT (VERSION => 3)`, `t AT (TAG => 'v1')`, `t AT (TIMESTAMP => '2026-01-31T12:00:00Z')` wherever a table may stand;
-//! - `vector_search(t, column, query, k => 10, metric => 'l2', nprobes => 8, refine => 2, use_index => true)` in `FROM`:
-//!   the columns of `t` plus `_distance` (Lance's: the *squared* Euclidean distance for `l2`). `WHERE` on columns of
-//!   `t` applies before the search; a predicate that cannot is refused; predicates on `_distance` apply after it;
-//! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `dot_product`, `tensor_shape`, `tensor_mean`.
+//! - `t AT (VERSION => 3)`, `t AT (TAG => 'v1')`, `t AT (TIMESTAMP => '2026-01-31T12:00:00Z')` wherever a table may
+//!   stand;
+//! - `vector_search(t, column, query, k => 10, metric => 'l2', nprobes => 8, refine => 2, use_index => true)` in
+//!   `FROM`: the columns of `t` plus `_distance` (as Lance computes it: the *squared* Euclidean distance for `l2`).
+//!   Predicates of `WHERE` on columns of `t` apply before the search, or the query is refused; predicates on
+//!   `_distance` apply after the search;
+//! - `row_ids(t)` in `FROM`: the columns of `t` plus `row_id`, the row address;
+//! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `dot_product`, `tensor_shape`, `tensor_mean`;
+//! - `<->`, `<=>` and `<#>` between vectors, as in pgvector.
 
 mod dialect;
 mod engine;

@@ -1,4 +1,4 @@
-//! `LIKE … ESCAPE 'c'` with any character: DataFusion 54 knows the backslash only.
+//! Supports `LIKE … ESCAPE 'c'` with any character `c`. DataFusion 54 supports only the backslash.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
@@ -7,7 +7,7 @@ use datafusion::logical_expr::{Like, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::{Expr, lit};
 
-/// Writes patterns with the backslash in place of other characters.
+/// Rewrites each pattern that has another escape character to an equal pattern that is escaped by backslashes.
 #[derive(Debug)]
 pub(crate) struct LikeEscapes;
 
@@ -42,7 +42,7 @@ fn rewrite(expr: Expr) -> DfResult<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::Like(Like { pattern, escape_char: None, ..like })))
 }
 
-/// A pattern in which the backslash escapes; `None` where nothing follows the last escape.
+/// Returns the pattern with backslashes as escapes, or `None` where nothing follows the last escape character.
 fn with_backslashes(pattern: &str, escape: char) -> Option<String> {
     let mut written = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();

@@ -1,6 +1,7 @@
-//! `<->`, `<=>` and `<#>` on vectors: Euclidean distance, cosine distance and negative inner product, as in pgvector.
+//! The operators `<->`, `<=>` and `<#>` on vectors: Euclidean distance, cosine distance and negative inner product, as
+//! in pgvector.
 //!
-//! On other types `<=>` stays IS NOT DISTINCT FROM.
+//! On other types `<=>` keeps its meaning IS NOT DISTINCT FROM.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::functions::{Distance, is_vector};
 
-/// Plans distance operators.
+/// Plans distance operators as calls of the distance functions.
 #[derive(Debug)]
 pub(crate) struct DistanceOperators;
 
@@ -39,7 +40,7 @@ impl ExprPlanner for DistanceOperators {
     }
 }
 
-/// Whether both are vectors; one of them may be NULL.
+/// Tells whether both types are vectors. One of the two may be NULL.
 fn are_vectors(left: &DataType, right: &DataType) -> bool {
     is_vector(left) && is_vector(right) && !(left.is_null() && right.is_null())
 }

@@ -1,7 +1,8 @@
-//! Integers that overflow are errors.
+//! Makes integer overflow an error.
 //!
-//! DataFusion wraps them around. This rule puts functions that check in place of `+`, `-` and `*` on integers, and sums integers as
-//! decimals. It runs after type coercion, when both sides have one type, and finds nothing to do in a plan that it has seen.
+//! DataFusion lets integers wrap around. This rule replaces `+`, `-`, `*` and negation on integers by functions that
+//! check for overflow, and computes sums of integers as decimals. The rule runs after type coercion, when both sides of
+//! an operator have one type. A plan that the rule has already rewritten does not change again.
 
 mod arithmetic;
 mod sums;
@@ -20,7 +21,7 @@ use datafusion::prelude::Expr;
 
 use arithmetic::{Arithmetic, Operation};
 
-/// Makes the arithmetic of a plan fail where an integer overflows.
+/// An analyzer rule that makes the arithmetic of a plan fail where an integer overflows.
 #[derive(Debug)]
 pub(crate) struct CheckedIntegers;
 
@@ -48,7 +49,7 @@ fn check_expressions(node: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
     })
 }
 
-/// The checking function in place of one operator on integers.
+/// Replaces one operator on integers by its checking function.
 fn check(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     let Some(operation) = Operation::of(&expr) else { return Ok(Transformed::no(expr)) };
     if !expr.get_type(schema)?.is_integer() {

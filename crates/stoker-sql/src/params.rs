@@ -1,7 +1,8 @@
 //! Positional parameters (`$1`, `$2`, …).
 //!
-//! Scalars of JSON become literals in the AST. Other parameters become calls of functions that know their values
-//! ([`function`]), so that a long embedding costs one node; DataFusion folds these into literals.
+//! Scalar JSON parameters become literals in the AST. Other parameters become calls of functions that return their
+//! values ([`function`]), so that a long embedding adds one node to the AST; DataFusion folds these calls into
+//! literals.
 
 mod function;
 mod value;
@@ -18,7 +19,7 @@ use stoker_types::ParamValue;
 
 use crate::{Error, Result};
 
-/// The parameters of one query, and which of them it uses.
+/// The parameters of one query, and which of them the query uses.
 pub(crate) struct Params<'a> {
     values: &'a [ParamValue],
     used: Vec<bool>,
@@ -29,7 +30,7 @@ impl<'a> Params<'a> {
         Self { values, used: vec![false; values.len()] }
     }
 
-    /// The value of a placeholder such as `$2`.
+    /// Returns the zero-based index and the value of a placeholder such as `$2`, and marks the parameter as used.
     pub(crate) fn value(&mut self, placeholder: &str) -> Result<(usize, &'a ParamValue)> {
         let index = placeholder
             .strip_prefix('$')
@@ -46,7 +47,7 @@ impl<'a> Params<'a> {
         Ok((index, value))
     }
 
-    /// The expression that replaces a placeholder.
+    /// Returns the expression that replaces a placeholder.
     pub(crate) fn expr(&mut self, placeholder: &str) -> Result<Expr> {
         let (index, value) = self.value(placeholder)?;
         Ok(match value {
@@ -59,7 +60,7 @@ impl<'a> Params<'a> {
         })
     }
 
-    /// Replaces a placeholder that stands where a list is expected; others stay for [`Params::expr`].
+    /// Replaces a placeholder of a vector where a list is expected. Other placeholders are left for [`Params::expr`].
     pub(crate) fn replace_list(&mut self, expr: &mut Expr) -> Result<()> {
         if let Some((index, ParamValue::Vector(_))) = self.placeholder(expr)? {
             *expr = parse(&function::list(index))?;
@@ -67,7 +68,7 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
-    /// The same for the arguments of a function over lists.
+    /// Replaces the placeholders of vectors in the arguments of a function over lists.
     pub(crate) fn replace_list_arguments(&mut self, function: &mut Function) -> Result<()> {
         if !takes_lists(&function.name.to_string().to_ascii_lowercase()) {
             return Ok(());
@@ -79,7 +80,7 @@ impl<'a> Params<'a> {
         })
     }
 
-    /// `x IN ($1)` where the parameter is a list: its elements take its place.
+    /// Replaces `$1` in `x IN ($1)` by the elements of the parameter if the parameter is a list.
     pub(crate) fn expand_in(&mut self, expr: &mut Expr) -> Result<()> {
         let Expr::InList { expr: tested, list, negated } = expr else { return Ok(()) };
         let mut expanded = Vec::with_capacity(list.len());
@@ -95,7 +96,7 @@ impl<'a> Params<'a> {
         }
         *list = expanded;
         if list.is_empty() {
-            // Nothing is in an empty list, NULL neither; the tested expression is still checked.
+            // An empty list contains nothing, not even NULL. The expression keeps `x`, so that `x` is still checked.
             let is_null = Box::new(Expr::IsNull(tested.clone()));
             let (op, constant) = if *negated { (BinaryOperator::Or, true) } else { (BinaryOperator::And, false) };
             let constant = Box::new(literal(Value::Boolean(constant)));
@@ -104,7 +105,7 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
-    /// The parameter that an expression is, maybe in parentheses.
+    /// Returns the parameter if the expression is a placeholder, also in parentheses.
     fn placeholder(&mut self, expr: &Expr) -> Result<Option<(usize, &'a ParamValue)>> {
         match expr {
             Expr::Nested(inner) => self.placeholder(inner),
@@ -113,7 +114,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Every parameter must be used: one too many is a mistake in the query.
+    /// Refuses a parameter that the query does not use: it is a mistake in the query.
     pub(crate) fn check_all_used(&self) -> Result<()> {
         match self.used.iter().position(|used| !used) {
             Some(index) => Err(Error::refused(
@@ -125,7 +126,7 @@ impl<'a> Params<'a> {
     }
 }
 
-/// Whether a function works on lists of any values, not on vectors.
+/// Tells whether a function works on lists of any values, in contrast to vectors.
 fn takes_lists(function: &str) -> bool {
     let named = ["array_", "list_"].iter().any(|prefix| function.starts_with(prefix));
     named || matches!(function, "cardinality" | "empty" | "flatten" | "unnest")

@@ -1,4 +1,4 @@
-//! From SQL text to an analysed plan over pinned tables.
+//! Turns SQL text into an analysed plan over pinned tables.
 
 use std::sync::Arc;
 
@@ -35,10 +35,10 @@ use crate::single_rows::keep_single_rows;
 use crate::wide_rows::wide_rows;
 use crate::{Engine, EngineOptions, Error, Result, functions, guard, heavy_keys, params, resolve};
 
-/// The stack of the planner: its recursion over a query within the bounds of [`guard`] stays far below.
+/// The stack of a planner thread. The planner's recursion over a query within the bounds of [`guard`] needs far less.
 const PLANNER_STACK_BYTES: usize = 64 << 20;
 
-/// An analysed plan and what it reads.
+/// An analysed plan and the snapshots that it reads.
 pub(crate) struct Planned {
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
@@ -47,10 +47,11 @@ pub(crate) struct Planned {
     pub(crate) explains: bool,
 }
 
-/// Runs a future on a planner's thread with a large stack, on the runtime of the engine's plans.
+/// Runs a future on a planner thread with a large stack, driven by the runtime of the engine's plans.
 ///
-/// Dropping the result, or the end of the time for planning, stops the planner at its next step: it then waits for storage, or
-/// goes from one rule or operator to the next. It keeps its place among the planners until it has stopped.
+/// When the returned future is dropped, or the time limit for planning passes, the planner stops at its next step: when
+/// it waits for storage, or goes from one rule or operator to the next. The planner keeps its permit until it has
+/// stopped.
 pub(crate) async fn on_large_stack<T: Send + 'static>(
     engine: &Engine,
     activity: &Arc<Activity>,
@@ -80,20 +81,20 @@ pub(crate) async fn on_large_stack<T: Send + 'static>(
     }
 }
 
-/// A parsed query, in which relations and parameters have names of their own.
+/// A parsed query whose relations and parameters are replaced by internal names.
 pub(crate) struct Resolved {
     parsed: Parsed,
     pub(crate) requests: Requests,
 }
 
-/// Parses a query, and finds what it asks the lake for. Call it on a large stack.
+/// Parses a query, and finds the tables that it reads. It must be called on a large stack.
 pub(crate) fn resolved(sql: &str, params: &[ParamValue], options: &EngineOptions) -> Result<Resolved> {
     let mut parsed = guard::parse(sql, options)?;
     let requests = resolve::rewrite(&mut parsed.query, params)?;
     Ok(Resolved { parsed, requests })
 }
 
-/// Analyses a query over the tables that it asked for. Call it on a large stack.
+/// Analyses a query over its opened tables. It must be called on a large stack.
 pub(crate) async fn analyse(
     engine: &Engine,
     activity: &Arc<Activity>,
@@ -134,12 +135,12 @@ pub(crate) async fn analyse(
     Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explains })
 }
 
-/// One snapshot for each table and version that the query asks for, in order of first appearance.
+/// Returns one snapshot for each table and version that the query names, in order of first appearance.
 fn distinct_snapshots(tables: &[Table]) -> Vec<Snapshot> {
     tables.iter().map(Table::snapshot).collect()
 }
 
-/// A session of its own for a query, over its share of the engine's memory.
+/// Creates the session of one query, whose memory is the query's share of the engine's memory.
 fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> Result<SessionContext> {
     let mut config =
         SessionConfig::new().with_target_partitions(engine.options().target_partitions).with_information_schema(false);
@@ -174,20 +175,21 @@ fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> 
     Ok(context)
 }
 
-/// The query's session of a state.
+/// Returns the [`Activity`] of a session state.
 pub(crate) fn activity_of(state: &SessionState) -> Result<Arc<Activity>> {
     let activity = state.config().get_extension::<Activity>();
     activity.ok_or_else(|| Error::internal("a session has no activity"))
 }
 
-/// The plan as it is run.
+/// Optimizes a plan to the form in which it runs.
 pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
     let optimized = state.optimize(&keep_single_rows(plan.clone())?)?;
-    // Rules make calls of their own.
+    // Optimizer rules create function calls, which do not yet reserve memory for their results.
     Ok(ReserveResults::new(activity_of(state)?).reserve(optimized)?)
 }
 
-/// Optimises a plan and makes it physical. Batches of operators are cut so that heavy columns stay within 8 MiB.
+/// Optimizes a plan and creates its physical plan. The batch size is set so that the heavy columns of an operator's
+/// batch take at most 8 MiB.
 pub(crate) async fn physical(
     state: &SessionState,
     plan: &LogicalPlan,

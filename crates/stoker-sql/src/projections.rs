@@ -1,7 +1,8 @@
-//! Nested projections of the same text are all computed.
+//! Keeps nested projections of the same text apart, so that all of them are computed.
 //!
-//! DataFusion 54 drops a projection whose expressions read like those of the projection below it, so that of `SELECT id + 1 AS id` over
-//! `SELECT id + 1 AS id` one is left (mended upstream in pull request 24686). This rule makes the two read differently first.
+//! DataFusion 54 drops a projection whose expressions have the same text as those of the projection below it: of
+//! `SELECT id + 1 AS id` over `SELECT id + 1 AS id` only one is left (fixed upstream in pull request 24686). This rule
+//! first makes the two texts differ.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::prelude::Expr;
 
-/// DataFusion's rules, with projections that are kept apart.
+/// Returns DataFusion's optimizer rules, in which the rule that merges projections keeps equal neighbours apart.
 pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let kept_apart = |rule: Arc<dyn OptimizerRule + Send + Sync>| match rule.name() {
         "optimize_projections" => Arc::new(KeepProjections { rule }),
@@ -22,7 +23,7 @@ pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     Optimizer::new().rules.into_iter().map(kept_apart).collect()
 }
 
-/// The rule that merges projections, behind one that makes equal neighbours differ.
+/// The rule that merges projections, after a step that makes equal neighbouring projections differ.
 #[derive(Debug)]
 struct KeepProjections {
     rule: Arc<dyn OptimizerRule + Send + Sync>,
@@ -38,7 +39,7 @@ impl OptimizerRule for KeepProjections {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> DfResult<Transformed<LogicalPlan>> {
-        // From below, so that a third one differs from the second one as that is now.
+        // The walk goes from the bottom up, so that a third equal projection is compared with the changed second one.
         let apart = plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Projection(upper) => keep_apart(upper),
             node => Ok(Transformed::no(node)),
@@ -47,8 +48,9 @@ impl OptimizerRule for KeepProjections {
     }
 }
 
-/// Gives the first named expression of a projection its name twice where the projection below it has the same expressions. Without
-/// a named one, every expression keeps the column that it reads, and dropping one of the two is right.
+/// Gives the first named expression of a projection its name twice if the projection below it has the same expressions.
+/// Without a named expression, every expression returns the column that it reads, and dropping one of the two
+/// projections is right.
 fn keep_apart(upper: Projection) -> DfResult<Transformed<LogicalPlan>> {
     let is_same = matches!(upper.input.as_ref(), LogicalPlan::Projection(lower) if lower.expr == upper.expr);
     let named = upper.expr.iter().position(|expr| matches!(expr, Expr::Alias(_)));

@@ -1,4 +1,4 @@
-//! Tables of a lake as DataFusion relations.
+//! Provides the tables of a lake as DataFusion relations.
 
 mod layout;
 mod relation;
@@ -13,7 +13,7 @@ pub(crate) use scan_exec::{ScanExec, split};
 
 use datafusion::error::DataFusionError;
 
-/// A lake error inside DataFusion's, which [`crate::Error`] takes out again.
+/// Wraps a lake error in DataFusion's error type. The conversion to [`crate::Error`] finds the lake error again.
 pub(crate) fn lake_error(error: stoker_lake::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

@@ -1,4 +1,4 @@
-//! A planned query.
+//! A planned query over pinned snapshots.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::planning::{Planned, activity_of, on_large_stack, optimized, physical}
 use crate::running::{RowLimits, run};
 use crate::{Engine, QueryLimits, Result};
 
-/// A `SELECT` that is planned and pinned, and can be run any number of times.
+/// A planned and pinned `SELECT`, which can be run any number of times.
 pub struct SqlQuery {
     engine: Engine,
     state: SessionState,
@@ -40,17 +40,18 @@ impl SqlQuery {
         fitting_schema(&self.physical.schema())
     }
 
-    /// The snapshots that are read: one for each table and version that the query names, in order of first appearance.
+    /// The snapshots that the query reads: one for each table and version that the query names, in order of first
+    /// appearance.
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.snapshots
     }
 
-    /// Runs the query. Rows come in the order of `ORDER BY`, else in any order; dropping the stream stops the query.
+    /// Runs the query. Rows arrive in the order of `ORDER BY`, else in any order. Dropping the stream stops the query.
     ///
-    /// Errors in the stream are DataFusion's: [`crate::Error::from`] finds their kind.
+    /// Errors in the stream are DataFusion's; [`crate::Error::from`] finds their kind.
     ///
     /// # Errors
-    /// `ResourceExhausted` when too many queries run and wait, and in the stream past a limit of the query.
+    /// `ResourceExhausted` when too many queries run and wait; in the stream, when the query exceeds one of its limits.
     pub async fn execute(&self) -> Result<SendableRecordBatchStream> {
         let physical = reset_plan_states(self.physical.clone())?;
         let QueryLimits { rows, result_bytes: bytes, .. } = self.engine.options().query;
@@ -58,7 +59,7 @@ impl SqlQuery {
         let rows = run(&self.engine, physical, self.state.task_ctx(), RowLimits { rows, bytes }, running).await?;
         let schema = self.schema();
         let fitted = schema.clone();
-        // Both sides of a UNION give batches of their own schemas, which differ in what may be null.
+        // The two sides of a UNION return batches with different schemas, which differ in nullability.
         let rows = rows.map(move |batch| {
             let batch = batch?;
             if batch.schema_ref() == &fitted {
@@ -74,10 +75,10 @@ impl SqlQuery {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 
-    /// The logical and the physical plan as text.
+    /// Returns the logical and the physical plan as text.
     ///
     /// # Errors
-    /// `InvalidRequest` when the plan cannot be optimised.
+    /// `InvalidRequest` when the plan cannot be optimized.
     pub async fn explain(&self) -> Result<String> {
         let (state, logical, physical) = (self.state.clone(), self.logical.clone(), self.physical.clone());
         let work = async move {

@@ -1,8 +1,8 @@
 //! Rewrites a parsed query so that every relation is pinned.
 //!
-//! One walk over the AST replaces each table, with its `AT` clause, and each `vector_search(…)` by an internal table name,
-//! and notes what stood there. Then every noted table is opened at its version. The planner sees plain table names only,
-//! so that it cannot drop a version or a named argument.
+//! One walk over the AST replaces each table (with its `AT` clause), each `vector_search(…)` and each `row_ids(…)` by
+//! an internal table name, and records what the name stands for. Then every recorded table is opened at its version.
+//! The planner sees only plain table names, so that it cannot drop a version or a named argument.
 
 use std::ops::ControlFlow;
 
@@ -23,24 +23,24 @@ mod at_clause;
 
 pub(crate) use at_clause::{At, Constant};
 
-/// A relation of the query, in place of which the AST now has the [`Requests::relation_name`] of its index.
+/// A relation of the query. The rewritten AST refers to it by the [`Requests::relation_name`] of its index.
 pub(crate) struct RelationRequest {
     /// Index of the table and version in [`Requests::tables`].
     pub(crate) table: usize,
     /// The search over that table, for `vector_search`.
     pub(crate) search: Option<SearchCall>,
-    /// Whether it shows row addresses, for `row_ids`.
+    /// Whether the relation has a column of row addresses, for `row_ids`.
     pub(crate) row_ids: bool,
 }
 
-/// A table and the version that is asked for.
+/// A table and the requested version.
 #[derive(Clone, PartialEq)]
 pub(crate) struct TableRequest {
     pub(crate) name: TableName,
     pub(crate) at: At,
 }
 
-/// What a query asks the lake for.
+/// The tables and relations that a query reads.
 #[derive(Default)]
 pub(crate) struct Requests {
     /// Distinct tables and versions, in order of first appearance.
@@ -50,7 +50,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// The name under which the planner finds a relation, as plans show it: `samples#1`.
+    /// Returns the name by which the planner finds a relation, such as `samples#1`. Plans show this name.
     pub(crate) fn relation_name(&self, index: usize) -> Result<String> {
         let relation = self.relations.get(index);
         let table = relation.and_then(|relation| self.tables.get(relation.table));
@@ -59,7 +59,7 @@ impl Requests {
     }
 }
 
-/// Replaces relations and parameters in the query.
+/// Replaces the relations and the parameters in the query, and returns the relations.
 pub(crate) fn rewrite(query: &mut Query, params: &[ParamValue]) -> Result<Requests> {
     let mut rewriter = Rewriter {
         params: Params::new(params),
@@ -78,7 +78,8 @@ pub(crate) fn rewrite(query: &mut Query, params: &[ParamValue]) -> Result<Reques
     }
 }
 
-/// Opens every table at its version; with `pinned`, at these snapshots, which are in the order of the requests.
+/// Opens every table at its version. If `pinned` is given, opens the tables at these snapshots, which must be in the
+/// order of the requests.
 pub(crate) async fn open(lake: &Lake, requests: &[TableRequest], pinned: Option<&[Snapshot]>) -> Result<Vec<Table>> {
     if let Some(pinned) = pinned {
         let names = |names: Vec<&str>| names.join(", ");
@@ -105,11 +106,11 @@ pub(crate) async fn open(lake: &Lake, requests: &[TableRequest], pinned: Option<
 struct Rewriter<'a> {
     params: Params<'a>,
     requests: Requests,
-    /// Names of common table expressions in sight, innermost query last.
+    /// The names of the common table expressions in scope: one list for each enclosing query, innermost query last.
     scopes: Vec<Vec<String>>,
-    /// `WITH` clauses taken out while their query is visited.
+    /// The `WITH` clauses of the enclosing queries. A clause is taken out of the AST while its query is visited.
     withs: Vec<Option<With>>,
-    /// Names of all common table expressions.
+    /// The names of all common table expressions of the statement.
     with_names: Vec<String>,
 }
 
@@ -125,7 +126,7 @@ fn flow(result: Result<()>) -> Flow {
 impl VisitorMut for Rewriter<'_> {
     type Break = Box<Error>;
 
-    /// Common table expressions come into sight one after the other, each after its own query.
+    /// Visits the common table expressions in order. The name of each enters the scope after its own query was visited.
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         self.scopes.push(Vec::new());
         let mut with = query.with.take();
@@ -260,7 +261,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A common table expression must not hide a relation.
+    /// Refuses a common table expression that has the internal name of a relation and would hide it.
     fn check_names(&self) -> Result<()> {
         for index in 0..self.requests.relations.len() {
             let name = self.requests.relation_name(index)?;
@@ -282,7 +283,7 @@ impl Rewriter<'_> {
         })
     }
 
-    /// Puts an internal name in place of the relation, aliased to what the user calls it.
+    /// Replaces a relation by its internal name, with the name that the user wrote as its alias.
     fn replace(
         &mut self,
         name: &mut ObjectName,
@@ -307,7 +308,7 @@ fn refuse_sample() -> Error {
     Error::refused("TABLESAMPLE", "it is not supported; write a predicate such as id % 10 = 0")
 }
 
-/// Unquoted names are lower case, as everywhere in this dialect.
+/// Returns the name of an identifier. As everywhere in this dialect, unquoted names are converted to lower case.
 pub(crate) fn normalize(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -315,7 +316,7 @@ pub(crate) fn normalize(ident: &Ident) -> String {
     }
 }
 
-/// The table part of a name; catalog and schema may only be the lake's own.
+/// Returns the table part of a name. The schema, if any, must be `public`, and the catalog `lake`.
 pub(crate) fn single_name(name: &ObjectName) -> Result<String> {
     let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(normalize)).collect();
     let unknown = || Error::NotFound {

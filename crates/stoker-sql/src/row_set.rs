@@ -1,14 +1,14 @@
-//! Row sets: which rows a sample query selects.
+//! Row sets: the rows that a sample query selects.
 //!
 //! ```text
-//! unranked   header ── page: bitmaps of fragments, loaded whole        (at most one bit per table row, and run-length coded)
-//! ranked     header ── page ── page ── …  65,536 rows each, loaded as needed: row addresses, light columns
+//! unranked   header ── page: bitmaps of fragments, loaded whole (at most one bit per table row, run-length coded)
+//! ranked     header ── page ── page ── …  65,536 rows each, loaded on demand: row addresses, light columns
 //! ```
 //!
-//! The digest of a row set covers its sources (table and version), its columns and the content of its pages, in a form that
-//! does not depend on how Arrow pads or compresses. Header and pages are objects of their own in the lake
+//! The digest of a row set covers its sources (table and version), its columns and the content of its pages, in a form
+//! that does not depend on Arrow's padding or compression. The header and each page are separate objects in the lake
 //! (`_stoker/rowsets/<digest>` and `_stoker/rowsets/pages/<digest>`), each with a checksum, so that a damaged or lost
-//! one is found and the row set computed again.
+//! object is detected and the row set is computed again.
 
 mod bitmaps;
 mod build;
@@ -32,7 +32,7 @@ use crate::{Engine, Error, Result, SampleQuery};
 use bitmaps::Bitmaps;
 use paged::Paged;
 
-/// In [`ResolvedRows::addrs`]: this source does not supply this row.
+/// The value in [`ResolvedRows::addrs`] for a row that the source does not supply.
 pub const NO_ROW: u64 = u64::MAX;
 
 /// The rows that a sample query selects, at pinned snapshots.
@@ -44,7 +44,7 @@ pub struct RowSet {
     recipe: Recipe,
 }
 
-/// How to make the rows again when a stored page turns out to be damaged.
+/// The inputs that compute the rows again when a stored page is damaged or missing.
 struct Recipe {
     engine: Engine,
     query: SampleQuery,
@@ -55,22 +55,22 @@ enum Rows {
     Ranked(Paged),
 }
 
-/// Some rows of a row set, in the order in which they were asked for.
+/// The addresses and values of some rows of a row set, in the order of the requested ordinals.
 #[derive(Clone, Debug)]
 pub struct ResolvedRows {
-    /// Row addresses, `[source][row]`; [`NO_ROW`] where a source does not supply a row.
+    /// Row addresses, indexed `[source][row]`; [`NO_ROW`] where a source does not supply a row.
     pub addrs: Vec<Vec<u64>>,
     /// The columns of the row set, each with one value for each row.
     pub columns: Vec<ArrayRef>,
 }
 
 impl RowSet {
-    /// The digest of snapshots, columns and rows.
+    /// The digest of the snapshots, columns and rows.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// How many rows it has; duplicates count.
+    /// The number of rows; duplicates count.
     pub fn num_rows(&self) -> u64 {
         self.num_rows
     }
@@ -80,13 +80,14 @@ impl RowSet {
         &self.sources
     }
 
-    /// Addresses and light columns of the rows with these positions, which must be strictly ascending.
+    /// Returns the addresses and light columns of the rows with these ordinals, which must be strictly ascending.
     ///
-    /// Without a rank, positions count rows by ascending address. Runs of neighbours cost one search each.
+    /// In an unranked row set, ordinals count rows by ascending address, and a run of neighbouring ordinals costs one
+    /// search. In a ranked row set, each page that is not cached costs one request.
     ///
     /// # Errors
-    /// `InvalidRequest` for positions that are out of range or not ascending; `DataCorrupt` or storage errors when a page
-    /// cannot be loaded.
+    /// `InvalidRequest` for ordinals that are out of range or not ascending; `DataCorrupt` or storage errors when a
+    /// page cannot be loaded.
     pub async fn resolve(&self, ordinals: &[u64]) -> Result<ResolvedRows> {
         let ascending = ordinals.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| pair[1]);
         let outside = ordinals.last().copied().filter(|last| *last >= self.num_rows);
@@ -117,7 +118,7 @@ impl RowSet {
         }
     }
 
-    /// Bytes that it holds in memory now, its page cache included.
+    /// Returns the bytes that the row set holds in memory now, including its cached pages.
     pub fn bytes_in_memory(&self) -> usize {
         match &self.rows {
             Rows::Unranked(bitmaps) => bitmaps.bytes_in_memory(),

@@ -1,9 +1,9 @@
-//! What a query may take while it is planned and run, and how it is stopped.
+//! The limits of a query while it is planned and run, and its cancellation.
 //!
 //! ```text
-//! Places (a fair queue) ─► Activity: live while somebody waits for the query ─► rules, functions check it
+//! Places (a fair queue) ─► Activity: live while a client waits for the query; rules and functions check it
 //!                     └──► QueryPool: the query's share of the engine's memory
-//!                     └──► rows: seconds, rows and bytes of the result
+//!                     └──► rows: limits on seconds, rows and bytes of the result
 //! ```
 
 mod activity;

@@ -1,4 +1,4 @@
-//! Whether two texts are the same query.
+//! Compares two texts as queries.
 
 use std::ops::ControlFlow;
 
@@ -7,8 +7,9 @@ use datafusion::sql::sqlparser::ast::{Expr, ObjectNamePart, Query, visit_express
 use crate::EngineOptions;
 use crate::guard::parse;
 
-/// Whether two texts parse to the same statement: white space, comments, the case of keywords and of the names of
-/// functions, and a final semicolon make no difference, other names and values do. A text that does not parse is only the same as itself.
+/// Tells whether two texts parse to the same query. White space, comments, the case of keywords and of function names,
+/// and a final semicolon make no difference; all other names and values do. A text that does not parse, or that begins
+/// with `EXPLAIN`, equals only itself.
 ///
 /// ```
 /// use stoker_sql::is_same_query;
@@ -26,7 +27,8 @@ pub fn is_same_query(one: &str, other: &str) -> bool {
         }
 }
 
-/// The query with names of functions in lower case, unless they are quoted. `AT` before a version of a table is one to the parser.
+/// Returns the query with unquoted function names in lower case. `AT` before a version clause is a function name to the
+/// parser.
 fn folded(mut query: Box<Query>) -> Box<Query> {
     let _: ControlFlow<()> = visit_expressions_mut(&mut query, |expr| {
         if let Expr::Function(function) = expr {

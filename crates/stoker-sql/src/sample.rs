@@ -1,4 +1,4 @@
-//! Sample queries: from an analysed plan to what a row set must hold.
+//! Sample queries: compiles an analysed plan to the plan of a row set.
 
 mod carried;
 mod determinism;
@@ -38,23 +38,24 @@ struct Inner {
 pub struct SampleColumn {
     /// Name, type and metadata.
     pub field: FieldRef,
-    /// Where its values come from.
+    /// The source of the column's values.
     pub source: ColumnSource,
-    /// Whether an outer join may leave its rows without one that supplies it.
+    /// Whether an outer join may leave rows without a table row that supplies the column.
     pub optional: bool,
 }
 
-/// Where the values of an output column come from.
+/// The source of the values of an output column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnSource {
-    /// From a table, by row address: pairs of an index into [`crate::RowSet::sources`] and a column of that table. Several
-    /// after a UNION: the one whose source supplies the row; NULL when none does, as in an outer join.
+    /// A table, by row address: pairs of an index into [`crate::RowSet::sources`] and a column of that table. After a
+    /// UNION there are several pairs: each row takes its value from the source that supplies the row. The value is NULL
+    /// if no source does, as in an outer join.
     Table(Vec<(usize, String)>),
-    /// From the row set: an index into [`crate::ResolvedRows::columns`].
+    /// The row set: an index into [`crate::ResolvedRows::columns`].
     RowSet(usize),
 }
 
-/// Compiles an analysed plan, or says why its rows are not samples.
+/// Compiles an analysed plan, or returns why its rows are not samples.
 pub(crate) fn compile(sql: String, params: Vec<ParamValue>, planned: Planned) -> Result<SampleQuery> {
     determinism::check(&planned.plan)?;
     let fields: Vec<FieldRef> = planned.plan.schema().fields().iter().map(fitting).collect();
@@ -72,12 +73,12 @@ pub(crate) fn compile(sql: String, params: Vec<ParamValue>, planned: Planned) ->
 }
 
 impl SampleQuery {
-    /// The query as it was given.
+    /// The text of the query, unchanged.
     pub fn sql(&self) -> &str {
         &self.inner.sql
     }
 
-    /// Its parameters.
+    /// The parameters of the query.
     pub fn params(&self) -> &[ParamValue] {
         &self.inner.params
     }
@@ -87,7 +88,8 @@ impl SampleQuery {
         self.inner.schema.clone()
     }
 
-    /// The snapshots that are read: one for each table and version that the query names, in order of first appearance.
+    /// The snapshots that the query reads: one for each table and version that the query names, in order of first
+    /// appearance.
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.inner.snapshots
     }
@@ -97,7 +99,7 @@ impl SampleQuery {
         &self.inner.columns
     }
 
-    /// Whether the order of the rows means something: `ORDER BY`, or the distance of a search.
+    /// Whether the order of the rows is defined by the query: by `ORDER BY`, or by the distance of a search.
     pub fn ordered(&self) -> bool {
         self.inner.selection.ordered
     }

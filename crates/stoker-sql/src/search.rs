@@ -1,4 +1,4 @@
-//! `vector_search(…)`: from its arguments to a relation.
+//! `vector_search(…)`: turns its arguments into a relation.
 
 mod call;
 mod prefilter;
@@ -21,13 +21,13 @@ pub(crate) const DISTANCE: &str = "_distance";
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
     pub(crate) column: String,
-    /// One query vector, of the column's element type.
+    /// One query vector, with the element type of the column.
     pub(crate) query: ArrayRef,
     pub(crate) k: usize,
     pub(crate) metric: Metric,
     pub(crate) use_index: bool,
     pub(crate) nprobes: Option<usize>,
     pub(crate) refine: Option<u32>,
-    /// Rows that may be found; set by [`push_prefilters`], unqualified columns of the table.
+    /// A condition on the rows that may be found, over unqualified columns of the table. [`push_prefilters`] sets it.
     pub(crate) prefilter: Option<Arc<Expr>>,
 }

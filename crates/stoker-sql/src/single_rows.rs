@@ -1,7 +1,8 @@
-//! Filters stay above aggregates without groups.
+//! Keeps filters above aggregates without groups.
 //!
-//! DataFusion 54 moves a predicate that names no column, once other rules made it a constant, below an aggregate: there it
-//! takes all rows, but an aggregate without groups gives one row of none. A limit of one row, which changes nothing, keeps them apart.
+//! DataFusion 54 moves a predicate that names no column (after other rules made it constant) below an aggregate. There
+//! the predicate removes the input rows, but an aggregate without groups returns one row even for no input. A limit of
+//! one row, which does not change the result, keeps the predicate above the aggregate.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursio
 use datafusion::logical_expr::{Limit, LogicalPlan};
 use datafusion::prelude::lit;
 
-/// Limits aggregates without groups below filters and joins to their single row.
+/// Adds a limit of one row to aggregates without groups below filters and joins.
 pub(crate) fn keep_single_rows(plan: LogicalPlan) -> DfResult<LogicalPlan> {
     Ok(kept(plan)?.data)
 }
@@ -18,7 +19,7 @@ pub(crate) fn keep_single_rows(plan: LogicalPlan) -> DfResult<LogicalPlan> {
 fn kept(plan: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
     plan.transform_down_with_subqueries(|node| match node {
         LogicalPlan::Filter(_) | LogicalPlan::Join(_) => {
-            // Subqueries of its expressions are plans of their own, with filters of their own.
+            // The subqueries of an expression are separate plans, with their own filters.
             let below = |child: LogicalPlan| {
                 child.transform_up(|node| limited(node)?.transform_data(|node| node.map_subqueries(kept)))
             };

@@ -1,20 +1,20 @@
-//! The tokens of a query, with what sqlparser's generic dialect lacks.
+//! Reads the tokens of a query, and adds what sqlparser's generic dialect lacks.
 //!
-//! `?` becomes `$1`, `$2`, … from left to right. `<->` and `<#>` become operators: the tokenizer takes them for `<` before `->` and
-//! `#>`, which no expression can begin with.
+//! `?` becomes `$1`, `$2`, … from left to right. `<->` and `<#>` become operators: sqlparser's tokenizer reads them as
+//! `<` before `->` and `#>`, with which no expression can begin.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::dialect::LakeDialect;
 use crate::{Error, Result};
 
-/// The distance operators that are two tokens of sqlparser.
+/// The second tokens of the distance operators that sqlparser reads as two tokens.
 const SPLIT_OPERATORS: [(Token, &str); 2] = [(Token::Arrow, "<->"), (Token::HashArrow, "<#>")];
 
-/// The tokens of a query.
+/// Returns the tokens of a query.
 ///
 /// # Errors
-/// `InvalidRequest` for text that has no tokens, and for placeholders of both kinds.
+/// `InvalidRequest` for text that cannot be tokenized, and for a query with placeholders of both kinds.
 pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>> {
     let found = Tokenizer::new(&LakeDialect, sql).tokenize_with_location();
     let found = found.map_err(|source| Error::refused("cannot parse the query", source.to_string()))?;
@@ -34,12 +34,12 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>> {
     Ok(tokens)
 }
 
-/// The operator that a token makes with a `<` right before it.
+/// Returns the operator that a token makes with a `<` right before it.
 fn operator(token: &Token) -> Option<&'static str> {
     SPLIT_OPERATORS.iter().find(|(second, _)| second == token).map(|(_, name)| *name)
 }
 
-/// Which placeholders a query has had so far.
+/// The placeholders of a query that were read so far.
 #[derive(Default)]
 struct Placeholders {
     num_questions: usize,
@@ -47,7 +47,7 @@ struct Placeholders {
 }
 
 impl Placeholders {
-    /// Gives a `?` its number.
+    /// Gives a `?` its number, and refuses placeholders of both kinds in one query.
     fn number(&mut self, name: &mut String) -> Result<()> {
         match name.strip_prefix('?') {
             None => self.numbered = Some(name.clone()),

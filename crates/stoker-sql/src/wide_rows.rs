@@ -1,6 +1,7 @@
-//! Batches of wide rows have fewer of them.
+//! Limits the rows of a batch when rows are wide.
 //!
-//! Joins and lists repeat values: a constant of 64 KiB beside each of 8,192 rows takes 512 MiB that no operator accounts for.
+//! Joins and lists repeat values: a constant of 64 KiB beside each of 8,192 rows takes 512 MiB, for which no operator
+//! reserves memory.
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Result as DfResult, ScalarValue};
@@ -9,16 +10,16 @@ use datafusion::prelude::Expr;
 
 use stoker_types::fixed_row_bytes;
 
-/// Bytes of a batch, about.
+/// The approximate bytes of a batch.
 const BATCH_BYTES: usize = 8 << 20;
-/// Bytes that a value of variable width is taken for, unless the query has longer texts.
+/// The assumed bytes of a value of variable width, unless the query has longer constants.
 const VARIABLE_BYTES: usize = 128;
-/// Bytes from which a constant counts.
+/// The bytes from which a constant counts.
 const CONSTANT_BYTES_MIN: usize = 64;
-/// Bytes from which a constant list counts.
+/// The bytes from which a constant list counts.
 const LIST_BYTES_MIN: usize = 64 << 10;
 
-/// How many rows batches should have at most, by the widths of all columns and of the constants that become columns.
+/// Returns the most rows of a batch, computed from the widths of all columns and of the constants that become columns.
 pub(crate) fn wide_rows(plan: &LogicalPlan) -> DfResult<usize> {
     let mut variable_bytes = VARIABLE_BYTES;
     each_constant(plan, |bytes| variable_bytes = variable_bytes.max(bytes))?;
@@ -44,7 +45,8 @@ fn each_constant(plan: &LogicalPlan, mut found: impl FnMut(usize)) -> DfResult<(
     Ok(())
 }
 
-/// The bytes of a large constant, or of the longest text that a call that fills up may make.
+/// Returns the bytes of a large constant, or of the longest text that a call of `lpad` or `rpad` may create; 0 for
+/// others.
 fn constant_bytes(expr: &Expr) -> usize {
     let bytes = match expr {
         Expr::Literal(value, _) => value_bytes(value),
@@ -65,7 +67,7 @@ fn value_bytes(value: &ScalarValue) -> usize {
         ScalarValue::Binary(Some(bytes))
         | ScalarValue::LargeBinary(Some(bytes))
         | ScalarValue::BinaryView(Some(bytes)) => bytes.len(),
-        // A vector to compare with becomes no column.
+        // A shorter constant list is taken for a query vector, which does not become a column.
         value if value.data_type().is_nested() && value.size() >= LIST_BYTES_MIN => value.size(),
         _ => 0,
     }

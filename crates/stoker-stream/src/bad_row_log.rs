@@ -1,4 +1,4 @@
-//! The bad rows of runs, as a table.
+//! The table of bad rows that runs met.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use stoker_types::{Digest, RunId, TableName};
 
 use crate::{Error, Result};
 
-/// The table that holds the bad rows that the runs of a lake met.
+/// The name of the table of bad rows that the runs of a lake met.
 pub const BAD_ROWS_TABLE: &str = "stoker_bad_rows";
 
-/// A bad row in whose place a run got another one.
+/// A bad row that was replaced by another row in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BadRowEntry {
     /// The run.
     pub run_id: RunId,
-    /// The stream.
+    /// The stream id.
     pub stream_id: Digest,
     /// The epoch, from zero.
     pub epoch: u64,
     /// The position of the bad row.
     pub position: u64,
-    /// The table that supplies it.
+    /// The table that supplies the bad row.
     pub table: TableName,
-    /// The table's version.
+    /// The version of the table.
     pub version: u64,
-    /// Its address.
+    /// The address of the bad row.
     pub row_addr: u64,
-    /// What is wrong with it.
+    /// What is wrong with the bad row.
     pub reason: String,
 }
 
-/// Adds rows to the table of bad rows. With a key, rows that were added under it are not added again.
+/// Adds rows to the table of bad rows. If there is a key, rows that were added under the same key are not added again.
 ///
 /// # Errors
 /// A table of that name with other columns; storage errors; a lake that cannot be written.

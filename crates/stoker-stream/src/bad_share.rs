@@ -1,31 +1,32 @@
-//! When a stream that puts other rows in the place of bad ones gives up.
+//! The limit on bad rows, beyond which a stream that substitutes bad rows fails.
 //!
-//! A few bad rows are accidents of storage. Where most of a window is bad, each bad row would be read, and read again, in the search
-//! for a good one: the stream would take long to deliver few rows many times.
+//! A few bad rows are accidents of storage. Where most of a window is bad, each bad row would be read, and read again
+//! in searches for a good row: the stream would take long to deliver a few rows many times.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::windows::{Window, WindowRow};
 use crate::{Error, Result};
 
-/// Rows of a window that may be bad, however small the share is that they make.
+/// The number of rows of a window that may always be bad, however large their share is.
 const ROWS_MIN: u64 = 16;
 
-/// Windows whose bad rows are remembered.
+/// The largest number of windows whose bad rows are remembered.
 const WINDOWS_MAX: usize = 4096;
 
-/// Shares are counted in millionths.
+/// The unit of shares: they are counted in millionths.
 const WHOLE: u32 = 1_000_000;
 
-/// The share of the rows of a window that may be bad.
+/// The largest share of the rows of a window that may be bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadShare(u32);
 
 impl BadShare {
-    /// All of them.
+    /// All rows of a window may be bad.
     pub const ALL: BadShare = BadShare(WHOLE);
 
-    /// A share from 0 to 1, to a millionth. 16 rows of a window may always be bad.
+    /// Makes a share from a number from 0 to 1, rounded to a millionth. 16 rows of a window may be bad whatever the
+    /// share is.
     ///
     /// # Errors
     /// `InvalidValue` for other numbers.
@@ -37,12 +38,12 @@ impl BadShare {
         Ok(Self((share * f64::from(WHOLE)).round() as u32))
     }
 
-    /// The share, from 0 to 1.
+    /// Returns the share, from 0 to 1.
     pub fn share(self) -> f64 {
         f64::from(self.0) / f64::from(WHOLE)
     }
 
-    /// How many of so many rows may be bad.
+    /// Returns how many of `num_rows` rows may be bad.
     fn rows_of(self, num_rows: u64) -> u64 {
         let rows = u128::from(num_rows) * u128::from(self.0) / u128::from(WHOLE);
         ROWS_MIN.max(u64::try_from(rows).unwrap_or(u64::MAX))
@@ -50,13 +51,13 @@ impl BadShare {
 }
 
 impl Default for BadShare {
-    /// One in a hundred.
+    /// Returns one in a hundred.
     fn default() -> Self {
         Self(WHOLE / 100)
     }
 }
 
-/// The bad rows that a consumer met, by window.
+/// The bad rows that a consumer met, for each window.
 #[derive(Debug)]
 pub struct BadRowsMet {
     share: BadShare,
@@ -64,20 +65,20 @@ pub struct BadRowsMet {
 }
 
 impl BadRowsMet {
-    /// None so far.
+    /// Makes an empty record with a limit.
     pub fn new(share: BadShare) -> Self {
         Self { share, windows: HashMap::new() }
     }
 
-    /// Whether a row of a window was met.
+    /// Returns whether a row of a window was met as a bad row.
     pub fn contains(&self, window: &Window, row: WindowRow) -> bool {
         self.windows.get(&window.first()).is_some_and(|met| met.contains(&row.position))
     }
 
-    /// Notes a bad row of a window. `named` tells which row it is and why.
+    /// Records a bad row of a window. `named` returns which row it is and what is wrong with it.
     ///
     /// # Errors
-    /// [`Error::TooManyBadRows`] where more rows of the window are bad than may be.
+    /// [`Error::TooManyBadRows`] if more rows of the window are bad than the limit allows.
     pub fn add(&mut self, window: &Window, row: WindowRow, named: impl FnOnce() -> String) -> Result<()> {
         if self.windows.len() >= WINDOWS_MAX && !self.windows.contains_key(&window.first()) {
             self.windows.clear();

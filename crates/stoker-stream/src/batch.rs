@@ -1,29 +1,29 @@
-//! One rank's part of one global batch.
+//! The batches that a rank gets.
 
 use arrow_array::RecordBatch;
 use stoker_types::Cursor;
 
-/// One rank's part of one global batch.
+/// One rank's share of one global batch.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The global batch, counted from the slice's origin.
+    /// The number of the global batch, counted from the slice's origin.
     pub step: u64,
-    /// Where a resume after this batch begins.
+    /// The cursor from which the stream resumes after this batch.
     pub cursor: Cursor,
-    /// The rows: the columns of the query, in order.
+    /// The rows, with the columns of the query in order.
     pub data: RecordBatch,
-    /// Rows that are not padding; padding comes last.
+    /// The number of rows that are not padding. Padding comes last.
     pub num_valid: usize,
-    /// For each table of the stream, the address of each row; `u64::MAX` where the table does not supply the row.
+    /// For each table of the stream, the address of each row, or `u64::MAX` if the table does not supply the row.
     pub row_addrs: Vec<Vec<u64>>,
-    /// The rows that stand for bad ones, ascending.
+    /// The rows that replace bad rows, in ascending order.
     pub substituted: Vec<Substitution>,
 }
 
-/// A row that stands for a bad one.
+/// A row that replaces a bad row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
-    /// Which row of the batch, also where it comes with a [`Part`](crate::Part).
+    /// The index of the row in the batch, also if the row is delivered with a [`Part`](crate::Part).
     pub row: usize,
     /// For each table of the stream, the address of the bad row, as in [`Batch::row_addrs`].
     pub row_addrs: Vec<u64>,

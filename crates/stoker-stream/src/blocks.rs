@@ -1,9 +1,9 @@
-//! Blocks that are read as a whole: of which several ranks want rows, that are streams of one process; and for a cache, whose chunks
-//! are the same in every epoch, on every rank and in every job.
+//! Blocks that are read as a whole, in two cases: several ranks whose streams are in one process want rows of the same
+//! block, or a cache keeps the block's chunk, which is the same in every epoch, on every rank and in every job.
 //!
 //! ```text
 //! shuffled in blocks   rank r of W has rows of the lanes l = r mod gcd(W, L), as W / gcd(W, L) ranks do
-//! in order, mixed      ranks take rows in turns: all of them have rows of each block
+//! in order, mixed      ranks take rows in rotation: all of them have rows of each block
 //! ```
 
 use stoker_chunks::{Block, BlockReads, Group, SlotMut};
@@ -15,14 +15,17 @@ use crate::plan::PlanInner;
 use crate::source::SourcePlan;
 use crate::{Result, StreamPlan};
 
-/// Rows of an order without blocks are kept in a cache one by one from this size on: smaller ones are as many files.
+/// Rows of an order without blocks are kept in a cache one by one if they have at least this many bytes. Smaller rows
+/// would make too many files.
 const ROW_KEPT_BYTES_MIN: u64 = 64 << 10;
 
-/// Bytes of the blocks that ranks read for each other where rows are not shuffled: as many as one GET reads well.
+/// The size of the blocks that ranks read for each other where rows are not shuffled, in bytes. A single GET reads that
+/// many efficiently.
 const SEQUENTIAL_BLOCK_BYTES: u64 = 8 << 20;
 
-/// The ranks that want rows of the same blocks as a slice does, and how many they are; `None` where it is alone, where the order has
-/// no blocks, or where the system's memory of local files serves all ranks.
+/// Returns the group of ranks that want rows of the same blocks as a slice, and the number of these ranks. Returns
+/// `None` if the slice's rank is alone in its group, if the order has no blocks, or if the files are local, so that the
+/// page cache serves all ranks.
 pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<(Group, u64)> {
     let PlanInner { spec, stream_id, .. } = plan.inner.as_ref();
     let world_size = u64::from(slice.topology.world_size);
@@ -44,13 +47,14 @@ pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<(Group, u64)> {
     Some((Group { stream: *stream_id, epoch: slice.epoch, residue }, num_ranks))
 }
 
-/// Whether a cache keeps the blocks of a stream: the system's memory of local files serves better.
+/// Returns whether a cache keeps the blocks of a stream. It does not keep local files, because the page cache serves
+/// them better.
 pub(crate) fn are_kept(plan: &StreamPlan) -> bool {
     !plan.tables().all(Table::is_local)
 }
 
-/// Rows of a block that is read as a whole: one where the order has no blocks, none where rows are too small for that. What goes to a
-/// cache is the same for one rank and for several.
+/// Returns the number of rows in a block that is read as a whole. If the order has no blocks, it is one row, or `None`
+/// if rows are too small for that. Blocks for a cache are the same whether one rank or several read them.
 pub(crate) fn rows_per_block(reads: &BlockReads, order: &OrderOptions, row_bytes: u64, has_cache: bool) -> Option<u64> {
     let row_bytes = row_bytes.max(1);
     match (order.mode, reads) {
@@ -70,7 +74,8 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// The blocks in which rows lie: their ordinals, in the order of `wanted`, their addresses and slots.
+    /// Returns the blocks that contain the rows with these ordinals. `wanted` has the address and slot of each row, in
+    /// the order of `ordinals`.
     pub fn of(self, ordinals: &[u64], wanted: Vec<(u64, SlotMut)>) -> Vec<Block> {
         let mut rows: Vec<(u64, (u64, SlotMut))> =
             ordinals.iter().map(|ordinal| ordinal / self.rows_per_block).zip(wanted).collect();
@@ -88,7 +93,8 @@ impl Blocks<'_> {
         blocks
     }
 
-    /// The ascending addresses of the rows of a block that the `supplier`th of some tables supplies, as often as they are in it.
+    /// Returns the ascending addresses of the rows of a block that the table `tables[supplier]` supplies. An address is
+    /// repeated if the block has the row several times.
     pub async fn addresses(self, tables: &[usize], supplier: usize, number: u64) -> Result<Vec<u64>> {
         let ordinals: Vec<u64> = self.ordinals(number).collect();
         let addrs = self.source.row_set.resolve(&ordinals).await?.addrs;

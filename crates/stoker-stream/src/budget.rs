@@ -1,24 +1,28 @@
-//! One byte budget for the streams of a process.
+//! The memory budget that the streams of a process share.
 //!
 //! ```text
 //! MemoryBudget ──join──► Quota ──reserve──► Held
 //!  total bytes            of a stream        of a batch, until its consumer takes it
 //! ```
 //!
-//! What is said of batches here holds for their parts, where a stream delivers batches in parts: each holds room of its own.
+//! Everything here about batches also holds for their parts, if a stream delivers batches in parts: each part reserves
+//! memory of its own.
 //!
-//! The streams that still read share the total equally, except that none gets more than its own cap: what small caps leave,
-//! the others get. Shares shrink when a stream joins, and grow when one ends or has read everything. A stream that holds nothing
-//! gets room for a batch of any size, so that all streams together hold at most the total and one batch each.
+//! The streams that still read divide the total equally, except that none gets more than its own cap. Memory that small
+//! caps leave goes to the other streams. Shares shrink when a stream joins, and grow when a stream ends or has read
+//! everything. A stream that holds nothing may reserve memory for a batch of any size. All streams together therefore
+//! hold at most the total and one batch each.
 //!
-//! A stream that is ahead of its time, as that of a next epoch is, gets a small part beside them. Once all streams before it have read
-//! everything, and while they are there, it takes their place: it may hold what it may later, less what they still hold, within half of
-//! the total for all such streams.
+//! A prefetching stream, such as that of the next epoch, gets a small share beside the streams that have begun. Once
+//! all of these have read everything, and while they are open, it takes over their share: it may hold what it may hold
+//! after it begins, less what they still hold. All prefetching streams together get at most half of the total in this
+//! way.
 //!
-//! Nothing waits for ever. A stream that holds nothing does not wait, so that none depends on what the others do with their
-//! memory. A stream that holds something waits only while batches of its own lie there for its consumer, who ends the wait by
-//! taking them or by dropping the stream. Where it holds nothing but batches that cannot be delivered before the next one,
-//! [`Quota::reserve_beside`] says so in place of waiting, and the planner ends its unit before that batch.
+//! No stream waits for ever. A stream that holds nothing does not wait, so that no stream depends on what the others do
+//! with their memory. A stream that holds something waits only while batches of its own are ready for its consumer, who
+//! ends the wait by taking them or by dropping the stream. If it holds only batches that cannot be delivered before the
+//! next one, [`Quota::reserve_beside`] returns `None` and does not wait, and the planner ends its unit before that
+//! batch.
 
 mod ledger;
 
@@ -40,11 +44,11 @@ use crate::ReadOptions;
 use crate::open_streams::{OpenEntry, OpenStreams};
 use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
 
-/// Bytes of all streams by default: two streams with the default cap.
+/// The bytes of all streams by default, which is enough for two streams with the default cap.
 const TOTAL_BYTES: u64 = 2 << 30;
 
-/// How long after the end of a stream its memory is kept for another one, such as that of the next epoch: to have the system clear as
-/// much of it anew takes longer than to read it.
+/// For how long the memory of a closed stream is kept for another one, such as that of the next epoch. The kernel must
+/// clear new memory, which takes longer than reading rows into it.
 const MEMORY_KEPT_FOR: Duration = Duration::from_secs(5);
 
 /// The name of the client of streams in this process.
@@ -68,24 +72,24 @@ struct Shared {
     pool: BufferPool,
     reads: SharedReads,
     memory_kept_for: Duration,
-    /// Streams that have ended.
+    /// The number of streams that have ended.
     num_ended: AtomicU64,
 }
 
 impl Default for MemoryBudget {
-    /// 2 GiB, or as much as the cap of an open stream, if that is more.
+    /// Makes a budget of 2 GiB, or of as many bytes as the largest cap of an open stream, if that is more.
     fn default() -> Self {
         Self::with_total(Total::AtLeast(TOTAL_BYTES), MEMORY_KEPT_FOR)
     }
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes, whatever the caps of the streams.
+    /// Makes a budget of `total_bytes`, whatever the caps of the streams are.
     pub fn new(total_bytes: u64) -> Self {
         Self::with_total(Total::Fixed(total_bytes), MEMORY_KEPT_FOR)
     }
 
-    /// As [`MemoryBudget::new`]; memory of streams that ended is kept for so long.
+    /// Like [`MemoryBudget::new`], but keeps the memory of closed streams for `memory_kept_for`.
     #[cfg(test)]
     pub(crate) fn keeping_memory_for(total_bytes: u64, memory_kept_for: Duration) -> Self {
         Self::with_total(Total::Fixed(total_bytes), memory_kept_for)
@@ -100,27 +104,27 @@ impl MemoryBudget {
         Self { shared, requests, cache: None, local_reads, open: OpenStreams::default(), client: LOCAL_CLIENT.into() }
     }
 
-    /// The same budget for streams that keep chunks of object stores in a cache. Beside the budget, they hold up to 160 MiB of chunks
-    /// that are on their way to it or from it.
+    /// Returns the same budget for streams that keep chunks of object stores in a cache. In addition to the budget,
+    /// these streams hold up to 160 MiB of chunks that are being read from or written to the cache.
     #[must_use]
     pub fn with_cache(self, cache: Option<ChunkCache>) -> Self {
         Self { cache, ..self }
     }
 
-    /// Where streams keep chunks of object stores, if they do.
+    /// Returns the cache in which streams keep chunks of object stores, if there is one.
     pub fn cache(&self) -> Option<&ChunkCache> {
         self.cache.as_ref()
     }
 
-    /// The same budget for streams that read local files in some way. Beside the budget, direct reads hold 1 MiB for each thread
-    /// that reads.
+    /// Returns the same budget for streams that read local files in this way. In addition to the budget, direct reads
+    /// hold 1 MiB for each reading thread.
     #[must_use]
     pub fn with_local_reads(self, local_reads: LocalReads) -> Self {
         Self { local_reads, ..self }
     }
 
-    /// The same budget for the streams of one client: while several clients wait for requests to object stores, each gets as many as the
-    /// others, however many streams it has.
+    /// Returns the same budget for the streams of one client. While several clients wait for requests to object stores,
+    /// each client gets an equal number of requests, however many streams it has.
     #[must_use]
     pub fn for_client(&self, client: impl Hash, name: impl Display) -> Self {
         Self { requests: self.requests.for_client(client), client: name.to_string().into(), ..self.clone() }
@@ -136,17 +140,18 @@ impl MemoryBudget {
         self.open.add(stream_id, slice, self.client.clone(), quota)
     }
 
-    /// How streams read local files.
+    /// Returns how streams read local files.
     pub fn local_reads(&self) -> LocalReads {
         self.local_reads
     }
 
-    /// The quota of one more stream, which never holds more than `cap_bytes`, a batch that is larger excepted.
+    /// Adds a stream and returns its quota. The stream never holds more than `cap_bytes`, except for a single batch
+    /// that is larger.
     pub fn join(&self, cap_bytes: u64) -> Quota {
         self.enter(cap_bytes, None)
     }
 
-    /// As [`MemoryBudget::join`], for a stream that is read with these options, maybe opened ahead of its time.
+    /// Like [`MemoryBudget::join`], for a stream with these options, which may be a prefetching one.
     pub fn join_with(&self, options: &ReadOptions) -> Quota {
         self.enter(options.memory_budget_bytes, options.ahead.then(|| options.early_budget_bytes()))
     }
@@ -170,46 +175,49 @@ impl MemoryBudget {
         }
     }
 
-    /// The memory of the batches of all streams. It is kept for the next batches within the total. What open streams may not hold is
-    /// given back five seconds after a stream ended, if no other one ended meanwhile.
+    /// Returns the pool from which the batches of all streams take their memory. Free memory is kept for later batches
+    /// within the total. Five seconds after a stream has ended, the pool returns the memory beyond what open streams
+    /// may hold to the system, unless another stream ended in the meantime.
     pub fn pool(&self) -> &BufferPool {
         &self.shared.pool
     }
 
-    /// The limit of requests to object stores that all streams have under way.
+    /// Returns the limit on the requests to object stores that all streams have in flight.
     pub fn requests(&self) -> &RequestLimit {
         &self.requests
     }
 
-    /// Lets a stream share what it reads with others of its group, before it joins. While there are several, two thirds of the
-    /// budget are set aside for what they share.
+    /// Adds a stream to a group of ranks that share blocks. The stream must do this before it joins the budget. While
+    /// several streams share blocks, two thirds of the budget are set aside for these blocks.
     pub fn share(&self, group: Group, rank: u32, num_ranks: u64) -> Membership {
         self.shared.reads.join(group, rank, num_ranks)
     }
 
-    /// Bytes of ranges that several streams share, beside those that streams hold.
+    /// Returns the bytes of shared blocks, which are in addition to the bytes that streams hold.
     pub fn shared_bytes(&self) -> u64 {
         self.shared.reads.bytes()
     }
 
-    /// Bytes that streams may hold together: the whole budget, or a third of it while they share blocks.
+    /// Returns the number of bytes that streams may hold together. It is the whole budget, or a third of it while
+    /// streams share blocks.
     pub fn total_bytes(&self) -> u64 {
         self.shared.ledger.lock().total()
     }
 
-    /// Bytes that all streams hold now: at most the total and one batch for each.
+    /// Returns the number of bytes that all streams hold at the moment. It is at most the total and one batch for each
+    /// stream.
     pub fn held_bytes(&self) -> u64 {
         self.shared.ledger.lock().held()
     }
 }
 
 impl Shared {
-    /// Lets the pool keep what the open streams may hold together, and what it may keep already.
+    /// Raises the pool's limit to what the open streams may hold together. The limit is never lowered here.
     fn grow_pool(&self, ledger: &Ledger) {
         self.pool.grow(ledger.open_bytes());
     }
 
-    /// Lets the pool keep what the open streams may hold together, once no stream has ended for a while.
+    /// Sets the pool's limit to what the open streams may hold together, if no stream ends within `after`.
     async fn fit_pool_later(shared: Weak<Self>, num_ended: u64, after: Duration) {
         tokio::time::sleep(after).await;
         let Some(shared) = shared.upgrade() else { return };
@@ -220,29 +228,32 @@ impl Shared {
     }
 }
 
-/// One stream's part of a budget. Clones are the same quota; it ends when the last of them, and all that it holds, is dropped.
+/// The share of a budget that belongs to one stream. Clones are the same quota. It ends when its last clone, and all
+/// memory that it holds, are dropped.
 #[derive(Clone, Debug)]
 pub struct Quota {
     place: Arc<Place>,
 }
 
-/// A stream's place in the ledger.
+/// A stream's entry in the ledger.
 #[derive(Debug)]
 struct Place {
     shared: Arc<Shared>,
     id: u64,
     woken: Arc<Notify>,
-    /// Where the stream was opened; without a runtime, its memory is given back at once.
+    /// The runtime on which the stream was opened. If there is none, the stream's memory is returned to the system at
+    /// once.
     runtime: Option<Handle>,
-    /// Whether the stream's time has come.
+    /// Whether the stream has begun, which means that it does not only prefetch.
     has_begun: watch::Sender<bool>,
-    /// Whether it reads nothing before that.
+    /// Whether the stream reads nothing before it begins.
     is_held_back: watch::Sender<bool>,
     has_retired: watch::Sender<bool>,
 }
 
 impl Quota {
-    /// Bytes that the stream may hold now, or will once its time has come. A batch that is larger comes alone.
+    /// Returns the number of bytes that the stream may hold now, or will be allowed to hold once it has begun. A batch
+    /// that is larger is held alone.
     pub fn bytes(&self) -> u64 {
         self.place.shared.ledger.lock().limit(self.place.id)
     }
@@ -258,8 +269,8 @@ impl Quota {
         (answer == Answer::Granted).then(|| self.hold(bytes))
     }
 
-    /// Waits for room for a batch, until the consumer has taken all batches before it at the latest. One task of a stream may
-    /// wait at a time. Cancelling the future loses nothing.
+    /// Waits for memory for a batch and reserves it. The wait ends at the latest when the consumer has taken all
+    /// earlier batches. One task of a stream may wait at a time. Cancelling the future loses nothing.
     pub async fn reserve(&self, bytes: u64) -> Held {
         loop {
             if let Some(held) = self.reserve_beside(bytes, 0).await {
@@ -268,8 +279,8 @@ impl Quota {
         }
     }
 
-    /// As [`Quota::reserve`], beside batches of `kept` bytes that cannot be delivered before this one: `None` as soon as the
-    /// stream holds nothing else.
+    /// Like [`Quota::reserve`], for a stream that holds `kept` bytes in batches that cannot be delivered before this
+    /// one. Returns `None` as soon as the stream holds nothing else.
     pub async fn reserve_beside(&self, bytes: u64, kept: u64) -> Option<Held> {
         loop {
             let answer = self.place.shared.ledger.lock().ask_or_wait(self.place.id, Wanted { bytes, kept });
@@ -281,15 +292,17 @@ impl Quota {
         }
     }
 
-    /// Whether a stream that is ahead of its time may hold so many bytes more: in its small part of the budget, or in place of streams
-    /// before it. Then the pool must keep as much memory, of whatever sizes: to clear new memory takes longer than reading ahead saves.
+    /// Returns whether a prefetching stream may reserve this many bytes more, in its small share of the budget or in
+    /// place of the streams before it. In the second case the pool must also have as much free memory, in blocks of any
+    /// sizes, because the kernel takes longer to clear new memory than prefetching saves.
     pub fn has_room_ahead(&self, bytes: u64) -> bool {
         let shared = &self.place.shared;
         let room = shared.ledger.lock().room_ahead(self.place.id);
         bytes <= room.early || bytes <= room.free.min(shared.pool.free_bytes() as u64)
     }
 
-    /// Waits until [`Quota::has_room_ahead`]. One task of a stream may wait at a time. Cancelling the future loses nothing.
+    /// Waits until [`Quota::has_room_ahead`] is true. One task of a stream may wait at a time. Cancelling the future
+    /// loses nothing.
     pub async fn until_room_ahead(&self, bytes: u64) {
         let shared = &self.place.shared;
         loop {
@@ -306,27 +319,27 @@ impl Quota {
         }
     }
 
-    /// Says that the stream asks for nothing more: the others share what it does not hold.
+    /// Records that the stream requests nothing more. The other streams share what it does not hold.
     pub fn retire(&self) {
         self.place.shared.ledger.lock().retire(self.place.id);
         self.place.has_retired.send_replace(true);
     }
 
-    /// Waits until the stream asks for nothing more. The future does not keep the quota.
+    /// Waits until the stream requests nothing more. The future does not keep the quota.
     pub fn until_retired(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut has_retired = self.place.has_retired.subscribe();
         async move {
-            // A quota that is gone asks for nothing.
+            // If the quota was dropped, the stream requests nothing more.
             has_retired.wait_for(|has_retired| *has_retired).await.ok();
         }
     }
 
-    /// Whether the stream asks for nothing more.
+    /// Returns whether the stream requests nothing more.
     pub fn is_retired(&self) -> bool {
         self.place.shared.ledger.lock().is_retired(self.place.id)
     }
 
-    /// Says that the time of a stream has come that was opened ahead of it, and what it may hold at most from now on.
+    /// Tells a prefetching stream to begin, with a new cap.
     pub fn begin(&self, cap_bytes: u64) {
         let mut ledger = self.place.shared.ledger.lock();
         ledger.begin(self.place.id, cap_bytes);
@@ -335,29 +348,29 @@ impl Quota {
         self.place.has_begun.send_replace(true);
     }
 
-    /// Whether the stream's time has come.
+    /// Returns whether the stream has begun.
     pub fn has_begun(&self) -> bool {
         *self.place.has_begun.borrow()
     }
 
-    /// Waits until the stream's time has come.
+    /// Waits until the stream has begun.
     pub async fn until_begun(&self) {
-        // The sender lives as long as this quota.
+        // The sender lives at least as long as this quota, so the wait cannot fail.
         self.place.has_begun.subscribe().wait_for(|has_begun| *has_begun).await.ok();
     }
 
-    /// Says that the stream reads nothing before its time has come, and waits for that.
+    /// Reports that the stream reads nothing before it begins, and waits until it begins.
     pub async fn hold_back(&self) {
         self.place.is_held_back.send_replace(true);
         self.until_begun().await;
     }
 
-    /// Waits until the stream says that it reads nothing before its time. The future does not keep the quota.
+    /// Waits until the stream reports that it reads nothing before it begins. The future does not keep the quota.
     pub fn until_held_back(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut is_held_back = self.place.is_held_back.subscribe();
         async move {
             if is_held_back.wait_for(|is_held_back| *is_held_back).await.is_err() {
-                // A quota that is gone says nothing any more.
+                // If the quota was dropped, the stream will report nothing.
                 std::future::pending().await
             }
         }
@@ -384,7 +397,7 @@ impl Drop for Place {
     }
 }
 
-/// The room of one batch; others get it when this is dropped.
+/// The reserved memory of one batch. Dropping it releases the memory for other batches.
 #[derive(Debug)]
 pub struct Held {
     place: Arc<Place>,
@@ -392,7 +405,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Its bytes.
+    /// Returns the number of reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

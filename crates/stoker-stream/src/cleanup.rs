@@ -1,4 +1,4 @@
-//! What streams left in a lake that nobody can use any more.
+//! Removes what streams left in a lake and nobody can use any more.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -12,34 +12,37 @@ use crate::plan::{SPECS, load_spec};
 use crate::run::{RUNS, stream_of};
 use crate::{Error, Result};
 
-/// Objects that are read or deleted at a time.
+/// The largest number of objects that are read or deleted concurrently.
 const OBJECTS_IN_FLIGHT: usize = 16;
 
-/// What a cleanup removed of what streams left, or would remove.
+/// The objects of streams that a cleanup removed, or would remove in a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanedStreams {
-    /// Specifications of streams that lost a snapshot and that no run names.
+    /// The number of removed specifications: those of streams that lost a snapshot and that no run names.
     pub num_specs: u64,
-    /// Objects of row sets that no stream with all its snapshots names: headers and pages.
+    /// The number of removed objects of row sets, headers and pages: those that no stream with all of its snapshots
+    /// names.
     pub num_row_set_objects: u64,
-    /// Bytes of all these.
+    /// The bytes of all these objects.
     pub bytes: u64,
 }
 
-/// A specification in the lake.
+/// A specification that is stored in the lake.
 struct Stored {
     stream_id: Digest,
     entry: ObjectEntry,
     spec: StreamSpec,
 }
 
-/// Removes the specifications of streams that lost a snapshot and that no run names, and row sets that no stream needs that has its
-/// snapshots, all where they are older than `age`; only counts them in a dry run, where `removed` are versions that would be gone.
+/// Removes the specifications of streams that lost a snapshot and that no run names, and the row sets that no stream
+/// with all its snapshots needs. Only objects that are older than `age` are removed. In a dry run the objects are only
+/// counted, and `removed` are the versions that would be gone.
 ///
-/// Runs stay, with what they name: their names are never given to another stream, and say what became of the first one.
+/// Runs are kept, together with the specifications that they name: a run's name is never given to another stream, and
+/// the run shows what became of its stream.
 ///
 /// # Errors
-/// Storage errors; what was removed until then stays removed.
+/// Storage errors. Objects that were removed before the error stay removed.
 pub async fn clean_streams(
     lake: &Lake,
     age: Duration,
@@ -73,7 +76,7 @@ pub async fn clean_streams(
         bytes: lost.iter().chain(&row_sets).map(|entry| entry.bytes).sum(),
     };
     if !dry_run {
-        // What names comes before what it names.
+        // An object is removed before the objects that it names.
         for group in [lost, row_sets] {
             let objects = &objects;
             let deletions = stream::iter(group).map(|entry| async move { objects.delete(&entry.path).await });
@@ -89,7 +92,8 @@ impl Stored {
     }
 }
 
-/// All specifications of a lake, or `None` where one cannot be read: nobody knows what it needs.
+/// Returns all specifications of a lake, or `None` if one of them cannot be read, because then it is unknown what that
+/// one needs.
 async fn specs(lake: &Lake, objects: &Objects) -> Result<Option<Vec<Stored>>> {
     let specs = stream::iter(objects.entries(SPECS).await?).map(|entry| async move {
         let Some(stream_id) = digest(&entry) else { return Ok(None) };
@@ -106,7 +110,7 @@ async fn specs(lake: &Lake, objects: &Objects) -> Result<Option<Vec<Stored>>> {
     Ok(specs.into_iter().collect())
 }
 
-/// The streams of all runs. A run that cannot be understood has none of this build.
+/// Returns the streams of all runs. A run that cannot be parsed is ignored, because it has no stream of this build.
 async fn streams_of_runs(objects: &Objects) -> Result<HashSet<Digest>> {
     let streams = stream::iter(objects.entries(RUNS).await?).map(|entry| async move {
         let json = objects.get(&entry.path).await?;
@@ -115,12 +119,12 @@ async fn streams_of_runs(objects: &Objects) -> Result<HashSet<Digest>> {
     streams.buffered(OBJECTS_IN_FLIGHT).try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await
 }
 
-/// The digest in the path of a specification.
+/// Returns the digest in the path of a specification.
 fn digest(entry: &ObjectEntry) -> Option<Digest> {
     entry.path.strip_prefix(SPECS)?.trim_start_matches('/').parse().ok()
 }
 
-/// The versions of a table; none where it does not exist.
+/// Returns the versions of a table. There are none if the table does not exist.
 async fn versions_of(lake: &Lake, table: &TableName) -> Result<HashSet<u64>> {
     match lake.table(table, &SnapshotRef::Latest).await {
         Ok(table) => Ok(table.version_numbers().await?.into_iter().collect()),

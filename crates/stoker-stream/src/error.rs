@@ -5,7 +5,7 @@ use stoker_types::{ErrorKind, Snapshot};
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in a stream.
+/// An error of a stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,43 +15,43 @@ pub enum Error {
     /// Reading heavy columns failed.
     #[error(transparent)]
     Chunks(#[from] stoker_chunks::Error),
-    /// The lake failed.
+    /// An operation on the lake failed.
     #[error(transparent)]
     Lake(#[from] stoker_lake::Error),
     /// An option or specification is not valid.
     #[error(transparent)]
     Types(#[from] stoker_types::Error),
-    /// A stream that nobody planned, or whose specification was removed.
+    /// The stream was never planned, or its specification was removed.
     #[error("no specification of stream {stream_id} is in {lake}; plan the stream again from its query")]
     UnknownStream {
         /// The stream id.
         stream_id: String,
-        /// Where it was looked for.
+        /// The lake that was searched.
         lake: String,
     },
-    /// A row set that does not belong to a specification.
+    /// A row set does not belong to the specification.
     #[error("the rows of stream {stream_id} changed: {reason}")]
     RowSetMismatch {
         /// The stream id.
         stream_id: String,
-        /// Expected and found.
+        /// What was expected and what was found.
         reason: String,
     },
     /// The queries of a mixture do not have the same columns.
     #[error("query {} of the mixture has {reason}; all need the same names and types, in the same order", query + 1)]
     Columns {
-        /// Which query, from zero.
+        /// The index of the query, from zero.
         query: usize,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
-    /// A query of a mixture without rows.
+    /// A query of a mixture has no rows.
     #[error("query {} of the mixture selects no rows; leave it out", query + 1)]
     EmptySource {
-        /// Which query, from zero.
+        /// The index of the query, from zero.
         query: usize,
     },
-    /// A row that is bad every time it is read.
+    /// A row is bad every time it is read.
     #[error(
         "row {address:#x} of {table} is bad: {reason}; bad_rows=\"substitute\" goes on without it, and `stoker quarantine` excludes it"
     )]
@@ -60,35 +60,35 @@ pub enum Error {
         table: String,
         /// The row's address.
         address: u64,
-        /// What is wrong with it, and where.
+        /// What is wrong with the row, and where.
         reason: String,
     },
-    /// No row can take the place of a bad one.
+    /// No row can replace a bad row, because all rows of the window are bad.
     #[error("no row can take the place of row {address:#x}: all {rows} rows of its window are bad, the last: {reason}")]
     NoSubstitute {
         /// The address of the bad row.
         address: u64,
-        /// Rows in the window.
+        /// The number of rows in the window.
         rows: u64,
-        /// What is wrong with the last one.
+        /// What is wrong with the last row of the window that was read.
         reason: String,
     },
-    /// More rows of a window are bad than may be.
+    /// More rows of a window are bad than the options allow.
     #[error(
         "{num_bad} of the {num_rows} rows of a window are bad, and at most {num_max} may be; the last: {last}. So many are no accident: \
          look at the table and its storage with `stoker doctor`, exclude the rows with `stoker quarantine`, or raise max_bad_share"
     )]
     TooManyBadRows {
-        /// Bad rows that were met in the window.
+        /// The number of bad rows that were found in the window.
         num_bad: u64,
-        /// Rows in the window.
+        /// The number of rows in the window.
         num_rows: u64,
-        /// How many of them may be bad.
+        /// The number of rows of the window that may be bad.
         num_max: u64,
-        /// The last one, and what is wrong with it.
+        /// The last bad row, and what is wrong with it.
         last: String,
     },
-    /// A run that was started with another stream.
+    /// A run was started with another stream.
     #[error("run {run_id} streams something else: {}", differences.join("; "))]
     RunMismatch {
         /// The run.
@@ -96,79 +96,79 @@ pub enum Error {
         /// One line for each difference.
         differences: Vec<String>,
     },
-    /// A run that somebody else began.
+    /// A run was started by another principal.
     #[error("run {run_id} was begun by another: log under another run id, or with the role write")]
     RunOfAnother {
         /// The run.
         run_id: String,
     },
-    /// A run that cannot be created.
+    /// A run cannot be created.
     #[error(
         "run {run_id} cannot be created: processes agree on it through the lake, which cannot be written: {source}"
     )]
     RunNotStored {
         /// The run.
         run_id: String,
-        /// Why.
+        /// The reason.
         source: stoker_lake::Error,
     },
-    /// A step that the log of a run does not hold.
+    /// The log of a run does not contain a step.
     #[error("step {step} of run {run_id} is unknown: {reason}")]
     UnknownStep {
         /// The run.
         run_id: String,
         /// The step.
         step: u64,
-        /// What the log holds.
+        /// What the log contains.
         reason: String,
     },
-    /// A step that a state does not hold.
+    /// A state does not contain a step.
     #[error("step {step} is not known from the state: {reason}; the log of a run holds all steps")]
     UnknownStateStep {
         /// The step.
         step: u64,
-        /// What the state holds.
+        /// What the state contains.
         reason: String,
     },
-    /// A receipt that cannot be used.
+    /// A receipt cannot be used.
     #[error("cannot use the receipt: {reason}")]
     Receipt {
-        /// What is wrong with it.
+        /// What is wrong with the receipt.
         reason: String,
     },
-    /// A batch that this machine cannot hold.
+    /// A batch does not fit into the memory of this machine.
     #[error(
         "a batch of {rows} rows takes {}, and this process may have {} of memory: use a smaller batch size",
         gigabytes(*bytes),
         gigabytes(*memory_bytes)
     )]
     BatchTooLarge {
-        /// Rows of the rank's largest batch, with padding.
+        /// The number of rows of the rank's largest batch, with padding.
         rows: u64,
-        /// Bytes that it takes.
+        /// The size of the batch in bytes.
         bytes: u64,
-        /// Bytes that there are.
+        /// The memory that this process may use, in bytes.
         memory_bytes: u64,
     },
-    /// A snapshot of the stream that a cleanup removed.
+    /// A cleanup removed a snapshot of the stream.
     #[error(
         "the snapshot {snapshot} was removed by a cleanup of old versions, and its rows with it: stream a newer version, \
          and tag versions that streams and states name, which keeps them"
     )]
     SnapshotRemoved {
-        /// Table and version.
+        /// The table and the version.
         snapshot: Snapshot,
     },
     /// A bug in Stoker.
     #[error("internal: {reason}")]
     Internal {
-        /// Which rule was broken.
+        /// The rule that was broken.
         reason: String,
     },
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// Returns the kind of this error, which tells a caller what to do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Sql(error) => error.kind(),
@@ -190,13 +190,13 @@ impl Error {
         }
     }
 
-    /// An error of assembling Arrow data, which is a bug.
+    /// Converts an error of assembling Arrow data, which is a bug in Stoker.
     pub(crate) fn arrow(source: arrow_schema::ArrowError) -> Self {
         Error::Internal { reason: source.to_string() }
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes as gigabytes, for error messages.
 fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }

@@ -1,4 +1,4 @@
-//! Which rows lie at positions of an order, before anything of them is read.
+//! Resolves positions of an order to rows, before anything of the rows is read.
 
 use futures::future::try_join_all;
 use stoker_order::{StreamOrder, Visit};
@@ -8,35 +8,35 @@ use crate::Result;
 use crate::plan::PlanInner;
 use crate::source::SourcePlan;
 
-/// The rows at some positions.
+/// The resolved rows at some positions.
 pub(crate) struct FoundRows {
-    /// For each position, the source of its row; none where there is only one source.
+    /// For each position, the source of its row. It is empty if there is only one source.
     pub sources: Vec<usize>,
     /// For each source, its rows.
     pub by_source: Vec<SourceRows>,
 }
 
-/// Rows of one source.
+/// The resolved rows of one source.
 pub(crate) struct SourceRows {
-    /// Their ordinals, in the order of positions.
+    /// The ordinals of the rows, in the order of the positions.
     pub ordinals: Vec<u64>,
-    /// Each row once, in the order of ordinals.
+    /// The rows in ascending order of their ordinals, each of them once.
     pub rows: ResolvedRows,
-    /// For each ordinal, its place among these rows.
+    /// For each ordinal, the index of its row in `rows`.
     pub places: Vec<u64>,
-    /// The places of the ordinals themselves, in their order.
+    /// The indexes into `ordinals`, sorted so that the ordinals ascend.
     pub ascending: Vec<usize>,
 }
 
 impl FoundRows {
-    /// Finds the rows at positions.
+    /// Resolves the rows at positions.
     pub async fn at(plan: &PlanInner, order: &StreamOrder, positions: impl Iterator<Item = u64>) -> Result<Self> {
         let mut visits = Vec::with_capacity(positions.size_hint().0);
         order.visits(positions, &mut visits);
         Self::of(plan, &visits).await
     }
 
-    /// Finds the rows of visits.
+    /// Resolves the rows of visits.
     pub async fn of(plan: &PlanInner, visits: &[Visit]) -> Result<Self> {
         if let [source] = &plan.sources[..] {
             let ordinals = visits.iter().map(|visit| visit.ordinal).collect();
@@ -52,7 +52,7 @@ impl FoundRows {
 }
 
 impl SourceRows {
-    /// Finds the rows with these ordinals.
+    /// Resolves the rows with these ordinals.
     async fn of(source: &SourcePlan, ordinals: Vec<u64>) -> Result<Self> {
         if ordinals.is_sorted_by(|one, next| one < next) {
             return Ok(Self {
@@ -77,7 +77,7 @@ impl SourceRows {
     }
 }
 
-/// The row addresses of visits, `[table][visit]`, over the tables of all sources.
+/// Returns the row addresses of visits, as `[table][visit]` over the tables of all sources.
 pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<Vec<u64>>> {
     let mut all = Vec::new();
     for (index, found) in FoundRows::of(plan, visits).await?.by_source.into_iter().enumerate() {

@@ -1,16 +1,17 @@
-//! The pipeline from a pinned sample query to batches.
+//! The pipeline that turns a pinned sample query into batches.
 //!
 //! ```text
 //! StreamPlan (query, row set, order options) ──open(slice)────────► BatchStream ──next──► Batch
 //!                                            ──open_parts(slice)──► PartStream ───next──► Part
 //!
 //! positions of a unit ─order─► ordinals ─row set─► addresses ─chunk scan─► slots of the parts that want the rows
-//!        (planner task, bounded by the stream's quota of the budget)        (up to two units at once)
+//!        (planner task, bounded by the stream's quota of the budget)        (two to four units at once)
 //! ```
 //!
-//! A *part* is a run of consecutive rows of a batch, in memory of its own; a batch is one part where it is wanted as a whole. A
-//! *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside windows, else as many
-//! as fit the budget. Rows go straight from storage into their place in their part.
+//! A *part* is a run of consecutive rows of a batch, in memory of its own. Where a batch is wanted as a whole, it is
+//! one part. A *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside
+//! windows, otherwise as many positions as fit the budget. Rows of dense columns are read from storage directly into
+//! their buffer slots in their part.
 
 mod bad_row_log;
 mod bad_share;

@@ -1,4 +1,4 @@
-//! Columns that do not come by chunk scan.
+//! Reads the light columns, which are not read by chunk scan.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -15,11 +15,11 @@ use crate::source::{ColumnPlan, SourcePlan};
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
-/// Bad rows by table and address, with what is wrong.
+/// The bad rows by table and address, with what is wrong with them.
 type Bad = HashMap<(usize, u64), String>;
 
-/// Reads the light columns of some rows: for each column that is not dense, one array with a value for each row; and the rows that
-/// are bad.
+/// Reads the light columns of rows. Returns one array for each column that is not dense, with a value for each row, and
+/// the rows that are bad.
 pub(crate) async fn read_light(
     source: &SourcePlan,
     scan: &ChunkScan,
@@ -50,26 +50,26 @@ pub(crate) async fn read_light(
     Ok((arrays, bad))
 }
 
-/// No values of a column.
+/// Returns an array without values that has the type of a column.
 fn no_values(table: &Table, column: &str) -> Result<ArrayRef> {
     let schema = table.schema();
     let field = schema.field_with_name(column).map_err(Error::arrow)?;
     Ok(new_empty_array(field.data_type()))
 }
 
-/// The rows that are not damaged: their addresses and their values.
+/// Returns the addresses and values of the rows that are not damaged.
 fn sound_rows<'a>(addrs: &'a [u64], taken: &'a SoundRows) -> (Cow<'a, [u64]>, Cow<'a, [ArrayRef]>) {
     if taken.damaged.is_empty() {
         return (addrs.into(), taken.columns.as_slice().into());
     }
     let is_sound: BooleanArray = addrs.iter().map(|addr| Some(!taken.damaged.contains_key(addr))).collect();
     let addrs = addrs.iter().copied().filter(|addr| !taken.damaged.contains_key(addr)).collect();
-    // Filters fail for arrays of another length only.
+    // `filter` fails only for arrays of different lengths, and these have the same length.
     let columns = taken.columns.iter().filter_map(|column| filter(column, &is_sound).ok()).collect();
     (Cow::Owned(addrs), Cow::Owned(columns))
 }
 
-/// Columns that share their tables: one read per table.
+/// Columns that come from the same tables. They are read by one request per table.
 struct Group<'a> {
     source: &'a SourcePlan,
     tables: &'a [usize],
@@ -82,8 +82,8 @@ struct Group<'a> {
 impl Group<'_> {
     async fn read(&self, addrs: &[Vec<u64>], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
         let num_rows = addrs.first().map_or(0, Vec::len);
-        // For each row, which table supplies it, and its place among that table's rows; where none does, the place of NULL after the
-        // values of all tables.
+        // `places` has, for each row, the table that supplies it and the row's index among the rows of that table. A
+        // row that no table supplies has the index of NULL, which comes after the values of all tables.
         let null = (self.tables.len(), 0);
         let mut supplied: Vec<Vec<u64>> = vec![Vec::new(); self.tables.len()];
         let mut places = Vec::with_capacity(num_rows);
@@ -118,7 +118,7 @@ impl Group<'_> {
         parts.into_iter().map(join).collect()
     }
 
-    /// The columns of these rows of one table.
+    /// Reads the columns of these rows of one table.
     async fn read_table(&self, supplier: usize, addrs: &[u64], bad: &mut Bad) -> Result<Vec<ArrayRef>> {
         let names: Vec<String> = self.columns.iter().map(|column| self.name(*column, supplier)).collect();
         let table = &self.source.row_set.sources()[self.tables[supplier]];
@@ -126,7 +126,8 @@ impl Group<'_> {
             return names.iter().map(|name| no_values(table, name)).collect();
         }
         let attempt = async || {
-            // Lance reads and decodes in one call. On a local disk decoding takes longer, in an object store reading does.
+            // Lance reads and decodes in one call. On a local disk, decoding takes most of the time; from an object
+            // store, reading does.
             let taken = table.take_sound(&names, addrs);
             let taken = if table.is_local() { taken.await? } else { self.clock.read(taken).await? };
             let mut damaged: Vec<(u64, String)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether this machine can hold the batches of a slice.
+//! Checks whether this machine can hold the batches of a slice.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,18 +7,19 @@ use stoker_types::Slice;
 
 use crate::{Error, Result};
 
-/// Bytes that are kept for each row of a batch beside its values: its addresses, and the states of its slots.
+/// Bytes that are held for each row of a batch beside its values: its addresses and the states of its slots.
 const ROW_EXTRA_BYTES: u64 = 32;
 
-/// Bytes that are kept for each row of padding while it is read: all padding of a batch is read at once.
+/// Bytes that are held for each row of padding while it is read. All padding of a batch is read at once.
 const PADDING_EXTRA_BYTES: u64 = 256;
 
-/// Checks that this machine could hold the largest batch of a slice of a stream of `num_rows` rows per epoch, before memory is taken
-/// for it. `row_bytes` is what a row takes, estimated for columns of variable width. Costs no request.
+/// Checks that this machine could hold the largest batch of a slice, before memory is allocated for it. The stream has
+/// `num_rows` rows per epoch, and a row takes `row_bytes`, which is an estimate for columns of variable width. The
+/// check makes no request.
 ///
 /// # Errors
-/// [`Error::BatchTooLarge`] for a batch that takes more than the memory that this process may have. Where the system does not tell
-/// how much that is, no batch is refused here.
+/// [`Error::BatchTooLarge`] for a batch that takes more than the memory that this process may use. If the system does
+/// not tell how much that is, no batch is refused.
 pub fn check_batches(slice: &Slice, num_rows: u64, row_bytes: u64) -> Result<()> {
     static MEMORY: OnceLock<Option<u64>> = OnceLock::new();
     match MEMORY.get_or_init(machine_memory) {
@@ -27,13 +28,13 @@ pub fn check_batches(slice: &Slice, num_rows: u64, row_bytes: u64) -> Result<()>
     }
 }
 
-/// As [`check_batches`], on a machine with so much memory.
+/// Like [`check_batches`], for a machine with `memory_bytes` of memory.
 pub(crate) fn check_within(memory_bytes: u64, slice: &Slice, num_rows: u64, row_bytes: u64) -> Result<()> {
     let num_steps = slice.num_steps(num_rows);
     if slice.first_step >= num_steps {
         return Ok(());
     }
-    // Batches are full up to the last one, which has all the padding.
+    // All batches but the last are full. The last batch has all the padding.
     let (first, last) = (slice.share(slice.first_step, num_rows), slice.share(num_steps - 1, num_rows));
     let rows = first.num_rows.max(last.num_rows);
     let padding = last.num_rows - last.num_valid;
@@ -45,24 +46,25 @@ pub(crate) fn check_within(memory_bytes: u64, slice: &Slice, num_rows: u64, row_
     }
 }
 
-/// Bytes of memory that this process may have at most: those of the machine, or fewer where its control group is limited.
+/// Returns the number of bytes that this process may use: the memory of the machine, or the limit of its control group
+/// if that is lower.
 fn machine_memory() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| total_bytes(&text));
     let group = read(Path::new("/proc/self/cgroup")).and_then(|text| group_path(&text).map(str::to_string));
-    // In a container, the path of the group may be one that only the host has.
+    // In a container, the group may have a path that exists on the host only.
     let limits = ["", group.as_deref().unwrap_or_default()].map(|group| format!("/sys/fs/cgroup{group}/memory.max"));
     let limits = limits.iter().filter_map(|path| read(Path::new(path))?.trim().parse().ok());
     limits.chain(machine).min()
 }
 
-/// The whole memory in the text of `/proc/meminfo`.
+/// Returns the machine's total memory in bytes, from the text of `/proc/meminfo`.
 fn total_bytes(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The path of the process's group in the text of `/proc/self/cgroup`, where groups are of version 2.
+/// Returns the path of the process's control group (version 2), from the text of `/proc/self/cgroup`.
 fn group_path(text: &str) -> Option<&str> {
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(path.trim_end_matches('/'))
@@ -85,11 +87,11 @@ mod tests {
         };
         let (per_rank, global) = (BatchSize::PerRank(100_000_000), BatchSize::Global(200_000_000));
         let too_large = Err(ErrorKind::ResourceExhausted);
-        // Padding fills batches whatever the rows.
+        // With padding, batches are full for any number of rows.
         assert_eq!(check(per_rank, LastBatch::Pad, 10, 3_000), too_large);
         assert_eq!(check(global, LastBatch::Pad, 10, 3_000), too_large);
         assert_eq!(check(per_rank, LastBatch::Pad, 10, 8), too_large, "what is kept for the rows counts, too");
-        // Otherwise the rows of the stream do.
+        // Without padding, the number of rows limits the batches.
         for last in [LastBatch::Uneven, LastBatch::Drop] {
             assert_eq!(check(per_rank, last, 10, 3_000), Ok(()));
             assert_eq!(check(global, last, 1 << 40, 3_000), too_large);

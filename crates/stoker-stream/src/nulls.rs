@@ -1,4 +1,4 @@
-//! Which columns of a stream have nulls among its rows.
+//! Finds the columns of a stream that contain nulls.
 
 use std::collections::HashSet;
 
@@ -8,14 +8,15 @@ use crate::read::supplier;
 use crate::source::{ColumnPlan, SourcePlan};
 use crate::{Result, StreamPlan};
 
-/// Rows whose addresses are looked up at a time.
+/// The number of rows whose addresses are resolved at a time.
 const ROWS_AT_ONCE: u64 = 1 << 16;
 
 impl StreamPlan {
-    /// Those of the columns that are null in a row of the stream, in the order of the batches' columns.
+    /// Returns those of `columns` that are null in at least one row of the stream, in the order of the batches'
+    /// columns.
     ///
-    /// A column that is read as plain bytes has no nulls, nor has one that its table does not allow them; of the others each
-    /// is scanned once, heavy ones only if footers tell of nulls.
+    /// A column that is read as plain bytes has no nulls, and neither has a column whose table declares it as non-null.
+    /// Each of the other columns is scanned once, a heavy one only if footers of its files report nulls.
     ///
     /// # Errors
     /// Errors of reading the tables and the row sets.
@@ -37,7 +38,7 @@ impl StreamPlan {
 }
 
 impl SourcePlan {
-    /// Whether the column with this index is null in one of the rows.
+    /// Returns whether the column with this index is null in at least one row.
     async fn has_nulls(&self, column: usize) -> Result<bool> {
         match &self.columns[column] {
             ColumnPlan::Dense { .. } => Ok(false),
@@ -48,7 +49,7 @@ impl SourcePlan {
                     let addrs = self.row_set.sources()[*table].null_rows(name).await?;
                     null_rows.push(addrs.into_iter().collect::<HashSet<u64>>());
                 }
-                // In an outer join, a row may lack the table that would supply the column.
+                // After an outer join, a row may have no row in the table that would supply the column.
                 let is_optional = self.query.columns()[column].optional;
                 if !is_optional && null_rows.iter().all(HashSet::is_empty) {
                     return Ok(false);
@@ -66,7 +67,7 @@ impl SourcePlan {
         }
     }
 
-    /// Whether something holds for a part of the rows, which are looked up part by part.
+    /// Returns whether `holds` is true for at least one batch of the rows, which are resolved batch by batch.
     async fn any_rows(&self, holds: impl Fn(&stoker_sql::ResolvedRows) -> Result<bool>) -> Result<bool> {
         let num_rows = self.row_set.num_rows();
         let mut start = 0;

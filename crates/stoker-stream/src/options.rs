@@ -1,4 +1,4 @@
-//! Options of streams, with bytes where people think in bytes.
+//! Options of streams. Sizes are in bytes where people think in bytes.
 
 use std::time::Duration;
 
@@ -11,50 +11,50 @@ use crate::{BadShare, MemoryBudget, Result};
 /// A sample query as it was given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// The text.
+    /// The text of the query.
     pub sql: String,
-    /// Its positional parameters.
+    /// The positional parameters.
     pub params: Vec<ParamValue>,
 }
 
 impl Query {
-    /// A query with parameters.
+    /// Makes a query from its text and parameters.
     pub fn new(sql: impl Into<String>, params: &[ParamValue]) -> Self {
         Self { sql: sql.into(), params: params.to_vec() }
     }
 }
 
-/// How several queries become one stream.
+/// How several queries are mixed into one stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixOptions {
-    /// The share of each query; they need not add up to one.
+    /// The weight of each query. Weights need not add up to one.
     pub weights: Vec<f64>,
     /// What ends an epoch.
     pub stop: MixtureStop,
-    /// Rows of an epoch, for [`MixtureStop::Rows`].
+    /// The number of rows in an epoch, for [`MixtureStop::Rows`].
     pub epoch_rows: u64,
 }
 
-/// What a stream is planned from.
+/// A request to plan a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanRequest {
-    /// One query, or those of a mixture.
+    /// The query of the stream, or the queries of its mixture.
     pub queries: Vec<Query>,
-    /// How several queries become one stream.
+    /// How several queries are mixed into one stream, or `None` for one query.
     pub mix: Option<MixOptions>,
-    /// What determines the order.
+    /// The options that determine the order.
     pub options: StreamOptions,
-    /// The run whose processes all get the same stream, whichever of them asks first.
+    /// The run, if there is one. All its processes get the same stream, whichever of them plans it first.
     pub run_id: Option<RunId>,
 }
 
 impl PlanRequest {
-    /// A stream over one query.
+    /// Makes a request for a stream of one query.
     pub fn new(query: Query, options: StreamOptions) -> Self {
         Self { queries: vec![query], mix: None, options, run_id: None }
     }
 
-    /// Checks what can be checked without the lake.
+    /// Checks everything that can be checked without the lake.
     ///
     /// # Errors
     /// `InvalidValue` naming the option.
@@ -86,18 +86,19 @@ impl PlanRequest {
     }
 }
 
-/// What determines the order of a stream, besides its rows.
+/// The options that determine the order of a stream, together with its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// The seed; 0 by default.
+    /// The seed. The default is 0.
     pub seed: u64,
-    /// The way of shuffling; blocks by default.
+    /// The mode of shuffling. The default is [`ShuffleMode::Block`].
     pub shuffle: ShuffleMode,
-    /// Bytes of the windows of all lanes together, whatever the number of ranks; 512 MiB by default.
+    /// The size of the windows of all lanes together, for any number of ranks, in bytes. The default is 512 MiB.
     pub shuffle_window_bytes: u64,
-    /// Bytes of a block of neighbouring rows; 512 KiB by default.
+    /// The size of a block of neighbouring rows, in bytes. The default is 512 KiB.
     pub block_bytes: u64,
-    /// Lanes; 48 by default. Each byte is read once per epoch and cluster when the number of ranks divides it.
+    /// The number of lanes. The default is 48. If the number of ranks divides it, the cluster reads each byte once per
+    /// epoch.
     pub num_lanes: u32,
 }
 
@@ -113,11 +114,13 @@ impl Default for StreamOptions {
     }
 }
 
-/// Blocks that the windows of all lanes should hold together; more do not mix noticeably better.
+/// The number of blocks that the windows of all lanes should hold together. More blocks do not mix rows noticeably
+/// better.
 const BLOCKS_PER_WINDOW: u64 = 1_024;
 
 impl StreamOptions {
-    /// The orders of the sources of a stream. The windows of a mixture share the bytes such that all are used up at the same time.
+    /// Returns the order options of each source. The windows of a mixture divide the bytes such that all windows are
+    /// used up at the same time.
     pub(crate) fn orders(&self, sources: &[SourcePlan], weights: &[f64]) -> Vec<OrderOptions> {
         let rows = |source: &SourcePlan| source.row_set.num_rows();
         if weights.is_empty() {
@@ -133,9 +136,10 @@ impl StreamOptions {
         sources.iter().zip(&demand).map(order).collect()
     }
 
-    /// Converts bytes to rows, once: the result is frozen in the stream's specification.
+    /// Converts sizes in bytes to numbers of rows. This happens once, because the result is frozen in the stream's
+    /// specification.
     ///
-    /// Row sets smaller than the windows get smaller blocks, so that they mix as well.
+    /// Row sets that are smaller than the windows get smaller blocks, so that their rows mix equally well.
     pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
         let row_bytes = row_bytes.max(1);
         let window = (self.shuffle_window_bytes / row_bytes / u64::from(self.num_lanes.max(1))).max(1);
@@ -150,19 +154,20 @@ impl StreamOptions {
     }
 }
 
-/// What happens to a row that is bad every time it is read: one whose bytes do not have their checksum or, where the consumer decodes
-/// images, one with an image that cannot be decoded.
+/// What happens to a row that is bad every time it is read: a row whose bytes do not have their checksum or, if the
+/// consumer decodes images, a row with an image that cannot be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadRows {
-    /// The stream fails and names the row.
+    /// The stream fails with an error that names the row.
     #[default]
     Error,
-    /// The next good row of the same window takes its place, on every rank alike, and the batch tells.
+    /// The next good row of the same window replaces the bad row, the same one on every rank, and the batch lists the
+    /// replacement.
     Substitute,
 }
 
 impl BadRows {
-    /// The name in options.
+    /// Returns the policy's name in options.
     pub fn as_str(self) -> &'static str {
         match self {
             BadRows::Error => "error",
@@ -170,23 +175,23 @@ impl BadRows {
         }
     }
 
-    /// The policy of a name.
+    /// Returns the policy with this name.
     pub fn parse(name: &str) -> Option<Self> {
         [BadRows::Error, BadRows::Substitute].into_iter().find(|bad_rows| bad_rows.as_str() == name)
     }
 }
 
-/// What compresses the bodies of record batches between a server and its client: a codec of Arrow's IPC format.
+/// The codec of Arrow's IPC format that compresses the bodies of record batches between a server and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// LZ4 frames: quick.
+    /// LZ4 frames, which take little processor time.
     Lz4,
-    /// Zstandard: smaller, for more processor time.
+    /// Zstandard, which makes messages smaller than LZ4 for more processor time.
     Zstd,
 }
 
 impl Compression {
-    /// The name in options.
+    /// Returns the codec's name in options.
     pub fn as_str(self) -> &'static str {
         match self {
             Compression::Lz4 => "lz4",
@@ -194,41 +199,47 @@ impl Compression {
         }
     }
 
-    /// The codec of a name.
+    /// Returns the codec with this name.
     pub fn parse(name: &str) -> Option<Self> {
         [Compression::Lz4, Compression::Zstd].into_iter().find(|compression| compression.as_str() == name)
     }
 }
 
-/// How a stream is read; no order depends on it.
+/// How a stream is read. These options do not affect the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// What happens to bad rows; an error by default.
+    /// The policy for bad rows. The default is [`BadRows::Error`].
     pub bad_rows: BadRows,
-    /// Of how many rows of a window others may take the place; one in a hundred, or 16 where that is more, by default.
+    /// The largest share of the rows of a window that may be bad and replaced. The default is one in a hundred; 16 rows
+    /// are always allowed.
     pub max_bad_share: BadShare,
-    /// Whether the checksums of heavy columns are verified; they are by default.
+    /// Whether the checksums of heavy columns are verified. The default is `true`.
     pub verify: bool,
-    /// How long a read is tried again after transient faults without progress, and how long a client goes on without a batch from any
-    /// server; by default as long as the connection's calls, or 120 s.
+    /// The retry budget: for how long a read is retried after transient faults without progress, and for how long a
+    /// client continues without a batch from any server. The default is the time limit of the connection's calls, or
+    /// 120 s.
     pub retry_budget: Option<Duration>,
-    /// Bytes of batches that are being filled or wait to be taken, at most; 1 GiB by default. The stream may get less where it
-    /// shares a [`MemoryBudget`](crate::MemoryBudget) with others.
+    /// The largest size of all batches that are being filled or wait for the consumer, in bytes. The default is 1 GiB.
+    /// The stream may get less if it shares a [`MemoryBudget`](crate::MemoryBudget) with others.
     pub memory_budget_bytes: u64,
-    /// Threads that read from local disks; the number of cores by default, at most 16. What is in memory is read by the runtime's own.
+    /// The number of threads that read from local disks. The default is the number of cores, but at most 16. The
+    /// runtime's own threads read what is in the page cache.
     pub io_threads: usize,
-    /// Whether the stream is opened before its time: until it is told to begin, it reads its first batch, and more only within a
-    /// sixteenth of the budget, or within what other open streams leave of it once all of them have read everything; of windows that are
-    /// read as a whole, only those that fit there. It reads nothing where that would take a request for each row of a large batch.
+    /// Whether the stream only prefetches until it is told to begin
+    /// ([`BatchStream::begin`](crate::BatchStream::begin)). It then reads its first batch. It reads more only within a
+    /// sixteenth of its budget, or, once all other open streams have read everything, within the memory that they
+    /// leave; windows that are read as a whole must fit there as a whole. It reads nothing if its first batch is large
+    /// and would take a request for each row.
     pub ahead: bool,
-    /// Whether a stream that is opened before its time reads its first batch only, whatever fits: a client of a server asks for the
-    /// rest in another call.
+    /// Whether a prefetching stream reads its first batch only, however much memory is free. A client of a server
+    /// requests the other batches in another call.
     pub first_batch_only: bool,
-    /// What compresses the messages of a server; nothing by default. A stream in this process has no messages and ignores it.
+    /// The codec that compresses the messages of a server. The default is none. A stream in this process has no
+    /// messages and ignores it.
     pub compression: Option<Compression>,
 }
 
-/// A stream that is opened before its time uses so much less of its memory budget.
+/// A prefetching stream may hold its memory budget divided by this number.
 const AHEAD_DIVISOR: u64 = 16;
 
 impl Default for ReadOptions {
@@ -249,12 +260,12 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// The bytes that the stream may hold ahead of its time, beside others.
+    /// Returns the number of bytes that the stream may hold while it prefetches beside other streams.
     pub(crate) fn early_budget_bytes(&self) -> u64 {
         (self.memory_budget_bytes / AHEAD_DIVISOR).max(1)
     }
 
-    /// What reads with these options, with memory and requests of a budget.
+    /// Returns a chunk scan with these options, which uses the memory and the request limit of `budget`.
     pub(crate) fn chunk_scan(&self, budget: &MemoryBudget) -> ChunkScan {
         let options = ChunkScanOptions {
             local_threads: self.io_threads,
@@ -266,7 +277,7 @@ impl ReadOptions {
         ChunkScan::sharing(options, budget.pool().clone(), budget.requests())
     }
 
-    /// How transient faults are retried.
+    /// Returns the policy for retries after transient faults.
     pub(crate) fn retry(&self) -> RetryPolicy {
         let policy = RetryPolicy::default();
         RetryPolicy { budget: self.retry_budget.unwrap_or(policy.budget), ..policy }

@@ -1,4 +1,4 @@
-//! Parts of batches under construction.
+//! Assembles the parts of batches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -20,37 +20,37 @@ use crate::{Error, Part, Result, Stalls, Substitution};
 /// A part whose rows are being read.
 pub(crate) struct PartBuilder {
     pub part: PartPlan,
-    /// Rows of the part that units have taken up.
+    /// The number of rows of the part that units have begun to read.
     pub num_taken_up: u64,
-    /// For each column that is read by chunk scan, its memory.
+    /// The memory of each column that is read by chunk scan.
     dense: Vec<Option<Arc<Slots>>>,
-    /// For each other column, the pieces that the units brought, in order.
+    /// For each other column, the arrays that the units returned, in order.
     light: Vec<Vec<ArrayRef>>,
     addrs: Vec<Vec<u64>>,
-    /// Rows of the part that were added.
+    /// The number of rows that were added to the part.
     num_added: usize,
     substituted: Vec<Substitution>,
 }
 
-/// A finished part and the room that it holds until it is taken.
+/// A finished part, and the memory that it holds until the consumer takes it.
 pub(crate) struct Delivered {
     pub part: Part,
     pub bytes: u64,
-    /// What the time of the unit that completed it went to.
+    /// Where the time of the unit went that completed the part.
     pub spans: Stalls,
     pub _held: Option<Held>,
 }
 
-/// What one unit brings to one part, besides the rows that go into its slots.
+/// The rows that one unit adds to one part, without the dense columns, which were read into the part's slots.
 pub(crate) struct Piece {
     /// The number of the part.
     pub part: u64,
-    /// One array for each column that is not dense, in order of columns; `None` for dense ones.
+    /// The columns. A column that is not dense has one array, a dense column has `None`.
     pub light: Vec<Option<ArrayRef>>,
     pub addrs: Vec<Vec<u64>>,
-    /// Which rows are bad, by their place in the piece.
+    /// The bad rows, by their index in the piece.
     pub bad: BTreeMap<usize, Damage>,
-    /// Where the piece's rows lie in the unit.
+    /// The range of the piece's rows in the unit.
     pub range: Range<usize>,
 }
 
@@ -72,7 +72,7 @@ impl PartBuilder {
         })
     }
 
-    /// The memory of a dense column.
+    /// Returns the memory of a dense column.
     pub fn slots(&self, column: usize) -> Option<&Arc<Slots>> {
         self.dense[column].as_ref()
     }
@@ -87,18 +87,18 @@ impl PartBuilder {
         self.num_added += piece.range.len();
     }
 
-    /// Rows that were added so far: where the next piece's rows lie in the part.
+    /// Returns the number of rows that were added so far. It is the index in the part of the next piece's first row.
     pub fn num_added(&self) -> usize {
         self.num_added
     }
 
-    /// Notes that a row of the part stands for a bad one.
+    /// Records that a row of the part replaces a bad row.
     pub fn note(&mut self, row: usize, row_addrs: Vec<u64>, reason: String) {
         let row = self.part.rows.start as usize + row;
         self.substituted.push(Substitution { row, row_addrs, reason });
     }
 
-    /// The part, once all its rows are there.
+    /// Returns the part and its size in bytes. All of its rows must have been added.
     pub fn finish(self, plan: &PlanInner, slice: &Slice, schema: &SchemaRef) -> Result<(Part, u64)> {
         let PartPlan { step, share, rows, .. } = self.part;
         let first_row = rows.start as usize;

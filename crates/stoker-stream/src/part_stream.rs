@@ -16,23 +16,25 @@ use crate::part_plan::PartSize;
 use crate::planner::{AbortOnDrop, Planner, Share};
 use crate::{Error, MemoryBudget, Part, ReadOptions, Result, StallMeter, StreamPlan, StreamStats};
 
-/// Finished parts that wait to be taken; the memory budget bounds their bytes.
+/// The largest number of finished parts that wait for the consumer. The memory budget limits their bytes.
 const QUEUE_PARTS: usize = 64;
 
-/// The same where parts are to be in a processor's cache when they are taken: enough to take one while the next one is finished.
+/// The same number for parts that are to stay in a processor's cache until the consumer takes them. Two parts are
+/// enough to take one while the next one is finished.
 const QUEUE_PARTS_CACHED: usize = 2;
 
-/// The parts of a rank's batches, in order. Reads ahead within its quota of a memory budget; dropping it stops everything.
+/// The parts of a rank's batches, in order. It prefetches within its quota of a memory budget. Dropping it cancels all
+/// of its reads.
 pub struct PartStream {
     input: mpsc::Receiver<Result<Delivered>>,
     io: Arc<IoStats>,
     requests: RequestLimit,
-    /// What is counted on this end.
+    /// The statistics that are counted at the consumer's end.
     counted: StreamStats,
     stalls: StallMeter,
     opened: Instant,
     num_steps: u64,
-    /// Batches that are still to come whole; zero after an error.
+    /// The number of batches that were not delivered completely. It is set to zero after an error.
     missing: u64,
     schema: SchemaRef,
     quota: Quota,
@@ -68,7 +70,7 @@ impl PartStream {
                 Ok(plan) => Planner::new(plan, slice, options, part_size, scan, share, output).run().await,
                 Err(error) => {
                     share.quota.retire();
-                    // A closed channel means that nobody waits any more.
+                    // If the channel is closed, the consumer has dropped the stream.
                     output.send(Err(error)).await.ok();
                 }
             }
@@ -90,12 +92,12 @@ impl PartStream {
         }
     }
 
-    /// The next part; `None` after the last one of the last batch.
+    /// Returns the next part, or `None` after the last part of the last batch.
     ///
     /// Cancelling the future loses nothing.
     ///
     /// # Errors
-    /// What stood in the way of the next part. The stream ends with it.
+    /// The error that prevented the next part. The stream ends with it.
     pub async fn next(&mut self) -> Result<Option<Part>> {
         if self.missing == 0 {
             return Ok(None);
@@ -119,38 +121,41 @@ impl PartStream {
         Ok(Some(part))
     }
 
-    /// Steps from the slice's origin to the end of the epoch; equal on all ranks.
+    /// Returns the number of steps from the slice's origin to the end of the epoch. It is the same on all ranks.
     pub fn num_steps(&self) -> u64 {
         self.num_steps
     }
 
-    /// The columns of the batches.
+    /// Returns the columns of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Waits until the last rows are being read, so that another stream may be opened beside this one.
+    /// Waits until the last rows are being read. Then another stream may be opened beside this one.
     pub fn until_read(&self) -> impl Future<Output = ()> + Send + use<> {
         self.quota.until_retired()
     }
 
-    /// Whether the last rows are being read, or were.
+    /// Returns whether the last rows are being read or have been read.
     pub fn is_read(&self) -> bool {
         self.quota.is_retired()
     }
 
-    /// Waits until a stream that was opened ahead of its time reads nothing, not even its first batch, before it begins.
+    /// Waits until a prefetching stream reports that it reads nothing, not even its first batch, before it is told to
+    /// begin.
     pub fn until_held_back(&self) -> impl Future<Output = ()> + Send + use<> {
         self.quota.until_held_back()
     }
 
-    /// Gives a stream that was opened ahead of its time another memory budget. The time to the first batch counts from now on.
+    /// Tells a prefetching stream to begin, with another memory budget. The time to the first batch is counted from now
+    /// on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         self.quota.begin(memory_budget_bytes);
         self.opened = Instant::now();
     }
 
-    /// What the stream did so far. Batches and steps count with their last part, rows and bytes with each.
+    /// Returns the statistics of the stream. Rows and bytes are counted with each part, batches and steps with their
+    /// last part.
     pub fn stats(&self) -> StreamStats {
         let mut stats = StreamStats {
             request_limit: self.requests.num_requests() as u64,

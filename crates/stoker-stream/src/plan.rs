@@ -1,4 +1,4 @@
-//! A planned stream.
+//! The plan of a stream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::{
     check_batches, removed, run,
 };
 
-/// A planned stream: pinned queries, row sets and order options. Cheap to clone; opens any slice of any epoch.
+/// A planned stream: pinned queries, row sets and order options. It opens any slice of any epoch. Clones share their
+/// data.
 #[derive(Clone)]
 pub struct StreamPlan {
     pub(crate) inner: Arc<PlanInner>,
@@ -34,7 +35,7 @@ pub(crate) struct PlanInner {
     pub orders: StreamOrders,
     pub sources: Arc<[SourcePlan]>,
     pub spec_stored: bool,
-    /// Bytes per row of all columns, estimated for variable width.
+    /// The bytes per row of all columns together. They are estimated for columns of variable width.
     pub row_bytes: u64,
 }
 
@@ -47,19 +48,21 @@ impl StreamPlan {
         Self::plan(engine, &PlanRequest::new(Query::new(sql, params), options.clone())).await
     }
 
-    /// Plans a stream over one query, or over a mixture of several with the same columns; or finds the stream of its run.
+    /// Plans a stream over one query, or over a mixture of several queries with the same columns. If the request names
+    /// a run that exists, the stream of that run is returned.
     ///
     /// # Errors
-    /// As for [`StreamPlan::create`]; weights that do not fit the queries, queries with different columns or without rows;
-    /// [`Error::RunMismatch`].
+    /// The errors of [`StreamPlan::create`]; weights that do not fit the queries; queries with different columns or
+    /// without rows; [`Error::RunMismatch`].
     pub async fn plan(engine: &Engine, request: &PlanRequest) -> Result<Self> {
         Self::plan_for(engine, request, None).await
     }
 
-    /// As [`StreamPlan::plan`]; a new run is that of its owner, if one is named. The stream of another's run is found all the same.
+    /// Like [`StreamPlan::plan`]. A new run belongs to `owner`, if there is one. An existing run is found whoever owns
+    /// it.
     ///
     /// # Errors
-    /// As for [`StreamPlan::plan`].
+    /// The errors of [`StreamPlan::plan`].
     pub async fn plan_for(engine: &Engine, request: &PlanRequest, owner: Option<&PrincipalName>) -> Result<Self> {
         request.validate()?;
         match &request.run_id {
@@ -125,18 +128,18 @@ impl StreamPlan {
     /// Opens a planned stream again, on this or another machine.
     ///
     /// # Errors
-    /// [`Error::RowSetMismatch`] when a row set does not have the digest of the specification; [`Error::SnapshotRemoved`]; errors of
-    /// reading it.
+    /// [`Error::RowSetMismatch`] if a row set does not have the digest of the specification;
+    /// [`Error::SnapshotRemoved`]; errors of reading the row set.
     pub async fn load(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
         let (schema, sources) = Self::load_sources(engine, spec).await?;
         let (spec_stored, ()) = join(store_spec(engine, spec), hold(engine.lake(), spec, &sources)).await;
         Ok(Self::new(spec.clone(), schema, sources, spec_stored?))
     }
 
-    /// As [`StreamPlan::load`]; the specification is not stored.
+    /// Like [`StreamPlan::load`], but does not store the specification.
     ///
     /// # Errors
-    /// As for [`StreamPlan::load`].
+    /// The errors of [`StreamPlan::load`].
     pub async fn load_unstored(engine: &Engine, spec: &StreamSpec) -> Result<Self> {
         let (schema, sources) = Self::load_sources(engine, spec).await?;
         let spec_stored = is_stored(engine.lake(), spec).await?;
@@ -178,7 +181,7 @@ impl StreamPlan {
     /// Opens a stream whose specification is in the lake.
     ///
     /// # Errors
-    /// [`Error::UnknownStream`]; as for [`StreamPlan::load`].
+    /// [`Error::UnknownStream`]; the errors of [`StreamPlan::load`].
     pub async fn load_by_id(engine: &Engine, stream_id: Digest) -> Result<Self> {
         Self::load(engine, &load_spec(engine.lake(), stream_id).await?).await
     }
@@ -190,27 +193,27 @@ impl StreamPlan {
         Self { inner: Arc::new(PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes }) }
     }
 
-    /// The specification.
+    /// Returns the specification.
     pub fn spec(&self) -> &StreamSpec {
         &self.inner.spec
     }
 
-    /// The digest of the specification.
+    /// Returns the stream id, which is the digest of the specification.
     pub fn stream_id(&self) -> Digest {
         self.inner.stream_id
     }
 
-    /// The columns of the batches.
+    /// Returns the columns of the batches.
     pub fn schema(&self) -> SchemaRef {
         self.inner.schema.clone()
     }
 
-    /// Rows per epoch.
+    /// Returns the number of rows in an epoch.
     pub fn num_rows(&self) -> u64 {
         self.inner.spec.num_rows
     }
 
-    /// The error of a read, or the removal of the snapshot that it follows from.
+    /// Returns the error of a read, or [`Error::SnapshotRemoved`] if the error follows from a removed snapshot.
     pub(crate) async fn explained(&self, error: Error) -> Error {
         match self.tables().next() {
             Some(table) => removed::explained(table.lake(), self.spec(), error).await,
@@ -218,7 +221,8 @@ impl StreamPlan {
         }
     }
 
-    /// Keeps cleanups away from the snapshots while the stream is read, where the lake keeps the specification as well.
+    /// Holds the snapshots while the stream is read, so that cleanups do not remove them. This happens only if the lake
+    /// has the specification.
     pub(crate) async fn keep_held(self) {
         let Some(lake) = self.tables().next().map(Table::lake).filter(|_| self.spec_stored()) else { return };
         let mut ticks = tokio::time::interval(RENEWAL);
@@ -228,55 +232,55 @@ impl StreamPlan {
         }
     }
 
-    /// The tables that supply rows, in the order of a batch's row addresses.
+    /// Returns the tables that supply rows, in the order of a batch's row addresses.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.inner.sources.iter().flat_map(|source| source.row_set.sources())
     }
 
-    /// Whether the lake keeps the specification; otherwise states must carry it.
+    /// Returns whether the lake has the specification. Otherwise states must contain it.
     pub fn spec_stored(&self) -> bool {
         self.inner.spec_stored
     }
 
-    /// Bytes per row of all columns, estimated for columns of variable width.
+    /// Returns the bytes per row of all columns together. They are estimated for columns of variable width.
     pub fn row_bytes(&self) -> u64 {
         self.inner.row_bytes
     }
 
-    /// Checks that a slice is one of this stream.
+    /// Checks that a slice is valid for this stream.
     ///
     /// # Errors
-    /// An invalid slice; an epoch that the stream does not have.
+    /// `InvalidValue` for an invalid slice, and for an epoch that the stream does not have.
     pub fn check_slice(&self, slice: &Slice) -> Result<()> {
         slice.validate()?;
         Ok(self.spec().check_epoch(slice.epoch)?)
     }
 
-    /// Opens a rank's share of an epoch, with a memory budget of its own. Reading begins at once, on the current Tokio runtime;
-    /// dropping the stream stops it.
+    /// Opens a rank's share of an epoch, with a memory budget of its own. Reading begins at once on the current Tokio
+    /// runtime. Dropping the stream cancels it.
     ///
     /// # Errors
-    /// As for [`StreamPlan::check_slice`]; [`Error::BatchTooLarge`].
+    /// The errors of [`StreamPlan::check_slice`]; [`Error::BatchTooLarge`].
     pub fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
         self.open_within(&MemoryBudget::default(), slice, options)
     }
 
-    /// As [`StreamPlan::open`], with a memory budget that other streams share.
+    /// Like [`StreamPlan::open`], with a memory budget that other streams share.
     ///
     /// # Errors
-    /// As for [`StreamPlan::open`].
+    /// The errors of [`StreamPlan::open`].
     pub fn open_within(&self, budget: &MemoryBudget, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
         self.check_slice(slice)?;
         check_batches(slice, self.num_rows(), self.row_bytes())?;
         Ok(BatchStream::start(self.clone(), *slice, options, budget))
     }
 
-    /// As [`StreamPlan::open_within`], with each batch in parts that come as soon as they are read, for consumers that pass rows on
-    /// batch by batch but need no batch as a whole. A part takes at most `part_bytes`, as far as [`StreamPlan::row_bytes`] tells,
-    /// or is one row; the stream needs memory for some parts only.
+    /// Like [`StreamPlan::open_within`], but delivers each batch in parts, each as soon as it is read. This is for
+    /// consumers that forward the rows of a batch and do not need the batch as a whole. A part has at most
+    /// `part_bytes`, estimated by [`StreamPlan::row_bytes`], or one row. The stream needs memory for a few parts only.
     ///
     /// # Errors
-    /// As for [`StreamPlan::check_slice`].
+    /// The errors of [`StreamPlan::check_slice`].
     pub fn open_parts(
         &self,
         budget: &MemoryBudget,
@@ -290,41 +294,41 @@ impl StreamPlan {
 }
 
 impl PlanInner {
-    /// How the columns of the batches are read; alike in all sources.
+    /// Returns how the columns of the batches are read, which is the same in all sources.
     pub fn columns(&self) -> &[ColumnPlan] {
         self.sources.first().map_or(&[], |source| source.columns.as_slice())
     }
 
-    /// Tables that supply rows, over all sources.
+    /// Returns the number of tables that supply rows, over all sources.
     pub fn num_tables(&self) -> usize {
         self.sources.iter().map(|source| source.row_set.sources().len()).sum()
     }
 
-    /// Whether rows may be read one by one at no extra cost.
+    /// Returns whether rows may be read one by one at no extra cost.
     pub fn reads_rows_alone(&self) -> bool {
         self.sources.iter().all(SourcePlan::reads_rows_alone)
     }
 }
 
-/// How often a stream that is read looks whether its snapshots are held for long enough; most often they are.
+/// The interval at which an open stream checks whether its snapshots are held for long enough. Usually they are.
 const RENEWAL: Duration = Duration::from_secs(600);
 
-/// Keeps cleanups away from the snapshots of a stream.
+/// Holds the snapshots of a stream, so that cleanups do not remove them.
 async fn hold(lake: &Lake, spec: &StreamSpec, sources: &[SourcePlan]) {
     let open: Vec<Table> = sources.iter().flat_map(|source| source.row_set.sources()).cloned().collect();
     let snapshots: BTreeSet<&Snapshot> = spec.snapshots().chain(spec.tables()).collect();
     lake.hold(snapshots, &open).await;
 }
 
-/// Where specifications lie, relative to the lake's objects.
+/// The path of specifications, relative to the lake's objects.
 pub(crate) const SPECS: &str = "specs";
 
-/// Where one lies.
+/// Returns the path of a specification, relative to the lake's objects.
 fn spec_path(stream_id: Digest) -> String {
     format!("{SPECS}/{stream_id}")
 }
 
-/// The specification of a stream, from the lake.
+/// Loads the specification of a stream from the lake.
 pub(crate) async fn load_spec(lake: &Lake, stream_id: Digest) -> Result<StreamSpec> {
     let unknown = || Error::UnknownStream { stream_id: stream_id.to_string(), lake: lake.uri().to_string() };
     let json = lake.objects().get(&spec_path(stream_id)).await?.ok_or_else(unknown)?;
@@ -338,12 +342,12 @@ pub(crate) async fn load_spec(lake: &Lake, stream_id: Digest) -> Result<StreamSp
     Ok(spec)
 }
 
-/// Whether the lake has a specification.
+/// Returns whether the lake has a specification.
 async fn is_stored(lake: &Lake, spec: &StreamSpec) -> Result<bool> {
     Ok(lake.objects().get(&spec_path(spec.stream_id())).await?.is_some())
 }
 
-/// Stores the specification; `false` when the lake cannot be written.
+/// Stores a specification in the lake. Returns `false` if the lake cannot be written.
 pub(crate) async fn store_spec(engine: &Engine, spec: &StreamSpec) -> Result<bool> {
     let path = spec_path(spec.stream_id());
     match engine.lake().objects().put_if_absent(&path, spec.to_json().into()).await {

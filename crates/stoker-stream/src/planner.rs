@@ -1,4 +1,4 @@
-//! The task that turns positions into reads.
+//! The task that plans the units of a stream, reads them and delivers the parts.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -25,13 +25,14 @@ use crate::unit::{UnitSize, Units, rows_of_local_unit};
 use crate::unit_clock::UnitClock;
 use crate::{BadRows, Error, ReadOptions, Result, Stalls};
 
-/// Units that are being read at once: one is read while another one comes to its end.
+/// The number of units that are read concurrently: one begins while another one finishes.
 const UNITS_AT_ONCE: usize = 2;
 
-/// The same where units are small: there is always one whose reads nobody has begun.
+/// The same number for small units. One unit is then always ready whose reads have not begun.
 const SMALL_UNITS_AT_ONCE: usize = 3;
 
-/// The same where reads may take long and units need not be whole windows: few reads are waited for at the end of each unit.
+/// The same number where reads may have a high latency and units need not be whole windows. Few reads are then waited
+/// for at the end of each unit.
 const DISTANT_UNITS_AT_ONCE: usize = 4;
 
 /// Plans units, reads them and delivers the parts of batches in order.
@@ -41,61 +42,61 @@ pub(crate) struct Planner {
     order: StreamOrder,
     options: ReadOptions,
     scan: ChunkScan,
-    /// The streams of other ranks that want rows of the same blocks, if there may be some.
+    /// The stream's membership in a group of ranks that want rows of the same blocks, if there may be such ranks.
     shared: Option<Arc<Membership>>,
     quota: Quota,
     output: mpsc::Sender<Result<Delivered>>,
     part_size: PartSize,
-    /// Parts that are not open yet.
+    /// The parts that are not open yet.
     parts: Peekable<Parts>,
     num_opened: u64,
     builders: Builders,
     spans: Spans,
-    /// Which rows the next unit has, where that is looked up before the unit is planned.
+    /// The rows of the next unit, if they are being resolved before the unit is started.
     looked_up: Option<LookUp>,
-    /// The room of parts that are not delivered yet, oldest first, by their numbers.
+    /// The reserved memory of parts that are not delivered yet, with the numbers of the parts, oldest first.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
-    /// Of rows that others stand for.
+    /// The bad rows that were met and replaced.
     met: Met,
 }
 
 struct Reading {
     task: AbortOnDrop<Result<(Vec<Piece>, Stalls)>>,
-    /// What was read, in order; needed to find substitutes.
+    /// The positions of the rows in the order in which they are read. They are needed to find substitutes.
     positions: Arc<[u64]>,
-    /// Parts with numbers below this one are complete once the task is done.
+    /// The parts with numbers below this one are complete when the task is done.
     complete_below: u64,
 }
 
-/// The rows at some positions, which another task finds.
+/// The rows at some positions, which another task resolves.
 struct LookUp {
     positions: Vec<u64>,
     task: AbortOnDrop<Result<FoundRows>>,
 }
 
-/// What is known of the rows of a unit before it is read.
+/// The rows of a unit, as far as they are known before the unit is read.
 enum UnitRows {
-    /// All but their dense columns.
+    /// The rows with everything but their dense columns.
     AllButDense(Rows),
-    /// Which they are, as soon as that is looked up.
+    /// The rows, being resolved by another task.
     LookedUp(AbortOnDrop<Result<FoundRows>>),
-    /// Where they lie in the order.
+    /// The positions of the rows in the order.
     Positions(StreamOrder, Arc<[u64]>),
 }
 
-/// One row that a unit reads: which part, and which row of it.
+/// A row that a unit reads: the number of its part, its index in the part, and its position.
 struct Entry {
     part: u64,
     row: u64,
     position: u64,
 }
 
-/// A stream's part of what the streams of a process share.
+/// A stream's share of the resources that the streams of a process share.
 pub(crate) struct Share {
-    /// Memory for its batches.
+    /// The memory for the stream's batches.
     pub quota: Quota,
-    /// Its place among the ranks that want rows of the same blocks, if there may be some.
+    /// The stream's membership in a group of ranks that want rows of the same blocks, if there may be such ranks.
     pub blocks: Option<Membership>,
 }
 
@@ -132,13 +133,13 @@ impl Planner {
         }
     }
 
-    /// Reads everything; errors are delivered in place of the part that they stand in the way of.
+    /// Reads all rows of the slice. An error is delivered in place of the part that it prevents.
     pub async fn run(mut self) {
         let done = self.read_all().await;
         self.quota.retire();
         if let Err(error) = done {
             let error = self.plan.explained(error).await;
-            // A closed channel means that nobody waits any more.
+            // If the channel is closed, the consumer has dropped the stream.
             self.output.send(Err(error)).await.ok();
         }
     }
@@ -149,25 +150,29 @@ impl Planner {
         let size = UnitSize::new(&self.plan, &self.slice, self.part_size, self.options.io_threads, ranks_here);
         let is_first_small = size.is_first_small();
         let by_window = size.is_by_window(&self.order);
-        // A window in slivers would cost many more requests, rows of blocks that others keep for this stream are asked for once, and
-        // nobody takes what is read behind a batch that is wanted alone.
+        // A prefetching stream pauses after its first batch in three cases. Reading a window in small pieces would cost
+        // many more requests. The rows of shared blocks are kept for this stream until it requests them once, so that
+        // rows that it prefetches and drops would be lost. If only the first batch is wanted, nobody takes what is read
+        // after it.
         let pauses = by_window || self.shared.is_some() || self.options.first_batch_only;
         let units_at_once = match () {
             () if by_window => UNITS_AT_ONCE,
             () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
             () => DISTANT_UNITS_AT_ONCE,
         };
-        // What is looked up waits beside the budget: values of the row set may be of any size.
+        // Resolved rows are held outside the budget. They are not resolved in advance if columns come from the row set,
+        // whose values may be of any size.
         let is_kept = |column: &ColumnPlan| matches!(column, ColumnPlan::RowSet { .. });
         let looks_up = by_window && !self.options.first_batch_only && !self.plan.inner.columns().iter().any(is_kept);
         let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
         if !self.quota.has_begun() {
             if !by_window || is_first_small || self.block_reads(false).is_some() {
-                // What is read ahead may be let go, and asked for by another stream.
+                // A prefetched batch may be dropped and read again by another stream, so the first unit has this batch
+                // only.
                 units.read_first_alone();
             } else if !self.reads_ahead(&units) {
-                // There is too little room yet for the window that the rows of a large batch are best read with: a request for each
-                // of them would be needed.
+                // There is not enough memory yet for the window with which the rows of a large batch are best read.
+                // Without the window, each row would take a request.
                 self.quota.hold_back().await;
             }
         }
@@ -179,7 +184,7 @@ impl Planner {
                 self.deliver_all().await?;
                 self.wait_ahead(&units).await;
             }
-            // Parts of nothing but padding may be left when all positions are read, where there was no room for them.
+            // If memory was short, parts that have only padding may be left when all positions have been read.
             let rest = || self.parts.peek().map(|part| part.positions.clone());
             let is_first = !units.is_after_first();
             let Some(unit) = units.next(&self.order, self.quota.bytes()).or_else(rest) else { break };
@@ -191,31 +196,31 @@ impl Planner {
             if looks_up {
                 self.look_up(&unit);
             }
-            // The first batch does not wait for what lies behind it.
+            // The first batch does not use spans, because their reads include rows after the batch.
             let end = self.start(unit, blocks, !is_first && self.spans.are_used()).await?;
             units.continue_at(end);
             if is_first && self.quota.has_begun() {
-                // Nothing competes with the first batch that somebody waits for.
+                // The consumer waits for the first batch, so no other read competes with it.
                 self.deliver_oldest().await?;
             }
         }
-        // What is being read has its room.
+        // All units that are still being read have reserved their memory.
         self.quota.retire();
         self.deliver_all().await
     }
 
-    /// Whether a stream that is ahead of its time reads the next unit, which has room as a whole.
+    /// Returns whether a prefetching stream reads the next unit now, because there is memory for all of it.
     fn reads_ahead(&self, units: &Units) -> bool {
         self.ahead_bytes(units).is_some_and(|bytes| self.quota.has_room_ahead(bytes))
     }
 
-    /// Bytes of the next unit, if a stream that is ahead of its time reads it as soon as there is room.
+    /// Returns the bytes of the next unit, if a prefetching stream reads it as soon as there is memory.
     fn ahead_bytes(&self, units: &Units) -> Option<u64> {
         let may_read = !self.options.first_batch_only && self.shared.is_none();
         units.next_bytes(&self.order, self.quota.bytes()).filter(|_| may_read)
     }
 
-    /// Waits until the stream's time has come, or until the streams before it leave room for its next unit.
+    /// Waits until the stream begins, or until the streams before it leave memory for its next unit.
     async fn wait_ahead(&self, units: &Units) {
         while !self.quota.has_begun() && !self.reads_ahead(units) {
             match self.ahead_bytes(units) {
@@ -228,9 +233,9 @@ impl Planner {
         }
     }
 
-    /// How the blocks of the next unit are read, if they are read as a whole.
+    /// Returns how the blocks of the next unit are read, or `None` if they are not read as a whole.
     fn block_reads(&self, is_small: bool) -> Option<BlockReads> {
-        // The rows of a small first batch alone are there sooner than their blocks.
+        // The rows of a small first batch are read faster alone than with their blocks.
         let in_haste = is_small && self.slice.first_step == 0 && !self.options.ahead;
         match &self.shared {
             Some(group) if !in_haste && group.is_shared() => Some(BlockReads::ForGroup(group.clone())),
@@ -240,8 +245,9 @@ impl Planner {
         }
     }
 
-    /// Opens the parts that begin in a unit and starts to read its rows; what is not dense comes from `spans` if it may. Returns where
-    /// the unit ends: earlier, where there is no room for its last parts.
+    /// Opens the parts that begin in a unit and starts to read its rows. If `uses_spans` is set, everything but dense
+    /// columns is taken from `spans` where possible. Returns the position at which the unit ends, which is an earlier
+    /// one if there is no memory for its last parts.
     async fn start(&mut self, mut unit: Range<u64>, blocks: Option<BlockReads>, uses_spans: bool) -> Result<u64> {
         let opened_before = self.num_opened;
         let mut num_rows = 0;
@@ -252,7 +258,7 @@ impl Planner {
             }
             num_rows += part.num_rows();
             if !self.reserve(&part).await? {
-                // Parts that are not complete hold the room, so their rows lie before this part.
+                // Incomplete parts hold the memory, so their rows are at positions before this part.
                 let begin = part.positions.start;
                 if begin <= unit.start && self.num_opened == opened_before {
                     let reason = format!("no room for rows {:?} of step {}", part.rows, part.step);
@@ -284,8 +290,8 @@ impl Planner {
         Ok(unit.end)
     }
 
-    /// Waits until the budget has room for a part; `false` when only parts that cannot be delivered before this one hold the
-    /// stream's quota, as nothing but reading on frees that.
+    /// Reserves memory for a part and waits for it. Returns `false` if all of the stream's memory is held by parts that
+    /// cannot be delivered before this one, because only further reads release that memory.
     async fn reserve(&mut self, part: &PartPlan) -> Result<bool> {
         let wanted = part.num_rows().saturating_mul(self.plan.row_bytes());
         let held = loop {
@@ -293,7 +299,8 @@ impl Planner {
             if held.is_some() || self.reading.is_empty() {
                 break held;
             }
-            // Parts that are being read hold the room: deliver them first, which frees it once they are taken.
+            // Parts that are being read hold the memory. They are delivered first, and the consumer releases their
+            // memory by taking them.
             self.deliver_oldest().await?;
         };
         let held = match held {
@@ -308,7 +315,7 @@ impl Planner {
         Ok(is_there)
     }
 
-    /// The rows of open parts whose positions lie in a unit, in order of parts.
+    /// Returns the rows of open parts whose positions are in a unit, in the order of the parts.
     fn entries(&mut self, unit: &Range<u64>) -> Vec<Entry> {
         let mut entries = Vec::new();
         for builder in &mut self.builders {
@@ -321,7 +328,8 @@ impl Planner {
         entries
     }
 
-    /// Looks up which rows a unit has, if that is not being done: while another unit is read, or room is waited for.
+    /// Starts to resolve the rows of a unit, unless that is being done already. The task runs while another unit is
+    /// read or while the stream waits for memory.
     fn look_up(&mut self, unit: &Range<u64>) {
         let mut positions: Vec<u64> = Vec::new();
         for PartBuilder { part, num_taken_up, .. } in &self.builders {
@@ -343,14 +351,14 @@ impl Planner {
         self.looked_up = Some(LookUp { positions, task: AbortOnDrop(tokio::spawn(find)) });
     }
 
-    /// What there is to know of rows beside their dense columns, if it was read before.
+    /// Returns everything but the dense columns of these rows, if a span has it.
     async fn known(&mut self, positions: &[u64]) -> Option<Rows> {
         let open = self.builders.iter().flat_map(|builder| builder.part.positions_from(builder.num_taken_up));
         let more = self.parts.clone().flat_map(|part| part.positions_from(0).collect::<Vec<_>>());
         self.spans.rows(positions, positions.iter().copied().chain(open).chain(more)).await
     }
 
-    /// For each column, the slots of the entries, in order; none for columns that are not dense.
+    /// Returns, for each column, the slots of the entries in order. Columns that are not dense have none.
     fn claim(&self, entries: &[Entry]) -> Result<Vec<Vec<SlotMut>>> {
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(Vec::new()) };
         let num_columns = self.plan.inner.columns().len();
@@ -368,7 +376,7 @@ impl Planner {
         Ok(claims)
     }
 
-    /// Waits for all units that are being read.
+    /// Waits for all units that are being read, and delivers the parts that they complete.
     async fn deliver_all(&mut self) -> Result<()> {
         while !self.reading.is_empty() {
             self.deliver_oldest().await?;
@@ -410,8 +418,8 @@ impl Planner {
     }
 }
 
-/// Reads the rows of a unit: dense columns into `claims`, the others as pieces, unless all of that is known. `parts` gives the part of
-/// each row. Tells what the time went to as well.
+/// Reads the rows of a unit: dense columns into `claims`, and the others as pieces unless they are known already.
+/// `parts` has the part number of each row. Also returns where the time went.
 async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
@@ -436,7 +444,7 @@ async fn read_unit(
     Ok((split(rows, &parts), clock.spans()))
 }
 
-/// Cuts the rows of a unit at the borders of parts.
+/// Cuts the rows of a unit into pieces at the boundaries of parts.
 fn split(rows: Rows, parts: &[u64]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -449,16 +457,16 @@ fn split(rows: Rows, parts: &[u64]) -> Vec<Piece> {
     pieces
 }
 
-/// The consumer's end was dropped.
+/// Returns the error for a consumer that dropped its end of the stream.
 fn gone() -> Error {
     Error::Internal { reason: "nobody takes the batches".into() }
 }
 
-/// A task that ends when nobody waits for it.
+/// A task that is cancelled when this handle is dropped.
 pub(crate) struct AbortOnDrop<T>(pub JoinHandle<T>);
 
 impl<T> AbortOnDrop<Result<T>> {
-    /// Waits for the task, once.
+    /// Waits for the task. It may be called once.
     async fn done(&mut self) -> Result<T> {
         (&mut self.0).await.map_err(|source| match source.is_cancelled() {
             true => stoker_chunks::Error::ShuttingDown.into(),

@@ -1,4 +1,4 @@
-//! Reads the rows of some visits.
+//! Reads the rows of visits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -20,18 +20,19 @@ use crate::source::ColumnPlan;
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
-/// Some rows, in the order of their positions, besides what went into slots.
+/// The rows of some visits, in their order, without the dense columns, which were read into slots.
 pub(crate) struct Rows {
-    /// One array for each column that is not dense; `None` for dense ones.
+    /// The columns. A column that is not dense has one array, a dense column has `None`.
     pub light: Vec<Option<ArrayRef>>,
-    /// Row addresses, `[table][row]`, over the tables of all sources; [`NO_ROW`] where a table does not supply a row.
+    /// The row addresses as `[table][row]`, over the tables of all sources. An address is [`NO_ROW`] if the table does
+    /// not supply the row.
     pub addrs: Vec<Vec<u64>>,
-    /// The rows that are bad, by their place among them; their slots are filled with anything.
+    /// The rows that are bad, by their index. Their slots have undefined content.
     pub bad: BTreeMap<usize, Damage>,
 }
 
 impl Rows {
-    /// Some of the rows.
+    /// Returns the rows in a range of indexes.
     pub fn slice(&self, range: Range<usize>) -> Self {
         Self {
             light: self.light.iter().map(|array| Some(array.as_ref()?.slice(range.start, range.len()))).collect(),
@@ -41,26 +42,27 @@ impl Rows {
     }
 }
 
-/// What is wrong with a row.
+/// What is wrong with a bad row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// The table, over the tables of all sources.
+    /// The index of the table, over the tables of all sources.
     pub table: usize,
     pub address: u64,
     pub reason: String,
 }
 
-/// What rows are read with.
+/// Everything that is needed to read rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub plan: &'a PlanInner,
     pub scan: &'a ChunkScan,
     pub clock: &'a UnitClock,
-    /// How whole blocks are read, if they are.
+    /// How whole blocks are read, or `None` if rows are read one by one.
     pub blocks: Option<&'a BlockReads>,
 }
 
-/// Reads rows that were found: dense columns into `claims`, one list of slots for each column, the others as arrays.
+/// Reads rows that were resolved: dense columns into `claims`, which has one list of slots for each column, and the
+/// others as arrays.
 pub(crate) async fn read_rows(reader: Reader<'_>, found: FoundRows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
     let plan = reader.plan;
     let FoundRows { sources, mut by_source } = found;
@@ -70,7 +72,8 @@ pub(crate) async fn read_rows(reader: Reader<'_>, found: FoundRows, claims: Vec<
         return reader.read_source(0, only, claims).await;
     }
     let num_sources = plan.sources.len();
-    // For each row, its place among those of its source; for each source, the places of its rows.
+    // `places` has, for each row, its source and its index among the rows of that source. `mine` has, for each source,
+    // the indexes of its rows.
     let mut places = Vec::with_capacity(sources.len());
     let mut mine: Vec<Vec<usize>> = vec![Vec::new(); num_sources];
     for (index, source) in sources.iter().enumerate() {
@@ -109,7 +112,7 @@ pub(crate) async fn read_rows(reader: Reader<'_>, found: FoundRows, claims: Vec<
     Ok(rows)
 }
 
-/// Reads the dense columns of rows of the only source into `claims`; `rows` is what else there is to know of them.
+/// Reads the dense columns of rows of the only source into `claims`. `rows` has everything else of these rows.
 pub(crate) async fn read_dense(reader: Reader<'_>, mut rows: Rows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
     let Reader { plan, scan, clock, .. } = reader;
     let places = 0..rows.addrs.first().map_or(0, Vec::len);
@@ -181,7 +184,7 @@ impl Reader<'_> {
     }
 }
 
-/// The values at these places.
+/// Returns arrays with the values at these indexes.
 fn at_places(arrays: Vec<Option<ArrayRef>>, places: Vec<u64>) -> Result<Vec<Option<ArrayRef>>> {
     if places.iter().copied().eq(0..places.len() as u64) {
         return Ok(arrays);
@@ -191,10 +194,10 @@ fn at_places(arrays: Vec<Option<ArrayRef>>, places: Vec<u64>) -> Result<Vec<Opti
     arrays.into_iter().map(|array| array.map(at).transpose()).collect()
 }
 
-/// What is wrong with rows, by table and address.
+/// The damaged rows, by table and address, with what is wrong with them.
 type Damaged = HashMap<(usize, u64), String>;
 
-/// Adds the rows of tables that a chunk scan found to be bad. Their slots count as filled.
+/// Adds the rows that a chunk scan found to be bad in a table. Their slots are marked as filled.
 fn note(damaged: &mut Damaged, gathered: impl IntoIterator<Item = (usize, Vec<BadRow>)>) {
     for (table, bad_rows) in gathered {
         for BadRow { address, reason, slots } in bad_rows {
@@ -204,7 +207,7 @@ fn note(damaged: &mut Damaged, gathered: impl IntoIterator<Item = (usize, Vec<Ba
     }
 }
 
-/// The places of rows that are bad in one of their tables.
+/// Returns the indexes of the rows that are bad in one of their tables.
 fn bad_places(addrs: &[Vec<u64>], damaged: &Damaged) -> BTreeMap<usize, Damage> {
     let mut bad = BTreeMap::new();
     if damaged.is_empty() {
@@ -220,11 +223,14 @@ fn bad_places(addrs: &[Vec<u64>], damaged: &Damaged) -> BTreeMap<usize, Damage> 
     bad
 }
 
-/// Places of rows, and their addresses and slots.
+/// Indexes of rows, and the address and slot of each of these rows.
 type Wanted = (Vec<u64>, Vec<(u64, SlotMut)>);
 
-/// For each source of a dense column, the places of the rows that it supplies, and their addresses and slots. `places` are those of
-/// rows among `slots` and among `addrs`, in the order in which rows are to be read.
+/// Returns, for each source of a dense column, the indexes of the rows that it supplies, with their addresses and
+/// slots.
+///
+/// `places` has two indexes for each row, in the order in which the rows are to be read: one into `slots`, and one into
+/// each table of `addrs`.
 fn wanted(
     sources: &[(usize, String, Arc<DenseColumn>)],
     addrs: &[Vec<u64>],
@@ -247,12 +253,13 @@ fn wanted(
     Ok(wanted)
 }
 
-/// The values at these places.
+/// Returns the values at these indexes.
 fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
     places.iter().map(|place| values[*place as usize]).collect()
 }
 
-/// Which of these tables supplies a row: the first one that has it, or none after an outer join. `addrs` is `[table][row]`.
+/// Returns which of these tables supplies a row. It is the first one that has an address for the row, or `None`, after
+/// an outer join. `addrs` is `[table][row]`.
 pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, addrs: &[Vec<u64>], row: usize) -> Option<usize> {
     tables.position(|table| addrs[table][row] != NO_ROW)
 }

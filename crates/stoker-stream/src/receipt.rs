@@ -1,4 +1,4 @@
-//! Receipts: which positions a rank delivered, and a sum over their rows.
+//! Receipts, which record the positions that a rank delivered and a sum over their rows.
 
 use std::ops::Range;
 
@@ -7,23 +7,25 @@ use stoker_types::{Digest, LastBatch, Share, Slice};
 
 use crate::{Batch, Error, Result, Substitution};
 
-/// The version of the receipt document. One that names no dropped rows is written as version 2, which older builds read too.
+/// The version of the receipt document. A receipt without dropped rows is written as version 2, which older builds can
+/// read.
 pub const RECEIPT_VERSION: u32 = 3;
 
-/// The oldest version that is read.
+/// The oldest version that can be read.
 const RECEIPT_VERSION_MIN: u32 = 2;
 
-/// What one rank delivered of one stream. JSON; the receipts of all ranks together prove that an epoch was seen exactly once.
+/// The record of what one rank delivered of one stream, stored as JSON. The receipts of all ranks together prove that
+/// every row of an epoch was delivered exactly once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
-    /// From 2 to [`RECEIPT_VERSION`].
+    /// The version of the document, from 2 to [`RECEIPT_VERSION`].
     pub version: u32,
     /// The stream id.
     pub stream_id: Digest,
-    /// What was delivered, in order.
+    /// The delivered runs of positions, in order of delivery.
     pub parts: Vec<ReceiptPart>,
-    /// What was skipped on purpose.
+    /// The runs of positions that were skipped on purpose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
     /// The ends of epochs that [`LastBatch::Drop`] left out.
@@ -43,15 +45,15 @@ pub struct Skipped {
     pub end: u64,
 }
 
-/// A bad row in whose place another one was delivered.
+/// A bad row that was replaced by another row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubstitutedRow {
-    /// The position that the bad row has in the order.
+    /// The position of the bad row in the order.
     pub position: u64,
-    /// For each table of the stream, the address of the bad row; 2^64 − 1 where the table does not supply it.
+    /// For each table of the stream, the address of the bad row, or 2^64 − 1 if the table does not supply it.
     pub row_addrs: Vec<u64>,
-    /// What is wrong with it.
+    /// What is wrong with the bad row.
     pub reason: String,
 }
 
@@ -61,26 +63,27 @@ pub struct SubstitutedRow {
 pub struct ReceiptPart {
     /// The epoch, from zero.
     pub epoch: u64,
-    /// The position from which the ranks took turns: where the epoch or a resume began.
+    /// The position from which the positions were distributed over the ranks. It is the position at which the epoch or
+    /// a resumption began.
     pub origin: u64,
-    /// The rank: it had the positions p with `(p - origin) mod world_size == rank`.
+    /// The rank. It delivered the positions p with `(p - origin) mod world_size == rank`.
     pub rank: u32,
-    /// Ranks in all.
+    /// The number of ranks.
     pub world_size: u32,
     /// The first position of the run.
     pub start: u64,
     /// The position after the run.
     pub end: u64,
-    /// The sum of the hashes of the rows of the run modulo 2^128, see [`row_hash`], as 32 hexadecimal digits. Bad rows count, not
-    /// those in their places.
+    /// The sum of the hashes of the rank's rows in the run modulo 2^128 (see [`row_hash`]), as 32 hexadecimal digits. A
+    /// bad row is counted itself, not the row that replaced it.
     #[serde(with = "hex_u128")]
     pub sum: u128,
-    /// Bad rows of the run, ascending.
+    /// The bad rows of the run, in ascending order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub substituted: Vec<SubstitutedRow>,
 }
 
-/// Writes a receipt while a stream is read.
+/// Builds a receipt while a stream is read.
 #[derive(Clone, Debug)]
 pub struct ReceiptBuilder {
     slice: Slice,
@@ -89,7 +92,7 @@ pub struct ReceiptBuilder {
 }
 
 impl ReceiptBuilder {
-    /// A receipt without parts.
+    /// Makes a receipt without parts.
     pub fn new(stream_id: Digest, slice: &Slice, num_rows: u64) -> Self {
         let (parts, skipped, dropped) = (Vec::new(), Vec::new(), Vec::new());
         Self {
@@ -99,17 +102,17 @@ impl ReceiptBuilder {
         }
     }
 
-    /// The rows of the slice in the global batch of a step.
+    /// Returns the rank's share of the global batch of a step.
     pub fn share(&self, step: u64) -> Share {
         self.slice.share(step, self.num_rows)
     }
 
-    /// Notes a delivered batch of the slice. Padding is not noted.
+    /// Records a delivered batch of the slice. Padding is not recorded.
     pub fn add(&mut self, batch: &Batch) {
         self.push(self.part(batch));
     }
 
-    /// What a batch of the slice adds to the receipt once it is delivered; costs a hash for each row.
+    /// Returns what a batch of the slice adds to the receipt once it is delivered. This computes a hash for each row.
     pub fn part(&self, batch: &Batch) -> ReceiptPart {
         let positions = self.slice.positions(batch.step, self.num_rows);
         let share = self.share(batch.step);
@@ -139,8 +142,8 @@ impl ReceiptBuilder {
         }
     }
 
-    /// Notes what [`ReceiptBuilder::part`] returned for the batch after the last one that was noted. After the last batch of the
-    /// epoch, also what is dropped behind it.
+    /// Records the result of [`ReceiptBuilder::part`] for the batch that follows the last recorded one. After the last
+    /// batch of the epoch, it also records the rows that are dropped after it.
     pub fn push(&mut self, part: ReceiptPart) {
         let end = part.end;
         match self.receipt.parts.last_mut().filter(|last| last.end == part.start) {
@@ -157,7 +160,7 @@ impl ReceiptBuilder {
         }
     }
 
-    /// Notes the end of an epoch that has fewer rows than a global batch.
+    /// Records the end of an epoch that has fewer rows than a global batch.
     pub fn end(&mut self) {
         if self.receipt.parts.is_empty() && self.slice.num_steps(self.num_rows) == 0 {
             self.drop_from(self.slice.origin);
@@ -171,22 +174,23 @@ impl ReceiptBuilder {
         }
     }
 
-    /// What was delivered so far.
+    /// Returns the receipt of everything that was delivered so far.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
 }
 
 impl Receipt {
-    /// The receipt as JSON text.
+    /// Returns the receipt as JSON text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads a receipt.
+    /// Reads a receipt from JSON text.
     ///
     /// # Errors
-    /// [`Error::Receipt`] for text that is not one, one of another version, or with impossible numbers.
+    /// [`Error::Receipt`] for text that is not a receipt, for a receipt of another version, and for one with impossible
+    /// numbers.
     pub fn from_json(json: &str) -> Result<Self> {
         let fail = |reason: String| Error::Receipt { reason };
         let receipt: Receipt = serde_json::from_str(json).map_err(|source| fail(source.to_string()))?;
@@ -194,7 +198,7 @@ impl Receipt {
         Ok(receipt)
     }
 
-    /// Whether this build knows its version and its numbers are possible.
+    /// Checks that this build knows the receipt's version and that its numbers are possible.
     pub(crate) fn check(&self) -> Result<()> {
         let fail = |reason: String| Err(Error::Receipt { reason });
         if !(RECEIPT_VERSION_MIN..=RECEIPT_VERSION).contains(&self.version) {
@@ -211,12 +215,12 @@ impl Receipt {
 }
 
 impl ReceiptPart {
-    /// The positions that the rank had, ascending.
+    /// Returns the positions that the rank delivered, in ascending order.
     pub fn positions(&self) -> impl Iterator<Item = u64> + use<> {
         self.positions_in(&(self.start..self.end))
     }
 
-    /// Those of the positions that lie in a window, ascending.
+    /// Returns those of the rank's positions that lie in `window`, in ascending order.
     pub fn positions_in(&self, window: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
         let (world, rank) = (u64::from(self.world_size), u64::from(self.rank));
         let (start, end) = (self.start.max(window.start), self.end.min(window.end));
@@ -226,9 +230,11 @@ impl ReceiptPart {
     }
 }
 
-/// The hash of a row by the addresses that its sources have for it, in order of sources: 128 bits, well mixed, not cryptographic.
+/// Returns the hash of a row, computed from the addresses that its sources have for it, in the order of the sources. It
+/// has 128 well-mixed bits and is not cryptographic.
 ///
-/// Each half is a chain over the addresses, `h = mix(h ^ address)` with `mix` of SplitMix64, from two different seeds.
+/// Each half is a chain over the addresses, `h = mix(h ^ address)`, with the `mix` of SplitMix64. The two halves have
+/// different seeds, and the second one rotates each address by 32 bits.
 pub fn row_hash(addrs: impl Iterator<Item = u64>) -> u128 {
     let (low, high) = addrs.fold((0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344), |(low, high), addr| {
         (mix(low ^ addr), mix(high ^ addr.rotate_left(32)))
@@ -244,7 +250,7 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// 128-bit numbers as hexadecimal text: JSON readers take numbers for floats.
+/// Writes 128-bit numbers as hexadecimal text, because readers of JSON convert numbers to floating point.
 mod hex_u128 {
     use serde::{Deserialize, Deserializer, Serializer, de};
 

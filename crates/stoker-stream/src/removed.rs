@@ -1,12 +1,13 @@
-//! Errors that follow from a snapshot that was removed.
+//! Explains errors that follow from a removed snapshot.
 
 use stoker_lake::Lake;
 use stoker_types::{ErrorKind, StreamSpec};
 
 use crate::Error;
 
-/// The error of reading a stream, or [`Error::SnapshotRemoved`] where a cleanup removed one of its snapshots: files that are missing
-/// look like damage otherwise. For errors that may follow from that, costs a listing of versions for each snapshot.
+/// Returns [`Error::SnapshotRemoved`] if a cleanup removed a snapshot of the stream, otherwise the given error of
+/// reading the stream. Without this, missing files would look like damage. If the error may follow from a removed
+/// snapshot, this costs a listing of versions for each snapshot.
 pub(crate) async fn explained(lake: &Lake, spec: &StreamSpec, error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::DataCorrupt | ErrorKind::NotFound) {
         return error;
@@ -15,7 +16,7 @@ pub(crate) async fn explained(lake: &Lake, spec: &StreamSpec, error: Error) -> E
         match lake.is_removed(snapshot).await {
             Ok(true) => return Error::SnapshotRemoved { snapshot: snapshot.clone() },
             Ok(false) => {}
-            // What is known stays the error.
+            // If the listing fails, the original error is returned.
             Err(listing) => tracing::debug!(%listing, "cannot tell whether a snapshot was removed"),
         }
     }

@@ -1,8 +1,9 @@
 //! Changes of a mixture's weights.
 //!
-//! A specification holds the first weights and the last few changes. What was changed before these is in the specification of an
-//! earlier stream, which it names ([`stoker_types::MixtureSpec::earlier`]), so that a change costs the same however many came before
-//! it. Who reads draws from before the changes that a specification holds loads the earlier ones.
+//! A specification contains the first weights and the last few changes. Earlier changes are in the specification of an
+//! earlier stream, which it names ([`stoker_types::MixtureSpec::earlier`]). A change therefore costs the same however
+//! many changes preceded it. A reader of draws before the changes that a specification contains loads the
+//! specifications of the earlier streams.
 
 use std::sync::Arc;
 
@@ -14,21 +15,23 @@ use stoker_types::{MixtureSegment, MixtureSpec, StreamSpec, slots_for};
 use crate::plan::{PlanInner, load_spec, store_spec};
 use crate::{Error, Result, StreamPlan};
 
-/// Where the specification of a stream has the changes of weights that it follows.
+/// Where a new specification keeps the changes of weights that preceded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightHistory {
-    /// In itself, up to 4,096 of them: for clients that do not know of earlier specifications.
+    /// In the specification itself, up to 4,096 of them. This is for clients that do not know earlier specifications.
     Whole,
-    /// The last ones in itself, the others in earlier specifications.
+    /// The last changes in the specification itself, the others in the specifications of earlier streams.
     Linked,
 }
 
 impl StreamPlan {
-    /// The same mixture with other weights from a position of an epoch on. What lies before stays as it is; later changes are
-    /// forgotten. Costs one small object of the lake, if that has the specification of this stream: else states carry both.
+    /// Returns the same mixture with other weights from a position of an epoch on. Everything before that position
+    /// stays the same, and later changes of weights are dropped. If the lake has the specification of this stream, this
+    /// writes one small object to the lake. Otherwise the new specification is not stored, and states must contain it.
     ///
     /// # Errors
-    /// A stream that is no mixture, weights that do not fit its queries, an epoch that it does not have; storage errors.
+    /// A stream that is not a mixture; weights that do not fit its queries; an epoch that the stream does not have;
+    /// storage errors.
     pub async fn reweigh(
         &self,
         engine: &Engine,
@@ -57,8 +60,8 @@ impl StreamPlan {
         Ok(self.with(PlanInner { stream_id: spec.stream_id(), orders, spec, spec_stored, ..self.parts() }))
     }
 
-    /// This stream with orders that reach back to a position of an epoch. Loads the specifications of earlier streams where this one's
-    /// does not have the weights of that position.
+    /// Returns this stream with orders that are defined from a position of an epoch on. If this stream's specification
+    /// does not have the weights of that position, the specifications of earlier streams are loaded.
     ///
     /// # Errors
     /// [`Error::UnknownStream`] for an earlier stream that the lake does not have; storage errors.
@@ -77,10 +80,10 @@ impl StreamPlan {
         Ok(self.with(PlanInner { orders: StreamOrders::new(&spec), ..self.parts() }))
     }
 
-    /// The specification of this stream, or of the earlier one that has the weights of a draw.
+    /// Returns the specification of this stream, or of the earlier stream that has the weights of a draw.
     async fn spec_at(&self, lake: &Lake, draw: u64) -> Result<StreamSpec> {
         let mut spec = self.spec().clone();
-        // Before the first draw, nothing needs to be known.
+        // No weights precede draw 0, so the specifications of earlier streams are not needed for it.
         while let Some(mixture) = spec.mixture.as_ref().filter(|_| draw > 0)
             && let Some(earlier) = earlier(lake, mixture, draw).await?
         {
@@ -98,7 +101,7 @@ impl StreamPlan {
         Self { inner: Arc::new(inner) }
     }
 
-    /// What this plan consists of.
+    /// Returns a copy of this plan's parts. Clones share the sources.
     fn parts(&self) -> PlanInner {
         let PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes } = self.inner.as_ref();
         let (spec, schema, orders, sources) = (spec.clone(), schema.clone(), orders.clone(), sources.clone());
@@ -114,7 +117,8 @@ impl StreamPlan {
     }
 }
 
-/// The specification of the stream that a mixture leaves the weights of a draw to; none where it has them itself.
+/// Returns the specification of the earlier stream that has the weights of a draw, or `None` if this mixture has them
+/// itself.
 async fn earlier(lake: &Lake, mixture: &MixtureSpec, draw: u64) -> Result<Option<StreamSpec>> {
     match mixture.earlier.filter(|_| !mixture.knows(draw)) {
         Some(stream_id) => load_spec(lake, stream_id).await.map(Some),

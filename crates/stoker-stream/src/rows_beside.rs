@@ -1,7 +1,7 @@
-//! Rows of windows: those among which a consumer looks for substitutes itself.
+//! Rows of windows, for a consumer that looks for substitutes itself.
 //!
-//! Whether a row has its checksum is found where it is read, and [`substitute`](crate::substitute) acts on it there. Whether its
-//! images can be decoded is found by the consumer, who may have no other way to rows that are not its own.
+//! A row without its checksum is found where it is read, and [`substitute`](crate::substitute) replaces it there. A row
+//! whose images cannot be decoded is found by the consumer, who may have no other access to rows that are not its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,43 +18,46 @@ use crate::unit_clock::UnitClock;
 use crate::windows::Window;
 use crate::{Error, MemoryBudget, ReadOptions, Result, StreamPlan};
 
-/// Bytes of rows that one call reads, as far as [`StreamPlan::row_bytes`] tells; one row at least.
+/// The largest size of the rows that one call reads, in bytes, estimated by [`StreamPlan::row_bytes`]. A call reads at
+/// least one row.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// Rows that one call reads, at most.
+/// The largest number of rows that one call reads.
 const ROWS_MAX: u64 = 1_024;
 
-/// A row of the window of a position.
+/// A row in the window of a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
     /// The position in the epoch.
     pub position: u64,
-    /// How many rows after it in its window, cyclically; 0 for the row at the position itself.
+    /// The number of rows from the position to this row in the window, cyclically. It is 0 for the row at the position
+    /// itself.
     pub offset: u64,
 }
 
-/// Rows of windows, in the order in which they were asked for.
+/// Rows of windows, in the order of the request.
 #[derive(Debug)]
 pub struct RowsBeside {
-    /// The rows: the columns of the query, in order. Those of bad rows mean nothing.
+    /// The rows, with the columns of the query in order. The values of bad rows are undefined.
     pub data: RecordBatch,
-    /// For each table of the stream, the address of each row; `u64::MAX` where the table does not supply the row.
+    /// For each table of the stream, the address of each row, or `u64::MAX` if the table does not supply the row.
     pub row_addrs: Vec<Vec<u64>>,
-    /// The rows that are bad, with what is wrong, and where.
+    /// The indexes of the bad rows, with what is wrong with each of them, and where.
     pub bad: BTreeMap<usize, String>,
-    /// What reading them took, where that is known.
+    /// The totals of the reads, where they are known.
     pub io: IoTotals,
-    /// Their part of a memory budget.
+    /// The memory that the rows hold in a budget.
     pub held: Option<Held>,
 }
 
 impl StreamPlan {
-    /// Reads rows of the windows of an epoch, once more and past all caches of chunks: as many of the first ones as take 8 MiB, one
-    /// at least and 1,024 at most, within a part of the budget.
+    /// Reads rows of the windows of an epoch from storage, without caches of chunks. It reads the first rows of
+    /// `wanted`, up to 8 MiB or 1,024 rows, but at least one. Their memory is reserved in the budget.
     ///
     /// # Errors
-    /// `InvalidRequest` for no rows, and for positions and offsets that the stream does not have; errors of reading.
+    /// `InvalidRequest` for an empty request, and for positions and offsets that the stream does not have; errors of
+    /// reading.
     pub async fn rows_beside(
         &self,
         budget: &MemoryBudget,
@@ -87,7 +90,7 @@ impl StreamPlan {
         Ok(RowsBeside { data, row_addrs: addrs, bad, io, held: Some(held) })
     }
 
-    /// What these rows are in the orders of their sources.
+    /// Returns the visits of these rows in the orders of their sources.
     fn visits_beside<'a>(&self, epoch: u64, wanted: impl Iterator<Item = &'a Beside>) -> Result<Vec<Visit>> {
         let invalid = |what, reason: String| Error::from(stoker_types::Error::InvalidValue { what, reason });
         let (order, num_rows) = (self.inner.orders.epoch(epoch), self.num_rows());
@@ -111,7 +114,7 @@ impl StreamPlan {
         }
     }
 
-    /// Reads rows; with the memory of the dense columns.
+    /// Reads rows. Returns them with the memory of their dense columns.
     async fn read_visits(&self, scan: &ChunkScan, visits: &[Visit]) -> Result<(Rows, Vec<Option<Arc<Slots>>>)> {
         let columns = self.inner.columns().iter();
         let slots = |row_bytes| Slots::try_new(scan.pool(), visits.len(), row_bytes);

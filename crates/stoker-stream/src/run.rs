@@ -1,4 +1,4 @@
-//! Runs: processes that agree on one stream through the lake.
+//! Runs, whose processes agree on one stream through the lake.
 
 use serde::{Deserialize, Serialize};
 use stoker_lake::PutOutcome;
@@ -8,26 +8,28 @@ use stoker_types::{Digest, ErrorKind, PrincipalName, RunId, SourceSpec, StreamSp
 use crate::plan::load_spec;
 use crate::{Error, PlanRequest, Result, StreamPlan};
 
-/// Which stream a run delivers: an object that is created once, by whichever process comes first.
+/// The stream that a run delivers. It is stored as an object that the first process of the run creates, once.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RunStream {
     version: u32,
     stream_id: Digest,
-    /// Who began it, of those who may only log runs of their own.
+    /// The principal that created the run, if it may log only runs of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<PrincipalName>,
 }
 
 const RUN_VERSION: u32 = 1;
 
-/// Where runs lie, relative to the lake's objects.
+/// The path of runs, relative to the lake's objects.
 pub(crate) const RUNS: &str = "runs";
 
-/// The stream of a run: planned now when the run is new, else the one that its first process planned.
+/// Returns the stream of a run. A new run's stream is planned now. For an existing run, the stream that its first
+/// process planned is loaded.
 ///
 /// # Errors
-/// [`Error::RunMismatch`] when the run streams something else; `PermissionDenied` for a new run in a lake that cannot be written.
+/// [`Error::RunMismatch`] if the run streams something else; `PermissionDenied` for a new run in a lake that cannot be
+/// written.
 pub(crate) async fn plan_run(
     engine: &Engine,
     request: &PlanRequest,
@@ -53,10 +55,11 @@ pub(crate) async fn plan_run(
     }
 }
 
-/// Checks that a run is its owner's, and begins it if nobody has: with a stream that was resumed under the name of a new run.
+/// Checks that a run belongs to `owner`. If the run does not exist, it is created, for a stream that was resumed under
+/// the name of a new run.
 ///
 /// # Errors
-/// [`Error::RunOfAnother`]; [`Error::UnknownStream`] for a stream that was not planned; storage errors.
+/// [`Error::RunOfAnother`]; [`Error::UnknownStream`] for a stream that was never planned; storage errors.
 pub async fn own_run(engine: &Engine, run_id: &RunId, stream_id: Digest, owner: &PrincipalName) -> Result<()> {
     load_spec(engine.lake(), stream_id).await?;
     let path = run_path(run_id);
@@ -81,12 +84,12 @@ async fn claim(
     Ok(engine.lake().objects().claim(&run_path(run_id), json.into()).await?)
 }
 
-/// Where a run lies, relative to the lake's objects.
+/// Returns the path of a run, relative to the lake's objects.
 fn run_path(run_id: &RunId) -> String {
     format!("{RUNS}/{run_id}")
 }
 
-/// The stream of a stored run.
+/// Returns the stream id in a stored run.
 pub(crate) fn stream_of(json: &[u8]) -> Result<Digest> {
     Ok(parse(json)?.stream_id)
 }
@@ -112,7 +115,7 @@ async fn load(engine: &Engine, request: &PlanRequest, run_id: &RunId, json: &[u8
     }
 }
 
-/// The specification that the request would have given at the run's snapshots.
+/// Returns the specification that the request would have at the run's snapshots.
 fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
     let mut spec = plan.spec().clone();
     spec.seed = request.options.seed;
@@ -125,7 +128,7 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
         let known = spec.sources.get(index).or(spec.sources.first());
         let Some(known) = known else { break };
         let order = orders.get(index).unwrap_or(&known.order).clone();
-        // Another text of the same query is the run's own.
+        // If the request has another text of the same query, the run's text is used.
         let sql = if is_same_query(&known.sql, &query.sql) { &known.sql } else { &query.sql };
         sources.push(SourceSpec { sql: sql.clone(), params: query.params.clone(), order, ..known.clone() });
     }
@@ -133,7 +136,7 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
     match (&mut spec.mixture, &request.mix, weights) {
         (Some(mixture), Some(mix), Some(slots)) => {
             mixture.stop = mix.stop;
-            // The weights may have been changed since the run began.
+            // Only the first weights are compared, because the weights may have been changed since the run began.
             mixture.segments[0].slots = slots;
             if mix.stop == stoker_types::MixtureStop::Rows {
                 spec.num_rows = mix.epoch_rows;

@@ -1,7 +1,8 @@
-//! The log of runs: which step had which positions.
+//! The log of runs, which records the positions of each step.
 //!
-//! Steps count the global batches of a training, over epochs and interruptions. From an entry on, step `step + i` has the
-//! positions `position + i·global_batch ..` of its epoch, until a later entry begins at or before it. So an epoch takes one row.
+//! Steps count the global batches of a training over all epochs and interruptions. An entry holds from its step on,
+//! until a later entry begins at or before a step: step `step + i` has the positions `position + i·global_batch ..` of
+//! the entry's epoch. An epoch therefore takes one row.
 
 use std::sync::Arc;
 
@@ -19,16 +20,16 @@ use stoker_types::{
 
 use crate::{Error, Result};
 
-/// The table that holds the logs of all runs of a lake.
+/// The name of the table that contains the logs of all runs of a lake.
 pub const RUN_LOG_TABLE: &str = "stoker_run_log";
 
-/// Why an entry was written.
+/// The reason for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEvent {
     /// An epoch began.
     Epoch,
-    /// The run went on after an interruption, or with another batch size.
+    /// The run was continued after an interruption, or with another batch size.
     Resume,
     /// Positions were skipped.
     Skip,
@@ -37,7 +38,7 @@ pub enum RunEvent {
 }
 
 impl RunEvent {
-    /// The name in the table.
+    /// Returns the event's name in the table.
     pub fn as_str(self) -> &'static str {
         match self {
             RunEvent::Epoch => "epoch",
@@ -52,34 +53,34 @@ impl RunEvent {
     }
 }
 
-/// One entry of the log of a run: from which step on which positions were delivered.
+/// An entry of the log of a run: the positions that are delivered from a step on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunEntry {
     /// The run.
     pub run_id: RunId,
-    /// Why it was written.
+    /// The reason for the entry.
     pub event: RunEvent,
-    /// The stream.
+    /// The stream id.
     pub stream_id: Digest,
-    /// The first step.
+    /// The first step of the entry.
     pub step: u64,
     /// The epoch, from zero.
     pub epoch: u64,
-    /// The first position.
+    /// The position of the first step.
     pub position: u64,
-    /// Rows per global batch.
+    /// The number of rows in a global batch.
     pub global_batch: u64,
-    /// What happens to the last batch of the epoch.
+    /// The policy for the last batch of the epoch.
     pub last_batch: LastBatch,
-    /// Ranks in all.
+    /// The number of ranks.
     pub world_size: u32,
-    /// When it was written, in microseconds since 1970 UTC; ascends within a run.
+    /// The time at which the entry was written, in microseconds since 1970 UTC. Times ascend within a run.
     pub time_micros: i64,
 }
 
-/// Adds an entry to the log of its run; its time is set to now, and after that of all others. With a key, an entry that was added under
-/// it is not added again.
+/// Adds an entry to the log of its run. The entry's time is set to now, or to a later time if that is not after all
+/// other entries of the run. If there is a key, an entry that was added under the same key is not added again.
 ///
 /// # Errors
 /// Storage errors; a lake that cannot be written.
@@ -97,7 +98,7 @@ pub async fn log_run(engine: &Engine, entry: &RunEntry, key: Option<CommitKey<'_
     Ok(())
 }
 
-/// The log of a run, oldest entry first; empty for a run without one.
+/// Returns the log of a run, oldest entry first. It is empty for a run without a log.
 ///
 /// # Errors
 /// A table of the log's name with other columns; storage errors.
@@ -118,10 +119,10 @@ pub async fn run_entries(engine: &Engine, run_id: &RunId) -> Result<Vec<RunEntry
     Ok(entries)
 }
 
-/// The entry of a run's log that tells where a step lies.
+/// Returns the entry of a run's log that determines the positions of a step.
 ///
 /// # Errors
-/// [`Error::UnknownStep`] for a run without a log, and for a step before its first.
+/// [`Error::UnknownStep`] for a run without a log, and for a step before the first one of the log.
 pub fn step_entry<'a>(run_id: &RunId, entries: &'a [RunEntry], step: u64) -> Result<&'a RunEntry> {
     let unknown = |reason: String| Error::UnknownStep { run_id: run_id.to_string(), step, reason };
     let Some(first) = entries.first() else {
@@ -134,10 +135,10 @@ pub fn step_entry<'a>(run_id: &RunId, entries: &'a [RunEntry], step: u64) -> Res
 }
 
 impl RunEntry {
-    /// The slice of a rank that begins with a step, in a stream of `num_rows` rows per epoch.
+    /// Returns the slice of a rank that begins with `step`, in a stream of `num_rows` rows per epoch.
     ///
     /// # Errors
-    /// [`Error::UnknownStep`] for a step after the end of the entry's epoch; an invalid rank.
+    /// [`Error::UnknownStep`] for a step after the end of the entry's epoch; `InvalidValue` for an invalid rank.
     pub fn slice(&self, step: u64, topology: Topology, num_rows: u64) -> Result<Slice> {
         let batching = Batching { size: BatchSize::Global(self.global_batch), last: self.last_batch };
         let first_step = step.saturating_sub(self.step);
@@ -152,10 +153,11 @@ impl RunEntry {
     }
 }
 
-/// The slice of a rank that begins with a step of the epoch that a state is in.
+/// Returns the slice of a rank that begins with `step`, which must be a step of the epoch of the state's log.
 ///
 /// # Errors
-/// `NotFound` for a step before the state's log, and for one after the end of its epoch; an invalid rank.
+/// [`Error::UnknownStateStep`] for a step before the state's log or after the end of its epoch; `InvalidValue` for an
+/// invalid rank.
 pub fn state_slice(state: &StreamState, step: u64, topology: Topology) -> Result<Slice> {
     let unknown = |reason: String| Error::UnknownStateStep { step, reason };
     let epoch = state.logged_epoch();

@@ -9,34 +9,36 @@ use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes, 
 
 use crate::{Error, Result};
 
-/// Local rows of this size are read one by one at the price of a block: a system call costs what copying 8 KiB does.
+/// Local rows of at least this many bytes are read one by one for the price of whole blocks: a system call costs as
+/// much as copying 8 KiB.
 const ALONE_BYTES: usize = 64 << 10;
 
-/// Bytes per row assumed for a variable-width column without any stored data.
+/// The assumed bytes per row of a variable-width column that has no stored data.
 const VARIABLE_ROW_BYTES: u64 = 64;
 
-/// One query of a stream: its rows and how its columns are read.
+/// One query of a stream: its row set, and how its columns are read.
 pub(crate) struct SourcePlan {
     pub query: SampleQuery,
     pub row_set: Arc<RowSet>,
     pub columns: Vec<ColumnPlan>,
-    /// Bytes per row of all columns, estimated for variable width.
+    /// The bytes per row of all columns together. They are estimated for columns of variable width.
     pub row_bytes: u64,
 }
 
 /// How one output column is read.
 #[derive(Clone, Debug)]
 pub(crate) enum ColumnPlan {
-    /// By chunk scan; for each table that can supply it, the table's index, the column's name and its page table.
+    /// By chunk scan. For each table that can supply the column, it has the table's index, the column's name and its
+    /// page table.
     Dense { sources: Vec<(usize, String, Arc<DenseColumn>)>, row_bytes: usize },
-    /// Through Lance's decoder, from the first table that supplies the row; NULL where none does.
+    /// Through Lance's decoder, from the first table that supplies the row. The value is NULL if no table does.
     Table { sources: Vec<(usize, String)> },
     /// From the row set.
     RowSet { index: usize },
 }
 
 impl SourcePlan {
-    /// Decides for each column how it is read, and estimates the bytes of a row.
+    /// Decides how each column is read, and estimates the bytes of a row.
     pub async fn try_new(query: SampleQuery, row_set: Arc<RowSet>) -> Result<Self> {
         let mut columns = Vec::new();
         let mut row_bytes = 0u64;
@@ -48,7 +50,7 @@ impl SourcePlan {
             }
             let plan = match &column.source {
                 ColumnSource::RowSet(index) => ColumnPlan::RowSet { index: *index },
-                // A light column of an outer join has NULLs, which slots of tensors do not.
+                // A light column of an outer join may be NULL, which buffer slots for tensors cannot express.
                 ColumnSource::Table(sources) if column.optional && !is_heavy(&column.field) => {
                     ColumnPlan::Table { sources: sources.clone() }
                 }
@@ -69,7 +71,8 @@ impl SourcePlan {
         Ok(Self { query, row_set, columns, row_bytes: row_bytes.max(1) })
     }
 
-    /// Whether rows are so large, and their files so near, that reading them one by one costs no more than block by block.
+    /// Returns whether rows are so large, and their files local, that reading rows one by one costs no more than
+    /// reading whole blocks.
     pub fn reads_rows_alone(&self) -> bool {
         let tables = self.row_set.sources();
         let is_local = |(source, _, dense): &(usize, String, Arc<DenseColumn>)| {
@@ -85,7 +88,7 @@ impl SourcePlan {
 }
 
 impl ColumnPlan {
-    /// Bytes per row of a column that is read by chunk scan.
+    /// Returns the bytes per row of a column that is read by chunk scan.
     pub fn dense_row_bytes(&self) -> Option<usize> {
         match self {
             ColumnPlan::Dense { row_bytes, .. } => Some(*row_bytes),
@@ -93,7 +96,7 @@ impl ColumnPlan {
         }
     }
 
-    /// The same column through the decoder.
+    /// Returns a plan that reads the same column through Lance's decoder.
     fn decoded(&self) -> Self {
         match self {
             ColumnPlan::Dense { sources, .. } => {
@@ -104,10 +107,11 @@ impl ColumnPlan {
     }
 }
 
-/// Makes the columns of all sources alike: the schema of the batches, with a column read by chunk scan in all sources or in none.
+/// Makes the columns of all sources consistent. A column is then read by chunk scan in all sources or in none. Returns
+/// the schema of the batches.
 ///
 /// # Errors
-/// [`Error::Columns`] when the sources have other columns than the first one.
+/// [`Error::Columns`] if a source has other columns than the first one.
 pub(crate) fn unify(sources: &mut [SourcePlan]) -> Result<SchemaRef> {
     let first = sources.first().map_or_else(|| Arc::new(Schema::empty()), |source| source.query.schema());
     let mut fields: Vec<Field> = first.fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -134,14 +138,14 @@ pub(crate) fn unify(sources: &mut [SourcePlan]) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// What must be the same in all sources: name, type and, for tensors, the shape.
+/// Returns what must be the same in all sources as text: the name, the type and, for tensors, the shape.
 fn shown(field: &Field) -> String {
     let metadata = |key| field.metadata().get(key).map_or("", String::as_str);
     let tensor = format!("{} {}", metadata(EXTENSION_NAME_KEY), metadata(EXTENSION_METADATA_KEY));
     format!("{}: {} {tensor}", field.name(), field.data_type()).trim_end().to_string()
 }
 
-/// The page tables of a column, when all its tables have one and agree on the width.
+/// Returns the page tables of a column if it has one in each of its tables, all with the same width.
 async fn dense_sources(
     tables: &[Table],
     sources: &[(usize, String)],

@@ -1,7 +1,8 @@
-//! Light columns of large rows, read for many units at once.
+//! Spans: light columns of large rows, read for many units at once.
 //!
-//! Where rows are large and lie in local files, a unit is a few megabytes: some tens of rows. To read the labels of so few rows takes
-//! about as long as to read those of thousands, and a fifth of the time of the rows themselves.
+//! Where rows are large and are stored in local files, a unit has a few megabytes, which is some tens of rows. Reading
+//! the labels of so few rows takes about as long as reading the labels of thousands, and a fifth of the time of reading
+//! the rows themselves.
 
 use std::collections::VecDeque;
 
@@ -15,30 +16,30 @@ use crate::source::ColumnPlan;
 use crate::unit_clock::UnitClock;
 use crate::{Result, StreamPlan};
 
-/// Rows of a span at most.
+/// The largest number of rows in a span.
 const ROWS_MAX: u64 = 4_096;
 
-/// Bytes of the light columns of a span, about, at most.
+/// The approximate size of the light columns of a span at most, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Units of a span at least: one that lies in two spans reads its light columns itself.
+/// The smallest number of units in a span. A unit that lies in two spans reads its light columns itself.
 const UNITS_MIN: u64 = 4;
 
-/// Spans that are kept: one that units are cut from, and the next one.
+/// The largest number of spans that are kept: the one from which units take their rows, and the next one.
 const SPANS_MAX: usize = 2;
 
-/// What is read ahead of units: all of their rows but the dense columns.
+/// Prefetches light columns and addresses for units. Only dense columns are left for the units to read.
 pub(crate) struct Spans {
     plan: StreamPlan,
     scan: ChunkScan,
     order: StreamOrder,
-    /// Rows of a span; zero where units read all of their columns themselves.
+    /// The number of rows in a span, or zero if units read all of their columns themselves.
     rows_max: usize,
     spans: VecDeque<Span>,
 }
 
 struct Span {
-    /// Ascending, unless it begins with padding.
+    /// The positions of the span's rows. They ascend, unless the span begins with padding.
     positions: Vec<u64>,
     state: State,
 }
@@ -49,25 +50,27 @@ enum State {
 }
 
 impl Spans {
-    /// No spans yet. Units have so many rows of a rank.
+    /// Makes the spans of a stream whose units have `unit_rows` rows of a rank.
     pub fn new(plan: StreamPlan, scan: ChunkScan, order: StreamOrder, unit_rows: u64) -> Self {
         let rows_max = Some(rows_max(&plan)).filter(|rows| *rows >= UNITS_MIN.saturating_mul(unit_rows));
         Self::of_rows(plan, scan, order, rows_max.unwrap_or(0) as usize)
     }
 
-    /// Spans of so many rows.
+    /// Makes spans of `rows_max` rows.
     pub fn of_rows(plan: StreamPlan, scan: ChunkScan, order: StreamOrder, rows_max: usize) -> Self {
         Self { plan, scan, order, rows_max, spans: VecDeque::new() }
     }
 
-    /// Whether units take their light columns from here.
+    /// Returns whether units take their light columns from spans.
     pub fn are_used(&self) -> bool {
         self.rows_max > 0
     }
 
-    /// What there is to know of rows beside their dense columns; `None` where a unit reads it itself: because its rows do not follow
-    /// each other in one span, or because that is not there yet, or could not be read. `upcoming` are the positions that units will ask
-    /// for, these ones first.
+    /// Returns everything but the dense columns of the rows at `positions`. `upcoming` are the positions that units
+    /// will request, beginning with these.
+    ///
+    /// Returns `None` if the unit must read the light columns itself: if its positions are not consecutive in one span,
+    /// or if that span is still being read or could not be read.
     pub async fn rows(&mut self, positions: &[u64], upcoming: impl Iterator<Item = u64> + Clone) -> Option<Rows> {
         let (first, last) = (*positions.first()?, *positions.last()?);
         while self.spans.front().is_some_and(|span| span.last() < last) {
@@ -87,13 +90,13 @@ impl Spans {
             return None;
         }
         if let State::Reading(task) = &mut span.state {
-            // Rows that are there do not wait for labels of rows far behind them.
+            // Rows whose tensors could be read now must not wait for the light columns of rows far behind them.
             if !task.0.is_finished() {
                 return None;
             }
             match (&mut task.0).await {
                 Ok(Ok(rows)) => span.state = State::There(rows),
-                // The unit whose rows are at fault finds that itself, in its place.
+                // The unit with the faulty rows reads them itself and reports the error for its own rows.
                 _ => {
                     self.spans.pop_front();
                     return None;
@@ -106,7 +109,7 @@ impl Spans {
         }
     }
 
-    /// Whether nothing is being read.
+    /// Returns whether no span is being read.
     #[cfg(test)]
     pub fn are_read(&self) -> bool {
         self.spans.iter().all(|span| match &span.state {
@@ -132,7 +135,8 @@ impl Span {
     }
 }
 
-/// Rows of a span of a stream; zero where rows are not read one by one, or have nothing beside their dense columns.
+/// Returns the number of rows in a span of a stream. It is zero if rows are not read one by one, or have no light
+/// columns in tables.
 fn rows_max(plan: &StreamPlan) -> u64 {
     let [source] = &plan.inner.sources[..] else { return 0 };
     let is_read = source.columns.iter().any(|column| matches!(column, ColumnPlan::Table { .. }));

@@ -1,25 +1,26 @@
-//! Tells for each step where its time went.
+//! Divides the time of each step among its causes.
 
 use std::time::{Duration, Instant};
 
 use crate::Stalls;
 
-/// Attributes the time of each step of a stream, as [`Stalls`] describes. Time comes from outside. Where batches come in parts,
-/// a step is the sum over those of its batch.
+/// Attributes the time of each step of a stream, as [`Stalls`] describes. The caller supplies the current time. If
+/// batches are delivered in parts, the times of a step are the sums over the parts of its batch.
 #[derive(Debug, Default)]
 pub struct StallMeter {
-    /// When the consumer got the last batch, or part of one.
+    /// The time at which the consumer got the last batch or part.
     taken: Option<Instant>,
-    /// When it asked for the next one, and what it did before.
+    /// The time at which the consumer asked for the next batch or part, and the time that it took before.
     asked: Option<(Instant, Duration)>,
     sum: Stalls,
-    /// The parts of the batch that is not taken whole.
+    /// The times of the delivered parts of the current batch.
     step: Stalls,
     last_step: Stalls,
 }
 
 impl StallMeter {
-    /// The consumer asks for a batch, or for a part of one. Asking again before it gets that changes nothing.
+    /// Records that the consumer asks for a batch or part. A repeated call before the batch is delivered changes
+    /// nothing.
     pub fn asked(&mut self, now: Instant) {
         if self.asked.is_none() {
             let consumer = self.taken.map_or(Duration::ZERO, |taken| now.saturating_duration_since(taken));
@@ -27,14 +28,14 @@ impl StallMeter {
         }
     }
 
-    /// The consumer gets a batch whose making took `spans`. Returns how long it waited.
+    /// Records that the consumer gets a batch, whose making took `spans`. Returns the time that the consumer waited.
     pub fn taken(&mut self, now: Instant, spans: &Stalls) -> Duration {
         let waited = self.taken_part(now, spans);
         self.end_step();
         waited
     }
 
-    /// The consumer gets a part of a batch whose making took `spans`. Returns how long it waited.
+    /// Records that the consumer gets a part, whose making took `spans`. Returns the time that the consumer waited.
     pub fn taken_part(&mut self, now: Instant, spans: &Stalls) -> Duration {
         let (asked, consumer) = self.asked.take().unwrap_or((now, Duration::ZERO));
         let waited = now.saturating_duration_since(asked);
@@ -45,17 +46,17 @@ impl StallMeter {
         waited
     }
 
-    /// The part that was taken last completes its batch.
+    /// Records that the last delivered part completes its batch.
     pub fn end_step(&mut self) {
         self.last_step = std::mem::take(&mut self.step);
     }
 
-    /// All that was taken so far.
+    /// Returns the sum of all times so far.
     pub fn sum(&self) -> Stalls {
         self.sum
     }
 
-    /// The last step that ended.
+    /// Returns the times of the last complete step.
     pub fn last_step(&self) -> Stalls {
         self.last_step
     }

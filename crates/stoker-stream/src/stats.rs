@@ -1,50 +1,50 @@
-//! What a stream did so far, and where the time of its steps went.
+//! Statistics of a stream: what it has done, and where the time of its steps went.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
 use stoker_chunks::IoTotals;
 
-/// What a stream did so far.
+/// The statistics of a stream since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
-    /// Rows delivered, padding included.
+    /// The number of delivered rows, padding included.
     pub rows: u64,
     /// Bytes of the delivered columns.
     pub bytes: u64,
-    /// Batches delivered.
+    /// The number of delivered batches.
     pub batches: u64,
-    /// Range reads of dense columns; none for what comes from the cache.
+    /// The number of range reads of dense columns. Reads from the cache are not counted.
     pub requests: u64,
-    /// Bytes that those reads brought.
+    /// Bytes that these range reads returned.
     pub bytes_read: u64,
-    /// Reads repeated after transient faults.
+    /// The number of reads that were repeated after transient faults.
     pub retries: u64,
-    /// Second GETs for reads that were slow beyond their peers.
+    /// The number of second GETs for reads that took much longer than others.
     pub hedges: u64,
-    /// GETs that all streams of the process may have under way now; follows what object stores can do. Zero for a stream from a
-    /// server.
+    /// The number of GETs that all streams of the process may have in flight at the moment. The limit follows the
+    /// throughput of the object store. It is zero for a stream from a server.
     pub request_limit: u64,
     /// Bytes that were compared with their checksums.
     pub verified_bytes: u64,
-    /// Bytes of chunks that came from the cache in place of an object store.
+    /// Bytes of chunks that were read from the cache instead of an object store.
     pub cache_hit_bytes: u64,
     /// Bytes of chunks that were not in the cache.
     pub cache_miss_bytes: u64,
-    /// Chunks of the cache that were damaged: they were removed, and read from the store.
+    /// The number of damaged chunks in the cache. They were removed and read from the store.
     pub cache_damaged: u64,
-    /// Nanoseconds that the consumer waited in `next`.
+    /// The time that the consumer waited in `next`, in nanoseconds.
     pub wait_nanos: u64,
-    /// Nanoseconds from opening to the first batch.
+    /// The time from opening the stream to its first batch, in nanoseconds.
     pub first_batch_nanos: Option<u64>,
-    /// Where the time of all steps went.
+    /// Where the time of all steps together went.
     pub stalls: Stalls,
     /// Where the time of the last step went.
     pub last_step: Stalls,
 }
 
 impl StreamStats {
-    /// Adds what reading took.
+    /// Adds the totals of the stream's reads.
     pub fn add_io(&mut self, io: &IoTotals) {
         self.requests += io.requests;
         self.bytes_read += io.bytes_read;
@@ -57,53 +57,55 @@ impl StreamStats {
     }
 }
 
-/// Where the time of steps went: to the pipeline, as far as the consumer waited for it, and to the consumer.
+/// Where the time of steps went: to the pipeline, while the consumer waited for it, and to the consumer.
 ///
-/// A step lasts from the moment in which the consumer got a batch to the moment in which it gets the next one; the first step
-/// begins when it asks for a batch. Until it asks, the time is the consumer's. The rest, for which it waits, is divided in
-/// proportion to what the making of the batch took:
+/// A step lasts from the moment at which the consumer got a batch to the moment at which it gets the next one. The
+/// first step begins when the consumer asks for a batch. Until the consumer asks for the next batch, the time is
+/// counted as the consumer's. The rest of the step, in which the consumer waits, is divided in proportion to the times
+/// that it took to make the batch:
 ///
-/// - storage: at least one read was under way, of dense columns, of pages of the row set, or of a table in an object store
-///   through Lance's decoder, which reads and decodes in one call. Rows of dense columns are compared with their checksums as
-///   they come, which counts as reading them;
-/// - decode: the rest of the unit that completed the batch: columns that Lance's decoder reads from a local disk, comparing
-///   those with their checksums, substitutes for bad rows, assembling; images that are decoded; for a remote stream
-///   also putting messages together;
-/// - network, for a remote stream: waiting for messages, less what the server waited for the batch itself, which it tells with
-///   the batch and which counts as its storage and decode.
+/// - storage: at least one read was in flight, of dense columns, of pages of the row set, or of a table in an object
+///   store through Lance's decoder, which reads and decodes in one call. The rows of dense columns are compared with
+///   their checksums as they arrive, which counts as storage;
+/// - decode: the rest of the time of the unit that completed the batch. It includes columns that Lance's decoder reads
+///   from a local disk and the comparison with their checksums, substitutes for bad rows, assembling the batch, and
+///   decoding images. For a remote stream, it also includes joining messages;
+/// - network, for a remote stream: waiting for messages, less the time that the server itself waited for the batch. The
+///   server sends that time with the batch, and it counts as storage and decode.
 ///
-/// What goes on while the consumer is busy delays nobody and is not counted. The parts tell what an improvement would help;
-/// they are no profile: of units that are read at once, each counts the time that it shares with the others.
+/// Work that is done while the consumer is busy delays nobody and is not counted. The times therefore tell what an
+/// improvement would gain. They are not a profile: where several units are read at once, each of them counts the time
+/// that it shares with the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// Reading stored bytes.
+    /// The time spent reading stored bytes.
     pub storage: Duration,
-    /// Decoding, verifying and assembling.
+    /// The time spent decoding, verifying and assembling.
     pub decode: Duration,
-    /// Messages from servers on their way.
+    /// The time spent waiting for messages from servers.
     pub network: Duration,
-    /// The consumer itself, between taking a batch and asking for the next.
+    /// The time of the consumer itself, from getting a batch to asking for the next one.
     pub consumer: Duration,
 }
 
 impl Stalls {
-    /// The names of the kinds, with their times.
+    /// Returns the names of the times, with their values.
     pub fn named(&self) -> [(&'static str, Duration); 4] {
         [("storage", self.storage), ("decode", self.decode), ("network", self.network), ("consumer", self.consumer)]
     }
 
-    /// All together.
+    /// Returns the sum of all times.
     pub fn total(&self) -> Duration {
         self.storage + self.decode + self.network + self.consumer
     }
 
-    /// The part of a time in the total, from 0 to 1; 0 where the total is.
+    /// Returns the ratio of `time` to the total, from 0 to 1. It is 0 if the total is 0.
     pub fn share(&self, time: Duration) -> f64 {
         let total = self.total();
         if total.is_zero() { 0.0 } else { time.as_secs_f64() / total.as_secs_f64() }
     }
 
-    /// The same proportions with another total; storage, where nothing was measured.
+    /// Returns times with the same proportions and another total. If nothing was measured, all of the total is storage.
     pub(crate) fn scaled_to(&self, total: Duration) -> Self {
         let part = |time: Duration| total.mul_f64(self.share(time)).min(total);
         let (decode, network, consumer) = (part(self.decode), part(self.network), part(self.consumer));

@@ -1,4 +1,4 @@
-//! Rows that stand for bad ones.
+//! Finds substitutes for bad rows.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
@@ -15,11 +15,11 @@ use crate::unit_clock::UnitClock;
 use crate::windows::{Window, WindowRow};
 use crate::{BadRowsMet, BadShare, Error, Result, StreamPlan};
 
-/// Substitutes that are looked for at once.
+/// The largest number of concurrent searches for substitutes.
 const SEARCHES_AT_ONCE: usize = 16;
 
 impl StreamPlan {
-    /// The error for a piece with bad rows: names the first one.
+    /// Returns the error for a piece with bad rows. It names the first of them.
     pub(crate) fn bad_row(&self, piece: &Piece) -> Error {
         let Some(damage) = piece.bad.values().next() else {
             return Error::Internal { reason: "a piece without bad rows".into() };
@@ -32,7 +32,7 @@ impl StreamPlan {
     }
 }
 
-/// The bad rows that a stream met, for searches at the same time.
+/// The bad rows that a stream met, shared by concurrent searches.
 pub(crate) struct Met(Mutex<BadRowsMet>);
 
 impl Met {
@@ -50,13 +50,13 @@ impl Met {
     }
 }
 
-/// Puts the next good row of the same window in the place of each bad row of a piece: into the slots of its part and into the
+/// Replaces each bad row of a piece by the next good row of the same window, both in the slots of its part and in the
 /// piece. `visits` are those of the piece's rows.
 ///
-/// What is good does not depend on who asks, so that all ranks and replicas find the same substitutes.
+/// Which rows are good is the same for every reader, so that all ranks and replicas find the same substitutes.
 ///
 /// # Errors
-/// [`Error::TooManyBadRows`]; [`Error::NoSubstitute`] when all rows of a window are bad; errors of reading.
+/// [`Error::TooManyBadRows`]; [`Error::NoSubstitute`] if all rows of a window are bad; errors of reading.
 pub(crate) async fn substitutes(
     plan: &StreamPlan,
     order: &StreamOrder,
@@ -104,17 +104,17 @@ pub(crate) async fn substitutes(
     Ok(piece)
 }
 
-/// One good row.
+/// A good row.
 struct Row {
-    /// For each column that is dense, its bytes.
+    /// For each dense column, its bytes.
     dense: Vec<Option<arrow_buffer::Buffer>>,
     /// For each other column, an array of one value.
     light: Vec<Option<ArrayRef>>,
-    /// For each table, the address.
+    /// For each table, the address of the row.
     addrs: Vec<u64>,
 }
 
-/// The next good row after a bad one in its window, cyclically.
+/// Returns the next good row after a bad one in its window, cyclically.
 async fn find(
     plan: &StreamPlan,
     order: &StreamOrder,

@@ -25,7 +25,7 @@ mod shared;
 mod spans;
 mod stalls;
 
-/// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
+/// The size of a tensor in bytes. It is more than a kibibyte, so that the column is heavy.
 const WIDTH: usize = 1_100;
 
 fn tensor(id: i64) -> Vec<u8> {
@@ -36,12 +36,13 @@ fn values(id: i64, width: usize) -> impl Iterator<Item = u8> {
     (0..width).map(move |at| (id as usize * 13 + at) as u8)
 }
 
-/// A lake with table `t`: id, a tensor and a text that are functions of the id; several pages and fragments.
+/// Makes a lake with table `t`: an id, and a tensor and a text that are functions of the id, in several pages and
+/// fragments.
 async fn engine(uri: &str, num_rows: i64) -> Engine {
     engine_of(uri, num_rows, WIDTH).await
 }
 
-/// The same with tensors of `width` bytes.
+/// Makes the same lake with tensors of `width` bytes.
 async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
     let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
     let name = TableName::try_new("t").expect("a name");
@@ -72,7 +73,7 @@ async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
     StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }
 
-/// The valid ids of each step of a slice. Checks that tensors and names belong to the ids, padding included.
+/// Returns the valid ids of each step of a slice. Checks that tensors and names belong to the ids, padding included.
 async fn ids(plan: &StreamPlan, slice: Slice, steps: u64) -> Vec<Vec<i64>> {
     let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
     let mut all = Vec::new();
@@ -130,7 +131,7 @@ fn every_row_once_for_any_rows_worlds_and_modes() {
     });
 }
 
-/// The rows of each global batch, whoever gets them.
+/// Returns the rows of each global batch over all ranks.
 async fn global(plan: &StreamPlan, world: u32, origin: u64) -> Vec<Vec<i64>> {
     let mut batches: Vec<Vec<i64>> = Vec::new();
     for rank in 0..world {
@@ -201,7 +202,7 @@ fn a_small_budget_bounds_what_is_read_ahead_and_still_delivers_all() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        // From less than a row to a few batches.
+        // The budgets range from less than a row to a few batches.
         for memory_budget_bytes in [1, 100 << 10, 300 << 10] {
             let slice = slice(0, 1, BatchSize::PerRank(64), LastBatch::Pad);
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
@@ -235,7 +236,8 @@ fn blocks_are_read_with_few_requests_and_once() {
         while stream.next().await.expect("a batch").is_some() {}
         let stats = stream.stats();
         assert!(stats.bytes_read <= 10_000 * WIDTH as u64 * 11 / 10, "{stats:?}");
-        // Some blocks are cut by pages, lanes and windows, or by the first batch, which is read on its own.
+        // The boundaries of pages, lanes and windows split some blocks, and so does the first batch, which is read on
+        // its own.
         assert!(stats.requests <= 10_000 / rows_per_block * 3 / 2, "{stats:?}");
         assert_eq!((stats.rows, stats.batches), (10_000, 200));
     });
@@ -285,7 +287,7 @@ fn an_invalid_slice_is_refused() {
     });
 }
 
-/// What a rank gets of `steps` batches of a slice, as its receipt.
+/// Returns the receipt of a rank that gets `steps` batches of a slice.
 async fn receipt(plan: &StreamPlan, slice: Slice, steps: u64) -> Receipt {
     let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
     let mut builder = ReceiptBuilder::new(plan.stream_id(), &slice, plan.num_rows());
@@ -302,7 +304,7 @@ fn receipts_prove_that_each_row_was_seen_once_or_name_what_is_wrong() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let plan = plan(&engine, "SELECT x, id FROM t WHERE id % 7 != 3", ShuffleMode::Block).await;
         let num_rows = plan.num_rows();
-        // Three ranks stop after ten batches of 8, two others go on.
+        // Three ranks stop after ten batches of 8 rows each, and two ranks continue.
         let mut receipts = Vec::new();
         for rank in 0..3 {
             let slice = slice(rank, 3, BatchSize::PerRank(8), LastBatch::Pad);
@@ -351,7 +353,7 @@ fn rows_that_fill_no_batch_are_dropped_and_not_missing_also_beside_receipts_of_v
         assert!(verdict.is_exactly_once(), "{verdict:?}");
         assert_eq!((verdict.missing.count, verdict.dropped.runs.as_slice()), (0, std::slice::from_ref(&(90..100))));
 
-        // The receipt of the other rank as version 2 wrote it: it tells nothing of what was dropped.
+        // The receipt of the other rank is as version 2 wrote it, without the dropped rows.
         let mut old: serde_json::Value =
             serde_json::from_str(&receipt(&plan, part(1), 3).await.to_json()).expect("JSON");
         old["version"] = 2.into();

@@ -9,19 +9,22 @@ use stoker_types::Slice;
 use crate::StreamPlan;
 use crate::part_plan::PartSize;
 
-/// Bytes of a unit where the order has no windows and reads may take long.
+/// The size of a unit, in bytes, where the order has no windows and reads may have a high latency.
 const UNIT_BYTES: u64 = 64 << 20;
 
-/// Bytes of a unit of local files for each thread that reads: its rows, and what is kept for them, stay in a processor's cache.
+/// The size of a unit of local files for each reading thread, in bytes. The rows of such a unit, and the data kept for
+/// them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
-/// Rows of first batches that are read one by one from object stores, at most: more of them take as many requests as windows.
+/// The largest number of rows in a first batch that is read row by row from object stores. For more rows, that takes as
+/// many requests as reading windows.
 const FIRST_ROWS_MAX: u64 = 1_024;
 
-/// Rows of a unit at most, over the rows of one rank: what is kept for a row while it is read may be more than a narrow row.
+/// The largest number of rows of one rank in a unit. The data kept for a row while it is read may be larger than a
+/// narrow row.
 pub(crate) const UNIT_ROWS_MAX: u64 = 1 << 18;
 
-/// Rows of a unit of local files that is no window.
+/// Returns the number of rows of one rank in a unit of local files that is not a window.
 pub(crate) fn rows_of_local_unit(plan: &StreamPlan, io_threads: usize) -> u64 {
     (local_unit_bytes(io_threads) / plan.row_bytes().max(1)).max(1)
 }
@@ -30,22 +33,22 @@ fn local_unit_bytes(io_threads: usize) -> u64 {
     CACHED_BYTES_PER_THREAD.saturating_mul(io_threads as u64)
 }
 
-/// How large units are.
+/// The rules that determine the sizes of units.
 pub(crate) struct UnitSize {
-    /// No unit is smaller than a window for another reason than the budget, so that the rows of a block are read together.
+    /// Whether units are whole windows unless the budget cuts them, so that the rows of a block are read together.
     by_window: bool,
-    /// Bytes of a unit that is no window.
+    /// The size of a unit that is not a window, in bytes.
     bytes: u64,
     row_bytes: u64,
-    /// A unit takes a part at least, whatever the budget.
+    /// The largest number of rows in a part. A unit has at least the rows of one part, whatever the budget is.
     part_rows_max: u64,
-    /// Whether the rows of the first batch are so few that they are best read one by one.
+    /// Whether the first batch has so few rows that they are best read row by row.
     first_is_small: bool,
 }
 
 impl UnitSize {
-    /// Units of a slice whose batches come in parts. Local files are read by so many threads. So many ranks, this one included, read
-    /// their first batches here at the same time.
+    /// Makes the rules for a slice whose batches are delivered in parts of `part_size`. `io_threads` threads read local
+    /// files. `ranks_here` ranks, this one included, read their first batches in this process at the same time.
     pub fn new(plan: &StreamPlan, slice: &Slice, part_size: PartSize, io_threads: usize, ranks_here: u64) -> Self {
         let row_bytes = plan.row_bytes().max(1);
         let is_local = plan.tables().all(Table::is_local);
@@ -59,12 +62,12 @@ impl UnitSize {
         }
     }
 
-    /// Whether the rows of the first batch are there sooner one by one than with what lies around them.
+    /// Returns whether the rows of the first batch are read faster one by one than together with the rows around them.
     pub fn is_first_small(&self) -> bool {
         self.first_is_small
     }
 
-    /// Whether units are whole windows of an order.
+    /// Returns whether units are whole windows of an order.
     pub fn is_by_window(&self, order: &StreamOrder) -> bool {
         self.by_window && order.window_positions(0).is_some()
     }
@@ -77,14 +80,15 @@ pub(crate) struct Units {
     world_size: u64,
     global_batch: u64,
     size: UnitSize,
-    /// Where the first global batch ends.
+    /// The position at which the first global batch ends.
     first_end: u64,
-    /// Whether units end with the first batch, so that it is there soon. They always do where units are no windows.
+    /// Whether a unit ends with the first batch, so that the batch is delivered soon. Units that are not windows always
+    /// do so.
     first_alone: bool,
 }
 
 impl Units {
-    /// Units of a slice of a stream of `num_rows` rows.
+    /// Cuts a slice of a stream of `num_rows` rows into units.
     pub fn new(slice: &Slice, num_rows: u64, size: UnitSize) -> Self {
         let steps = slice.num_steps(num_rows);
         let start = slice.positions(slice.first_step, num_rows).start;
@@ -100,19 +104,20 @@ impl Units {
         }
     }
 
-    /// Lets the first unit end with the first batch.
+    /// Makes the first unit end with the first batch.
     pub fn read_first_alone(&mut self) {
         self.first_alone = true;
     }
 
-    /// The next unit. It takes at most half of the bytes that the stream may hold now, or a part of a batch.
+    /// Returns the next unit. It takes at most half of the bytes that the stream may hold now, or as many as one part
+    /// of a batch.
     pub fn next(&mut self, order: &StreamOrder, budget_bytes: u64) -> Option<Range<u64>> {
         let unit = self.peek(order, budget_bytes)?;
         self.next = unit.end;
         Some(unit)
     }
 
-    /// What the next unit is, if the stream's part of the budget stays as it is.
+    /// Returns the next unit without moving on, for a stream that may hold `budget_bytes`.
     pub fn peek(&self, order: &StreamOrder, budget_bytes: u64) -> Option<Range<u64>> {
         if self.next >= self.end {
             return None;
@@ -122,25 +127,26 @@ impl Units {
         Some(self.next..self.next + whole.div_ceil(pieces))
     }
 
-    /// Bytes that the next unit takes, with the last batch that begins in it, for a stream that may hold so many; `None` where it would be
-    /// cut. Zero where there is no unit left.
+    /// Returns the number of bytes that the next unit takes, together with the last batch that begins in it, for a
+    /// stream that may hold `budget_bytes`. Returns `None` if the budget would cut the unit, and zero if there is no
+    /// unit left.
     pub fn next_bytes(&self, order: &StreamOrder, budget_bytes: u64) -> Option<u64> {
         if self.next >= self.end {
             return Some(0);
         }
         let positions = self.end_of_next(order) - self.next;
-        // The last batch that begins in the unit may end behind it.
+        // The last batch that begins in the unit may end after it.
         let held = positions.saturating_add(self.global_batch).min(self.end - self.next);
         let bytes = held.div_ceil(self.world_size).saturating_mul(self.size.row_bytes);
         (positions <= self.positions_max(budget_bytes)).then_some(bytes)
     }
 
-    /// Whether the first global batch was cut off, as a whole.
+    /// Returns whether all positions of the first global batch are in earlier units.
     pub fn is_after_first(&self) -> bool {
         self.next >= self.first_end
     }
 
-    /// Where the next unit ends, if the budget does not cut it.
+    /// Returns the position at which the next unit ends, unless the budget cuts it.
     fn end_of_next(&self, order: &StreamOrder) -> u64 {
         let UnitSize { by_window, bytes, row_bytes, .. } = self.size;
         let window = order.window_positions(self.next).filter(|_| by_window);
@@ -152,12 +158,13 @@ impl Units {
         }
     }
 
-    /// Begins the next unit at this position: the end of the last one, or before it where that was cut.
+    /// Makes the next unit begin at this position: the end of the last unit, or an earlier position if that unit was
+    /// cut.
     pub fn continue_at(&mut self, position: u64) {
         self.next = position;
     }
 
-    /// Positions of a unit at most, over all ranks.
+    /// Returns the largest number of positions in a unit, over all ranks.
     fn positions_max(&self, budget_bytes: u64) -> u64 {
         let rows_min = self.global_batch.div_ceil(self.world_size).min(self.size.part_rows_max);
         let rows = (budget_bytes / 2 / self.size.row_bytes).max(rows_min);

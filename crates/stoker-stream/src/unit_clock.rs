@@ -1,4 +1,4 @@
-//! What the time of a unit went to.
+//! Measures where the time of a unit goes.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::Stalls;
 
-/// Measures a unit from its start to its end, and for how much of it at least one read of storage was under way.
+/// Measures the time from the start of a unit, and the time during which at least one read of storage was in flight.
 #[derive(Debug)]
 pub(crate) struct UnitClock {
     begun: Instant,
@@ -17,32 +17,32 @@ pub(crate) struct UnitClock {
 #[derive(Debug, Default)]
 struct Reads {
     num_under_way: usize,
-    /// When the first of those under way began.
+    /// The time at which the first of the reads in flight began.
     since: Option<Instant>,
-    /// The time of those before.
+    /// The total time of earlier reads.
     total: Duration,
 }
 
 impl UnitClock {
-    /// A clock that begins now.
+    /// Makes a clock that starts now.
     pub fn start() -> Self {
         Self { begun: Instant::now(), reads: Mutex::default() }
     }
 
-    /// Waits for a read of storage, and counts its time once, however many are under way.
+    /// Waits for a read of storage. The time of concurrent reads is counted once.
     pub async fn read<F: Future>(&self, read: F) -> F::Output {
         let _under_way = UnderWay::begin(&self.reads);
         read.await
     }
 
-    /// What the time up to now went to: reads of storage, and the rest.
+    /// Returns the time since the start, divided into reads of storage and the rest.
     pub fn spans(&self) -> Stalls {
         let storage = self.reads.lock().total;
         Stalls { storage, decode: self.begun.elapsed().saturating_sub(storage), ..Stalls::default() }
     }
 }
 
-/// A read that ends when this is dropped.
+/// A read in flight, which ends when this is dropped.
 struct UnderWay<'a>(&'a Mutex<Reads>);
 
 impl<'a> UnderWay<'a> {

@@ -1,4 +1,4 @@
-//! Whether receipts prove that epochs were seen exactly once.
+//! Checks whether receipts prove that every row of an epoch was delivered exactly once.
 
 mod coverage;
 
@@ -18,45 +18,46 @@ use crate::plan::load_spec;
 use crate::receipt::row_hash;
 use crate::{Error, Receipt, ReceiptPart, Result, Skipped, StreamPlan, SubstitutedRow};
 
-/// Positions whose rows are looked up at once.
+/// The number of positions whose rows are resolved at once.
 const LOOKUP_ROWS: usize = 1 << 16;
 
-/// Runs of positions that a verdict lists.
+/// The largest number of runs of positions that a verdict lists.
 const RUNS_MAX: usize = 20;
 
-/// What receipts say about one epoch.
+/// What receipts prove about one epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EpochVerdict {
     /// The epoch, from zero.
     pub epoch: u64,
-    /// Rows in the epoch.
+    /// The number of rows in the epoch.
     pub num_rows: u64,
     /// Positions that no rank delivered.
     pub missing: Positions,
     /// Positions that were delivered more than once.
     pub repeated: Positions,
-    /// Parts whose rows are not those of their positions.
+    /// Parts of receipts whose rows are not those of their positions.
     pub wrong: Vec<ReceiptPart>,
     /// Positions that were skipped on purpose.
     pub skipped: Positions,
     /// Positions at the end of the epoch that fill no global batch and were dropped.
     #[serde(default)]
     pub dropped: Positions,
-    /// Bad rows in whose place another row was delivered, ascending.
+    /// Bad rows that were replaced by other rows, in ascending order.
     pub substituted: Vec<SubstitutedRow>,
 }
 
 /// Some positions of an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Positions {
-    /// How many.
+    /// The number of positions.
     pub count: u64,
-    /// The first runs of them, at most twenty.
+    /// The first runs of these positions, at most twenty.
     pub runs: Vec<Range<u64>>,
 }
 
 impl EpochVerdict {
-    /// Whether every row was delivered exactly once, apart from those that were skipped on purpose or dropped, and from bad ones.
+    /// Returns whether every row was delivered exactly once, apart from rows that were skipped on purpose or dropped,
+    /// and from bad rows.
     pub fn is_exactly_once(&self) -> bool {
         self.missing.count == 0 && self.repeated.count == 0 && self.wrong.is_empty()
     }
@@ -86,11 +87,12 @@ impl fmt::Display for Positions {
     }
 }
 
-/// What receipts say about each epoch that they name, with the specifications that the lake keeps. Receipts of a mixture from before
-/// and after a change of its weights belong together.
+/// Returns what receipts prove about each epoch that they name. The specifications are loaded from the lake. Receipts
+/// of a mixture from before and after a change of its weights are verified together.
 ///
 /// # Errors
-/// [`Error::Receipt`] for no receipts and for those of different streams; as for [`StreamPlan::verify`].
+/// [`Error::Receipt`] if there are no receipts, or if they belong to different streams; the errors of
+/// [`StreamPlan::verify`].
 pub async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
     let mut newest: Option<StreamSpec> = None;
     for stream_id in receipts.iter().map(|receipt| receipt.stream_id).collect::<BTreeSet<_>>() {
@@ -112,14 +114,15 @@ pub async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<EpochVe
 }
 
 impl StreamPlan {
-    /// What the receipts of all ranks say about each epoch that they name, ascending.
+    /// Returns what the receipts of all ranks prove about each epoch that they name, in ascending order.
     ///
-    /// Checks that each position was delivered exactly once, and that each rank had the rows of its positions: their hashes are
-    /// added up again from row set and order. Epochs that went on after an interruption need the receipts of both sides.
+    /// The method checks that each position was delivered exactly once, and that each rank had the rows of its
+    /// positions: it computes the sums of their hashes again from the row set and the order. If an epoch was continued
+    /// after an interruption, the receipts from before and after it are needed.
     ///
     /// # Errors
-    /// [`Error::Receipt`] for a receipt of another stream or with positions beyond its end,
-    /// with impossible numbers, or with more positions than jobs deliver; errors of reading the row set.
+    /// [`Error::Receipt`] for a receipt of another stream, with positions beyond the end of the stream, with impossible
+    /// numbers, or with more positions than training jobs deliver; errors of reading the row set.
     pub async fn verify(&self, receipts: &[Receipt]) -> Result<Vec<EpochVerdict>> {
         let mut epochs: BTreeMap<u64, Vec<&ReceiptPart>> = BTreeMap::new();
         let mut skips: BTreeMap<u64, Vec<&Skipped>> = BTreeMap::new();
@@ -148,7 +151,7 @@ impl StreamPlan {
         }
         let oldest =
             epochs.iter().filter_map(|(epoch, parts)| Some((*epoch, parts.iter().map(|part| part.start).min()?)));
-        // Weights of earlier streams are loaded once for all parts.
+        // The weights of earlier streams are loaded once for all parts.
         let plan = match oldest.min() {
             Some((epoch, position)) => self.reaching(epoch, position).await?,
             None => self.clone(),
@@ -172,10 +175,11 @@ impl StreamPlan {
         Ok(verdicts)
     }
 
-    /// The addresses of the rows at these positions of an epoch: for each table of the stream, one for each position.
+    /// Returns the addresses of the rows at these positions of an epoch, as `[table][position]` over the tables of the
+    /// stream.
     ///
     /// # Errors
-    /// Positions or an epoch that the stream does not have; errors of reading the row set.
+    /// `InvalidValue` for positions or an epoch that the stream does not have; errors of reading the row set.
     pub async fn row_addrs(&self, epoch: u64, positions: &[u64]) -> Result<Vec<Vec<u64>>> {
         let num_rows = self.num_rows();
         if let Some(beyond) = positions.iter().find(|position| **position >= num_rows) {
@@ -189,7 +193,7 @@ impl StreamPlan {
         row_addrs(&plan.inner, &visits).await
     }
 
-    /// The sum that a part must have.
+    /// Returns the sum of row hashes that a part must have.
     async fn sum(&self, part: &ReceiptPart) -> Result<u128> {
         let mut positions = part.positions();
         let mut sum = 0u128;

@@ -1,26 +1,27 @@
-//! The windows in which rows stand for each other.
+//! The windows in which rows may replace each other.
 
 use std::ops::Range;
 
 use stoker_order::{StreamOrder, StreamOrders, Visit};
 use stoker_types::StreamSpec;
 
-/// The windows of one epoch of a stream: pure functions of its specification.
+/// The windows of one epoch of a stream. They are pure functions of the stream's specification.
 pub struct Windows {
     order: StreamOrder,
 }
 
-/// The rows of which one stands for a bad row: those of its window of its source, beginning with the bad row itself, cyclically.
+/// The rows that may replace a bad row: the rows of its window in its source, beginning with the bad row itself,
+/// cyclically.
 #[derive(Clone, Debug)]
 pub struct Window {
     visit: Visit,
     positions: Range<u64>,
 }
 
-/// A row by its place in the order of one source of a stream.
+/// A row, named by its position in the order of one source of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowRow {
-    /// Which source of the stream.
+    /// The source's index in the stream.
     pub source: usize,
     /// The source's own epoch.
     pub epoch: u64,
@@ -29,12 +30,13 @@ pub struct WindowRow {
 }
 
 impl Windows {
-    /// The windows of an epoch.
+    /// Makes the windows of an epoch.
     pub fn new(spec: &StreamSpec, epoch: u64) -> Self {
         Self { order: StreamOrders::new(spec).epoch(epoch) }
     }
 
-    /// The window of the row at a position of the stream, which must be one of its rows.
+    /// Returns the window of the row at a position of the stream. The position must be below the stream's number of
+    /// rows.
     pub fn of(&self, position: u64) -> Window {
         Window::of(&self.order, &self.order.visit(position))
     }
@@ -45,18 +47,18 @@ impl Window {
         Self { visit: *visit, positions: order.window_of(visit) }
     }
 
-    /// Rows in the window.
+    /// Returns the number of rows in the window.
     pub fn num_rows(&self) -> u64 {
         self.positions.end - self.positions.start
     }
 
-    /// The first row, which names the window.
+    /// Returns the first row, which identifies the window.
     pub(crate) fn first(&self) -> WindowRow {
         let Visit { source, epoch, .. } = self.visit;
         WindowRow { source, epoch, position: self.positions.start }
     }
 
-    /// The row that comes `offset` rows after the bad one, cyclically; the bad row itself for 0.
+    /// Returns the row that comes `offset` rows after the bad row, cyclically. For offset 0 it is the bad row itself.
     pub fn row(&self, offset: u64) -> WindowRow {
         let Visit { source, epoch, position, .. } = self.visit;
         let Range { start, .. } = self.positions;

@@ -1,4 +1,4 @@
-//! Query parameters of the types that JSON does not have.
+//! Query parameters of the types that JSON cannot express.
 
 use std::fmt;
 use std::panic::catch_unwind;
@@ -19,10 +19,11 @@ use serde_json::Value;
 
 use crate::{Error, Result, check_ipc_stream};
 
-/// A parameter as one Arrow value: a date, timestamp, decimal, binary value, list, ….
+/// A query parameter that is one Arrow value: a date, a timestamp, a decimal, a binary value, a list and so on.
 ///
-/// Its stored form is an Arrow IPC stream with one column and one row, in base64. The bytes are kept as they came, so that the digest
-/// of a specification does not depend on who writes it again.
+/// Its stored form is an Arrow IPC stream with one column and one row, in base64. The bytes of the stream are kept as
+/// they were received, so that the digest of a specification stays the same when another program writes the
+/// specification again.
 #[derive(Clone)]
 pub struct ArrowParam {
     value: ArrayRef,
@@ -43,10 +44,11 @@ impl fmt::Debug for ArrowParam {
 }
 
 impl ArrowParam {
-    /// The parameter that the only element of an array is.
+    /// Makes a parameter of an array that has one element.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] for another number of elements, and for types that Arrow's IPC format does not have.
+    /// [`Error::InvalidValue`] for an array that does not have exactly one element, and for types that Arrow's IPC
+    /// format does not support.
     pub fn try_new(value: ArrayRef) -> Result<Self> {
         let refuse = |reason: String| Error::InvalidValue { what: "parameter", reason };
         if value.len() != 1 {
@@ -56,12 +58,12 @@ impl ArrowParam {
         Ok(Self { value, ipc: ipc.into() })
     }
 
-    /// The value, an array of one element.
+    /// Returns the value as an array of one element.
     pub fn value(&self) -> &ArrayRef {
         &self.value
     }
 
-    /// Whether it is a list, of any kind.
+    /// Returns whether the value is a list of variable length or of fixed size.
     pub fn is_list(&self) -> bool {
         matches!(
             self.value.data_type(),
@@ -73,7 +75,7 @@ impl ArrowParam {
         STANDARD.encode(&self.ipc)
     }
 
-    /// Reads the stored form; the reason if it is not one.
+    /// Reads the stored form. The error is the reason why `text` is not one.
     pub(crate) fn from_base64(text: &str) -> Result<Self, String> {
         let ipc = STANDARD.decode(text).map_err(|source| format!("an Arrow parameter is not base64: {source}"))?;
         let value = decode(&ipc).map_err(|reason| format!("an Arrow parameter cannot be read: {reason}"))?;
@@ -84,7 +86,7 @@ impl ArrowParam {
         Self::try_new(Arc::new(UInt64Array::from(vec![value]))).map_err(|source| source.to_string())
     }
 
-    /// A list of texts, of booleans, of integers or of numbers, with nulls.
+    /// Makes a list of texts, of booleans, of integers or of floating-point numbers, any of which may be null.
     pub(crate) fn from_json_list(items: &[Value]) -> Result<Self, String> {
         let is = |fits: fn(&Value) -> bool| items.iter().all(|item| item.is_null() || fits(item));
         let values: ArrayRef = if is(Value::is_null) {
@@ -106,7 +108,7 @@ impl ArrowParam {
     }
 }
 
-/// An array with one list of these values.
+/// Returns an array of one element, which is the list of these values.
 fn one_list(values: ArrayRef) -> ListArray {
     let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
     ListArray::new(item, OffsetBuffer::from_lengths([values.len()]), values, None)
@@ -120,7 +122,8 @@ fn encode(value: &ArrayRef) -> Result<Vec<u8>, arrow_schema::ArrowError> {
     writer.into_inner()
 }
 
-/// The only value of an IPC stream; the reason if it is not one. Panics of the reader are caught.
+/// Returns the only value of an IPC stream. The error is the reason why the stream is not one value. Panics of Arrow's
+/// reader are caught.
 fn decode(ipc: &[u8]) -> Result<ArrayRef, String> {
     let is_plain = |kind: &MessageHeader| matches!(*kind, MessageHeader::Schema | MessageHeader::RecordBatch);
     if !check_ipc_stream(ipc)?.iter().all(is_plain) {

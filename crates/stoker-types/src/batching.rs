@@ -1,19 +1,19 @@
-//! How positions become batches for ranks.
+//! How the positions of an epoch are grouped into batches for ranks.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The largest global batch, in rows; keeps position arithmetic far from overflow.
+/// The largest global batch, in rows. The limit keeps arithmetic on positions far from overflow.
 const GLOBAL_BATCH_MAX: u64 = 1 << 32;
 
 /// Rows per batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchSize {
-    /// Rows that each rank gets; the global batch grows with the ranks.
+    /// The rows that each rank gets. The global batch grows with the number of ranks.
     PerRank(u64),
-    /// Rows that all ranks get together; shares differ by at most one row.
+    /// The rows that all ranks get together. The shares of two ranks differ by at most one row.
     Global(u64),
 }
 
@@ -21,24 +21,25 @@ pub enum BatchSize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LastBatch {
-    /// Rows of the same global batch are repeated, marked as invalid.
+    /// The batch is filled up by repeating rows of the same global batch. The repeated rows are marked as invalid.
     #[default]
     Pad,
-    /// It is not delivered.
+    /// The batch is not delivered.
     Drop,
-    /// Ranks get what is left; shares differ by at most one row, and may be empty.
+    /// The ranks divide the rows that are left. Their shares differ by at most one row, and a share may be empty.
     Uneven,
 }
 
 impl LastBatch {
     const ALL: [LastBatch; 3] = [LastBatch::Pad, LastBatch::Drop, LastBatch::Uneven];
 
-    /// The policy where none was asked for: one rank alone gets what is left, several get equal batches.
+    /// Returns the policy for a request that names none: [`LastBatch::Uneven`] for a single rank, [`LastBatch::Pad`]
+    /// for several, so that all of them get equal batches.
     pub fn default_of(topology: Topology) -> Self {
         if topology.world_size == 1 { LastBatch::Uneven } else { LastBatch::Pad }
     }
 
-    /// The name in options.
+    /// Returns the policy's name in options.
     pub fn as_str(self) -> &'static str {
         match self {
             LastBatch::Pad => "pad",
@@ -47,7 +48,7 @@ impl LastBatch {
         }
     }
 
-    /// The policy of a name.
+    /// Returns the policy with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|last| last.as_str() == name)
     }
@@ -63,7 +64,7 @@ pub struct Batching {
 }
 
 impl Batching {
-    /// Rows of a global batch over `world_size` ranks.
+    /// Returns the rows of a global batch for `world_size` ranks.
     pub fn global(&self, world_size: u32) -> u64 {
         match self.size {
             BatchSize::PerRank(rows) => rows.saturating_mul(u64::from(world_size)),
@@ -72,20 +73,20 @@ impl Batching {
     }
 }
 
-/// Which of how many ranks.
+/// A rank and the number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Topology {
     /// This rank, from zero.
     pub rank: u32,
-    /// Ranks in all.
+    /// The number of ranks.
     pub world_size: u32,
 }
 
 impl Topology {
-    /// The only rank of a job.
+    /// The topology of a job that has one rank.
     pub const SINGLE: Topology = Topology { rank: 0, world_size: 1 };
 
-    /// A rank of a world.
+    /// Makes a topology from a rank and a world size.
     ///
     /// # Errors
     /// [`Error::InvalidValue`] unless `rank < world_size`.
@@ -100,7 +101,7 @@ impl Topology {
     }
 }
 
-/// Checks batch size and topology together.
+/// Checks the batch size and the topology together.
 pub(crate) fn validate(batching: &Batching, topology: Topology) -> Result<()> {
     Topology::try_new(topology.rank, topology.world_size)?;
     let rows = match batching.size {

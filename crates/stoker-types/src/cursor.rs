@@ -1,16 +1,16 @@
-//! Positions in a stream.
+//! The cursor of a stream.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
-/// All that is needed to continue a stream anywhere.
+/// Everything that is needed to continue a stream on any machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cursor {
-    /// The stream.
+    /// The stream id.
     pub stream_id: Digest,
     /// The epoch, from zero.
     pub epoch: u64,
-    /// The next position of the epoch's order that was not delivered, over all ranks.
+    /// The first position of the epoch's order that was not delivered, counted over all ranks.
     pub position: u64,
 }

@@ -14,22 +14,22 @@ use crate::{Error, Result};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// A digest from its bytes.
+    /// Makes a digest from its 32 bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest of these bytes.
+    /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first eight hexadecimal digits, for people.
+    /// Returns the first eight hexadecimal digits, for messages that people read.
     pub fn short(&self) -> String {
         hex::encode(&self.0[..4])
     }
@@ -74,32 +74,33 @@ impl From<Digest> for String {
     }
 }
 
-/// Digests a sequence of byte strings so that no two different sequences are fed alike.
+/// Computes the digest of a sequence of byte strings (parts).
 ///
-/// Each part is preceded by its length as a little-endian `u64`.
+/// Each part is preceded by its length as a little-endian `u64`, so that two different sequences never digest the same
+/// bytes.
 #[derive(Clone, Default)]
 pub struct DigestBuilder(Sha256);
 
 impl DigestBuilder {
-    /// A builder whose first part is `domain`, which keeps digests of different kinds of content apart.
+    /// Makes a builder whose first part is `domain`. A domain for each kind of content keeps their digests apart.
     pub fn new(domain: &str) -> Self {
         Self::default().part(domain.as_bytes())
     }
 
-    /// Adds a part.
+    /// Adds a part and returns the builder.
     #[must_use]
     pub fn part(mut self, bytes: &[u8]) -> Self {
         self.update(bytes);
         self
     }
 
-    /// Adds a part in place.
+    /// Adds a part to the builder in place.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
     }
 
-    /// The digest of all parts.
+    /// Returns the digest of all parts.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

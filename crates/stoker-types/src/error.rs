@@ -12,27 +12,27 @@ pub enum Error {
     /// A name has forbidden characters or length.
     #[error("{what} {value:?} is not valid: {reason}")]
     InvalidName {
-        /// Which kind of name: `table name`, `tag`.
+        /// The kind of name, for example `table name` or `tag`.
         what: &'static str,
-        /// The name as given, cut to 128 characters.
+        /// The name as given, cut off after 128 characters.
         value: String,
-        /// The rule that it breaks.
+        /// The rule that the name breaks.
         reason: &'static str,
     },
     /// A number or option is outside its range.
     #[error("{what} is not valid: {reason}")]
     InvalidValue {
-        /// Which option.
+        /// The option.
         what: &'static str,
-        /// Why, with the value and the limit.
+        /// Why the value is not valid, with the value and the limit.
         reason: String,
     },
     /// A state or specification cannot be read.
     #[error("cannot read {what}: {reason}")]
     Malformed {
-        /// Which document.
+        /// The kind of document.
         what: &'static str,
-        /// What is wrong with it, and where.
+        /// What is wrong with the document, and where.
         reason: String,
     },
     /// A state belongs to another stream.
@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// Returns the kind of this error, which tells a caller what to do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::InvalidName { .. } | Error::InvalidValue { .. } | Error::Malformed { .. } => {
@@ -55,7 +55,7 @@ impl Error {
     }
 }
 
-/// What to do where a table has another version than the state names.
+/// Tells how to continue with the pinned version, if the stream reads another version of a table than the state names.
 fn way_out(differences: &[String]) -> &'static str {
     match differences.iter().any(|line| line.starts_with("snapshots: ")) {
         true => {

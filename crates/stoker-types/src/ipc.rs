@@ -1,17 +1,18 @@
-//! What a stream of Arrow's IPC format from elsewhere must be before a reader sees it.
+//! Checks of Arrow IPC streams from untrusted sources, made before a reader parses them.
 
 use arrow_ipc::MessageHeader;
 
-/// What a message begins with.
+/// The continuation marker with which each message begins.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// The marker and the length before each message's metadata, in bytes.
+/// The size of the continuation marker and of the metadata length before each message's metadata, in bytes.
 const PREFIX_BYTES: usize = 8;
 
-/// Checks that a stream is whole, that its messages lie within its bytes, and that none is compressed: a few bytes could say that they
-/// become many. A reader of such a stream takes no more memory than the stream has bytes. Returns the kinds of the messages.
+/// Checks that a stream is complete, that its messages lie within its bytes, and that no message is compressed, because
+/// a few compressed bytes could expand to very many. A reader of a stream that passes takes no more memory than the
+/// stream has bytes. Returns the kinds of the messages in order.
 ///
 /// # Errors
-/// What is wrong, in words that follow the stream's name.
+/// What is wrong, worded to follow the stream's name in a sentence.
 pub fn check_ipc_stream(stream: &[u8]) -> Result<Vec<MessageHeader>, String> {
     let cut_off = || "it is cut off".to_string();
     let (mut rest, mut kinds) = (stream, Vec::new());

@@ -1,40 +1,41 @@
-//! The coarse kinds of errors that callers act on.
+//! The coarse kinds of errors, by which callers decide what to do.
 
 use std::fmt;
 
-/// What a caller should do about an error. Every crate's error has a `kind()`.
+/// The kind of an error, which tells a caller what to do about it. The error type of every crate has a method `kind()`.
 ///
-/// The service maps kinds to gRPC codes and the Python package maps them to exceptions, each in one exhaustive function.
+/// The service maps kinds to gRPC codes, and the Python package maps them to exceptions. Each mapping is one exhaustive
+/// function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The request can never succeed as it is: malformed SQL, unknown column, bad option. Fix the request.
     InvalidRequest,
-    /// A named thing does not exist: table, version, tag, file. Fix the name.
+    /// Something that the request names does not exist: a table, a version, a tag, a file. Fix the name.
     NotFound,
-    /// Something would be created that exists. Choose another name or mode.
+    /// The request would create something that already exists. Choose another name or mode.
     AlreadyExists,
     /// Credentials or a signature are missing or wrong. Provide valid ones.
     Unauthenticated,
     /// The credentials are valid and do not allow this. Ask for access.
     PermissionDenied,
-    /// A ticket is too old. Ask for a new one with the cursor.
+    /// A ticket is too old. Request a new one with the cursor.
     Expired,
     /// A state, ticket or row set belongs to other data or other options. Use the matching one.
     StateMismatch,
     /// Stored bytes are damaged. Restore them; retrying does not help.
     DataCorrupt,
-    /// Storage or a server cannot be reached now. Retry with backoff.
+    /// Storage or a server cannot be reached at the moment. Retry with backoff.
     Unavailable,
     /// A configured limit was reached. Lower the demand or raise the limit.
     ResourceExhausted,
-    /// The caller went away or asked to stop.
+    /// The caller disconnected or cancelled the request.
     Cancelled,
     /// A bug in Stoker. Report it.
     Internal,
 }
 
 impl ErrorKind {
-    /// All kinds, in order of declaration.
+    /// All kinds in the order of their declaration.
     pub const ALL: [ErrorKind; 12] = [
         ErrorKind::InvalidRequest,
         ErrorKind::NotFound,
@@ -50,7 +51,7 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// The stable name that travels between servers and clients, for example `not_found`.
+    /// Returns the stable name that servers send to clients, for example `not_found`.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorKind::InvalidRequest => "invalid_request",
@@ -68,12 +69,12 @@ impl ErrorKind {
         }
     }
 
-    /// The kind with this stable name.
+    /// Returns the kind with this stable name.
     pub fn parse(name: &str) -> Option<ErrorKind> {
         ErrorKind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn is_transient(self) -> bool {
         matches!(self, ErrorKind::Unavailable)
     }

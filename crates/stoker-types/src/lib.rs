@@ -1,7 +1,7 @@
-//! The words of Stoker as types: identifiers, stream specifications, cursors, slices and error kinds.
+//! The basic types of Stoker: identifiers, stream specifications, cursors, slices and error kinds.
 //!
-//! Everything here is plain data. Values are parsed at the border, so that a [`TableName`] or a [`Digest`] that exists is
-//! valid. Nothing in this crate knows about async code or I/O.
+//! Everything here is plain data. Values are checked when they are parsed, so that every existing [`TableName`] and
+//! [`Digest`] is valid. This crate contains no async code and no I/O.
 //!
 //! ```text
 //! StreamSpec ──digest──► stream id ──┐

@@ -1,12 +1,12 @@
-//! Messages of other libraries and of object stores, in plain words.
+//! Makes the error messages of other libraries and of object stores readable for people.
 
 use std::borrow::Cow;
 
-/// How the errors of Lance begin that name their variant: `LanceError(IO): `.
+/// The prefix with which errors of Lance name their variant, as in `LanceError(IO): `.
 const VARIANT: &str = "LanceError(";
 
-/// The text without what only programs understand: names of variants of Lance's errors, and XML and HTML bodies, of which the
-/// code and the message are kept.
+/// Returns the text without the parts that only programs understand: the variant names of Lance's errors, and XML and
+/// HTML documents, of which only the code and the message are kept.
 pub fn plain_message(text: &str) -> String {
     let mut plain = without_markup(text).into_owned();
     while let Some(start) = plain.find(VARIANT) {
@@ -19,11 +19,12 @@ pub fn plain_message(text: &str) -> String {
     plain
 }
 
-/// The text with what a document says in place of the document. What follows the document stays.
+/// Replaces an XML or HTML document in the text by the code and the message in it. The text before and after the
+/// document is kept.
 fn without_markup(text: &str) -> Cow<'_, str> {
     let begins = ["<?xml", "<Error", "<!DOCTYPE", "<html"];
     let Some(start) = begins.iter().filter_map(|begin| text.find(begin)).min() else { return text.into() };
-    // A document that was cut off goes to the end.
+    // A document without a closing tag was cut off; it extends to the end of the text.
     let end = text.rfind("</").and_then(|tag| Some(tag + text[tag..].find('>')? + 1)).filter(|end| *end > start);
     let end = end.unwrap_or(text.len());
     let (document, rest) = (&text[start..end], &text[end..]);
@@ -35,7 +36,8 @@ fn without_markup(text: &str) -> Cow<'_, str> {
     format!("{}{said}{rest}", &text[..start]).into()
 }
 
-/// The text of the first element of this name, with its entities resolved; `None` where there is none or it is empty.
+/// Returns the text of the first element with this name, with its entities resolved, or `None` if there is none or it
+/// is empty.
 fn element(document: &str, name: &str) -> Option<String> {
     let (_, rest) = document.split_once(&format!("<{name}>"))?;
     let (inside, _) = rest.split_once(&format!("</{name}>"))?;

@@ -6,38 +6,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, Error, Result};
 
-/// The version of the interleaving's definition (`crates/stoker-order/ORDER.md`). A change of any formula is a new version.
+/// The version of the definition of the interleaving (`crates/stoker-order/ORDER.md`). A change of any formula makes a
+/// new version.
 pub const MIXTURE_VERSION: u32 = 1;
 
-/// The most sources of a mixture.
+/// The largest number of sources in a mixture.
 pub const SOURCES_MAX: usize = 64;
 
-/// The most slots of a period: weights are multiples of one part in so many.
+/// The largest number of slots in a period. Weights are therefore multiples of 1/65,536 at the finest.
 const PERIOD_MAX: u32 = 65_536;
 
-/// Periods have at least so many slots, as far as the weights allow, so that there is room to vary them.
+/// The smallest number of slots in a period, where the weights allow it. Long periods leave room to vary the order of
+/// the draws.
 const PERIOD_MIN: u32 = 1_024;
 
-/// The most weights that one specification holds.
+/// The largest number of segments in one specification.
 const SEGMENTS_MAX: usize = 4_096;
 
-/// A specification with so many weights keeps them: the one after the next change names it in place of repeating them.
+/// A specification with this many segments is not copied further: after the next change of weights, the new
+/// specification names the stream of this one ([`MixtureSpec::earlier`]) and repeats only its first segment.
 const OWN_SEGMENTS_MAX: usize = 32;
 
-/// What ends an epoch of a mixture. Sources that end earlier begin their next epoch; the others go on in the next one.
+/// What ends an epoch of a mixture. A source that ends before the mixture's epoch begins its own next epoch; a source
+/// that has not ended continues in the mixture's next epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MixtureStop {
-    /// The first source that was delivered whole.
+    /// The epoch ends when the first source has been delivered completely.
     First,
-    /// The last source that was delivered whole.
+    /// The epoch ends when every source has been delivered completely.
     All,
-    /// A given number of rows.
+    /// The epoch ends after a given number of rows.
     Rows,
 }
 
 impl MixtureStop {
-    /// The name in specifications and options.
+    /// Returns the rule's name in specifications and options.
     pub fn as_str(self) -> &'static str {
         match self {
             MixtureStop::First => "first",
@@ -46,7 +50,7 @@ impl MixtureStop {
         }
     }
 
-    /// The rule of a name.
+    /// Returns the rule with this name.
     pub fn parse(name: &str) -> Option<Self> {
         [MixtureStop::First, MixtureStop::All, MixtureStop::Rows].into_iter().find(|stop| stop.as_str() == name)
     }
@@ -54,42 +58,42 @@ impl MixtureStop {
 
 /// How the rows of several sources are interleaved, frozen in a stream's specification.
 ///
-/// Draws are counted over all epochs: draw `epoch · num_rows + position`. Each one takes the next row of one source, whose own
-/// epochs follow each other.
+/// Draws are counted over all epochs: position `p` of epoch `e` is draw `e · num_rows + p`. Each draw takes the next
+/// row of one source. The epochs of that source follow one another, independently of the mixture's epochs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixtureSpec {
-    /// The definition, [`MIXTURE_VERSION`].
+    /// The version of the definition, [`MIXTURE_VERSION`].
     pub version: u32,
-    /// What decided the length of an epoch.
+    /// The rule by which the length of an epoch was computed.
     pub stop: MixtureStop,
-    /// Weights from a draw on; the first begins at 0, and their starts ascend.
+    /// The weights, each from one draw on. The first segment begins at draw 0, and the starts ascend.
     pub segments: Vec<MixtureSegment>,
-    /// The stream before some change of weights: its specification has the weights between the first two segments of this one. Without
-    /// it, there are none.
+    /// The stream that preceded a change of weights. Its specification holds the segments between the first two of this
+    /// one. If it is `None`, there are no segments between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
 }
 
-/// The weights from a draw on.
+/// The weights that hold from one draw on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixtureSegment {
-    /// The first draw.
+    /// The first draw with these weights.
     pub start: u64,
-    /// For each source, its draws before `start`.
+    /// For each source, the number of its draws before `start`.
     pub drawn: Vec<u64>,
-    /// For each source, its draws in a period; the period is their sum.
+    /// For each source, the number of its draws in a period. The period is the sum of these numbers.
     pub slots: Vec<u32>,
 }
 
 impl MixtureSegment {
-    /// Draws in a period.
+    /// Returns the number of draws in a period.
     pub fn period(&self) -> u64 {
         self.slots.iter().map(|slots| u64::from(*slots)).sum()
     }
 
-    /// The share of each source, as it is kept.
+    /// Returns the weight of each source, as rounded to slots. The weights add up to one.
     pub fn weights(&self) -> Vec<f64> {
         let period = self.period().max(1) as f64;
         self.slots.iter().map(|slots| f64::from(*slots) / period).collect()
@@ -109,7 +113,7 @@ impl fmt::Display for MixtureSpec {
 }
 
 impl MixtureSpec {
-    /// Checks the ranges.
+    /// Checks that the version, the segments and the numbers of draws are consistent and within their limits.
     ///
     /// # Errors
     /// [`Error::InvalidValue`] naming what is wrong.
@@ -148,33 +152,38 @@ impl MixtureSpec {
         }
     }
 
-    /// Whether one of the two is the other after its weights were changed, as far as both tell.
+    /// Returns whether one of the two mixtures results from the other by changes of weights, as far as the two
+    /// specifications show.
     pub fn continues(&self, other: &MixtureSpec) -> bool {
         let first = (self.version, self.stop, self.segments.first());
         let same = first == (other.version, other.stop, other.segments.first());
         same && self.agrees_with(other) && other.agrees_with(self)
     }
 
-    /// Whether the weights are those of `other` wherever its segments tell.
+    /// Returns whether each segment that `other` can confirm is also a segment of `other`.
     fn agrees_with(&self, other: &MixtureSpec) -> bool {
         let last = other.last_start();
         let mut told = self.segments.iter().filter(|mine| other.knows(mine.start) && mine.start <= last);
         told.all(|mine| other.segments.contains(mine))
     }
 
-    /// Whether the weights of a draw, and of those after it, are in this specification, not in an earlier one.
+    /// Returns whether this specification itself, without the earlier one, holds the weights of `draw` and of all draws
+    /// after it.
     pub fn knows(&self, draw: u64) -> bool {
         self.earlier.is_none() || self.segments.get(1).is_some_and(|oldest| oldest.start <= draw)
     }
 
-    /// The draw at which the weights changed last.
+    /// Returns the draw at which the weights changed last.
     pub fn last_start(&self) -> u64 {
         self.segments.last().map_or(0, |last| last.start)
     }
 
-    /// The same mixture with other weights from a draw on, which it must [know](MixtureSpec::knows) unless it is the first one. `own_id`
-    /// is the stream of this mixture, where the new one may name it in place of repeating what it holds: then specifications have a
-    /// bounded size, however often weights change.
+    /// Returns the same mixture with other weights from a draw on. This specification must [know](MixtureSpec::knows)
+    /// that draw, unless it is draw 0.
+    ///
+    /// `own_id` is the stream id of this mixture, where the new specification may refer to it. With it, the new
+    /// specification names this stream in place of repeating 32 or more segments, so that specifications have a bounded
+    /// size however often the weights change.
     #[must_use]
     pub fn changed(&self, segment: MixtureSegment, own_id: Option<Digest>) -> Self {
         let before = self.segments.iter().filter(|before| before.start < segment.start);
@@ -188,7 +197,7 @@ impl MixtureSpec {
         Self { segments, earlier, ..self.clone() }
     }
 
-    /// The same mixture with the weights that the specification of its earlier stream holds.
+    /// Returns the same mixture with the segments that the specification of its earlier stream holds.
     #[must_use]
     pub fn preceded_by(&self, earlier: &MixtureSpec) -> Self {
         let oldest = self.segments.get(1).map_or(u64::MAX, |oldest| oldest.start);
@@ -199,11 +208,12 @@ impl MixtureSpec {
     }
 }
 
-/// The slots of a period for these weights, which need not add up to one: exact where a period of at most 65,536 slots can be,
-/// else rounded to the nearest 65,536th.
+/// Returns the number of slots in a period for each weight. The weights need not add up to one. They are represented
+/// exactly if a period of at most 65,536 slots can do so, else rounded to multiples of 1/65,536.
 ///
 /// # Errors
-/// [`Error::InvalidValue`] for no or too many weights, or one that is not positive or too small.
+/// [`Error::InvalidValue`] if there are no weights or more than 64, or if a weight is not positive or less than
+/// 1/65,536 of their sum.
 pub fn slots_for(weights: &[f64]) -> Result<Vec<u32>> {
     let fail = |reason: String| Err(Error::InvalidValue { what: "weights", reason });
     if weights.is_empty() || weights.len() > SOURCES_MAX {
@@ -234,7 +244,7 @@ pub fn slots_for(weights: &[f64]) -> Result<Vec<u32>> {
     Ok(slots)
 }
 
-/// [`PERIOD_MAX`] slots dealt by the method of largest remainders, at least one for each share.
+/// Divides [`PERIOD_MAX`] slots by the method of largest remainders, with at least one slot for each share.
 fn largest_remainders(shares: &[f64]) -> Vec<u32> {
     let ideal: Vec<f64> = shares.iter().map(|share| share * f64::from(PERIOD_MAX)).collect();
     let mut slots: Vec<u32> = ideal.iter().map(|ideal| (*ideal as u32).max(1)).collect();

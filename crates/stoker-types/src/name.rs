@@ -1,4 +1,4 @@
-//! Names of tables, tags and runs.
+//! Names of tables, tags, runs and principals.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,27 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The longest table or tag name, in bytes.
+/// The longest name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-/// The name of a table: 1 to 128 of `A-Z a-z 0-9 _ - .`, beginning with a letter, a digit or `_`.
+/// The name of a table: 1 to 128 of `A-Z a-z 0-9 _ - .`, beginning with a letter, a digit or `_`, without `..` and not
+/// ending in `.lance`.
 ///
-/// A name can therefore never leave its lake: there is no separator, no `..` at the start and no escape.
+/// A path made of a name can therefore never leave its lake: a name has no separator, no `..` and no escape sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName(String);
 
-/// The name of a tag; the same rules as for [`TableName`].
+/// The name of a tag. It follows the rules of [`TableName`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TagName(String);
 
-/// The name that the processes of one training run share; the same rules as for [`TableName`].
+/// The name that the processes of one training run share. It follows the rules of [`TableName`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
-/// The name of whoever asks a server: of a token or a certificate; the same rules as for [`TableName`].
+/// The name of a client of a server, which belongs to a token or a certificate. It follows the rules of [`TableName`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PrincipalName(String);
@@ -63,7 +64,7 @@ macro_rules! name {
                 Ok(Self(value))
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

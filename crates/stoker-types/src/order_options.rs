@@ -1,4 +1,4 @@
-//! The options that, with seed and epoch, determine the order of a row set.
+//! The options that determine the order of a row set, together with the seed and the epoch.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The version of the order's definition (`crates/stoker-order/ORDER.md`). A change of any formula is a new version.
+/// The version of the order's definition (`crates/stoker-order/ORDER.md`). A change of any formula makes a new version.
 pub const ORDER_VERSION: u32 = 1;
 
-/// The most lanes a stream may have.
+/// The largest number of lanes in a stream.
 const NUM_LANES_MAX: u32 = 65_536;
 
 /// How an epoch visits the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShuffleMode {
-    /// Blocks in random order, rows permuted inside windows of many blocks; sequential reads.
+    /// Blocks are visited in random order, and rows are permuted inside windows of many blocks. Reads are sequential.
     Block,
-    /// A uniform permutation; random reads.
+    /// Rows are permuted uniformly. Reads are random.
     Full,
-    /// The order of the row set itself.
+    /// Rows are visited in the order of the row set.
     Sequential,
 }
 
 impl ShuffleMode {
-    /// The name in specifications and options.
+    /// Returns the mode's name in specifications and options.
     pub fn as_str(self) -> &'static str {
         match self {
             ShuffleMode::Block => "block",
@@ -35,19 +35,19 @@ impl ShuffleMode {
     }
 }
 
-/// Order options, frozen in a stream's specification: counts of rows, never bytes.
+/// The options of an order, frozen in a stream's specification. They are counts of rows, never of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderOptions {
-    /// The order's definition, [`ORDER_VERSION`].
+    /// The version of the order's definition, [`ORDER_VERSION`].
     pub version: u32,
-    /// The way of shuffling.
+    /// The mode of shuffling.
     pub mode: ShuffleMode,
-    /// How many lanes the order is dealt to; 1 to 65,536.
+    /// The number of lanes over which the order is distributed, 1 to 65,536.
     pub num_lanes: u32,
-    /// Neighbouring rows per block; at least 1.
+    /// The number of neighbouring rows in a block, at least 1.
     pub rows_per_block: u64,
-    /// Rows per window of *one* lane; at least 1.
+    /// The number of rows in a window of *one* lane, at least 1.
     pub rows_per_window: u64,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for OrderOptions {
 }
 
 impl OrderOptions {
-    /// Checks the ranges.
+    /// Checks that all options are within their ranges.
     ///
     /// # Errors
     /// [`Error::InvalidValue`] naming the option, its value and its range.

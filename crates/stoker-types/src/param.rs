@@ -1,4 +1,4 @@
-//! Query parameters.
+//! The values of query parameters.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,9 @@ use crate::ArrowParam;
 
 /// The value of a positional SQL parameter (`$1`, `$2`, …).
 ///
-/// As JSON, in which parameters travel and in which specifications keep them, a value is itself where JSON can hold it. A number that
-/// is not finite is `{"float": "NaN"}`, `"inf"` or `"-inf"`, and any other type `{"arrow": …}` ([`ArrowParam`]).
+/// Parameters are sent and stored in specifications as JSON. A value that JSON can express is written as itself. A
+/// number that is not finite is written as `{"float": "NaN"}`, `{"float": "inf"}` or `{"float": "-inf"}`, and a value
+/// of any other type as `{"arrow": …}` ([`ArrowParam`]).
 ///
 /// ```
 /// use stoker_types::ParamValue;
@@ -24,22 +25,22 @@ use crate::ArrowParam;
 pub enum ParamValue {
     /// SQL `NULL`.
     Null,
-    /// A boolean.
+    /// A boolean value.
     Bool(bool),
-    /// A 64-bit integer.
+    /// A signed 64-bit integer.
     Int(i64),
-    /// A double.
+    /// A 64-bit floating-point number.
     Float(f64),
-    /// A string.
+    /// A text.
     Text(String),
-    /// A vector, for distance and search functions, or a list of numbers.
+    /// A list of numbers: a vector for distance and search functions, or any other list without nulls.
     Vector(Vec<f64>),
     /// A value of any other type.
     Arrow(ArrowParam),
 }
 
 impl PartialEq for ParamValue {
-    /// NaN equals NaN: the same parameters make the same stream.
+    /// Compares two values. NaN equals NaN, because the same parameters must make the same stream.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -78,7 +79,7 @@ impl Serialize for ParamValue {
     }
 }
 
-/// A number that need not be finite.
+/// A number that may be NaN or infinite.
 struct Number(f64);
 
 impl Serialize for Number {
@@ -99,7 +100,7 @@ impl<'de> Deserialize<'de> for ParamValue {
     }
 }
 
-/// The parameter that a JSON value stands for; the reason if it is none.
+/// Returns the parameter that a JSON value represents. The error is the reason why it is not a parameter.
 fn param(value: Value) -> Result<ParamValue, String> {
     Ok(match value {
         Value::Null => ParamValue::Null,
@@ -126,7 +127,7 @@ fn param(value: Value) -> Result<ParamValue, String> {
     })
 }
 
-/// A number of a list, or one that is not finite.
+/// Returns the number that a JSON value represents as itself, or as the object for a number that is not finite.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),

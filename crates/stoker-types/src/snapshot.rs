@@ -1,4 +1,4 @@
-//! Table versions: asked for, and pinned.
+//! Versions of tables: as requested, and pinned.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::TableName;
 
-/// Which version of a table is asked for.
+/// A reference to a version of a table, as it is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SnapshotRef {
-    /// The newest version at the time of asking.
+    /// The newest version at the time of the request.
     #[default]
     Latest,
-    /// A version by number.
+    /// The version with this number.
     Version(u64),
-    /// The version that a tag points to.
+    /// The version to which this tag points.
     Tag(String),
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for SnapshotRef {
 pub struct Snapshot {
     /// The table.
     pub table: TableName,
-    /// Its version number.
+    /// The version number.
     pub version: u64,
 }
 

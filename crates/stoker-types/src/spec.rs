@@ -7,26 +7,27 @@ use crate::{Digest, DigestBuilder, Error, MixtureSpec, OrderOptions, ParamValue,
 /// The version of the specification document.
 pub const SPEC_VERSION: u32 = 2;
 
-/// Everything that determines which rows a stream delivers, and in which order. Batching and topology are not part of it.
+/// Everything that determines which rows a stream delivers, and in which order. Batching and topology are not part of
+/// it.
 ///
-/// Stored as an immutable object in the lake at `_stoker/specs/<stream id>`.
+/// The specification is stored in the lake as an immutable object at `_stoker/specs/<stream id>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamSpec {
-    /// [`SPEC_VERSION`].
+    /// The version of the document, [`SPEC_VERSION`].
     pub version: u32,
-    /// The queries whose rows it delivers: one, or those of the mixture.
+    /// The queries whose rows the stream delivers: one, or all queries of the mixture.
     pub sources: Vec<SourceSpec>,
-    /// How the sources are interleaved; `None` for one source.
+    /// How the rows of the sources are interleaved, or `None` for a stream with one source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixture: Option<MixtureSpec>,
-    /// Rows per epoch.
+    /// The number of rows in an epoch.
     pub num_rows: u64,
     /// The seed of the order.
     pub seed: u64,
 }
 
-/// One query of a stream, pinned.
+/// One query of a stream at pinned snapshots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSpec {
@@ -36,23 +37,23 @@ pub struct SourceSpec {
     pub params: Vec<ParamValue>,
     /// The pinned snapshot of every table that the query names, in order of first mention.
     pub snapshots: Vec<Snapshot>,
-    /// Those of them that supply rows, in the order of row addresses.
+    /// The snapshots among these whose tables supply rows, in the order of row addresses.
     pub tables: Vec<Snapshot>,
     /// The digest of the row set.
     pub row_set: Digest,
-    /// Rows in the row set.
+    /// The number of rows in the row set.
     pub num_rows: u64,
     /// The options of the order.
     pub order: OrderOptions,
 }
 
 impl StreamSpec {
-    /// The digest of the specification: the stream id.
+    /// Returns the stream id, which is the digest of the specification.
     pub fn stream_id(&self) -> Digest {
         DigestBuilder::new("stoker.stream.v2").part(&self.to_json()).finish()
     }
 
-    /// The digest of the texts and parameters of all queries.
+    /// Returns the digest of the texts and parameters of all queries.
     pub fn query_digest(&self) -> Digest {
         let mut digest = DigestBuilder::new("stoker.query.v1");
         for source in &self.sources {
@@ -62,20 +63,21 @@ impl StreamSpec {
         digest.finish()
     }
 
-    /// The pinned snapshots of all queries, in order.
+    /// Returns the pinned snapshots of all queries, in the order of the queries.
     pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
         self.sources.iter().flat_map(|source| &source.snapshots)
     }
 
-    /// The tables that supply rows, over all queries, in the order of row addresses.
+    /// Returns the tables that supply rows, over all queries, in the order of row addresses.
     pub fn tables(&self) -> impl Iterator<Item = &Snapshot> {
         self.sources.iter().flat_map(|source| &source.tables)
     }
 
-    /// Checks that an epoch exists. The draws of a mixture are counted over all epochs in 64 bits; one query has epochs without end.
+    /// Checks that the stream has this epoch. The draws of a mixture are counted over all epochs in 64 bits, which
+    /// limits its epochs. A stream of one query has no last epoch.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] for an epoch of a mixture with draws past 2^64.
+    /// [`Error::InvalidValue`] for an epoch of a mixture whose draws exceed 2^64.
     pub fn check_epoch(&self, epoch: u64) -> Result<()> {
         let end = epoch.checked_add(1).and_then(|epochs| epochs.checked_mul(self.num_rows));
         if self.mixture.is_none() || end.is_some() {
@@ -87,7 +89,8 @@ impl StreamSpec {
         Err(Error::InvalidValue { what: "epoch", reason })
     }
 
-    /// Whether this is the stream `other` with other weights at some later draw, or the other way round.
+    /// Returns whether one of the two streams results from the other by changing the weights of the mixture at some
+    /// later draw.
     pub fn continues(&self, other: &StreamSpec) -> bool {
         let same = (&self.sources, self.num_rows, self.seed) == (&other.sources, other.num_rows, other.seed);
         match (&self.mixture, &other.mixture) {
@@ -97,7 +100,8 @@ impl StreamSpec {
         }
     }
 
-    /// As [`StreamSpec::continues`], where texts of queries may be others that are the same query.
+    /// Like [`StreamSpec::continues`], but two texts count as equal where `is_same_query` says that they are the same
+    /// query.
     pub fn continues_query(&self, other: &StreamSpec, is_same_query: impl Fn(&str, &str) -> bool) -> bool {
         let mut renamed = other.clone();
         for (mine, theirs) in self.sources.iter().zip(&mut renamed.sources) {
@@ -108,7 +112,7 @@ impl StreamSpec {
         self.continues(&renamed)
     }
 
-    /// The specification as canonical JSON: fields in order of declaration, no white space.
+    /// Returns the specification as canonical JSON: fields in order of declaration, no white space.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -116,7 +120,7 @@ impl StreamSpec {
     /// Reads a specification.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for JSON that is not a specification, or one of another version.
+    /// [`Error::Malformed`] for JSON that is not a valid specification, or a specification of another version.
     pub fn from_json(json: &[u8]) -> Result<Self> {
         let spec: StreamSpec = serde_json::from_slice(json)
             .map_err(|source| Error::Malformed { what: "stream specification", reason: source.to_string() })?;
@@ -148,7 +152,8 @@ impl StreamSpec {
         }
     }
 
-    /// One line for each field in which `self` and `other` differ; `names` are what the two are called: `the state`.
+    /// Returns one line for each field in which `self` and `other` differ. `names` are the names of the two in these
+    /// lines, for example `the state` and `the stream`.
     pub fn differences(&self, other: &StreamSpec, names: (&str, &str)) -> Vec<String> {
         let mut lines = Vec::new();
         let mut check = |name: &str, mine: String, theirs: String| {
@@ -173,7 +178,7 @@ impl StreamSpec {
     }
 }
 
-/// Snapshots as text.
+/// Returns the snapshots as text, separated by commas.
 pub(crate) fn list(snapshots: &[Snapshot]) -> String {
     snapshots.iter().map(Snapshot::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! What a checkpoint keeps of a stream.
+//! The state of a stream, which checkpoints keep.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,79 +8,82 @@ use crate::{Cursor, Digest, Error, MixtureSpec, OrderOptions, Result, Snapshot, 
 /// The version of the state document.
 pub const STATE_VERSION: u32 = 2;
 
-/// A state is smaller than this, in bytes, unless the specification travels with it.
+/// The size below which a state stays, in bytes, unless it contains the specification.
 const STATE_BYTES_MAX: usize = 1024;
 
-/// Entries of the batch size log that a state keeps.
+/// The largest number of entries of the batch size log in a state.
 const LOG_ENTRIES_MAX: usize = 8;
 
-/// Snapshots that a state repeats for people.
+/// The largest number of snapshots in a state, where they are for people to read.
 const SNAPSHOTS_MAX: usize = 4;
 
-/// Characters of the query that a state repeats for people.
+/// The largest number of characters of the query in a state, where they are for people to read.
 const QUERY_CHARS_MAX: usize = 120;
 
-/// From which step and position on which global batch size was used.
+/// An entry of the batch size log: from one step and position on, global batches had this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchLogEntry {
-    /// The first step.
+    /// The first step with this batch size.
     pub step: u64,
-    /// The first position.
+    /// The first position with this batch size.
     pub position: u64,
-    /// Rows per global batch from there on.
+    /// The number of rows in each global batch.
     pub global_batch: u64,
 }
 
-/// Where a stream is.
+/// The point that a stream has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The epoch, from zero.
     pub epoch: u64,
-    /// The next position.
+    /// The next position of the epoch.
     pub position: u64,
     /// The next step, counted from the start of the training.
     pub step: u64,
 }
 
-/// The state of a stream: the same on all ranks, JSON, and under 1 KiB unless the specification travels with it.
+/// The state of a stream. It is the same on all ranks, and it is JSON of less than 1 KiB unless it contains the
+/// specification.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamState {
-    /// [`STATE_VERSION`].
+    /// The version of the document, [`STATE_VERSION`].
     pub version: u32,
-    /// The stream id: the digest of the specification.
+    /// The stream id, which is the digest of the specification.
     pub stream_id: Digest,
-    /// The digest of query and parameters.
+    /// The digest of the queries and their parameters.
     pub query: Digest,
-    /// The start of the query's text, for people.
+    /// The first 120 characters of the first query at most, for people to read.
     pub query_text: String,
-    /// The first pinned snapshots, at most four; the specification has all.
+    /// The first pinned snapshots, at most four. The specification has all of them.
     pub snapshots: Vec<Snapshot>,
-    /// Rows per epoch.
+    /// The number of rows in an epoch.
     pub num_rows: u64,
-    /// The seed.
+    /// The seed of the order.
     pub seed: u64,
-    /// The options of the order; of the first query, if there are several.
+    /// The options of the order. If there are several queries, they are those of the first one.
     pub order: Option<OrderOptions>,
-    /// The digest of the mixture, if there is one.
+    /// The digest of the mixture, or `None` for a stream with one source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixture: Option<Digest>,
     /// The epoch, from zero.
     pub epoch: u64,
     /// The next position.
     pub position: u64,
-    /// Global batches that were delivered since the start of the training, over all epochs: the number of the next step.
+    /// The number of the next step: the global batches that were delivered since the start of the training, over all
+    /// epochs.
     pub step: u64,
-    /// The first entry of an epoch's batch size log, from which its steps count, and the latest ones: at most eight. The epoch is
-    /// [`StreamState::logged_epoch`].
+    /// The batch size log of the epoch [`StreamState::logged_epoch`]: its first entry, from which the steps of the
+    /// epoch are counted, and its latest entries. It has at most eight entries.
     pub log: Vec<BatchLogEntry>,
-    /// The whole specification, only when the lake cannot keep it.
+    /// The whole specification. It is present only if the lake cannot store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<StreamSpec>,
 }
 
 impl StreamState {
-    /// The state of `spec` at a cursor and step. `embed_spec` when the specification could not be stored in the lake.
+    /// Makes the state of a stream at `place`. The state contains the specification if `embed_spec` is set, which is
+    /// for specifications that could not be stored in the lake.
     pub fn new(spec: &StreamSpec, place: Place, log: &[BatchLogEntry], embed_spec: bool) -> Self {
         let first = spec.sources.first();
         let mut state = Self {
@@ -104,7 +107,8 @@ impl StreamState {
         state
     }
 
-    /// Drops what is there for people only until the state fits.
+    /// Shortens the state until it fits: drops the entries of the log after the first one, the oldest first, then
+    /// snapshots, then the end of the query's text.
     fn trim(&mut self) {
         while self.to_json().len() >= STATE_BYTES_MAX {
             if self.log.len() > 1 {
@@ -115,26 +119,28 @@ impl StreamState {
         }
     }
 
-    /// The cursor in it.
+    /// Returns the cursor of this state.
     pub fn cursor(&self) -> Cursor {
         Cursor { stream_id: self.stream_id, epoch: self.epoch, position: self.position }
     }
 
-    /// The epoch of the log: that of the state; the one before it where the state was taken with the last batch of that epoch.
+    /// Returns the epoch of the batch size log. It is the epoch of the state, or the epoch before it if the state was
+    /// taken after that epoch's last batch.
     pub fn logged_epoch(&self) -> u64 {
         let is_behind = self.position == 0 && self.log.last().is_some_and(|last| last.step < self.step);
         if is_behind { self.epoch.saturating_sub(1) } else { self.epoch }
     }
 
-    /// The state as JSON text.
+    /// Returns the state as JSON text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads a state.
+    /// Reads a state from JSON text.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for text that is not a state, or one of another version.
+    /// [`Error::Malformed`] for text that is not a state, for a state of another version, and for one whose
+    /// specification does not have the digest that the state names.
     pub fn from_json(json: &str) -> Result<Self> {
         let state: StreamState = serde_json::from_str(json)
             .map_err(|source| Error::Malformed { what: "stream state", reason: source.to_string() })?;
@@ -156,7 +162,8 @@ impl StreamState {
     /// Checks that this state belongs to the stream of `spec`.
     ///
     /// # Errors
-    /// [`Error::StateMismatch`] with one line for each difference; [`Error::InvalidValue`] for an epoch that the stream does not have.
+    /// [`Error::StateMismatch`] with one line for each difference, and [`Error::InvalidValue`] for an epoch that the
+    /// stream does not have.
     pub fn check(&self, spec: &StreamSpec) -> Result<()> {
         spec.check_epoch(self.epoch)?;
         if self.stream_id == spec.stream_id() && self.position <= spec.num_rows {
@@ -177,8 +184,8 @@ impl StreamState {
         Err(Error::StateMismatch { differences })
     }
 
-    /// Whether nothing that the state tells differs from `spec`, texts of queries and weights of a mixture excepted: only the
-    /// specification of the state's stream tells whether these are other queries.
+    /// Returns whether everything in the state agrees with `spec`, except for the texts of queries and the weights of a
+    /// mixture: only the specification of the state's stream shows whether its queries are different ones.
     pub fn may_continue(&self, spec: &StreamSpec) -> bool {
         let first = spec.sources.first().map(|source| &source.order);
         let same = (self.num_rows, self.seed, self.order.as_ref()) == (spec.num_rows, spec.seed, first);

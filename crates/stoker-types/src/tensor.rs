@@ -1,4 +1,4 @@
-//! How Arrow fields describe tensors, vectors and encoded images.
+//! How the fields of an Arrow schema describe tensors, vectors and encoded images.
 
 use arrow_schema::{DataType, Field};
 
@@ -6,7 +6,8 @@ use arrow_schema::{DataType, Field};
 pub const EXTENSION_NAME_KEY: &str = "ARROW:extension:name";
 /// Arrow's field metadata key for the parameters of an extension type.
 pub const EXTENSION_METADATA_KEY: &str = "ARROW:extension:metadata";
-/// The canonical extension type of tensors whose shape is equal in all rows; storage is `FixedSizeList<T, product of shape>`.
+/// The canonical extension type of tensors that have the same shape in all rows. Their storage is `FixedSizeList<T,
+/// product of shape>`.
 pub const FIXED_SHAPE_TENSOR: &str = "arrow.fixed_shape_tensor";
 /// Field metadata key for Stoker's column kinds.
 pub const KIND_KEY: &str = "stoker.kind";
@@ -29,9 +30,10 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// The tensor type of a field: from the extension type, else a vector for a plain FixedSizeList of numbers.
+    /// Returns the tensor type of a field, as its extension type declares it. A plain FixedSizeList of numbers without
+    /// an extension type is a vector.
     ///
-    /// `None` for other fields, and for metadata that contradicts the storage.
+    /// Returns `None` for other fields, and for metadata that contradicts the storage.
     pub fn of(field: &Field) -> Option<TensorType> {
         let DataType::FixedSizeList(item, length) = field.data_type() else { return None };
         let length = usize::try_from(*length).ok()?;
@@ -48,7 +50,7 @@ impl TensorType {
         (product == length).then_some(TensorType { element, shape })
     }
 
-    /// A non-null field of this type with the given name.
+    /// Returns a non-null field of this type with the given name.
     pub fn to_field(&self, name: &str) -> Field {
         let length = i32::try_from(self.shape.iter().product::<usize>()).unwrap_or(i32::MAX);
         let item = Field::new("item", self.element.clone(), true);
@@ -63,7 +65,8 @@ impl TensorType {
     }
 }
 
-/// Bytes per row of a fixed-width type; `None` for variable width. Bit-packed booleans count as one byte.
+/// Returns the bytes per row of a fixed-width type, or `None` for a type of variable width. A boolean, which Arrow
+/// stores as one bit, counts as one byte.
 pub fn fixed_row_bytes(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::FixedSizeList(item, length) => {
@@ -78,15 +81,16 @@ pub fn fixed_row_bytes(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// Whether the column holds JPEG, PNG or WebP files.
+/// Returns whether the column holds JPEG, PNG or WebP files.
 pub fn is_encoded_image(field: &Field) -> bool {
     field.metadata().get(KIND_KEY).map(String::as_str) == Some(KIND_ENCODED_IMAGE)
 }
 
-/// Whether a column is heavy: its values are fetched by chunk scan, never while filtering.
+/// Returns whether a column is heavy: streams fetch its values by chunk scans, and filtering does not read it unless a
+/// predicate names it.
 ///
-/// [`HEAVY_KEY`] decides where it is present. Otherwise fixed-width columns over [`HEAVY_ROW_BYTES`] per row are heavy, and
-/// binary columns are; text and lists are light.
+/// [`HEAVY_KEY`] decides where it is present. Otherwise a fixed-width column is heavy if it has more than
+/// [`HEAVY_ROW_BYTES`] per row, and a binary column is always heavy. Texts and lists of variable length are light.
 pub fn is_heavy(field: &Field) -> bool {
     match field.metadata().get(HEAVY_KEY).map(String::as_str) {
         Some("true") => return true,

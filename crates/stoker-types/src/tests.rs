@@ -55,7 +55,7 @@ fn at(epoch: u64, position: u64, step: u64) -> Place {
     Place { epoch, position, step }
 }
 
-/// The specification of a mixture of two queries like the one of [`spec`].
+/// Returns the specification of a mixture with a query like that of [`spec`] for each weight.
 fn mixed(num_rows: u64, weights: &[f64]) -> StreamSpec {
     let mut spec = spec(num_rows);
     spec.sources = vec![spec.sources[0].clone(); weights.len()];
@@ -73,7 +73,7 @@ fn states_stay_under_one_kibibyte() {
         let json = state.to_json();
         assert!(json.len() < 1024, "{} bytes: {json}", json.len());
         assert_eq!(StreamState::from_json(&json).expect("own state"), state);
-        // The last epoch that a mixture of so many rows has.
+        // Epoch 14 is the last one that a mixture with 2^60 rows in an epoch has.
         let last = StreamState::new(&spec, at(14, 1 << 59, u64::MAX), &log, false);
         assert!(last.check(&spec).is_ok());
         assert_eq!(state.check(&spec).is_ok(), spec.mixture.is_none());
@@ -173,7 +173,8 @@ fn tensor_fields_round_trip() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Over all ranks every position from the origin on occurs once, for any sizes, and padding only repeats rows of its batch.
+    /// Over all ranks, every position from the origin on occurs exactly once for all sizes, and padding only repeats
+    /// rows of its batch.
     #[test]
     fn shares_partition_every_epoch(
         num_rows in 0u64..500, origin in 0u64..500, world in 1u32..9, size in 1u64..40, global in any::<bool>(),

@@ -1,4 +1,4 @@
-//! The first batch from an object store, in a process that knows nothing yet.
+//! Measures the first batch from an object store, in a process that has cached nothing.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -14,20 +14,21 @@ use crate::bench::service::own_command;
 use crate::bench::settings::{Settings, lake_in};
 use crate::bench::store::Store;
 
-/// Where the lake keeps what was planned before.
+/// The folder of the lake that stores planned streams.
 const PLANS: &str = "_stoker";
 
-/// One process, up to its first batch.
+/// The figures of one process, up to its first batch.
 struct First {
-    /// From its start to its end.
+    /// Seconds from the start of the process to its end.
     secs: f64,
-    /// Of these, planning the stream.
+    /// Seconds of these for planning the stream.
     plan_secs: f64,
     requests: f64,
     bytes: f64,
 }
 
-/// Starts processes that take one batch: of a stream that nobody planned before, and of one that is known.
+/// Starts processes that read one batch: of a stream that was never planned before, and of a stream that the lake has
+/// stored.
 pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Value> {
     let store = Store::start(dir, settings.latency_ms)?;
     let plans = lake_in(dir).join(PLANS);
@@ -82,7 +83,7 @@ fn line(name: &str, all: &[First]) -> Value {
     })
 }
 
-/// Prints the table, from its JSON.
+/// Prints the table of the report.
 pub fn print(out: &mut impl Write, first: &Value) -> anyhow::Result<()> {
     let [row, rows, batch_size, repeat] = ["row", "rows", "batch_size", "repeat"].map(|key| text(&first["data"][key]));
     writeln!(out, "{}: {rows} rows of {row}, a batch of {batch_size}, median of {repeat}\n", text(&first["title"]))?;

@@ -1,4 +1,4 @@
-//! The tables of the benchmark, and where their bytes lie.
+//! The tables of the benchmark, and the byte ranges of their rows.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use stoker_lake::{
 };
 use stoker_types::{HEAVY_KEY, SnapshotRef, TableName, TensorType};
 
-/// Bytes of heavy columns that are written at once.
+/// The bytes of heavy columns that are written at once.
 const WRITE_BYTES: u64 = 8 << 20;
 
-/// `pick` is a random number below this, scattered over the table.
+/// The values of `pick` are random numbers below this, scattered over the table.
 pub const PICKS: u64 = 20;
 
 /// The kinds of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Pictures, one to 147 KiB.
+    /// Pictures of 147 KiB.
     Images,
-    /// Sequences of tokens, one to 2 KiB.
+    /// Sequences of tokens, 2 KiB each.
     Tokens,
     /// Rows of 256 bytes.
     Narrow,
@@ -57,7 +57,7 @@ impl Kind {
         TensorType { element, shape }
     }
 
-    /// Bytes of a row of the heavy column.
+    /// The number of bytes of a row of the heavy column.
     pub fn row_bytes(self) -> u64 {
         let tensor = self.tensor();
         let elements = tensor.shape.iter().product::<usize>();
@@ -71,7 +71,7 @@ impl Kind {
         format!("{}[{}]", tensor.element.to_string().to_lowercase(), shape.join(","))
     }
 
-    /// Columns: the tensor, `label` (classes in order), `pick` (random).
+    /// Returns the columns: the tensor, `label` (the classes in order), `pick` (random).
     fn schema(self) -> SchemaRef {
         let tensor = self.tensor().to_field(self.column());
         let mut metadata = tensor.metadata().clone();
@@ -91,7 +91,7 @@ pub struct DataSet {
     dir: PathBuf,
 }
 
-/// A part of a data file.
+/// A byte range of a data file.
 #[derive(Clone, Debug)]
 pub struct ByteRange {
     /// The name of the file in the folder of data files.
@@ -101,7 +101,7 @@ pub struct ByteRange {
 }
 
 impl DataSet {
-    /// Makes a table unless it is there.
+    /// Writes a table unless it exists.
     pub async fn make(lake: &Path, kind: Kind, num_rows: u64, classes: u64) -> anyhow::Result<Self> {
         let uri = lake.to_str().context("the folder's name is not UTF-8")?;
         let lake = Lake::open(uri, &StorageOptions::default()).await?;
@@ -122,17 +122,17 @@ impl DataSet {
         Ok(data)
     }
 
-    /// The sample query of all rows.
+    /// Returns the sample query of all rows.
     pub fn query(&self) -> String {
         format!("SELECT {}, label FROM {}", self.kind.column(), self.kind.table())
     }
 
-    /// Where a file of a byte range lies.
+    /// Returns the path of a file of a byte range.
     pub fn path(&self, file: &str) -> PathBuf {
         self.dir.join(file)
     }
 
-    /// The heavy column's bytes, in ranges of `bytes` at most.
+    /// Returns the heavy column's bytes, in ranges of at most `bytes` bytes.
     pub fn ranges(&self, bytes: u64) -> anyhow::Result<Vec<ByteRange>> {
         let mut ranges = Vec::new();
         for fragment in &self.fragments {
@@ -151,7 +151,7 @@ impl DataSet {
         Ok(ranges)
     }
 
-    /// The places of the rows for which `wanted` holds, each a range of its own, in order.
+    /// Returns the byte ranges of the rows for which `wanted` holds, one range for each row, in order.
     pub fn rows(&self, wanted: impl Fn(u64) -> bool) -> anyhow::Result<Vec<ByteRange>> {
         let (mut ranges, mut first_row) = (Vec::new(), 0);
         for fragment in &self.fragments {
@@ -167,12 +167,13 @@ impl DataSet {
 
     fn file(&self, fragment: u32) -> anyhow::Result<(&DenseFile, String)> {
         let file = self.column.file(fragment).context("a fragment without a file")?;
-        // "data file NAME of table …"
+        // A reader's location reads "data file NAME of table …".
         let name = file.reader.place().split_whitespace().nth(2).context("a file without a name")?;
         Ok((file, name.to_string()))
     }
 
-    /// Waits until the disk has what was written: otherwise it would be written while something is measured.
+    /// Waits until the written files are on the disk, because the kernel would otherwise write them back during a
+    /// measurement.
     fn sync(&self) -> anyhow::Result<()> {
         for found in self.dir.read_dir()? {
             File::open(found?.path())?.sync_all()?;
@@ -185,9 +186,9 @@ fn data_dir(table: &Table) -> PathBuf {
     PathBuf::from(table.uri()).join("data")
 }
 
-/// The value of `pick` in a row.
+/// Returns the value of `pick` in a row.
 pub fn pick(row: u64) -> u64 {
-    // SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014).
+    // This is SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014).
     let mut bits = row.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -217,7 +218,8 @@ async fn write(lake: &Lake, name: &TableName, kind: Kind, num_rows: u64, classes
 
 fn tensors(kind: Kind, count: usize, random: &mut u64) -> anyhow::Result<ArrayRef> {
     let words = (0..count * kind.row_bytes() as usize / 8).map(|_| {
-        // A linear congruential generator (Knuth's MMIX constants): any bytes do, as long as they are not constant.
+        // This is a linear congruential generator with Knuth's MMIX constants. The bytes need not be good random
+        // numbers, only not constant.
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *random
     });

@@ -1,4 +1,4 @@
-//! `stoker bench decode`: JPEG files to tensors, beside the decoder alone.
+//! `stoker bench decode`: decodes JPEG files to tensors, and compares the rate with the decoder's own.
 
 use std::io;
 use std::path::Path;
@@ -22,32 +22,32 @@ use crate::bench::settings::Settings;
 use crate::bench::turns;
 use crate::process::process_use;
 
-/// Pixels of a side.
+/// The width and the height of an image in pixels.
 const SIDE: u32 = 256;
 
-/// Different files; rows repeat them.
+/// The number of different files, which the rows repeat.
 const FILES: u64 = 256;
 
-/// The quality at which files are encoded, of 100.
+/// The JPEG quality of the files, of 100.
 const QUALITY: u8 = 90;
 
 const TABLE: &str = "jpegs";
 const COLUMN: &str = "image";
 
-/// The share of the decoder's own rate that tensors should reach.
+/// The share of the decoder's own rate that decoding to tensors should reach.
 const BAR: f64 = 0.90;
 
-/// Bytes of a tensor.
+/// The number of bytes of a tensor.
 const ROW_BYTES: u64 = 3 * SIDE as u64 * SIDE as u64;
 
-/// Files in memory, in batches, and the threads that decode them.
+/// JPEG files in memory, in batches, and the number of threads that decode them.
 struct Files {
     batches: Vec<LargeBinaryArray>,
     num_rows: u64,
     threads: usize,
 }
 
-/// Measures the decoder, batches in memory and a stream of a local table, in turns.
+/// Measures the decoder, batches in memory and a stream of a local table, alternately.
 pub async fn measure(settings: &Settings, lake: &Path) -> anyhow::Result<Section> {
     let num_rows = settings.jpeg_rows;
     eprintln!("making {} JPEG files of {SIDE}×{SIDE} pixels", num_rows.min(FILES));
@@ -76,7 +76,7 @@ pub async fn measure(settings: &Settings, lake: &Path) -> anyhow::Result<Section
 }
 
 impl Files {
-    /// Decodes all files in each pass, and leaves the pixels where they are.
+    /// Decodes all files in each pass, and discards the pixels.
     fn decoder_alone(&self, epochs: u64) -> anyhow::Result<Measurement> {
         let files: Vec<&[u8]> = self.batches.iter().flat_map(|batch| batch.iter().flatten()).collect();
         let mut pixels = vec![vec![vec![0u8; ROW_BYTES as usize]]; self.threads];
@@ -101,7 +101,7 @@ impl Files {
         })
     }
 
-    /// Measures passes over all files; of several, the first does not count.
+    /// Measures passes over all files; if there are several, the first does not count.
     fn passes(&self, epochs: u64, mut pass: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Measurement> {
         if epochs > 1 {
             pass()?;
@@ -112,7 +112,7 @@ impl Files {
         Ok(self.measurement(measured, begun.elapsed(), own_cpu_secs() - cpu_secs))
     }
 
-    /// Takes all batches of the stream's epochs; of several, the first does not count.
+    /// Reads all batches of the stream's epochs; if there are several epochs, the first does not count.
     async fn streamed(&self, stream: &StreamHandle, settings: &Settings) -> anyhow::Result<Measurement> {
         let batching = Batching { size: BatchSize::PerRank(settings.batch_size), last: LastBatch::Uneven };
         let (columns, num_threads) = (vec![(COLUMN.to_string(), transform())], self.threads);
@@ -148,7 +148,7 @@ fn transform() -> ImageTransform {
     ImageTransform::new(SIDE, SIDE)
 }
 
-/// A block-shuffled stream of a table of the files in the lake, which is made unless it is there.
+/// Plans a block-shuffled stream of a table of the files; writes the table unless the lake has it.
 async fn stream(lake: &Path, files: &Files) -> anyhow::Result<StreamHandle> {
     let uri = lake.to_str().context("the folder's name is not UTF-8")?;
     let lake = Lake::open(uri, &StorageOptions::default()).await?;
@@ -180,7 +180,7 @@ async fn write(lake: &Lake, name: &TableName, files: &Files) -> anyhow::Result<(
     Ok(())
 }
 
-/// A JPEG file like that of a photograph: smooth shapes with some noise.
+/// Encodes a JPEG file with the statistics of a photograph: smooth shapes with some noise.
 fn file(seed: u32) -> anyhow::Result<Vec<u8>> {
     let image = RgbImage::from_fn(SIDE, SIDE, |x, y| {
         let bits = x.wrapping_mul(7919) ^ y.wrapping_mul(104_729) ^ seed.wrapping_mul(31);

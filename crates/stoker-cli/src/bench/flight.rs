@@ -1,4 +1,5 @@
-//! `stoker bench flight`: Stoker's server and clients over the loopback interface, beside Arrow's C++ implementation.
+//! `stoker bench flight`: Stoker's server and clients over the loopback interface, compared with Arrow's C++
+//! implementation.
 //!
 //! ```text
 //! ceiling  C++ server, ready batches ──► C++ client        (both through pyarrow, messages of several sizes)
@@ -19,20 +20,20 @@ use crate::bench::service::{Service, own_command};
 use crate::bench::settings::{Settings, lake_in};
 use crate::bench::{path_text, repetitions};
 
-/// The program that runs pyarrow.
+/// The Python program that runs pyarrow.
 const SCRIPT: &str = include_str!("flight_pair.py");
 
-/// Sizes of the ceiling's messages: names and bytes. The last one is a batch of 256 images.
+/// The sizes of the ceiling's messages: names and bytes. The last size is that of a batch of 256 images.
 const MESSAGES: [(&str, u64); 3] = [("1 MB", 1 << 20), ("4 MB", 4 << 20), ("38 MB", 38_535_168)];
 
-/// The socket of the second server, in the folder of the data.
+/// The socket of the second server, in the data folder.
 const SOCKET: &str = "stoker.sock";
 
 /// The shares of the ceiling that Stoker's client and the stock client should reach.
 const OWN_BAR: f64 = 1.0;
 const STOCK_BAR: f64 = 0.85;
 
-/// Measures the pair and the paths, in turns.
+/// Measures the C++ pair and the paths through Stoker, alternately.
 pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Section> {
     let mut section = Section::new("Flight over loopback", settings, data);
     let pyarrow = match Pyarrow::find(settings) {
@@ -85,20 +86,20 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     Ok(section)
 }
 
-/// A measurement with the processor time of a server.
+/// Adds the processor time of a server to a measurement.
 fn served(server: &Service, work: impl FnOnce() -> anyhow::Result<Measurement>) -> anyhow::Result<Measurement> {
     let before = server.cpu_secs();
     let measured = work()?;
     Ok(Measurement { server_cpu_secs: Some(server.cpu_secs() - before), ..measured })
 }
 
-/// A Python with pyarrow.
+/// A Python interpreter that has pyarrow.
 struct Pyarrow<'a> {
     settings: &'a Settings,
 }
 
 impl<'a> Pyarrow<'a> {
-    /// Checks that the Python of the settings can import pyarrow.
+    /// Checks that the Python interpreter of the settings can import pyarrow.
     fn find(settings: &'a Settings) -> anyhow::Result<Self> {
         let pyarrow = Self { settings };
         let python = settings.python();
@@ -117,7 +118,7 @@ impl<'a> Pyarrow<'a> {
         command
     }
 
-    /// A C++ client that takes ready batches from a C++ server, as many rows as the data has.
+    /// Measures a C++ client that receives ready batches from a C++ server, with as many rows as the data has.
     fn ready(&self, data: &DataSet, message_bytes: u64) -> anyhow::Result<Measurement> {
         let (element, element_bytes) = match data.kind {
             Kind::Images => ("uint8", 1),
@@ -134,7 +135,7 @@ impl<'a> Pyarrow<'a> {
         served(&server, || measurement(&report(&mut client)?))
     }
 
-    /// A C++ client that takes the stream of a run from Stoker's server.
+    /// Measures a C++ client that receives the stream of a run from Stoker's server.
     fn stock(&self, run: &Run<'_>, address: &str) -> anyhow::Result<Measurement> {
         let shuffle = match run.shuffle {
             "none" => "sequential",

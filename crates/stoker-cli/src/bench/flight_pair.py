@@ -1,7 +1,8 @@
-"""Arrow's own Flight implementation (C++), through pyarrow: what `stoker bench flight` is held against.
+"""Runs Arrow's own Flight implementation (C++), through pyarrow, with which `stoker bench flight` compares Stoker.
 
-`serve` holds ready record batches in memory and serves them to anybody; `drain` takes them; `stock` takes a stream from
-Stoker's server. `check` only says whether pyarrow is there. Clients print a report like that of `stoker stream --json`.
+`serve` holds ready record batches in memory and serves them to any client; `drain` reads them; `stock` reads a stream
+from Stoker's server. `check` only tests whether pyarrow can be imported. Clients print a report like that of `stoker
+stream --json`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from pyarrow import flight
 
-#: Bytes of batches in memory at most, more than any cache holds; then they repeat.
+#: The maximum bytes of batches in memory, more than any processor cache holds; further batches repeat these.
 MEMORY_BYTES_MAX = 512 << 20
 
 
 class ReadyServer(flight.FlightServerBase):
-    """Serves the same batches again and again."""
+    """Serves the same batches to every request."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -35,7 +36,7 @@ class ReadyServer(flight.FlightServerBase):
 
 
 def ready_batches(element: pa.DataType, width: int, rows: int, message_bytes: int) -> list[pa.RecordBatch]:
-    """So many rows of fixed-size lists, in batches of about so many bytes, each in memory of its own."""
+    """Makes `rows` fixed-size lists, in batches of about `message_bytes` bytes, each in memory of its own."""
     row_bytes = width * element.bit_width // 8
     rows_each = min(max(1, message_bytes // row_bytes), rows)
     kept = max(1, min(rows, MEMORY_BYTES_MAX // row_bytes) // rows_each)
@@ -56,7 +57,8 @@ def ready_batches(element: pa.DataType, width: int, rows: int, message_bytes: in
 
 
 def message(fields: Mapping[int, int | str | bytes]) -> bytes:
-    """A Protocol Buffers message of varints and values with a length: see `stream.proto` of stoker-flight."""
+    """Encodes a Protocol Buffers message of varints and length-delimited values: see `stream.proto` of
+    stoker-flight."""
     encoded = b""
     for number, value in fields.items():
         if isinstance(value, int):
@@ -68,7 +70,7 @@ def message(fields: Mapping[int, int | str | bytes]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Seven bits to a byte, the lowest first."""
+    """Encodes a varint: seven bits in each byte, the lowest bits first."""
     high = b""
     while value > 0x7F:
         high += bytes([value & 0x7F | 0x80])
@@ -77,14 +79,14 @@ def varint(value: int) -> bytes:
 
 
 def stoker_stream(sql: str, shuffle: str, batch_size: int, epoch: int) -> flight.FlightDescriptor:
-    """Asks Stoker's server for all rows of an epoch."""
+    """Makes the descriptor of a request to Stoker's server for all rows of an epoch."""
     query = message({1: sql, 4: shuffle})
     share = message({2: 1, 3: batch_size, 5: "uneven", 6: epoch})
     return flight.FlightDescriptor.for_command(message({1: 1, 2: message({1: query, 4: share})}))
 
 
 def taken(client: flight.FlightClient, ticket: flight.Ticket) -> Iterator[tuple[int, int]]:
-    """Rows and bytes of each message."""
+    """Yields the rows and bytes of each message."""
     reader = client.do_get(ticket)
     while True:
         try:
@@ -96,7 +98,7 @@ def taken(client: flight.FlightClient, ticket: flight.Ticket) -> Iterator[tuple[
 
 
 def report(options: argparse.Namespace) -> dict[str, float | int | None]:
-    """Takes all epochs, one after the other."""
+    """Reads all epochs, one after the other, and returns the report."""
     client = flight.connect(options.address)
     rows = steady_from_bytes = total = 0
     first_batch = None
@@ -128,7 +130,7 @@ def report(options: argparse.Namespace) -> dict[str, float | int | None]:
 
 
 def main() -> None:
-    """Does what the arguments say."""
+    """Runs the command that the arguments name."""
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["check", "serve", "drain", "stock"])
     parser.add_argument("--address")

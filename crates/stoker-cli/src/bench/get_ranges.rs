@@ -1,7 +1,7 @@
-//! `stoker bench get-ranges`: the ceiling of reading from an object store, in a process of its own.
+//! `stoker bench get-ranges`: measures the ceiling of reading from an object store, in a process of its own.
 //!
-//! Connections take ranges in turns, ask for them with nothing but what HTTP/1.1 needs, and read the bodies into buffers of
-//! their own that are used again: one copy per byte, by the kernel.
+//! Each connection takes the next range, requests it with only the headers that HTTP/1.1 needs, and reads the body into
+//! a buffer that it reuses. The kernel's copy from the socket is the only copy of a byte.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,21 +15,21 @@ use serde::{Deserialize, Serialize};
 use crate::output::output;
 use crate::process::process_use;
 
-/// Read ranges of objects as fast as the store gives them, and report the rate as JSON.
+/// Read ranges of objects as fast as the store sends them, and report the rate as JSON.
 #[derive(Debug, Args)]
 pub struct GetRangesArgs {
     /// The store: HOST:PORT
     #[arg(long)]
     address: String,
-    /// Connections at once
+    /// The number of connections
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     connections: u64,
-    /// How often all ranges are read, one pass after the other; the rate is that of all but the first
+    /// The number of passes over all ranges; the rate is that of all passes but the first
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
 }
 
-/// A range of an object; standard input is a JSON list of them.
+/// A range of an object. The command reads a JSON list of them from standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Wanted {
     /// `/bucket/key`.
@@ -88,19 +88,19 @@ fn pass(connections: &mut [Connection], wanted: &[Wanted]) -> anyhow::Result<()>
     })
 }
 
-/// A connection that stays open, and the memory for what it brings.
+/// An open connection, with the buffer for its responses.
 pub struct Connection {
     stream: TcpStream,
     host: String,
-    /// Holds the head of a response too.
+    /// Has room for the header of a response, too.
     buffer: Vec<u8>,
 }
 
-/// Bytes of the head of a response at most.
+/// The maximum number of bytes of a response's header.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Connection {
-    /// Connects, with room for bodies of so many bytes.
+    /// Connects, and allocates memory for bodies of up to `body_bytes_max` bytes.
     pub fn open(address: &str, body_bytes_max: usize) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
@@ -118,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// Sends a GET with further lines of a head, and returns the body.
+    /// Sends a GET with further header lines, and returns the body.
     pub fn request(&mut self, path: &str, headers: &str) -> anyhow::Result<&[u8]> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.host);
         self.stream.write_all(request.as_bytes())?;
@@ -128,7 +128,7 @@ impl Connection {
             if count == 0 {
                 bail!("the store closed the connection before it answered {path}");
             }
-            // The end of the head may lie across two reads.
+            // The end of the header may be split between two reads.
             let from = filled.saturating_sub(3);
             filled += count;
             if let Some(at) = self.buffer[from..filled].windows(4).position(|four| four == b"\r\n\r\n") {

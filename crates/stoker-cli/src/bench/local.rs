@@ -1,4 +1,4 @@
-//! `stoker bench local`: streams in process, beside reading the same bytes from the page cache.
+//! `stoker bench local`: streams in process, compared with reads of the same bytes from the page cache.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::bench::runs::{Run, WAYS};
 use crate::bench::settings::{Settings, lake_in};
 use crate::bench::{lake_args, repetitions};
 
-/// The shares of page-cache reads that the ways of shuffling should reach.
+/// The shares of the rate of page-cache reads that sequential and block-shuffled streams should reach.
 const BARS: [f64; 2] = [0.85, 0.75];
 
-/// Measures copies, page-cache reads and streams, in turns.
+/// Measures copies, page-cache reads and streams, alternately.
 pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Section> {
     let mut section = Section::new("in process", settings, data);
     let (query, target) = (data.query(), lake_args(&lake_in(dir))?);

@@ -1,4 +1,4 @@
-//! `stoker bench`: rates beside the ceilings of the same run.
+//! `stoker bench`: measures rates, and compares them with ceilings that the same run measures.
 //!
 //! ```text
 //! local    page-cache reads        ◄──► `stoker stream` on a local lake
@@ -9,8 +9,8 @@
 //! decode   the JPEG decoder alone  ◄──► images as tensors, from memory and in a stream
 //! ```
 //!
-//! Each measurement of a stream of tensors is a process of its own, so that processor time and peak memory are its own. Repetitions
-//! interleave the measurements, and the ceiling comes first in each.
+//! Each measurement of a stream of tensors runs in a process of its own, so that its processor time and peak memory are
+//! not mixed with others. Each repetition measures everything once, the ceiling before the paths that it limits.
 
 mod cold;
 mod data;
@@ -47,7 +47,8 @@ use crate::bench::settings::{Settings, lake_in};
 use crate::connect::LakeArgs;
 use crate::output::output;
 
-/// Measure rates beside the ceilings of the same run; without a command: local, flight, s3, select, ranks and decode.
+/// Measure rates, and compare them with the ceilings of the same run; without a command: local, flight, s3, select,
+/// ranks and decode.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
@@ -59,44 +60,46 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// In process, beside page-cache reads of the same bytes
+    /// Streams in process, compared with page-cache reads of the same bytes
     Local(Settings),
-    /// Over the loopback interface, beside Arrow's C++ server and client (through pyarrow)
+    /// Streams over the loopback interface, compared with Arrow's C++ server and client (through pyarrow)
     Flight(Settings),
-    /// From an object store with a latency, beside raw GETs; and how soon a new process has its first batch
+    /// Streams from an object store with a latency, compared with raw GETs; and the time until a new process has its
+    /// first batch
     S3(Settings),
-    /// A scattered part of the images, by a predicate, from the same store
+    /// A stream of scattered rows of the images, selected by a predicate, from the same store
     Select(Settings),
-    /// All ranks of a job at one server that reads from such a store, beside one stream of the same server
+    /// All ranks of a job at one server that reads from such a store, compared with one stream of the same server
     Ranks(ranks::RanksArgs),
-    /// JPEG files to tensors, beside the decoder alone on ready bytes in memory
+    /// Decoding of JPEG files to tensors, compared with the decoder alone on bytes in memory
     Decode(Settings),
     /// How well orders mix rows, and what reading them costs; reads no data
     Order(order::OrderArgs),
-    /// What a table of 10^9 rows costs: row sets in memory and on disk, planning an epoch, opening a stream deep inside one
+    /// The costs of a table of 10^9 rows: row sets in memory and on disk, planning an epoch, opening a stream deep
+    /// inside an epoch
     Scale(scale::ScaleArgs),
     /// A step of `scale`, in a process of its own
     #[command(hide = true)]
     ScaleStep(scale::StepArgs),
-    /// An S3-compatible store over a folder
+    /// An S3-compatible store that serves a folder
     #[command(hide = true)]
     ObjectServer(object_server::ObjectServerArgs),
     /// The ranks of a job in one process
     #[command(hide = true)]
     RankStreams(rank_streams::RankStreamsArgs),
-    /// The ceiling of reading from it, in a process of its own
+    /// The ceiling of reading from an object store, in a process of its own
     #[command(hide = true)]
     GetRanges(get_ranges::GetRangesArgs),
 }
 
-/// Parts of a measurement.
+/// The parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Local,
     Flight,
     S3,
     Select,
-    /// So many ranks.
+    /// With this number of ranks.
     Ranks(u32),
     Decode,
 }
@@ -170,7 +173,7 @@ async fn measure_in(settings: &Settings, parts: &[Part], dir: &Path) -> anyhow::
     }))
 }
 
-/// The sections of a part about one table of tensors.
+/// Measures the sections of a part that are about one table of tensors.
 fn of_table(settings: &Settings, dir: &Path, part: Part, data: &DataSet) -> anyhow::Result<Vec<Section>> {
     Ok(match part {
         Part::Local => vec![local::measure(settings, dir, data)?],
@@ -215,7 +218,7 @@ fn print(out: &mut impl Write, report: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts repetitions, and tells about them on standard error.
+/// Counts repetitions, and prints the count to standard error.
 fn repetitions(what: &str, settings: &Settings, data: &DataSet) -> impl Iterator<Item = u64> {
     turns(format!("{what}, {}", data.kind.table()), settings.repeat)
 }
@@ -224,7 +227,7 @@ fn turns(what: String, repeat: u64) -> impl Iterator<Item = u64> {
     (1..=repeat).inspect(move |repetition| eprintln!("{what}: repetition {repetition} of {repeat}"))
 }
 
-/// The arguments that lead `stoker` to a local lake.
+/// Returns the arguments with which `stoker` opens a local lake.
 fn lake_args(lake: &Path) -> anyhow::Result<Vec<String>> {
     Ok(vec!["--lake".to_string(), path_text(lake)?.to_string()])
 }

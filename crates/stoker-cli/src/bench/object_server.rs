@@ -1,11 +1,13 @@
-//! `stoker bench object-server`: an S3-compatible store over a folder, as fast as the page cache and as far away as asked.
+//! `stoker bench object-server`: an S3-compatible store that serves a folder from the page cache, with a chosen
+//! latency.
 //!
 //! ```text
 //! GET /bucket/key ──► latency ──► DIR/bucket/key, from the page cache
 //! ```
 //!
-//! Buckets are the folders in DIR. Any credentials will do. A thread serves each connection, so that latencies overlap as
-//! they would over a network. It is a store for benchmarks and tests: nothing is synced, everybody may read and write.
+//! The buckets are the folders in DIR. The server accepts any credentials. A thread serves each connection, so that
+//! latencies overlap as they would over a network. The store is for benchmarks and tests only: it syncs nothing, and
+//! everybody may read and write.
 
 mod dates;
 mod http;
@@ -30,14 +32,14 @@ use tokio::net::TcpSocket;
 use crate::bench::object_server::http::{Body, Exchange, Request, Response};
 use crate::bench::object_server::stats::Stats;
 
-/// Where the counts of requests and bytes are asked for, as JSON; such requests are not counted and not delayed.
+/// The path of the counts of requests and bytes, as JSON. Requests for it are neither counted nor delayed.
 pub const STATS_PATH: &str = "/__stats";
 
-/// Bytes of the stack of a connection's thread.
+/// The stack size of a connection's thread in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Connections that wait to be taken. The standard library has room for 128, and a client whose connection finds none tries again after
-/// a second.
+/// The number of connections that may wait for `accept`. The standard library's limit is 128; a client whose connection
+/// finds the queue full retries after a second.
 const WAITING_MAX: u32 = 4_096;
 
 /// Serve a folder over the S3 protocol, with a latency before each response.
@@ -49,22 +51,22 @@ pub struct ObjectServerArgs {
     /// Milliseconds before each response
     #[arg(long, default_value_t = 0)]
     latency_ms: u64,
-    /// The address to listen on; port 0 picks a free one
+    /// The address to listen on; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Store {
-    /// The folder of the buckets.
+    /// The folder that contains the buckets.
     dir: PathBuf,
     latency: Duration,
     stats: Stats,
-    /// Numbers uploads.
+    /// The number of the next upload.
     uploads: AtomicU64,
 }
 
-/// Serves until the process is ended.
+/// Serves until the process is terminated.
 pub fn run(args: &ObjectServerArgs) -> anyhow::Result<()> {
     ensure!(args.dir.is_dir(), "{} is not a folder", args.dir.display());
     let listener = listen(&args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -75,12 +77,12 @@ pub fn run(args: &ObjectServerArgs) -> anyhow::Result<()> {
         uploads: AtomicU64::new(0),
     });
     let mut out = std::io::stdout();
-    // Whoever started the server may have closed its end; the server works all the same.
+    // The process that started the server may have closed its end of the pipe; the server then runs on.
     writeln!(out, "listening on http://{}", listener.local_addr()?).and_then(|()| out.flush()).ok();
     for connection in listener.incoming().flatten() {
         let store = store.clone();
         let thread = std::thread::Builder::new().name("connection".into()).stack_size(STACK_BYTES);
-        // A client that goes away needs no answer.
+        // An error on a connection ends only that connection.
         thread.spawn(move || store.serve(connection).ok())?;
     }
     Ok(())
@@ -128,7 +130,7 @@ impl Store {
         Ok(())
     }
 
-    /// Does what a request asks for.
+    /// Answers a request.
     fn answer(&self, request: &Request, exchange: &mut Exchange<'_>) -> std::io::Result<Response> {
         let path = request.path.trim_start_matches('/');
         let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
@@ -155,7 +157,7 @@ impl Store {
     }
 }
 
-/// Whether a bucket or key stays inside of the folder and has no parts that a file system would change.
+/// Whether a bucket or key stays inside the folder and has no parts that a file system would interpret.
 fn is_safe(path: &str) -> bool {
     !path.contains('\0') && path.split('/').all(|part| !part.is_empty() && !part.starts_with('.'))
 }

@@ -1,4 +1,5 @@
-//! `stoker bench order`: how well an order mixes rows that are stored sorted by class, and what it costs to read.
+//! `stoker bench order`: measures how well an order mixes rows that are stored sorted by class, and what reading it
+//! costs.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -12,13 +13,14 @@ use stoker_types::ShuffleMode;
 use crate::output::output;
 use crate::stream::Shuffle;
 
-/// Tables that are judged by default: rows and bytes per row.
+/// The tables that are measured by default: rows and bytes per row.
 const TABLES: [(u64, u64); 2] = [(65_536, 150_528), (4_000_000, 2_048)];
 
-/// Ranks of a job, and the bytes of its windows: one GPU at the default, eight with 512 MiB each.
+/// The jobs: number of ranks, and bytes of the shuffle window of all ranks together (one GPU with the default, eight
+/// with 512 MiB each).
 const JOBS: [(u64, u64); 2] = [(1, 512 << 20), (8, 4 << 30)];
 
-/// Numbers of classes.
+/// The numbers of classes that are measured.
 const CLASSES: [u64; 2] = [100, 1_000];
 
 /// Measure how well an order mixes rows that are stored sorted by class.
@@ -119,7 +121,7 @@ fn case(args: &OrderArgs, rows: u64, row_bytes: u64, ranks: u64, window_bytes: u
     })
 }
 
-/// The mean number of distinct labels in full batches, over its expectation under a uniform permutation.
+/// Returns the mean number of distinct labels in full batches, divided by its expectation under a uniform permutation.
 fn distinct_share(by_rank: &[Vec<u64>], rows: u64, classes: u64, batch_size: u64) -> f64 {
     let (mut found, mut batches) = (0usize, 0usize);
     for batch in by_rank.iter().flat_map(|ordinals| ordinals.chunks_exact(batch_size as usize)) {
@@ -127,20 +129,21 @@ fn distinct_share(by_rank: &[Vec<u64>], rows: u64, classes: u64, batch_size: u64
         found += batch.iter().map(label).collect::<HashSet<u64>>().len();
         batches += 1;
     }
-    // A class is absent from a batch with the probability that all of its rows are drawn from the other classes.
+    // A class is absent from a batch if all rows of the batch are drawn from the other classes.
     let others = rows as f64 * (1.0 - 1.0 / classes as f64);
     let absent: f64 = (0..batch_size).map(|drawn| (others - drawn as f64) / (rows - drawn) as f64).product();
     found as f64 / batches as f64 / (classes as f64 * (1.0 - absent))
 }
 
-/// Spearman's rank correlation of position and place in storage.
+/// Returns Spearman's rank correlation of the position in the order and the ordinal, which is the order of storage.
 fn rank_correlation(ordinals: &[u64]) -> f64 {
     let square = |(position, ordinal): (usize, &u64)| (position as f64 - *ordinal as f64).powi(2);
     let (sum, rows) = (ordinals.iter().enumerate().map(square).sum::<f64>(), ordinals.len() as f64);
     1.0 - 6.0 * sum / (rows * (rows * rows - 1.0))
 }
 
-/// The share of neighbouring rows that are in one batch, over its expectation under a uniform permutation.
+/// Returns the share of neighbouring rows that are in the same batch, divided by its expectation under a uniform
+/// permutation.
 fn neighbours(by_rank: &[Vec<u64>], rows: u64, batch_size: u64) -> f64 {
     let mut batch_of = vec![0usize; rows as usize];
     let batches = by_rank.iter().flat_map(|ordinals| ordinals.chunks(batch_size as usize));
@@ -151,7 +154,8 @@ fn neighbours(by_rank: &[Vec<u64>], rows: u64, batch_size: u64) -> f64 {
     shared / ((batch_size - 1) as f64 / (rows - 1) as f64)
 }
 
-/// Rows of the blocks that a rank touches in each of its windows, summed, over all rows.
+/// Returns the rows of the blocks that a rank touches in each of its windows, summed over windows and ranks, divided by
+/// all rows.
 fn read_amplification(by_rank: &[Vec<u64>], rows: u64, rows_per_block: u64, window_rows: u64) -> f64 {
     let mut read = 0u64;
     for window in by_rank.iter().flat_map(|ordinals| ordinals.chunks(window_rows.max(1) as usize)) {

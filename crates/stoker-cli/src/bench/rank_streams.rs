@@ -1,4 +1,4 @@
-//! The ranks of a job in one process: what a server is asked for by all of them at once.
+//! Runs all ranks of a job in one process, so that one server gets the requests of all of them at once.
 
 use std::io::Write;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct RankStreamsArgs {
     epochs: u64,
 }
 
-/// Drains the streams of all ranks at the same time and prints what they took together.
+/// Reads the streams of all ranks concurrently, and prints their usage together.
 pub async fn run(args: &RankStreamsArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let options = StreamOptions { shuffle: args.shuffle.into(), ..StreamOptions::default() };

@@ -1,4 +1,5 @@
-//! `stoker bench ranks`: one server that feeds all ranks of a job from an object store, beside the same server with one stream.
+//! `stoker bench ranks`: one server that feeds all ranks of a job from an object store, compared with the same server
+//! and one stream.
 
 use std::path::Path;
 
@@ -12,10 +13,10 @@ use crate::bench::service::{Service, own_command};
 use crate::bench::settings::Settings;
 use crate::bench::store::Store;
 
-/// Ranks, unless others are asked for: the 48 lanes of an order cannot be dealt to them, so that ranks share blocks.
+/// The default number of ranks. 64 ranks do not divide the 48 lanes of an order, so that ranks share blocks.
 pub const WORLD_SIZE: u32 = 64;
 
-/// Rows of a batch for each rank: of images, and of smaller ones.
+/// The rows of a batch for each rank: of images, and of smaller rows.
 const ROWS_PER_RANK: (u64, u64) = (16, 128);
 
 /// The share of the rate of one stream that all ranks together should reach.
@@ -31,7 +32,7 @@ pub struct RanksArgs {
     pub world_size: u32,
 }
 
-/// Measures one stream and the streams of `world_size` ranks, in turns. Their global batches are the same.
+/// Measures one stream and the streams of `world_size` ranks, alternately. Both have the same global batches.
 pub fn measure(
     settings: &Settings,
     dir: &Path,

@@ -1,7 +1,8 @@
-//! Ceilings in process: copying memory, and reading the same bytes from the page cache.
+//! Measures the ceilings in process: copying memory, and reading the same bytes from the page cache.
 //!
-//! Each thread takes the next piece and puts it into one of its buffers, which take turns as batches do in a stream. The
-//! buffers were touched before, and the first pass warms up: what is left is moving bytes.
+//! Each thread takes the next piece and copies it into one of its buffers, which it uses in rotation, as a stream does
+//! with its batches. All buffers were written before, and the first pass warms up the caches, so that only the copies
+//! are measured.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -15,23 +16,23 @@ use crate::bench::data::DataSet;
 use crate::bench::report::Measurement;
 use crate::process::process_use;
 
-/// Buffers of all threads together, unless there are more threads than half of them.
+/// The number of buffers of all threads together; each thread has at least two.
 const BUFFERS: usize = 4;
 
-/// Bytes that are copied from, at most: more than any cache holds.
+/// The maximum number of bytes of the source of copies, which is more than any processor cache holds.
 const SOURCE_BYTES_MAX: u64 = 512 << 20;
 
-/// Threads that a stream reads local files with.
+/// Returns the number of threads with which a stream reads local files.
 pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(16)
 }
 
-/// Passes over pieces of the data.
+/// The options for passes over the pieces of the data.
 pub struct Passes {
     pub threads: usize,
-    /// Bytes of a piece at most: those of a batch.
+    /// The maximum number of bytes of a piece, which are those of a batch.
     pub buffer_bytes: u64,
-    /// How often the data is passed over; the first pass is not measured if there are several.
+    /// The number of passes over the data; if there are several, the first is not measured.
     pub epochs: u64,
 }
 
@@ -64,7 +65,7 @@ impl Passes {
         self.run(data, ranges.len(), work)
     }
 
-    /// Does the work of all pieces in each pass.
+    /// Processes all pieces in each pass.
     fn run(
         &self,
         data: &DataSet,
@@ -92,7 +93,7 @@ impl Passes {
     }
 }
 
-/// Does the work of some pieces, with a thread for each set of buffers. Returns the bytes.
+/// Processes a range of pieces, with a thread for each set of buffers. Returns the number of bytes.
 pub fn pass(
     buffers: &mut [Vec<Vec<u8>>],
     pieces: Range<usize>,

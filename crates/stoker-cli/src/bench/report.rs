@@ -1,4 +1,4 @@
-//! Medians, spreads, and ratios to the ceilings of the same repetitions.
+//! Computes medians, spreads, and ratios to the ceilings of the same repetitions.
 
 use std::io::Write;
 
@@ -10,36 +10,38 @@ use crate::bench::settings::Settings;
 /// One measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measurement {
-    /// All that was delivered.
+    /// The bytes that were delivered, in all epochs.
     pub bytes: u64,
     pub rows: u64,
-    /// What the rate is taken from.
+    /// The bytes and seconds from which the rate is computed.
     pub steady_bytes: u64,
     pub steady_secs: f64,
     pub first_batch_secs: Option<f64>,
-    /// Of the process that got the bytes, while it got the steady ones; of several streams in one process, a share by bytes of all time.
+    /// Processor seconds of the process that received the bytes, while it received the steady ones. For several streams
+    /// in one process, it is the process's total time, scaled by the share of the steady bytes.
     pub cpu_secs: Option<f64>,
-    /// For all that was delivered.
+    /// Processor seconds of the server for all delivered bytes.
     pub server_cpu_secs: Option<f64>,
-    /// Of the process that got the bytes; `None` when that was not a process of its own.
+    /// Peak memory of the process that received the bytes; `None` if the measurement did not run in a process of its
+    /// own.
     pub peak_bytes: Option<u64>,
-    /// Requests to the store for all that was delivered, and the bytes that they brought.
+    /// Requests to the store for all delivered bytes, and the bytes that the store sent.
     pub requests: Option<u64>,
     pub bytes_read: Option<u64>,
 }
 
-/// What a line is in its section.
+/// The role of a line in its section.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
-    /// Others are held against it; of several, against the fastest.
+    /// A ceiling; other lines are compared with the fastest ceiling of the section.
     Ceiling,
-    /// For comparison.
+    /// A measurement for comparison only.
     Reference,
-    /// A path through Stoker, which should reach a share of the ceiling.
+    /// A path through Stoker, which should reach the share `bar` of the ceiling.
     Path { bar: Option<f64> },
 }
 
-/// Measurements that have a ceiling in common.
+/// Measurements that are compared with the same ceiling.
 pub struct Section {
     title: String,
     data: Value,
@@ -54,12 +56,12 @@ struct Line {
 }
 
 impl Section {
-    /// A section about a table.
+    /// Makes a section about a table.
     pub fn new(title: &str, settings: &Settings, data: &DataSet) -> Self {
         Self::of_rows(title, settings, (data.kind.table(), &data.kind.describe(), data.num_rows))
     }
 
-    /// A section about a table by this name, with rows of this kind, so many of them.
+    /// Makes a section about a table, given as its name, a description of its rows, and their number.
     pub fn of_rows(title: &str, settings: &Settings, (table, row, num_rows): (&str, &str, u64)) -> Self {
         let data = json!({
             "table": table, "row": row, "rows": num_rows,
@@ -77,12 +79,12 @@ impl Section {
         }
     }
 
-    /// Adds what a reader must know.
+    /// Adds a note for the reader.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// The section with all figures.
+    /// Returns the section with all figures as JSON.
     pub fn to_json(&self) -> Value {
         let ceilings = self.lines.iter().filter(|line| line.role == Role::Ceiling);
         let ceiling = ceilings.max_by(|one, other| one.median(rate).total_cmp(&other.median(rate)));
@@ -132,7 +134,7 @@ impl Line {
         })
     }
 
-    /// The rate over that of the ceiling in each repetition.
+    /// Returns the ratio of this line's rate to the ceiling's rate in each repetition.
     fn ratios(&self, ceiling: &Line) -> Vec<f64> {
         self.measurements.iter().zip(&ceiling.measurements).map(|(own, ceiling)| rate(own) / rate(ceiling)).collect()
     }
@@ -141,26 +143,27 @@ impl Line {
         median(&self.measurements.iter().map(figure).collect::<Vec<_>>())
     }
 
-    /// `None` unless all measurements have the figure.
+    /// Returns the median of a figure, or `None` unless all measurements have the figure.
     fn try_median(&self, figure: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
         let figures: Option<Vec<f64>> = self.measurements.iter().map(figure).collect();
         figures.map(|figures| median(&figures))
     }
 }
 
-/// Megabytes per second.
+/// Returns the rate in megabytes per second.
 fn rate(measurement: &Measurement) -> f64 {
     measurement.steady_bytes as f64 / 1e6 / measurement.steady_secs.max(1e-9)
 }
 
-/// The middle one; of an even number, the upper of the two. Zero if there is none.
+/// Returns the median, which is the upper of the two middle values for an even number of values, or zero if there are
+/// no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The smallest and the largest.
+/// Returns the smallest and the largest value.
 pub fn spread(values: &[f64]) -> [f64; 2] {
     [f64::min, f64::max].map(|pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).unwrap_or(0.0))
 }
@@ -170,13 +173,13 @@ pub fn rounded(value: f64, digits: i32) -> f64 {
     (value * scale).round() / scale
 }
 
-/// The program, the processor, the number of cores.
+/// Returns the version, the processor's name and the number of cores.
 pub fn header() -> Value {
     let (cpu, cores) = machine();
     json!({ "version": env!("CARGO_PKG_VERSION"), "cpu": cpu, "cores": cores })
 }
 
-/// The processor's name, and the number of cores.
+/// Returns the processor's name and the number of cores.
 pub fn machine() -> (String, usize) {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -184,7 +187,7 @@ pub fn machine() -> (String, usize) {
     (model.trim_start_matches([' ', '\t', ':']).to_string(), cores)
 }
 
-/// Columns of a section's table: heading, and the key of the figure.
+/// The columns of a section's table: heading, and key of the figure.
 const COLUMNS: [(&str, &str); 11] = [
     ("MB/s", "megabytes_per_sec"),
     ("min–max", "spread"),
@@ -199,7 +202,7 @@ const COLUMNS: [(&str, &str); 11] = [
     ("requests/GB", "requests_per_gb"),
 ];
 
-/// Prints the table of a section, from its JSON.
+/// Prints the table of a section from its JSON.
 pub fn print_section(out: &mut impl Write, section: &Value) -> anyhow::Result<()> {
     let data = &section["data"];
     let about = ["row", "rows", "batch_size", "repeat"].map(|key| text(&data[key]));
@@ -235,7 +238,7 @@ fn cell(line: &Value, key: &str) -> String {
     }
 }
 
-/// A value for people.
+/// Formats a value for people.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => "–".into(),

@@ -1,4 +1,4 @@
-//! Streams in processes of their own.
+//! Runs streams in processes of their own.
 
 use std::process::Command;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 use crate::bench::report::Measurement;
 use crate::bench::service::own_command;
 
-/// Ways of shuffling that are measured: what they are called, and their option.
+/// The kinds of shuffling that are measured: their names, and the values of `--shuffle`.
 pub const WAYS: [(&str, &str); 2] = [("sequential", "none"), ("block-shuffled", "block")];
 
-/// A stream that a process drains.
+/// A stream that a process reads.
 pub struct Run<'a> {
     pub query: &'a str,
     pub batch_size: u64,
     pub epochs: u64,
     /// `none` or `block`.
     pub shuffle: &'a str,
-    /// Where the table is, and further arguments of `stoker stream`.
+    /// The arguments of `stoker stream` that give the lake or server, and further arguments.
     pub target: Vec<String>,
 }
 
 impl Run<'_> {
-    /// Drains the stream in a process that opens the lake, or connects to the server, itself.
+    /// Reads the stream in a process that itself opens the lake or connects to the server.
     pub fn measure(&self) -> anyhow::Result<Measurement> {
         let (batch_size, epochs) = (self.batch_size.to_string(), self.epochs.to_string());
         let args = ["stream", self.query, "--json", "--last-batch", "uneven", "--shuffle", self.shuffle];
@@ -33,7 +33,7 @@ impl Run<'_> {
     }
 }
 
-/// Runs a process and reads the JSON that it prints.
+/// Runs a process and parses the JSON that it prints.
 pub fn report(command: &mut Command) -> anyhow::Result<Value> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start {name}"))?;
@@ -44,7 +44,7 @@ pub fn report(command: &mut Command) -> anyhow::Result<Value> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("{name} did not print a report"))
 }
 
-/// A measurement from a report like that of `stoker stream`.
+/// Makes a measurement from a report like that of `stoker stream`.
 pub fn measurement(report: &Value) -> anyhow::Result<Measurement> {
     let number = |key: &str| report[key].as_f64().with_context(|| format!("the report has no {key}"));
     let whole = |key: &str| report[key].as_u64().with_context(|| format!("the report has no {key}"));
@@ -52,10 +52,11 @@ pub fn measurement(report: &Value) -> anyhow::Result<Measurement> {
         Value::Null => (whole("bytes")?, number("secs")?),
         _ => (whole("steady_bytes")?, number("steady_secs")?),
     };
-    // Where several streams have a process together, each GB counts as much.
+    // If the report has no figure for the steady epochs alone, as for several streams in one process, each byte is
+    // taken to cost the same.
     let share = || Ok::<_, anyhow::Error>(number("cpu_secs")? * steady_bytes as f64 / whole("bytes")?.max(1) as f64);
     let cpu_secs = report["steady_cpu_secs"].as_f64().map_or_else(share, Ok)?;
-    // Streams through servers do not know what the servers read.
+    // A stream through a server reports zero here, because it does not know what the server read.
     let read = |key: &str| report[key].as_u64().filter(|count| *count > 0);
     Ok(Measurement {
         bytes: whole("bytes")?,

@@ -1,4 +1,4 @@
-//! `stoker bench s3`: streams from an object store that is as far away as asked, beside nothing but the GETs.
+//! `stoker bench s3`: streams from an object store with a chosen latency, compared with raw GETs.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use crate::bench::runs::{Run, WAYS};
 use crate::bench::settings::Settings;
 use crate::bench::store::Store;
 
-/// Bytes of a GET of the ceiling, and its connections.
+/// The bytes of each GET of the ceiling, and its number of connections.
 const GET_BYTES: u64 = 8 << 20;
 const CONNECTIONS: u64 = 16;
 
 /// The share of the ceiling that streams should reach.
 const BAR: f64 = 0.90;
 
-/// Measures GETs and streams, in turns.
+/// Measures GETs and streams, alternately.
 pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Section> {
     let mut section = Section::new("S3", settings, data);
     let store = Store::start(dir, settings.latency_ms)?;

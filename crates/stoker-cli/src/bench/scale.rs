@@ -1,12 +1,12 @@
-//! `stoker bench scale`: what a table of 10^9 rows costs, measured and not extrapolated.
+//! `stoker bench scale`: measures the costs of a table of 10^9 rows, without extrapolation.
 //!
 //! ```text
 //! table `scale`, one bit per row ──make──► row set of all rows, of half of them ──plan──► first rows of an epoch
 //!                                                                               ──open──► first batch of a stream
 //! ```
 //!
-//! Each step is a process of its own (`stoker bench scale-step`), so that its memory is its own. Plans and streams
-//! begin at the start of an epoch and deep inside it.
+//! Each step runs in a process of its own (`stoker bench scale-step`), so that its memory can be measured alone. Plans
+//! and streams are measured from the start of an epoch and from a position deep inside it.
 
 mod bars;
 mod report;
@@ -30,25 +30,25 @@ use crate::output::output;
 
 pub use step::{StepArgs, run as run_step};
 
-/// Rows of the table by default: those for which the bars hold.
+/// The default number of rows, for which the bars are defined.
 const DEFAULT_ROWS: u64 = 1_000_000_000;
 
-/// All rows, and half of them, each kept or not at random.
+/// The queries: all rows, and a random half of them.
 const QUERIES: [&str; 2] = ["SELECT keep FROM scale", "SELECT keep FROM scale WHERE keep"];
 
 /// The folder of row sets under `_stoker` in the lake.
 const ROW_SETS: &str = "rowsets";
 
-/// The time between two signs of life on a terminal.
+/// The interval at which the spinner on a terminal moves.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Measure what a table of many rows costs: its row sets, planning an epoch, opening a stream deep inside one.
+/// Measure the costs of a table of many rows: its row sets, planning an epoch, opening a stream deep inside an epoch.
 #[derive(Debug, Args)]
 pub struct ScaleArgs {
     /// Rows of the table, which takes one bit per row
     #[arg(long, default_value_t = DEFAULT_ROWS, value_parser = clap::value_parser!(u64).range(1..))]
     rows: u64,
-    /// Where the table is made and kept, a folder of its own; a temporary folder by default
+    /// The folder in which the table is written and kept, which must hold nothing else; a temporary folder by default
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Print JSON
@@ -56,7 +56,7 @@ pub struct ScaleArgs {
     json: bool,
 }
 
-/// Makes the table, measures and prints. Fails when a bar for memory is missed.
+/// Writes the table, measures, and prints the report. Fails if a bar for memory is missed.
 pub async fn run(args: &ScaleArgs) -> anyhow::Result<()> {
     let temporary = std::env::temp_dir().join(format!("stoker-bench-scale-{}", std::process::id()));
     let measured = measure(args.rows, args.dir.as_deref().unwrap_or(&temporary)).await;
@@ -85,7 +85,8 @@ async fn measure(rows: u64, dir: &Path) -> anyhow::Result<Report> {
 }
 
 async fn measure_query(lake: &Lake, query: &str) -> anyhow::Result<QueryReport> {
-    // Row sets are named by their content: one that is there already would not be written, and not be counted.
+    // Row sets are named by their content: an existing row set would not be written again, and its bytes would not be
+    // counted.
     for path in lake.objects().list(ROW_SETS).await? {
         lake.objects().delete(&path).await?;
     }
@@ -99,7 +100,7 @@ async fn measure_query(lake: &Lake, query: &str) -> anyhow::Result<QueryReport> 
     Ok(QueryReport { query: query.to_string(), made, bytes_on_disk, planned, opened })
 }
 
-/// Bytes of all objects of row sets.
+/// Returns the bytes of all objects of row sets.
 async fn row_set_bytes(lake: &Lake) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for path in lake.objects().list(ROW_SETS).await? {
@@ -109,7 +110,7 @@ async fn row_set_bytes(lake: &Lake) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Runs a step in a process of its own and returns its report.
+/// Runs a step in a process of its own, and returns its report.
 fn child<T: DeserializeOwned>(lake: &Lake, step: &[&str], doing: &str) -> anyhow::Result<T> {
     eprintln!("{doing}");
     let waiting = ProgressBar::new_spinner();
@@ -120,12 +121,12 @@ fn child<T: DeserializeOwned>(lake: &Lake, step: &[&str], doing: &str) -> anyhow
         .args(step)
         .env_remove("STOKER_LAKE")
         .env_remove("STOKER_SERVER")
-        // The allocator keeps freed memory for a second otherwise, in which new memory would be hidden.
+        // By default, the allocator keeps freed memory for a second, and new memory would come from there unnoticed.
         .env("MIMALLOC_PURGE_DELAY", "0")
         .output()?;
     waiting.finish_and_clear();
     let said = String::from_utf8_lossy(&output.stderr);
-    // Warnings come before the error.
+    // Warnings are printed before the error.
     let error = said.lines().next_back().unwrap_or_default();
     ensure!(output.status.success(), "{doing}: `stoker bench scale-step` failed: {error}");
     serde_json::from_slice(&output.stdout).with_context(|| format!("{doing}: cannot read what the process measured"))

@@ -1,4 +1,4 @@
-//! `stoker bench select`: a scattered twentieth of a table by a predicate, from an object store.
+//! `stoker bench select`: streams a scattered twentieth of a table, selected by a predicate, from an object store.
 
 use std::path::Path;
 
@@ -11,21 +11,21 @@ use crate::bench::runs::Run;
 use crate::bench::settings::Settings;
 use crate::bench::store::Store;
 
-/// The value of `pick` in the rows that are selected.
+/// The value of `pick` in the selected rows.
 const PICKED: u64 = 7;
 
-/// Connections of the ceiling: as many as a stream has requests under way.
+/// The number of connections of the ceiling, which is the number of concurrent requests of a stream.
 const CONNECTIONS: u64 = 128;
 
-/// How streams merge rows into requests to object stores: unwanted bytes between two rows, and bytes of a request, at most.
-/// Together, the unwanted bytes of a request are at most as many as the wanted ones.
+/// The limits within which streams merge rows into one request to an object store: the unwanted bytes between two rows,
+/// and the bytes of a request. In addition, a request has at most as many unwanted bytes as wanted ones.
 const GAP_BYTES_MAX: u64 = 128 << 10;
 const GET_BYTES_MAX: u64 = 8 << 20;
 
 /// The share of the ceiling that streams should reach.
 const BAR: f64 = 0.80;
 
-/// Measures GETs of the selected rows and streams of them, in turns.
+/// Measures GETs of the selected rows and streams of them, alternately.
 pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Result<Section> {
     let mut section = Section::new(&format!("1/{PICKS} of the rows, S3"), settings, data);
     let store = Store::start(dir, settings.latency_ms)?;
@@ -58,7 +58,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     Ok(section)
 }
 
-/// Merges neighbouring rows as streams do.
+/// Merges neighbouring rows into ranges as streams do.
 fn merged(rows: Vec<ByteRange>) -> Vec<ByteRange> {
     let (mut ranges, mut wanted): (Vec<ByteRange>, u64) = (Vec::new(), 0);
     for row in rows {

@@ -1,4 +1,4 @@
-//! Processes that serve while others are measured.
+//! Starts server processes for the time of a measurement.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,13 +7,13 @@ use anyhow::Context;
 
 use crate::process::process_use;
 
-/// What such a process says when it is ready, before its address.
+/// The text that such a process prints before its address when it is ready.
 const READY: &str = "listening on ";
 
-/// A process that serves; ended when dropped.
+/// A server process, which is killed when this value is dropped.
 pub struct Service {
     process: Child,
-    /// What it said that it listens on.
+    /// The address that the process printed.
     pub address: String,
 }
 
@@ -32,18 +32,18 @@ impl Service {
         Ok(service)
     }
 
-    /// The largest memory of the process so far.
+    /// Returns the peak memory of the process so far.
     pub fn peak_bytes(&self) -> u64 {
         process_use(self.process.id()).peak_bytes
     }
 
-    /// Seconds of processor time so far.
+    /// Returns the processor seconds of the process so far.
     pub fn cpu_secs(&self) -> f64 {
         process_use(self.process.id()).cpu_secs
     }
 }
 
-/// A command of this program, without the caller's settings.
+/// Returns a command that runs this program, without the `STOKER_*` variables of the environment except `STOKER_LOG`.
 pub fn own_command(args: &[&str]) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(args);

@@ -1,4 +1,4 @@
-//! What is measured, on which data, and how often.
+//! The settings of the benchmark: the measurements' data, sizes and repetitions.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use clap::{Args, ValueEnum};
 
 use crate::bench::data::Kind;
 
-/// The variable that names a Python with pyarrow.
+/// The variable that names a Python interpreter with pyarrow.
 const PYTHON: &str = "STOKER_PYTHON";
 
-/// The bucket that the object server shows, a folder in the folder of the data.
+/// The bucket of the object server, which is a folder in the data folder.
 pub const BUCKET: &str = "bench";
 
 /// The lake, a folder in the bucket.
 pub const LAKE: &str = "lake";
 
-/// What all measurements have in common.
+/// The settings of all measurements.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
-    /// The data
+    /// The tables to measure
     #[arg(long, value_enum, default_value = "both")]
     pub data: Data,
     /// Rows of uint8[3,224,224], sorted by class
@@ -28,54 +28,54 @@ pub struct Settings {
     /// Rows of int32[512], sorted by class
     #[arg(long, default_value_t = 262_144, value_parser = clap::value_parser!(u64).range(1..))]
     pub token_rows: u64,
-    /// Rows of int32[64], from which `s3` takes a first batch
+    /// Rows of int32[64], from which `s3` reads a first batch
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub narrow_rows: u64,
     /// JPEG files of 256×256 pixels, which `decode` decodes
     #[arg(long, default_value_t = 2_048, value_parser = clap::value_parser!(u64).range(1..))]
     pub jpeg_rows: u64,
-    /// Classes
+    /// The number of classes
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub classes: u64,
     /// Rows per batch
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
     pub batch_size: u64,
-    /// Repetitions; the median is reported, with the spread
+    /// The number of repetitions; the median is reported, with the spread
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub repeat: u64,
-    /// Passes over the data in each process; the rate is that of all but the first
+    /// The number of passes over the data in each process; the rate is that of all passes but the first
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub epochs: u64,
     /// Milliseconds before each response of the object store
     #[arg(long, default_value_t = 20)]
     pub latency_ms: u64,
-    /// A Python with pyarrow, for the ceiling of Flight [default: $STOKER_PYTHON, or else python3]
+    /// A Python interpreter with pyarrow, for the ceiling of Flight [default: $STOKER_PYTHON, or else python3]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// Where the data is made and kept; a temporary folder by default
+    /// The folder in which the data is written and kept; a temporary folder by default
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draw the ratios to the ceilings as bars into this file
+    /// Draw the ratios to the ceilings as a bar chart into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
-/// Which tables.
+/// The tables to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Data {
     /// uint8[3,224,224]
     Images,
     /// int32[512]
     Tokens,
-    /// One after the other
+    /// Both, one after the other
     Both,
 }
 
 impl Settings {
-    /// The tables that are streamed.
+    /// Returns the kinds of rows of the tables that are streamed.
     pub fn kinds(&self) -> &'static [Kind] {
         match self.data {
             Data::Images => &[Kind::Images],
@@ -84,7 +84,7 @@ impl Settings {
         }
     }
 
-    /// Rows of a table.
+    /// Returns the number of rows of a table.
     pub fn num_rows(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Images => self.rows,
@@ -93,14 +93,14 @@ impl Settings {
         }
     }
 
-    /// The Python that runs pyarrow.
+    /// Returns the Python interpreter that runs pyarrow.
     pub fn python(&self) -> OsString {
         let given = self.python.as_ref().map(|path| path.as_os_str().to_owned());
         given.or_else(|| std::env::var_os(PYTHON)).unwrap_or_else(|| "python3".into())
     }
 }
 
-/// The lake in the folder of the data.
+/// Returns the path of the lake in the data folder.
 pub fn lake_in(dir: &Path) -> PathBuf {
     dir.join(BUCKET).join(LAKE)
 }

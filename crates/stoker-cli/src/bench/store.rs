@@ -1,4 +1,4 @@
-//! An object store of its own for a benchmark, and what it is asked for.
+//! An object store for one benchmark, with counts of its requests and bytes.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::bench::runs::measurement;
 use crate::bench::service::{Service, own_command};
 use crate::bench::settings::{BUCKET, LAKE};
 
-/// Bytes of the store's counts, as text, at most.
+/// The maximum number of bytes of the store's counts as text.
 const STATS_BYTES_MAX: usize = 4 << 10;
 
 /// A running `stoker bench object-server` over the folder of the benchmark's data.
@@ -24,11 +24,11 @@ pub struct Store {
     service: Service,
 }
 
-/// What a store did so far.
+/// The counts of a store so far.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Stats {
     pub requests: u64,
-    /// Of bodies that were sent.
+    /// Bytes of the response bodies that were sent.
     pub bytes: u64,
 }
 
@@ -38,12 +38,13 @@ impl Store {
         let latency = latency_ms.to_string();
         let args = ["bench", "object-server", "--dir", path_text(dir)?, "--latency-ms", &latency];
         let mut command = own_command(&args)?;
-        // Huge pages for each of its threads, one for a connection, would be cleared while it is measured.
+        // With huge pages, the kernel would clear a huge page for each thread of the store, one per connection, during
+        // the measurement.
         command.env("MIMALLOC_ALLOW_THP", "0");
         Ok(Self { service: Service::start(&mut command)? })
     }
 
-    /// The arguments that lead `stoker` to the lake in the store.
+    /// Returns the arguments with which `stoker` opens the lake in the store.
     pub fn lake_args(&self) -> Vec<String> {
         let options = [
             format!("aws_endpoint={}", self.service.address),
@@ -57,14 +58,14 @@ impl Store {
             .collect()
     }
 
-    /// What the store did so far.
+    /// Returns the counts of the store so far.
     pub fn stats(&self) -> anyhow::Result<Stats> {
         let mut connection = Connection::open(self.host()?, STATS_BYTES_MAX)?;
         let stats = connection.request(STATS_PATH, "Connection: close\r\n")?;
         serde_json::from_slice(stats).context("the store's counts")
     }
 
-    /// A measurement with the requests, the bytes and the processor time that it cost the store.
+    /// Runs a measurement, and adds the store's requests, bytes and processor time.
     pub fn measured(&self, work: impl FnOnce() -> anyhow::Result<Measurement>) -> anyhow::Result<Measurement> {
         let (before, cpu_before) = (self.stats()?, self.service.cpu_secs());
         let measured = work()?;
@@ -77,7 +78,7 @@ impl Store {
         })
     }
 
-    /// Reads ranges of a table's files over a number of connections, and nothing else, in a process of its own.
+    /// Reads ranges of a table's files over a number of connections, in a process of its own that does nothing else.
     pub fn get_ranges(
         &self,
         data: &DataSet,

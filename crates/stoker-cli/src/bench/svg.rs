@@ -1,19 +1,19 @@
-//! The ratios to the ceilings as bars.
+//! Draws the ratios to the ceilings as bars.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// Pixels: of the picture, of the names, of the bars, of a line.
+/// Widths of the picture, the names and the bars, and the height of a line, in pixels.
 const WIDTH: f64 = 900.0;
 const NAMES: f64 = 330.0;
 const BARS: f64 = 440.0;
 const LINE: f64 = 22.0;
 
-/// Colours of ceilings, of what is only compared, and of Stoker.
+/// The colours of ceilings, of references and of paths through Stoker.
 const COLOURS: [(&str, &str); 3] = [("ceiling", "#8a8f98"), ("reference", "#c9ccd1"), ("path", "#2f6fb3")];
 
-/// What is drawn of a line.
+/// The bar of a line.
 struct Bar<'a> {
     name: &'a str,
     role: &'a str,
@@ -21,7 +21,7 @@ struct Bar<'a> {
     target: Option<f64>,
 }
 
-/// Draws a report: a bar for each line that has a ratio, with a mark where it should reach.
+/// Draws a report: a bar for each line that has a ratio, with a mark at the share that it should reach.
 pub fn draw(report: &Value) -> String {
     let sections: Vec<(&str, Vec<Bar<'_>>)> = report["sections"]
         .as_array()
@@ -56,7 +56,7 @@ fn bars(section: &Value) -> Vec<Bar<'_>> {
     section["lines"].as_array().into_iter().flatten().filter_map(bar).collect()
 }
 
-/// `None` for a line without a ratio.
+/// Returns the bar of a line, or `None` if the line has no ratio.
 fn bar(line: &Value) -> Option<Bar<'_>> {
     let (name, role) = (label(&line["name"]), label(&line["role"]));
     Some(Bar { name, role, ratio: line["ratio"].as_f64()?, target: line["bar"].as_f64() })
@@ -66,7 +66,7 @@ fn draw_bar(body: &mut String, bar: &Bar<'_>, y: f64, scale: f64) {
     let colour = COLOURS.iter().find(|(role, _)| *role == bar.role).map_or("#000000", |(_, colour)| *colour);
     let (length, baseline) = (bar.ratio * scale, y + 15.0);
     text_at(body, NAMES - 8.0, baseline, "text-anchor=\"end\"", bar.name);
-    // Writing to a string cannot fail.
+    // Writing to a string never fails.
     writeln!(body, "<rect x=\"{NAMES}\" y=\"{:.1}\" width=\"{length:.1}\" height=\"16\" fill=\"{colour}\"/>", y + 3.0)
         .ok();
     let mut end = length;
@@ -89,7 +89,7 @@ fn text_at(body: &mut String, x: f64, y: f64, attributes: &str, words: &str) {
     writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{words}</text>").ok();
 }
 
-/// A text of the report; empty if there is none.
+/// Returns a text of the report, or an empty one if there is none.
 fn label(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

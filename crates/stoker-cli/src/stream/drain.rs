@@ -1,4 +1,4 @@
-//! Draining one or several epochs, and what there is to report of it.
+//! Reads one or several epochs of a stream, and reports the rates.
 
 use std::time::{Duration, Instant};
 
@@ -13,48 +13,48 @@ use crate::batch_log::BatchLog;
 use crate::process::process_use;
 use crate::stream::stalls;
 
-/// What is drained, and how.
+/// A stream to read, and the options for reading it.
 pub struct Drain<'a> {
     pub handle: &'a StreamHandle,
-    /// The share of the first epoch.
+    /// The slice of the first epoch.
     pub slice: Slice,
     pub read: ReadOptions,
-    /// Epochs, one after the other.
+    /// The number of epochs, which are read one after the other.
     pub epochs: u64,
-    /// Batches of an epoch at most.
+    /// The maximum number of batches of an epoch.
     pub steps: u64,
     /// The number of the first step since the start of the training.
     pub first_step: u64,
-    /// From which step on which global batch size was used.
+    /// The global batch sizes so far, each with the step and position from which it was used.
     pub sizes: Vec<BatchLogEntry>,
     pub log: Option<BatchLog>,
     pub bar: ProgressBar,
 }
 
-/// What was drained.
+/// The outcome of reading a stream.
 pub struct Drained {
-    /// The state behind the last batch.
+    /// The state after the last batch.
     pub state: StreamState,
-    /// Of the last epoch.
+    /// The receipt of the last epoch.
     pub receipt: Option<Receipt>,
     stats: StreamStats,
     substituted_rows: usize,
     elapsed: Duration,
-    /// What it took from the end of the first epoch to the end of the last one; `None` for one epoch.
+    /// The usage from the end of the first epoch to the end of the last one; `None` for one epoch.
     steady: Option<Steady>,
 }
 
-/// What a part of the epochs took.
+/// The usage of some of the epochs.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
     pub bytes: u64,
     pub elapsed: Duration,
-    /// Of this process.
+    /// Processor time of this process in seconds.
     pub cpu_secs: f64,
 }
 
 impl Drain<'_> {
-    /// Takes all batches, as fast as they come.
+    /// Reads all batches, as fast as they arrive.
     pub async fn run(mut self) -> anyhow::Result<Drained> {
         let mut cursor = (self.slice.epoch, self.slice.origin);
         let (mut stats, mut receipt, mut substituted_rows) = (StreamStats::default(), None, 0);
@@ -78,7 +78,8 @@ impl Drain<'_> {
                     tokio::select! {
                         batch = stream.next() => break batch?,
                         () = &mut nearly_read, if epoch + 1 < self.epochs => {
-                            // Its first batches are read while the last ones of this epoch are taken.
+                            // The first batches of the next epoch are prefetched while the loop takes the last batches
+                            // of this one.
                             let early = ReadOptions { ahead: true, ..self.read };
                             ahead = Some(self.handle.open(&self.next_epoch(), &early).await?);
                         }
@@ -118,7 +119,7 @@ impl Drain<'_> {
         Slice { origin: 0, first_step: 0, epoch: self.slice.epoch + 1, ..self.slice }
     }
 
-    /// Turns to the epoch after this one, whose first step this is.
+    /// Advances to the next epoch, whose first step is `step`.
     fn begin_next_epoch(&mut self, step: u64) {
         self.slice = self.next_epoch();
         self.sizes = vec![BatchLogEntry { step, position: 0, global_batch: self.slice.global_batch() }];
@@ -126,12 +127,12 @@ impl Drain<'_> {
 }
 
 impl Steady {
-    /// What so many bytes took up to now.
+    /// Returns the time and the processor time that `bytes` took, from `started` until now.
     fn since(bytes: u64, started: Instant) -> Self {
         Self { bytes, elapsed: started.elapsed(), cpu_secs: process_use(std::process::id()).cpu_secs }
     }
 
-    /// What the rest took.
+    /// Subtracts the usage of the first epoch.
     fn without(self, first: Self) -> Self {
         Self {
             bytes: self.bytes - first.bytes,
@@ -141,7 +142,7 @@ impl Steady {
     }
 }
 
-/// Adds the counts of a further epoch; the first batch stays that of the first epoch.
+/// Adds the counters of a further epoch; `first_batch_nanos` stays that of the first epoch.
 fn add(total: &mut StreamStats, epoch: &StreamStats) {
     total.rows += epoch.rows;
     total.bytes += epoch.bytes;
@@ -162,27 +163,27 @@ fn add(total: &mut StreamStats, epoch: &StreamStats) {
 }
 
 impl Drained {
-    /// What the streams of all epochs did.
+    /// Returns the counters of all epochs.
     pub fn stats(&self) -> &StreamStats {
         &self.stats
     }
 
-    /// Bytes and time of all epochs.
+    /// Returns the bytes and the time of all epochs.
     pub fn whole(&self) -> (u64, Duration) {
         (self.stats.bytes, self.elapsed)
     }
 
-    /// What it took from the end of the first epoch to the end of the last one; `None` for one epoch.
+    /// Returns the usage from the end of the first epoch to the end of the last one; `None` for one epoch.
     pub fn steady(&self) -> Option<Steady> {
         self.steady
     }
 
-    /// Where the time of the steps went, for people.
+    /// Breaks down the time of the steps, for people.
     pub fn stalls(&self) -> String {
         stalls::line(&self.stats.stalls)
     }
 
-    /// The report of a stream whose epochs have `steps` batches each, and that took `planned` to be planned.
+    /// Returns the report of a stream whose epochs have `steps` batches each; planning it took `planned`.
     pub fn report(&self, handle: &StreamHandle, epochs: u64, steps: u64, planned: Duration) -> Value {
         let usage = process_use(std::process::id());
         let (stats, secs) = (&self.stats, self.elapsed.as_secs_f64().max(1e-9));
@@ -213,7 +214,7 @@ impl Drained {
         if let Some(Steady { bytes, elapsed, cpu_secs }) = self.steady {
             report["epochs"] = epochs.into();
             report["steady_bytes"] = bytes.into();
-            // Not rounded: the rate of a small table would be.
+            // The seconds are not rounded: for a small table, rounding would distort the rate.
             report["steady_secs"] = elapsed.as_secs_f64().into();
             report["steady_cpu_secs"] = cpu_secs.into();
         }

@@ -1,9 +1,9 @@
-//! Where the time of steps went, for people and programs.
+//! Breaks down the time of steps, for people and for programs.
 
 use serde_json::{Map, Value, json};
 use stoker_stream::Stalls;
 
-/// Such as `storage 61 %, decode 4 %, consumer 35 %`; parts that round to nothing are left out.
+/// Returns a line such as `storage 61 %, decode 4 %, consumer 35 %`, without the parts that round to 0 %.
 pub fn line(stalls: &Stalls) -> String {
     let percent = |time| (stalls.share(time) * 100.0).round();
     let parts = stalls.named().map(|(name, time)| (name, percent(time)));
@@ -11,7 +11,7 @@ pub fn line(stalls: &Stalls) -> String {
     shown.map(|(name, percent)| format!("{name} {percent} %")).collect::<Vec<_>>().join(", ")
 }
 
-/// For each part its seconds and its share, from 0 to 1.
+/// Returns the seconds and the share, from 0 to 1, of each part.
 pub fn object(stalls: &Stalls) -> Value {
     let part = |(name, time): (&str, std::time::Duration)| {
         (name.to_string(), json!({ "secs": time.as_secs_f64(), "share": stalls.share(time) }))

@@ -1,4 +1,4 @@
-//! Columns of images.
+//! Columns of images: types, threads, bad rows.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Files: formats, damage, limits, orientation.
+//! Image files: formats, damage, limits, orientation.
 
 use image::{DynamicImage, GrayImage, ImageFormat, Luma};
 
@@ -117,7 +117,7 @@ fn headers_tell_size_and_colour() {
     assert_eq!((header.height, header.width, header.has_color), (20, 30, true));
 }
 
-/// A JPEG file with an EXIF segment (CIPA DC-008, 4.5.4 and 4.6.5) that holds the orientation alone.
+/// Returns a JPEG file with an EXIF segment (CIPA DC-008, 4.5.4 and 4.6.5) that contains only the orientation.
 fn with_orientation(file: &[u8], tag: u8) -> Vec<u8> {
     let mut exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     exif.extend_from_slice(&[tag, 0, 0, 0, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Planes of pixels, whatever instructions the processor has.
+//! Pixels are split into the same planes with any instructions of the processor.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Golden values of `RANDOMNESS.md`.
+//! Seeds and draws have the golden values of `RANDOMNESS.md`.
 
 use crate::random::{Draw, Draws};
 use crate::sample_seed;

@@ -1,4 +1,4 @@
-//! Regions, layouts, elements, and options that make no sense.
+//! Regions, layouts, elements and invalid options of transforms.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type};
@@ -14,7 +14,7 @@ fn hwc(height: u32, width: u32) -> ImageTransform {
     ImageTransform { layout: Layout::Hwc, ..ImageTransform::new(height, width) }
 }
 
-/// The region of an image as (left, top, width, height).
+/// Returns the region of an image as (left, top, width, height).
 fn region(transform: &ImageTransform, height: u32, width: u32, seed: u64) -> (f64, f64, f64, f64) {
     let region = geometry::place(transform, height, width, &Draws::new(seed)).region;
     (region.left, region.top, region.width, region.height)

@@ -1,14 +1,14 @@
-//! From a target to the addresses of servers.
+//! Parses a connection's target into the addresses of servers.
 
 use std::fmt;
 
 use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// `host:port`.
+    /// A host with an optional port, `host:port`.
     Tcp {
         authority: String,
         tls: bool,
@@ -23,11 +23,11 @@ enum Scheme {
 }
 
 impl Address {
-    /// The addresses in a target, separated by commas; none when it does not name servers. A scheme holds for the addresses
-    /// after it as well, up to the next scheme.
+    /// Parses a target into its addresses, which are separated by commas. Returns `None` when the target does not name
+    /// servers. A scheme also applies to the addresses after it, up to the next scheme.
     ///
     /// # Errors
-    /// A target without an address, a host with a user or a password, a path that no socket can have.
+    /// A target that has a scheme and no address, a host with a user or a password, a path that no socket can have.
     pub fn parse_all(target: &str) -> Result<Option<Vec<Address>>> {
         let mut scheme = None;
         let mut addresses = Vec::new();

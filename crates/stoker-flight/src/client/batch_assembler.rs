@@ -1,4 +1,4 @@
-//! From the messages of one endpoint to its batches.
+//! Assembles the batches of one endpoint from its messages.
 
 use std::time::{Duration, Instant};
 
@@ -16,20 +16,21 @@ use crate::decode::{self, MessageHead, RowAssembler};
 use crate::proto::{self, BatchMetadata};
 use crate::{Error, Result};
 
-/// A server that sends nothing for so long is gone: it sends empty messages every five seconds.
+/// The longest silence of a server before the client closes the connection. A server sends an empty message every five
+/// seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Assembles the batches of one endpoint, and checks that they are the ones that were asked for.
+/// Assembles the batches of one endpoint, and checks that they are the requested ones.
 pub(crate) struct BatchAssembler {
     messages: MessageReader,
-    /// The columns that were planned.
+    /// The schema of the plan.
     planned: SchemaRef,
-    /// The same columns, as the server declares them before their rows.
+    /// The schema that the server declared before the first rows; `None` before it came.
     schema: Option<SchemaRef>,
     stream_id: Digest,
-    /// The endpoint's share.
+    /// The endpoint's share of the rank's slice.
     slice: Slice,
-    /// Rows of the stream.
+    /// The number of rows of the stream.
     num_rows: u64,
     next_step: u64,
     pool: BufferPool,
@@ -37,7 +38,7 @@ pub(crate) struct BatchAssembler {
 }
 
 impl BatchAssembler {
-    /// For batches of a stream of `num_rows` rows whose columns are those of `planned`.
+    /// Creates an assembler for a stream of `num_rows` rows with the schema `planned`.
     pub fn new(
         mut messages: MessageReader,
         planned: SchemaRef,
@@ -52,11 +53,12 @@ impl BatchAssembler {
         Self { messages, planned, schema: None, stream_id, slice, num_rows, next_step, pool, patience }
     }
 
-    /// The next batch, and what the time up to its end went to; `None` where the server sends no more of them.
+    /// Returns the next batch and how the time until its last message was spent, or `None` when the server ended the
+    /// stream between two batches.
     ///
     /// # Errors
-    /// `Internal` for rows of another stream, step or share, and for messages that cannot be read; `Unavailable` when the
-    /// server goes away.
+    /// `Internal` for rows of another stream, step or share, and for messages that cannot be read; `Unavailable` when
+    /// the connection breaks, or when the server sends no row for too long.
     pub async fn next(&mut self) -> Result<Option<(Batch, Stalls)>> {
         let (begun, mut waited) = (Instant::now(), Duration::ZERO);
         let share = self.slice.share(self.next_step, self.num_rows);
@@ -122,20 +124,20 @@ impl BatchAssembler {
         Ok(Some((Batch { step, cursor, data, num_valid, row_addrs: addrs, substituted }, spans)))
     }
 
-    /// The next message with rows, without its body, and the schema of all; `None` after the last one.
+    /// Returns the head of the next message with rows, and the schema, or `None` after the last message.
     async fn message(&mut self) -> Result<Option<(MessageHead, SchemaRef)>> {
         loop {
             let Some(head) = self.messages.next().await? else { return Ok(None) };
             match &self.schema {
                 None => self.schema = decode::planned_schema(&head.header, &self.planned)?,
-                // A message without metadata shows that the server lives.
+                // The server sends a message without metadata only to show that it is alive.
                 Some(_) if head.metadata.is_empty() => self.patience.check()?,
                 Some(schema) => return Ok(Some((head, schema.clone()))),
             }
         }
     }
 
-    /// An error in what a message holds, with the place in the stream.
+    /// Adds the step and the stream to an error about the content of a message.
     fn located(&self, error: Error) -> Error {
         match error {
             Error::Internal { reason } => {
@@ -169,7 +171,7 @@ impl BatchAssembler {
     }
 }
 
-/// A server said that a stream ends before all of its batches came.
+/// The error for a server that ended the stream before all of its batches came.
 pub(crate) fn ended_early() -> Error {
     Error::broken("the server ended the stream early")
 }

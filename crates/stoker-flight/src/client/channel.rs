@@ -1,4 +1,4 @@
-//! How connections to servers are set up.
+//! Configures tonic's connections to servers, for all calls but `DoGet`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,13 +11,14 @@ use crate::tls::choose_ciphers;
 use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
 use crate::{Error, Result};
 
-/// A server that takes no connection for so long cannot be reached.
+/// The timeout of a connection attempt to one server.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A peer that does not answer a ping within the second of these is gone.
+/// The client sends an HTTP/2 ping after each interval, and closes a connection whose ping is not answered within the
+/// timeout.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server by its address.
+/// Configures the connection to the server at an address. Opens no connection.
 pub(crate) fn endpoint(address: &Address, options: &ConnectOptions) -> Result<Endpoint> {
     let uri = match address {
         Address::Tcp { authority, tls: false } => format!("http://{authority}"),
@@ -47,7 +48,7 @@ pub(crate) fn endpoint(address: &Address, options: &ConnectOptions) -> Result<En
     endpoint.tls_config(config).map_err(|source| Error::invalid(format!("TLS cannot be set up: {source}")))
 }
 
-/// The bytes of a PEM file.
+/// Reads a PEM file.
 fn read(what: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|source| Error::invalid(format!("cannot read the {what} {}: {source}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! From a target to a connection.
+//! Opens the connection that a target names.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,43 +18,45 @@ use crate::{Error, Result};
 /// Options of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// A bearer token for servers.
+    /// A bearer token, which the client sends to servers.
     pub token: Option<Secret>,
-    /// A PEM file with the certificate authority of servers; the system's by default.
+    /// A PEM file with a certificate authority that the client trusts, in addition to those of the system; none by
+    /// default.
     pub tls_ca: Option<PathBuf>,
-    /// PEM files with this client's certificate and its private key, for servers that ask for one; both or none.
+    /// A PEM file with this client's certificate, for servers that ask for one. It needs `tls_key`.
     pub tls_cert: Option<PathBuf>,
-    /// The private key of `tls_cert`.
+    /// A PEM file with the private key of `tls_cert`.
     pub tls_key: Option<PathBuf>,
-    /// Options of the object store, for lakes.
+    /// Options of the object store, for lakes in this process.
     pub storage_options: StorageOptions,
-    /// How long calls that may be repeated are made again while the servers, or the object store of a lake, cannot be reached, and how
-    /// long a stream without an option of its own goes on without receiving a batch; 120 s by default. A target that never answered
-    /// fails at once.
+    /// The retry budget of calls that may be repeated: how long the client retries them while it cannot reach the
+    /// servers, or the object store of a lake. Also the retry budget of reads for a stream without an option of its
+    /// own. 120 s by default. A call to a target that has never answered fails after its first attempt.
     pub retry_budget: Duration,
-    /// Groups of lanes that a server serves separately; 1 by default.
+    /// The number of endpoints (groups of lanes with a connection each) into which servers split a stream; 1 by
+    /// default.
     pub num_endpoints: u32,
-    /// Bytes of batches that all streams of the connection hold while these are filled or wait to be taken. By default 2 GiB,
-    /// or as much as the option of an open stream, if that is more.
+    /// The most bytes of batches that all streams of the connection hold together, whether the batches are being filled
+    /// or wait to be taken. By default 2 GiB, or the budget of the open stream with the largest one if that is more.
     pub memory_budget_bytes: Option<u64>,
-    /// A folder of this machine that keeps what streams read from the object store of a lake, for later epochs and other
-    /// processes; none by default. A lake on a local disk needs none, and does not use it.
+    /// A folder of this machine in which streams cache what they read from the object store of a lake, for later epochs
+    /// and other processes; none by default. A lake on a local disk needs no cache and does not use it.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that the folder holds at most; half of the free space of its file system by default.
+    /// The most bytes that the cache folder holds; by default half of the free space of its file system.
     pub cache_bytes: Option<u64>,
-    /// Whether streams read the tensors of a lake on a local disk past the system's memory of files; not by default. A lake in
-    /// an object store does not use it.
+    /// Whether streams read the tensors of a lake on a local disk around the page cache (`O_DIRECT`); false by default.
+    /// A lake in an object store ignores this option.
     pub direct_io: bool,
-    /// Days for which the versions that streams of a lake read are kept from cleanups, from when they are last read; 30 by default, not
-    /// at all for 0. A server has a setting of its own.
+    /// The number of days for which cleanups keep a version of a table after a stream of a lake last read it; 30 by
+    /// default, and 0 keeps no version. A server has a setting of its own.
     pub hold_days: Option<u32>,
 }
 
 impl ConnectOptions {
-    /// The files of this client's certificate and its key.
+    /// Returns the files of this client's certificate and its private key.
     ///
     /// # Errors
-    /// One of them without the other.
+    /// A certificate without a key, or a key without a certificate.
     pub(crate) fn identity(&self) -> Result<Option<(&Path, &Path)>> {
         match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => Ok(Some((cert, key))),
@@ -64,7 +66,7 @@ impl ConnectOptions {
         }
     }
 
-    /// The budget of a connection.
+    /// Builds the memory budget of a connection.
     pub(crate) fn budget(&self) -> MemoryBudget {
         let budget = self.memory_budget_bytes.map_or_else(MemoryBudget::default, MemoryBudget::new);
         budget.with_local_reads(local_reads(self.direct_io))
@@ -90,13 +92,13 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Connects to servers, or opens a lake in this process (any other target). Servers are `grpc://host:port`, `grpc+tls://host:port`
-/// or, on this host, `unix:///path` (`grpc+unix:///path`); several are separated by commas, and a scheme holds for those after
-/// it as well.
+/// Connects to servers, or opens a lake in this process when the target names no server. A server is
+/// `grpc://host:port`, `grpc+tls://host:port` or, on this host, `unix:///path` (`grpc+unix:///path`). Commas separate
+/// several servers, and a scheme also applies to the addresses after it.
 ///
 /// # Errors
-/// A target that is neither; servers that cannot be reached within five seconds; a cache or direct reads for a server; a cache
-/// that cannot be used.
+/// A malformed target; no server that takes a connection within five seconds each; a `cache_dir`, `direct_io` or
+/// `hold_days` for a server; a cache that cannot be used; `hold_days` above the maximum.
 pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connection> {
     let connection = open(target, options, Patience::new(options.retry_budget)).await?;
     if let Connection::Remote(lake) = &connection {
@@ -105,11 +107,11 @@ pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connectio
     Ok(connection)
 }
 
-/// As [`connect`], for a target that another process was connected to, or this one before a fork. Nothing is asked yet, and calls wait
-/// for servers from the first one on.
+/// As [`connect`], for a target to which another process was connected, or this process before a fork. It sends no
+/// request to a server, and even the first call retries until a server answers or the retry budget ends.
 ///
 /// # Errors
-/// As for [`connect`], without those of reaching servers.
+/// As for [`connect`], without the errors of reaching servers.
 pub async fn reconnect(target: &str, options: &ConnectOptions) -> Result<Connection> {
     open(target, options, Patience::with_known(options.retry_budget)).await
 }

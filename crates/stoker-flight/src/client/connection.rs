@@ -1,4 +1,4 @@
-//! The same questions to an engine in this process and to servers.
+//! A connection: the same calls to an engine in this process and to servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,35 +22,35 @@ use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::schema_text::schema_from_text;
 use crate::{Error, Result};
 
-/// A lake, in this process or behind servers. Cheap to clone.
+/// A connection to a lake, in this process or through servers. Cheap to clone.
 #[derive(Clone)]
 pub enum Connection {
-    /// The engine in this process.
+    /// An engine in this process.
     Local(LocalLake),
-    /// Servers.
+    /// One or several servers.
     Remote(RemoteLake),
 }
 
 /// A table's description.
 #[derive(Clone, Debug)]
 pub struct TableInfo {
-    /// Its name.
+    /// The table's name.
     pub name: String,
     /// The pinned version.
     pub version: u64,
-    /// Rows at that version.
+    /// The number of rows at that version.
     pub num_rows: u64,
     /// The Arrow schema.
     pub schema: SchemaRef,
-    /// Tags and their versions.
+    /// The table's tags, each with its version.
     pub tags: BTreeMap<String, u64>,
 }
 
-/// The rows of a SQL query.
+/// The result of a SQL query.
 pub struct SqlResult {
     /// The columns.
     pub schema: SchemaRef,
-    /// The rows as they come.
+    /// The rows, in record batches, as the query produces them.
     pub stream: BoxStream<'static, Result<RecordBatch>>,
 }
 
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// A table's description at a snapshot.
+    /// Describes a table at a snapshot.
     ///
     /// # Errors
     /// An unknown table, version or tag; storage errors.
@@ -114,7 +114,7 @@ impl Connection {
         self.patience().ask(TagVersion::DOING, call).await
     }
 
-    /// How long calls are made again.
+    /// Returns the retry policy of the connection's calls.
     pub(crate) fn patience(&self) -> &Patience {
         match self {
             Connection::Local(lake) => lake.patience(),
@@ -136,15 +136,16 @@ impl Connection {
         }
     }
 
-    /// Runs a SELECT at snapshots that are pinned now.
+    /// Runs a SELECT at the tables' current versions.
     ///
     /// # Errors
-    /// Malformed SQL, unknown tables and columns; storage errors, also later in the stream.
+    /// Malformed SQL, unknown tables and columns; storage errors, which may also come later in the stream.
     pub async fn sql(&self, sql: &str, params: &[ParamValue]) -> Result<SqlResult> {
         self.sql_compressed(sql, params, None).await
     }
 
-    /// As [`Connection::sql`]; a server compresses the rows on their way. In this process, nothing does.
+    /// As [`Connection::sql`], with rows that a server compresses on the wire. The engine in this process ignores
+    /// `compression`.
     ///
     /// # Errors
     /// As for [`Connection::sql`].
@@ -173,11 +174,11 @@ impl Connection {
         self.plan(&PlanRequest::new(Query::new(sql, params), options.clone())).await
     }
 
-    /// Plans a stream over one query or a mixture of several, or finds the stream of a run.
+    /// Plans a stream over one query or over a mixture of several, or finds the stream of a run.
     ///
     /// # Errors
-    /// As for [`Connection::plan_stream`]; weights and queries that do not fit; a run that streams something else (kind
-    /// `StateMismatch`).
+    /// As for [`Connection::plan_stream`]; weights that do not fit the queries; a run that delivers another stream
+    /// (kind `StateMismatch`).
     pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
         request.validate()?;
         match self {
@@ -189,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// The stream with this id.
+    /// Loads the stream with this id.
     ///
     /// # Errors
     /// `NotFound` for a stream that this lake does not know; storage errors.
@@ -206,7 +207,7 @@ impl Connection {
     /// Opens the stream of a state again.
     ///
     /// # Errors
-    /// A stream that this lake does not know, data that changed (kind `StateMismatch`); storage errors.
+    /// A stream that this lake does not know; data that changed (kind `StateMismatch`); storage errors.
     pub async fn load_stream(&self, state: &StreamState) -> Result<StreamHandle> {
         let handle = match (self, &state.spec) {
             (Connection::Local(lake), Some(spec)) => {
@@ -228,7 +229,7 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     let spec = StreamSpec::from_json(&info.app_metadata)?;
     let schema = schema_of(&info)?;
     let (bytes, rows) = (u64::try_from(info.total_bytes).unwrap_or(0), u64::try_from(info.total_records).unwrap_or(0));
-    // What the server estimates, and no less than its columns say.
+    // A row takes the bytes that the server estimates, and at least those of its columns of fixed width.
     let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(fixed_bytes(&schema));
     let (retry_budget, place) = (lake.patience().budget(), Place::Remote(lake.clone()));
     Ok(StreamHandle { spec, schema, spec_stored, row_bytes, retry_budget, place })

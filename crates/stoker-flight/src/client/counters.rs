@@ -1,11 +1,11 @@
-//! What a remote stream did so far.
+//! Counters of a remote stream.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use stoker_stream::StreamStats;
 
-/// The counters behind [`StreamStats`]. Requests to storage and their bytes are known to the servers only.
+/// The counters behind [`StreamStats`]. Only the servers know the number of storage requests and their bytes.
 #[derive(Default)]
 pub(crate) struct Counters {
     rows: AtomicU64,
@@ -13,12 +13,12 @@ pub(crate) struct Counters {
     batches: AtomicU64,
     retries: AtomicU64,
     wait_nanos: AtomicU64,
-    /// Zero until the first batch.
+    /// The time from opening the stream to its first batch; zero until that batch is delivered.
     first_batch_nanos: AtomicU64,
 }
 
 impl Counters {
-    /// Counts a batch for which the consumer waited, some time after the stream was opened.
+    /// Counts a delivered batch. The consumer waited `waited` for it, and the stream was opened `since_opened` ago.
     pub fn delivered(&self, rows: u64, bytes: u64, waited: Duration, since_opened: Duration) {
         self.wait_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
         if self.batches.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -28,7 +28,7 @@ impl Counters {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts an interruption.
+    /// Counts an interruption that the stream retried.
     pub fn retried(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }

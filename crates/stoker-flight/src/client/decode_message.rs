@@ -1,10 +1,10 @@
-//! Decoding messages without keeping other tasks waiting.
+//! Decodes messages without blocking other tasks.
 
 use crate::decode::{MessageHead, is_compressed};
 use crate::{Error, Result};
 
-/// Decodes a message: at once, or a compressed one on a thread for work that takes long. Cancelling the future does not stop such a
-/// thread, which then finishes its message.
+/// Decodes an uncompressed message on the current thread and a compressed one on a thread for blocking work. When the
+/// future is cancelled, such a thread still finishes its message.
 pub(crate) async fn decode_message<T: Send + 'static>(
     head: MessageHead,
     decode: impl FnOnce(MessageHead) -> Result<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Decodes images ahead of the consumer.
+//! Decodes images before the consumer asks for their batches.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,47 +16,47 @@ use crate::client::wait_clock::WaitClock;
 use crate::encode::record_batch_bytes;
 use crate::{Error, Result};
 
-/// Decoded batches that wait to be taken, at most; the memory budget bounds their bytes.
+/// The most decoded batches that wait in the queue; the memory budget bounds their bytes.
 const QUEUE_BATCHES: usize = 4;
 
-/// Batches with tensors in place of files of images, decoded by a task of its own.
+/// A stage that replaces encoded images with tensors, in a task of its own.
 ///
 /// ```text
 /// Batches (encoded) ──next──► task ──threads of BatchDecoder──► queue, within the quota ──next──► consumer
 /// ```
 ///
-/// Dropping it stops the task; the batch that is being decoded then is finished and dropped.
+/// Dropping the stage stops the task. The threads finish the batch that they are decoding, and drop it.
 pub(crate) struct DecodeStage {
     input: mpsc::Receiver<Result<Option<Decoded>>>,
-    /// What the stream of encoded batches did so far.
+    /// The statistics of the stream of encoded batches so far.
     encoded: Arc<Mutex<StreamStats>>,
-    /// What is counted on this end.
+    /// The statistics of the decoded batches that the consumer took.
     counted: StreamStats,
     stalls: StallMeter,
     opened: Instant,
     is_over: bool,
-    /// Of the decoded batches.
+    /// The memory quota of the decoded batches.
     quota: Quota,
-    /// The budget of the encoded batches, for the task to follow.
+    /// Sends the memory budget of the encoded batches to the task.
     encoded_budget: watch::Sender<Option<u64>>,
     waited: WaitClock,
     _task: AbortOnDropHandle<()>,
 }
 
-/// A batch and the room that its tensors hold until it is taken.
+/// A decoded batch, with the memory that its tensors reserve until it is taken.
 struct Decoded {
     batch: Batch,
     spans: Stalls,
     _held: Held,
 }
 
-/// The task.
+/// The task that decodes.
 struct Worker {
     batches: Batches,
     columns: Arc<ImageColumns>,
-    /// What finds rows in the places of bad ones, unless these are errors.
+    /// Finds substitutes for bad rows; `None` when a bad row is an error.
     substitutes: Option<ImageSubstitutes>,
-    /// What it read so far.
+    /// What the search for substitutes read so far.
     substitutes_read: IoTotals,
     quota: Quota,
     encoded: Arc<Mutex<StreamStats>>,
@@ -100,7 +100,7 @@ impl DecodeStage {
         }
     }
 
-    /// The next batch; `None` after the last one. Cancelling the future loses nothing.
+    /// Returns the next batch, or `None` after the last one. Cancelling the future loses nothing.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
         if self.is_over {
             return Ok(None);
@@ -123,24 +123,25 @@ impl DecodeStage {
         Ok(Some(batch))
     }
 
-    /// Waits until everything is decoded.
+    /// Waits until all batches are decoded.
     pub fn until_read(&self) -> impl Future<Output = ()> + Send + use<> {
         self.quota.until_retired()
     }
 
-    /// Whether everything is decoded.
+    /// Whether all batches are decoded.
     pub fn is_read(&self) -> bool {
         self.quota.is_retired()
     }
 
-    /// Changes the memory budgets of encoded and of decoded batches; the time to the first batch counts from now on.
+    /// Changes the memory budgets of encoded and of decoded batches. The time to the first batch counts from this call.
     pub fn begin(&mut self, encoded_bytes: u64, decoded_bytes: u64) {
         self.quota.begin(decoded_bytes);
         self.encoded_budget.send_replace(Some(encoded_bytes));
         self.opened = Instant::now();
     }
 
-    /// What the stream did so far: reads are those of the encoded batches, the rest is counted where decoded ones are taken.
+    /// Returns the statistics so far: reads are those of the encoded batches, all else is counted when the consumer
+    /// takes decoded batches.
     pub fn stats(&self) -> StreamStats {
         let StreamStats { rows, bytes, batches, wait_nanos, first_batch_nanos, .. } = self.counted;
         StreamStats {
@@ -170,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// The next batch of files; follows the budget meanwhile.
+    /// Returns the next encoded batch. Meanwhile it applies each change of the memory budget.
     async fn next_encoded(&mut self) -> Result<Option<Batch>> {
         loop {
             tokio::select! {
@@ -190,7 +191,7 @@ impl Worker {
         let Some(batch) = next? else { return Ok(None) };
         let held = self.quota.reserve(self.columns.tensor_bytes(batch.data.num_rows())).await;
         let (columns, begun) = (self.columns.clone(), Instant::now());
-        // The room goes along: aborting this task does not stop the decoding threads.
+        // The decoding threads get the reservation, because they go on when this task is aborted.
         let decoding = tokio::task::spawn_blocking(move || columns.decode(batch, held));
         let images = decoding.await.map_err(Error::internal)??;
         let images = self.without_bad_rows(images).await?;
@@ -200,7 +201,7 @@ impl Worker {
         Ok(Some(Decoded { batch, spans, _held: held }))
     }
 
-    /// The batch with other rows in place of those whose images cannot be decoded, if these are no errors.
+    /// Replaces the rows whose images cannot be decoded, or returns an error when bad rows are errors.
     async fn without_bad_rows(&mut self, images: ImageBatch) -> Result<ImageBatch> {
         if images.bad.is_empty() {
             return Ok(images);
@@ -212,7 +213,7 @@ impl Worker {
         replaced
     }
 
-    /// Tells the consumer's end what was read so far; returns where the time of the last step went.
+    /// Publishes to the consumer's side what was read so far, and returns how the time of the last step was spent.
     fn note_stats(&self) -> Stalls {
         let mut stats = self.batches.stats();
         stats.add_io(&self.substitutes_read);

@@ -11,10 +11,11 @@ use crate::client::message_reader::MessageReader;
 use crate::client::remote_lake::Token;
 use crate::wire::DO_GET_PATH;
 
-/// Connects to a server and asks for the messages of a ticket.
+/// Connects to a server and requests the messages of a ticket.
 ///
 /// # Errors
-/// The server's error; `Unavailable` for a server that cannot be reached within `wait`, and for a connection that broke.
+/// The server's error; `Unavailable` for a server that cannot be reached within `wait`, and for a connection that
+/// broke.
 pub(crate) async fn do_get(server: &Server, wait: Duration, ticket: &Ticket, token: &Token) -> Result<MessageReader> {
     let io = server.connect(wait).await?;
     let request = Request {

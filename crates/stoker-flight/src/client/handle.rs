@@ -1,4 +1,4 @@
-//! A planned stream, here or on servers.
+//! A planned stream, in this process or on servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::proto::stream_request::Source;
 use crate::proto::{Reweigh, reweigh};
 use crate::{Error, Result};
 
-/// A planned stream: opens any slice of any epoch. Cheap to clone.
+/// A planned stream, which opens any slice of any epoch. Cheap to clone.
 #[derive(Clone)]
 pub struct StreamHandle {
     pub(crate) spec: StreamSpec,
     pub(crate) schema: SchemaRef,
     pub(crate) spec_stored: bool,
-    /// Bytes of a row, estimated for columns of variable width.
+    /// Bytes of a row; an estimate for columns of variable width.
     pub(crate) row_bytes: u64,
-    /// How long reads are tried again where a stream has no option of its own.
+    /// The retry budget of reads, for streams without an option of their own.
     pub(crate) retry_budget: Duration,
     pub(crate) place: Place,
 }
 
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// The engine's plan, and the budget of all its streams.
+    /// The engine's plan, and the memory budget that all streams of the connection share.
     Local(StreamPlan, MemoryBudget),
     Remote(RemoteLake),
 }
@@ -52,22 +52,23 @@ impl StreamHandle {
         }
     }
 
-    /// The specification.
+    /// Returns the specification of the stream.
     pub fn spec(&self) -> &StreamSpec {
         &self.spec
     }
 
-    /// The tables that supply rows, in the order of a batch's row addresses.
+    /// Returns the tables that supply rows, in the order of a batch's row addresses.
     pub fn tables(&self) -> Vec<Snapshot> {
         self.spec.tables().cloned().collect()
     }
 
-    /// The columns of the batches.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    /// Those of the columns that are null in a row of the stream. Servers of versions that do not know the question name none.
+    /// Returns those of `columns` that are null in at least one row of the stream. The result is empty for a server
+    /// that is too old to know this action.
     ///
     /// # Errors
     /// Errors of reading the tables; servers that cannot be reached.
@@ -86,37 +87,40 @@ impl StreamHandle {
         }
     }
 
-    /// Rows per epoch.
+    /// Returns the number of rows per epoch.
     pub fn num_rows(&self) -> u64 {
         self.spec.num_rows
     }
 
-    /// The state at a cursor and step, with the log of global batch sizes.
+    /// Builds the state at a cursor and step, with the log of global batch sizes.
     pub fn state(&self, place: types::Place, log: &[BatchLogEntry]) -> StreamState {
         StreamState::new(&self.spec, place, log, !self.spec_stored)
     }
 
-    /// The stream with which a state goes on, if that is not this one but its like: the same with other weights, or with queries whose
-    /// texts differ and whose parsed statements do not. A state of another text or weights costs the loading of its stream.
+    /// Returns the stream that continues a state, when that stream is not this one. It may differ from this stream in
+    /// the weights, or in the text of queries whose parsed statements are equal. Returns `None` for a state of this
+    /// stream. A state of another stream costs one call that loads its stream.
     ///
     /// # Errors
-    /// `StateMismatch` with the differences for a state of another stream; storage errors, servers that cannot be reached.
+    /// `StateMismatch`, which names the differences, for a state that this stream cannot continue; storage errors;
+    /// servers that cannot be reached.
     pub async fn resumed(&self, connection: &Connection, state: &StreamState) -> Result<Option<Self>> {
         if state.stream_id != self.spec.stream_id() && state.may_continue(&self.spec) {
             match connection.load_stream(state).await {
                 Ok(found) if found.spec.continues_query(&self.spec, is_same_query) => return Ok(Some(found)),
                 Err(error) if error.kind().is_transient() => return Err(error),
-                // The differences say more.
+                // `state.check` names the differences, which say more than this error.
                 Ok(_) | Err(_) => {}
             }
         }
         Ok(state.check(&self.spec).map(|()| None)?)
     }
 
-    /// The same mixture with other weights from a position of an epoch on. Every process that asks for the same gets the same stream.
+    /// Plans the same mixture with other weights from a position of an epoch on. All processes that pass the same
+    /// arguments get the same stream.
     ///
     /// # Errors
-    /// A stream that is no mixture, weights that do not fit its queries; storage errors.
+    /// A stream that is not a mixture; weights that do not fit its queries; storage errors.
     pub async fn reweigh(&self, connection: &Connection, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
         match (&self.place, connection) {
             (Place::Local(plan, _), Connection::Local(lake)) => {
@@ -136,38 +140,41 @@ impl StreamHandle {
         }
     }
 
-    /// Checks that a slice can be opened, without a request: that it is one of this stream, and that this machine could hold its batches.
+    /// Checks, without a request, that a slice fits this stream and that this machine has the memory for its batches.
     ///
     /// # Errors
-    /// An invalid slice, an epoch that the stream does not have; `ResourceExhausted` for batches that no memory here holds.
+    /// An invalid slice; an epoch that the stream does not have; `ResourceExhausted` for batches larger than this
+    /// machine's memory.
     pub fn check_slice(&self, slice: &Slice) -> Result<()> {
         self.check_rows(slice, self.row_bytes)
     }
 
-    /// As [`StreamHandle::check_slice`], for rows of so many bytes.
+    /// As [`StreamHandle::check_slice`], for rows of `row_bytes` bytes.
     fn check_rows(&self, slice: &Slice, row_bytes: u64) -> Result<()> {
         slice.validate()?;
         self.spec.check_epoch(slice.epoch)?;
         Ok(check_batches(slice, self.spec.num_rows, row_bytes)?)
     }
 
-    /// Opens a rank's share of an epoch; reading begins at once, on the current Tokio runtime.
+    /// Opens a rank's share of an epoch. Reading begins at once, on the current Tokio runtime.
     ///
     /// # Errors
-    /// As for [`StreamHandle::check_slice`]. Errors of servers come with the first batch.
+    /// As for [`StreamHandle::check_slice`]. The first [`SampleStream::next`] returns errors of servers.
     pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
         let batches = self.batches(slice, options)?;
         Ok(SampleStream::new(batches, self.receipt(slice)))
     }
 
-    /// As [`StreamHandle::open`], with columns of images decoded ahead of the consumer, here, on native threads. Which rows come,
-    /// and in which order, does not depend on it. Half of the memory budget is for batches whose images are not decoded
-    /// yet, the other half for those that are.
+    /// As [`StreamHandle::open`], with image columns that native threads of this process decode before the consumer
+    /// asks for them. Decoding does not change which rows come or their order, except that a bad row may be
+    /// substituted. Half of the memory budget is for encoded batches, the other half for decoded ones.
     ///
     /// # Errors
-    /// As [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that is null or cannot be decoded makes its row a bad one:
-    /// with [`BadRows::Error`](stoker_stream::BadRows) the stream ends with [`Error::BadImage`], else the next row of the same window
-    /// whose images decode takes its place, the same on all ranks with these transforms; [`Error::NoSubstitute`] where there is none.
+    /// As for [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that is null or cannot be decoded makes
+    /// its row a bad row. With [`BadRows::Error`](stoker_stream::BadRows) the stream then ends with
+    /// [`Error::BadImage`]. Otherwise the next row of the same window whose images decode replaces the bad row, and all
+    /// ranks with these transforms choose the same row; the stream ends with [`Error::NoSubstitute`] when the window
+    /// has no such row.
     pub async fn open_decoded(
         &self,
         slice: &Slice,
@@ -208,7 +215,7 @@ impl StreamHandle {
         })
     }
 
-    /// An empty receipt of a slice.
+    /// Returns an empty receipt of a slice.
     pub fn receipt(&self, slice: &Slice) -> ReceiptBuilder {
         ReceiptBuilder::new(self.spec.stream_id(), slice, self.spec.num_rows)
     }

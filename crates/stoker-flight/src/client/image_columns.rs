@@ -1,4 +1,4 @@
-//! Which columns of a stream are decoded, and to what.
+//! The image columns of a stream that are decoded, and their tensors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use stoker_types::{Slice, StreamSpec};
 use crate::error::bad_image;
 use crate::{Error, Result};
 
-/// The transform of each column that is decoded on the client's side, with the threads for it.
+/// The transform of each column that the client decodes, and the number of threads.
 #[derive(Clone, Debug, Default)]
 pub struct DecodeOptions {
-    /// Names of columns of the stream, each with what its images become.
+    /// Names of columns of the stream, each with the transform of its images.
     pub columns: Vec<(String, ImageTransform)>,
-    /// Threads that decode, for each column; 0 stands for the number of cores.
+    /// The number of decoding threads for each column; 0 stands for the number of cores.
     pub num_threads: usize,
 }
 
 impl DecodeOptions {
-    /// The schema of batches whose images are decoded: a non-null tensor in place of each file.
+    /// Returns the schema of decoded batches: a non-null tensor column in place of each image column.
     ///
     /// # Errors
-    /// [`Error::Decode`] for a transform that is not valid; [`Error::InvalidRequest`] for a column that is not there, is named twice
-    /// or does not hold binary values.
+    /// [`Error::Decode`] for a transform that is not valid; [`Error::InvalidRequest`] for a column that does not exist,
+    /// is named twice or does not hold binary values.
     pub fn schema(&self, schema: &Schema) -> Result<SchemaRef> {
         let mut fields = schema.fields().to_vec();
         for (number, (name, transform)) in self.columns.iter().enumerate() {
@@ -54,23 +54,23 @@ impl DecodeOptions {
     }
 }
 
-/// A batch whose images become tensors.
+/// A batch whose images are being decoded.
 pub(crate) struct ImageBatch {
-    /// The rows with their files.
+    /// The rows, with encoded images.
     pub batch: Batch,
-    /// The tensors of each column that is decoded, row by row.
+    /// The tensors of each decoded column, row by row.
     tensors: Vec<Pooled>,
-    /// The rows with images that cannot be decoded.
+    /// The rows whose images cannot be decoded.
     pub bad: BTreeMap<usize, BadImage>,
-    /// The room of the tensors.
+    /// The memory that the tensors reserve.
     held: Held,
 }
 
-/// What is wrong with a row.
+/// The reason why a row is bad.
 pub(crate) struct BadImage {
-    /// Which of the columns that are decoded; where several are bad, the first.
+    /// The index of the bad image's column among the decoded columns; the first one when several are bad.
     pub column: usize,
-    /// What is wrong with its image.
+    /// The decoder's error.
     pub reason: String,
 }
 
@@ -107,12 +107,13 @@ impl ImageColumns {
         Ok(Self { columns, schema, spec: spec.clone(), slice: *slice, pool })
     }
 
-    /// Bytes that the tensors of a batch take.
+    /// Returns the number of bytes that the tensors of a batch take.
     pub fn tensor_bytes(&self, num_rows: usize) -> u64 {
         self.columns.iter().map(|column| (column.decoder.transform().row_bytes() * num_rows) as u64).sum()
     }
 
-    /// Decodes the images of a batch, as far as that is possible. Blocks the thread until all are decoded.
+    /// Decodes the images of a batch. Rows whose images cannot be decoded are in [`ImageBatch::bad`] of the result.
+    /// Blocks the thread until all images are decoded.
     pub fn decode(&self, batch: Batch, held: Held) -> Result<ImageBatch> {
         let num_rows = batch.data.num_rows();
         let bytes = |column: &Column| num_rows.saturating_mul(column.decoder.transform().row_bytes());
@@ -124,8 +125,8 @@ impl ImageColumns {
         Ok(images)
     }
 
-    /// Decodes the images of other rows into places of the batch, ascending, one for each row. Returns the rows that are bad in some
-    /// column. Blocks the thread.
+    /// Decodes the images of `rows` into rows `places` of the batch's tensors: ascending row numbers, one for each row
+    /// of `rows`. Returns the rows that are bad in some column, by their index in `rows`. Blocks the thread.
     pub fn decode_rows(
         &self,
         images: &mut ImageBatch,
@@ -149,7 +150,8 @@ impl ImageColumns {
         Ok(bad)
     }
 
-    /// The batch with tensors in place of files, once all its images are decoded; and its room.
+    /// Builds the batch with tensors in place of images, once all images are decoded. Returns it with its reserved
+    /// memory.
     pub fn finish(&self, images: ImageBatch) -> Result<(Batch, Held)> {
         let ImageBatch { batch, tensors, held, .. } = images;
         let (mut columns, num_rows) = (batch.data.columns().to_vec(), batch.data.num_rows());
@@ -160,23 +162,23 @@ impl ImageColumns {
         Ok((Batch { data, ..batch }, held))
     }
 
-    /// The columns that are not decoded, by their places among all.
+    /// Returns the indices of the columns that are not decoded.
     pub fn others(&self) -> Vec<usize> {
         let is_decoded = |index: &usize| self.columns.iter().any(|column| column.index == *index);
         (0..self.schema.fields().len()).filter(|index| !is_decoded(index)).collect()
     }
 
-    /// The position of a row of a batch.
+    /// Returns the position of a row of a batch.
     pub fn position(&self, batch: &Batch, row: usize) -> u64 {
         self.slice.share(batch.step, self.spec.num_rows).position(row as u64)
     }
 
-    /// The epoch of the batches.
+    /// Returns the epoch of the batches.
     pub fn epoch(&self) -> u64 {
         self.slice.epoch
     }
 
-    /// The error for a batch with bad images: names the first row of the first column that has one.
+    /// Builds the error for a batch with bad images. It names the first bad row of the first column that has one.
     pub fn error(&self, images: &ImageBatch) -> Error {
         let first = images.bad.iter().min_by_key(|(row, bad)| (bad.column, **row));
         let Some((row, bad)) = first else { return Error::internal("a batch without bad images") };
@@ -184,17 +186,17 @@ impl ImageColumns {
         Error::BadImage { column: self.columns[bad.column].name.clone(), place, reason: bad.reason.clone() }
     }
 
-    /// What is wrong with a row of a batch, and which it is.
+    /// Describes a bad row of a batch: its column, its location and the decoder's error.
     pub fn reason(&self, batch: &Batch, row: usize, bad: &BadImage) -> String {
         bad_image(&self.columns[bad.column].name, &self.place(batch, row), &bad.reason)
     }
 
-    /// The name of the column of a bad image.
+    /// Returns the name of the column of a bad image.
     pub fn name(&self, bad: &BadImage) -> &str {
         &self.columns[bad.column].name
     }
 
-    /// Where a row of a batch stands, for messages.
+    /// Describes the row ids, position and epoch of a row of a batch, for messages.
     pub fn place(&self, batch: &Batch, row: usize) -> String {
         let supplied = self.spec.tables().zip(&batch.row_addrs).filter_map(|(table, addrs)| {
             let addr = addrs.get(row).filter(|addr| **addr != u64::MAX)?;

@@ -1,15 +1,15 @@
-//! Rows that stand for those whose images cannot be decoded.
+//! Substitutes for rows whose images cannot be decoded.
 //!
 //! ```text
-//! ImageBatch with bad rows ──► next rows of their windows, one request for all ──► decode into the places of the bad rows
+//! ImageBatch with bad rows ──► next rows of their windows, one request for all ──► decode in place of the bad rows
 //!                                  ▲ twice as many each                                │ those that are still bad
 //!                                  └───────────────────────────────────────────────────┘
 //! ```
 //!
-//! The row that stands for a bad one is the first row of its window, cyclically from its position on, that has its checksum and whose
-//! images decode. That is a function of stored bytes, order and transforms. So every rank, client and resume that needs a decision
-//! comes to the same one by itself, and those that do not need it need not know of it. The bad row is the first to be read again:
-//! only what is bad twice is bad.
+//! The substitute of a bad row is the first row of the bad row's window, in cyclic order from the bad row's position,
+//! whose checksum is correct and whose images decode. This is a function of the stored bytes, the order and the
+//! transforms. So every rank, client and resumed stream that needs a substitute chooses the same row without
+//! communication. The search begins with the bad row itself, which is read again: only a row that is bad twice is bad.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -25,37 +25,37 @@ use crate::client::image_columns::{ImageBatch, ImageColumns};
 use crate::client::interleave::interleave_column;
 use crate::{Error, Result};
 
-/// Rows that are asked for in place of one bad row: at first, and at most. Each request asks for twice as many as the one before.
+/// The number of candidates that are requested for one bad row, at first and at most. Each request doubles it.
 const ROWS_FIRST: usize = 2;
 const ROWS_MAX: usize = 32;
 
-/// Rows of one request, for all bad rows of a batch.
+/// The most rows of one request, for all bad rows of a batch together.
 const REQUEST_ROWS_MAX: usize = 256;
 
-/// Finds substitutes for the batches of one slice.
+/// Finds substitutes for the bad rows of one slice.
 pub(crate) struct ImageSubstitutes {
     handle: StreamHandle,
     options: ReadOptions,
     columns: Arc<ImageColumns>,
-    /// Of the epoch, once there was a bad row.
+    /// The windows of the epoch; set at the first bad row.
     windows: OnceLock<Windows>,
     met: Arc<Mutex<BadRowsMet>>,
 }
 
-/// A search for the bad rows of one batch.
+/// The search for the substitutes of one batch.
 struct Search {
     columns: Arc<ImageColumns>,
     images: ImageBatch,
     /// The rows of the batch that are still bad, ascending.
     open: Vec<Open>,
-    /// The rows that were found to be bad.
+    /// The candidates that are known to be bad.
     bad: HashSet<WindowRow>,
-    /// Those of all batches.
+    /// The bad rows of all batches so far.
     met: Arc<Mutex<BadRowsMet>>,
-    /// What is wrong with the last of them.
+    /// The reason why the last of the bad candidates is bad.
     last_reason: String,
     found: Vec<Found>,
-    /// For each answer, those of its rows that are used, without the columns that are decoded.
+    /// For each answer, its rows that are used as substitutes, without the decoded columns.
     answers: Vec<RecordBatch>,
 }
 
@@ -64,17 +64,17 @@ struct Open {
     row: usize,
     position: u64,
     window: Window,
-    /// The next row of the window to be tried.
+    /// The next candidate, as an offset in the window from the bad row.
     next: u64,
 }
 
-/// A row in the place of a bad one.
+/// The substitute of a bad row.
 struct Found {
     row: usize,
-    /// Where it lies in the window, from the bad row on: 0 for that row itself.
+    /// The offset of the substitute in the window, from the bad row; 0 for the bad row itself.
     offset: u64,
     row_addrs: Vec<u64>,
-    /// The answer that it comes from, and its row there.
+    /// The index of the answer that contains the substitute, and its row there.
     place: (usize, usize),
 }
 
@@ -84,10 +84,11 @@ impl ImageSubstitutes {
         Self { handle, options: *options, columns, windows: OnceLock::new(), met }
     }
 
-    /// Decodes good rows into the places of the bad ones, and names these in the batch. `on_read` is told of every answer.
+    /// Decodes substitutes into the tensors of the bad rows, and records the bad rows in the batch. Calls `on_read`
+    /// with every answer.
     ///
     /// # Errors
-    /// [`Error::NoSubstitute`] where all rows of a window are bad; `TooManyBadRows`; errors of reading.
+    /// [`Error::NoSubstitute`] when all rows of a window are bad; `TooManyBadRows`; errors of reading.
     pub async fn replace(&self, images: ImageBatch, mut on_read: impl FnMut(&RowsBeside)) -> Result<ImageBatch> {
         let windows = self.windows.get_or_init(|| Windows::new(self.handle.spec(), self.columns.epoch()));
         let mut search = Search::new(self.columns.clone(), images, windows, self.met.clone());
@@ -113,7 +114,8 @@ impl Search {
         Self { columns, images, open, bad, met, last_reason, found: Vec::new(), answers: Vec::new() }
     }
 
-    /// The next `rows` rows for each bad one that are not known to be bad, each once: the first of all, the second of all, and so on.
+    /// Returns up to `rows` candidates for each bad row, without known bad rows and without duplicates: the first
+    /// candidate of every bad row, then the second of every bad row, and so on.
     fn wanted(&self, rows: usize) -> Result<(Vec<WindowRow>, Vec<Beside>)> {
         let mut candidates = Vec::with_capacity(self.open.len());
         for Open { row, window, next, .. } in &self.open {
@@ -169,7 +171,8 @@ impl Search {
         Ok(self)
     }
 
-    /// For each bad row, by its place among them, the next row to be tried, if it is in the answer.
+    /// Returns, for each bad row (by its index in `open`), its next candidate, if the answer contains it. Counts the
+    /// candidates before it that are bad.
     fn next_tries(&mut self, places: &HashMap<WindowRow, usize>) -> Result<Vec<(usize, usize)>> {
         let mut tried = Vec::new();
         for (index, open) in self.open.iter_mut().enumerate() {
@@ -193,7 +196,7 @@ impl Search {
         Ok(tried)
     }
 
-    /// Decodes rows of an answer into the places of bad rows.
+    /// Decodes rows of an answer into the tensors of bad rows.
     fn decode(&mut self, tried: &[(usize, usize)], answer: &RowsBeside) -> Result<()> {
         let indices = UInt64Array::from_iter_values(tried.iter().map(|(_, place)| *place as u64));
         let rows = take_record_batch(&answer.data, &indices).map_err(Error::internal)?;
@@ -219,7 +222,8 @@ impl Search {
         Ok(())
     }
 
-    /// The batch, with the other columns, the row addresses and the names of the bad rows. Blocks the thread.
+    /// Completes the batch: takes over the other columns and the row addresses of the substitutes, and names the bad
+    /// rows. Blocks the thread.
     fn finish(mut self) -> Result<ImageBatch> {
         let (columns, batch) = (&self.columns, &mut self.images.batch);
         let mut named: BTreeMap<usize, Substitution> =

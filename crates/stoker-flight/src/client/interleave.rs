@@ -1,4 +1,4 @@
-//! One batch from the batches of several endpoints.
+//! Joins the batches of several endpoints into one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use stoker_stream::{Batch, Substitution};
 
 use crate::{Error, Result};
 
-/// The batch whose row i is row `i / E` of part `(first + i) mod E`.
+/// Joins the batches of E endpoints: row i of the result is row `i / E` of part `(first + i) mod E`. Copies all rows.
 pub(crate) fn interleave_batches(mut parts: Vec<Batch>, first: usize) -> Result<Batch> {
     if parts.len() == 1 {
         return parts.pop().ok_or_else(|| Error::internal("no endpoints"));
@@ -50,7 +50,8 @@ pub(crate) fn interleave_batches(mut parts: Vec<Batch>, first: usize) -> Result<
     Ok(Batch { step: head.step, cursor: head.cursor, data, num_valid, row_addrs, substituted })
 }
 
-/// Rows of tensors are copied as bytes; other columns go through Arrow's kernel.
+/// Interleaves one column; `places` gives the array and the row there for each row of the result. Rows of tensors
+/// without nulls are copied as bytes; other columns go through Arrow's kernel.
 pub(crate) fn interleave_column(arrays: &[ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
     let kernel = || {
         let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();

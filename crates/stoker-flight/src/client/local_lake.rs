@@ -9,7 +9,7 @@ use stoker_stream::MemoryBudget;
 use crate::client::ConnectOptions;
 use crate::client::patience::Patience;
 
-/// The engine of a lake in this process, and the memory of its streams. Cheap to clone; clones share both.
+/// The engine of a lake in this process, and the memory budget of its streams. Cheap to clone; clones share both.
 #[derive(Clone, Debug)]
 pub struct LocalLake {
     engine: Engine,
@@ -19,36 +19,36 @@ pub struct LocalLake {
 }
 
 impl LocalLake {
-    /// An engine whose streams share a budget.
+    /// Wraps an engine whose streams share a memory budget.
     pub fn new(engine: Engine, budget: MemoryBudget) -> Self {
         Self::with_patience(engine, budget, Patience::new(ConnectOptions::default().retry_budget))
     }
 
-    /// As [`LocalLake::new`]. Where the lake lies on a disk of this machine, a fault is told at once.
+    /// As [`LocalLake::new`], with a retry policy. Calls to a lake on a local disk are never retried.
     pub(crate) fn with_patience(engine: Engine, budget: MemoryBudget, patience: Patience) -> Self {
         let retry_budget = patience.budget();
         let patience = if engine.lake().is_local() { Patience::new(Duration::ZERO) } else { patience };
         Self { engine, budget, retry_budget, patience }
     }
 
-    /// The memory of the batches of all streams that are being filled or wait to be taken.
+    /// Returns the memory budget of all streams, for batches that are being filled or wait to be taken.
     pub fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// How long the reads of a stream are tried again that has no option of its own.
+    /// Returns the retry budget of reads, for streams without an option of their own.
     pub(crate) fn retry_budget(&self) -> Duration {
         self.retry_budget
     }
 
-    /// How long calls are made again while the store cannot be reached.
+    /// Returns the retry policy of calls, for the time in which the object store cannot be reached.
     pub(crate) fn patience(&self) -> &Patience {
         &self.patience
     }
 }
 
 impl From<Engine> for LocalLake {
-    /// An engine with the default budget.
+    /// Wraps an engine with the default memory budget.
     fn from(engine: Engine) -> Self {
         Self::new(engine, MemoryBudget::default())
     }

@@ -1,4 +1,4 @@
-//! From the answer to a DoGet to messages.
+//! Reads the messages of a `DoGet` answer.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use crate::encode::{APP_METADATA, DATA_BODY, DATA_HEADER};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::{Error, Result};
 
-/// Bytes of a gRPC frame before its message.
+/// Bytes of a gRPC frame before its message: the compression flag and the length.
 const PREFIX_BYTES: usize = 5;
-/// The wire type of fields with a length.
+/// The Protobuf wire type of length-delimited fields.
 const LENGTH_DELIMITED: u64 = 2;
-/// Memory that is taken before its bytes come, at most.
+/// The most memory that is allocated before its bytes arrive.
 const RESERVED_BYTES_MAX: usize = 16 << 20;
-/// Bytes that are made ready for reading at a time: few enough to stay in the processor's cache.
+/// Bytes that are zeroed and then read at a time: few enough to stay in the processor's cache.
 const STEP_BYTES: usize = 256 << 10;
 /// Bytes that are skipped at a time.
 const SKIP_BYTES: usize = 16 << 10;
 
-/// Reads the messages of one answer. Dropping it cancels the call.
+/// Reads the messages of one answer. Dropping the reader cancels the call.
 ///
-/// A message is read in two parts, so that its body can be read to where it belongs.
+/// A message is read in two parts, head and body, so that the socket fills the buffers of a batch directly.
 pub(crate) struct MessageReader {
     connection: Connection,
     /// Bytes of the current message that were not read yet.
     left: usize,
     /// The body, when it came before other fields.
     early_body: Option<Bytes>,
-    /// Whether a read was given up in the middle, or failed.
+    /// Whether a read failed or was cancelled in the middle.
     is_broken: bool,
 }
 
@@ -39,13 +39,13 @@ impl MessageReader {
         Self { connection, left: 0, early_body: None, is_broken: false }
     }
 
-    /// A server that sends no byte of the answer for so long is gone.
+    /// Sets the longest time without a byte of the answer, after which the connection counts as broken.
     pub fn set_silence_max(&mut self, silence_max: Duration) {
         self.connection.set_silence_max(silence_max);
     }
 
-    /// The next message without its body; `None` when the server ended the answer. What was not read of the message before is
-    /// skipped. Cancelling the future ends the answer: later calls fail.
+    /// Reads the head of the next message; returns `None` when the server ended the answer. The unread rest of the
+    /// message before is skipped. After the future is cancelled, all later calls fail.
     ///
     /// # Errors
     /// The server's error; `Unavailable` when the connection breaks; `Internal` for a message that cannot be read.
@@ -56,11 +56,12 @@ impl MessageReader {
         Ok(head)
     }
 
-    /// The body of the message whose head came last. Parts of it go to their places, which must ascend.
-    /// Cancelling the future ends the answer: later calls fail.
+    /// Reads the body of the current message. The bytes of each buffer slot in `places` are read into the slot's
+    /// memory; the slots must be in ascending order of their offsets. After the future is cancelled, all later calls
+    /// fail.
     ///
     /// # Errors
-    /// As for [`MessageReader::next`]; `Internal` for places that overlap or lie beyond the body.
+    /// As for [`MessageReader::next`]; `Internal` for slots that overlap or lie beyond the body.
     pub async fn body(&mut self, places: Vec<Place<'_>>) -> Result<MessageBody> {
         self.begin()?;
         let body = self.read_body(places).await?;
@@ -95,7 +96,8 @@ impl MessageReader {
         self.read_fields().await.map(Some)
     }
 
-    /// The fields of `FlightData`, in any order. A body that comes last, as bodies do, is left for [`MessageReader::body`].
+    /// Reads the fields of `FlightData`, in any order. A body that comes last, which is the usual case, is left for
+    /// [`MessageReader::body`].
     async fn read_fields(&mut self) -> Result<MessageHead> {
         let mut head = MessageHead::default();
         while self.left > 0 {
@@ -114,7 +116,7 @@ impl MessageReader {
                     return Ok(head);
                 }
                 Ok(DATA_BODY) => self.early_body = Some(self.collect(length).await?),
-                // Descriptors, and fields of later versions.
+                // Descriptors, and fields of later protocol versions.
                 _ => self.skip(length).await?,
             }
         }
@@ -162,7 +164,7 @@ impl MessageReader {
         Ok(collected.freeze())
     }
 
-    /// Appends the next bytes of the message. Takes memory only as they come.
+    /// Appends the next bytes of the message to `out`. Memory grows only as bytes arrive.
     async fn append(&mut self, mut bytes: usize, out: &mut BytesMut) -> Result<()> {
         while bytes > 0 {
             let begin = out.len();
@@ -174,7 +176,7 @@ impl MessageReader {
         Ok(())
     }
 
-    /// Reads the next bytes of the message.
+    /// Fills `out` with the next bytes of the message.
     async fn fill(&mut self, mut out: &mut [u8]) -> Result<()> {
         if let Some(body) = &mut self.early_body
             && self.left == 0

@@ -1,4 +1,4 @@
-//! The client's side: one interface to an engine in this process and to servers.
+//! The client: one interface to an engine in this process and to servers.
 
 pub(crate) mod address;
 mod batch_assembler;

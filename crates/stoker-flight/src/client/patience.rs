@@ -1,4 +1,4 @@
-//! Calls that are made again while nobody answers.
+//! Retries calls while no server answers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -9,16 +9,17 @@ use tokio::time::Instant;
 
 use crate::Result;
 
-/// Waits before asking again double from the first to the last of these.
+/// The wait before a retry doubles with each attempt, from the first of these durations to the second.
 const WAIT_FIRST: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long the calls of a connection are made again while servers, or the store of a lake, cannot be reached. Cheap to clone; clones
-/// share what they know.
+/// The retry policy of a connection: how long it retries calls while servers, or the object store of a lake, cannot be
+/// reached. Cheap to clone; clones share whether the target ever answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
     budget: Duration,
-    /// Whether somebody answered once. Until then, a target may be one that never will, and its first failure is told at once.
+    /// Whether the target answered once. Until then the target may be a wrong address, and a failed call is not
+    /// retried.
     is_known: Arc<AtomicBool>,
 }
 
@@ -33,8 +34,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// How long to wait before the next attempt: half of a span that doubles each time, to all of it, so that the ranks of a job do not
-    /// come back in step.
+    /// Returns how long to wait before the next attempt: a random time between half of a duration and all of it, so
+    /// that the ranks of a job do not retry together. The duration doubles with each attempt.
     pub fn next(&mut self) -> Duration {
         let random = RandomState::new().hash_one(0) as u32;
         let wait = self.0.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX));
@@ -44,26 +45,28 @@ impl Waits {
 }
 
 impl Patience {
-    /// Patience with a target that nobody asked anything yet.
+    /// Creates the policy for a target that was not called yet.
     pub fn new(budget: Duration) -> Self {
         Self { budget, is_known: Arc::default() }
     }
 
-    /// Patience from the first call on, for a target that answered before: to another process, or before a fork.
+    /// Creates the policy for a target that answered before, to another process or before a fork: even its first call
+    /// is retried.
     pub fn with_known(budget: Duration) -> Self {
         Self { budget, is_known: Arc::new(AtomicBool::new(true)) }
     }
 
-    /// For how long calls are made again.
+    /// Returns how long calls are retried.
     pub fn budget(&self) -> Duration {
         self.budget
     }
 
-    /// Makes a call that may be repeated until it is answered, be it with an error, or the budget is used up. The last attempt begins when
-    /// the budget ends. `attempted` says what the call is for: `planning a stream`.
+    /// Makes a call that may be repeated, until it succeeds, it fails with an error that is not transient, or the retry
+    /// budget ends. The last attempt begins when the budget ends. `attempted` names the call in errors, for example
+    /// `planning a stream`.
     ///
     /// # Errors
-    /// The answer's; [`GaveUp`](crate::Error::GaveUp) where several attempts found nobody who answers.
+    /// The error of the call; [`GaveUp`](crate::Error::GaveUp) after several failed attempts.
     pub async fn ask<T, F>(&self, attempted: &str, mut call: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -98,7 +101,8 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// A call that nobody answers before its `answered`th attempt, which fails for good or gives the number.
+    /// Makes a call that fails with a transient error before its attempt number `answered`. That attempt then returns
+    /// its number, or fails with a permanent error.
     async fn ask(patience: &Patience, attempts: &Cell<u32>, answered: u32, is_good: bool) -> Result<u32> {
         let call = || async {
             attempts.set(attempts.get() + 1);

@@ -29,7 +29,7 @@ use crate::secret::Secret;
 use crate::wire::{MESSAGE_BYTES_MAX, SPEC_STORED};
 use crate::{Error, Result};
 
-/// What servers say that know no parameters but those of JSON.
+/// A part of the error message of old servers, which know only parameters of JSON types.
 const UNKNOWN_PARAM: &str = "any variant of untagged enum ParamValue";
 
 type Client = FlightServiceClient<InterceptedService<Channel, Token>>;
@@ -41,14 +41,14 @@ pub struct RemoteLake {
 }
 
 struct Inner {
-    /// Their addresses, for messages.
+    /// The addresses of all servers, for error messages.
     addresses: String,
-    /// For DoGet, and for all else.
+    /// The servers: the first member is for `DoGet`, the second for all other calls.
     servers: Vec<(Server, Endpoint)>,
     token: Token,
-    /// The server that answered last.
+    /// The index of the server that answered last.
     current: AtomicUsize,
-    /// Its connection, for requests other than DoGet.
+    /// The connection for calls other than `DoGet`, with the index of its server.
     channel: Mutex<Option<(usize, Channel)>>,
     options: ConnectOptions,
     budget: MemoryBudget,
@@ -87,7 +87,7 @@ impl tonic::service::Interceptor for Token {
 }
 
 impl RemoteLake {
-    /// The servers at these addresses, one at least. None is asked yet.
+    /// Configures the servers at these addresses, of which there must be at least one. Sends no request.
     pub(crate) fn try_new(addresses: &[Address], options: &ConnectOptions, patience: Patience) -> Result<Self> {
         let needs_tls = addresses.iter().any(Address::is_tls);
         let tls = needs_tls.then(|| tls_config(options)).transpose()?;
@@ -106,10 +106,10 @@ impl RemoteLake {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Connects to one of the servers, which are known from then on.
+    /// Connects to one of the servers. After that, calls are retried.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] within five seconds for each server.
+    /// [`Error::Unreachable`] when no server takes a connection, after at most five seconds for each server.
     pub(crate) async fn reach(&self) -> Result<()> {
         self.inner.patience.ask("connecting", || async { self.client().await.map(|_| ()) }).await
     }
@@ -119,7 +119,7 @@ impl RemoteLake {
         self.inner.servers.len() > 1
     }
 
-    /// How long calls are made again while no server can be reached.
+    /// Returns the retry policy of calls.
     pub(crate) fn patience(&self) -> &Patience {
         &self.inner.patience
     }
@@ -128,12 +128,13 @@ impl RemoteLake {
         &self.inner.options
     }
 
-    /// The memory of the batches of all streams that wait to be taken.
+    /// Returns the memory budget of all streams, for batches that wait to be taken.
     pub(crate) fn budget(&self) -> &MemoryBudget {
         &self.inner.budget
     }
 
-    /// A client of the first server that takes a connection, beginning with the one that answered last.
+    /// Returns a client of the kept connection, or else of the first server that takes a connection, beginning with the
+    /// server that answered last.
     async fn client(&self) -> Result<Client> {
         let kept = self.inner.channel.lock().clone();
         let (server, channel) = match kept {
@@ -146,7 +147,7 @@ impl RemoteLake {
         Ok(client.max_decoding_message_size(MESSAGE_BYTES_MAX))
     }
 
-    /// A new connection to the first server that takes one, from `first` on.
+    /// Opens a connection to the first server that takes one, beginning with server `first`.
     async fn open(&self, first: usize) -> Result<(usize, Channel)> {
         let num = self.inner.servers.len();
         let mut reason = String::new();
@@ -159,8 +160,8 @@ impl RemoteLake {
         Err(Error::Unreachable { target: self.inner.addresses.clone(), reason })
     }
 
-    /// Asks one server after the other, until one answers: for calls that may be repeated. A connection that broke in the
-    /// meantime is replaced.
+    /// Makes a call that may be repeated at one server after the other, until one answers. A connection that broke
+    /// since the last call is replaced.
     async fn ask<T, F>(&self, call: impl Fn(Client) -> F) -> Result<Response<T>>
     where
         F: Future<Output = Result<Response<T>, Status>>,
@@ -178,7 +179,8 @@ impl RemoteLake {
         Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
     }
 
-    /// What a status says. One with a cause was made on this side, by a connection that failed, and names no server.
+    /// Converts a status to an error. A status with a source was made in this process, by a connection that failed, and
+    /// does not name the server.
     fn failure(&self, status: Status) -> Error {
         let is_ours = std::error::Error::source(&status).is_some();
         match Error::from(status) {
@@ -196,15 +198,15 @@ impl RemoteLake {
         }
     }
 
-    /// Begins with the next server from now on.
+    /// Drops the kept connection. Later calls begin with the next server.
     pub(crate) fn leave(&self) {
         let kept = self.inner.channel.lock().take();
         let left = kept.map_or_else(|| self.inner.current.load(Ordering::Relaxed), |(server, _)| server);
         self.inner.current.store((left + 1) % self.inner.servers.len(), Ordering::Relaxed);
     }
 
-    /// The answer to a command, from the first server that gives one; for streams also whether the service finds the
-    /// stream by its id alone.
+    /// Sends a command and returns the answer of the first server that gives one. The flag is `false` for a stream
+    /// whose specification the server could not store, so that its id alone does not find it.
     pub(crate) async fn get_flight_info(&self, kind: Kind) -> Result<(FlightInfo, bool)> {
         let command = Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec();
         let descriptor = FlightDescriptor::new_cmd(command);
@@ -217,18 +219,18 @@ impl RemoteLake {
         Ok((response.into_inner(), stored))
     }
 
-    /// The server that answered last, which signed the newest tickets.
+    /// Returns the index of the server that answered last, which signed the newest tickets.
     pub(crate) fn current_server(&self) -> usize {
         self.inner.current.load(Ordering::Relaxed)
     }
 
-    /// The messages for each ticket of an answer, over a connection each. `server` gives the server to begin with for the
-    /// i-th ticket, cyclically.
+    /// Opens a connection for each ticket of an answer. `server(i)` is the index (cyclic) of the server at which the
+    /// client tries ticket i first.
     ///
-    /// The locations of endpoints are left to other clients. Flight says that a ticket belongs to one of them; tickets of
-    /// Stoker's servers are good at every server that shares the key, thus at those that this client was given. A location is
-    /// said by whoever answered, so to go there could carry the token and the data to a host that nobody configured, or from
-    /// TLS to plain text.
+    /// The locations of endpoints are for other clients; this client ignores them. Flight says that a ticket belongs to
+    /// one of its locations. Stoker's tickets are valid at every server that shares the key, so also at the servers
+    /// that this client was configured with. An answer could name any host as a location; to connect there could send
+    /// the token and the data to a host that nobody configured, or without TLS.
     pub(crate) async fn do_get(
         &self,
         info: &FlightInfo,
@@ -288,13 +290,13 @@ impl<C: Call> Answers<C> for RemoteLake {
     }
 }
 
-/// The whole answer of one server to an action.
+/// Performs an action at one server and returns its whole answer.
 async fn act(mut client: Client, action: Action) -> Result<Response<Vec<u8>>, Status> {
     let answers = client.do_action(action).await?.into_inner();
     Ok(Response::new(collect(answers).await?))
 }
 
-/// The parts of an answer, as one.
+/// Concatenates the parts of an answer.
 async fn collect(mut answers: Streaming<arrow_flight::Result>) -> Result<Vec<u8>, Status> {
     let mut all = Vec::new();
     while let Some(answer) = answers.message().await? {
@@ -303,7 +305,8 @@ async fn collect(mut answers: Streaming<arrow_flight::Result>) -> Result<Vec<u8>
     Ok(all)
 }
 
-/// An error with its causes: the outermost says little. Some repeat the one before and say more.
+/// Formats an error with its causes, because the outermost error says little. A cause that begins with the text of the
+/// error before it replaces that text.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut cause = Some(error);

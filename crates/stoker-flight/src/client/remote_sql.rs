@@ -1,4 +1,4 @@
-//! SQL through servers.
+//! SQL queries through servers.
 
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ use crate::decode::whole_record_batch;
 use crate::proto::{SqlRequest, command::Kind};
 use crate::{Result, decode};
 
-/// How often a query is planned, at least, when its tables get new versions between planning and running. Beyond that, it is planned
-/// again for as long as calls are repeated: where others commit all the time, a loaded machine may need more.
+/// The fewest attempts to plan a query whose tables get new versions between planning and running. After that many,
+/// attempts go on until the retry budget ends: when other clients commit all the time, a loaded machine may need more.
 const PLANS_MIN: usize = 3;
 
-/// Runs a query on a server. Once rows came, an interruption is an error: rows without an order cannot be continued.
+/// Runs a query on a server. An interruption after the first rows is an error, because rows without an order cannot be
+/// resumed.
 pub(crate) async fn remote_sql(
     lake: &RemoteLake,
     sql: &str,
@@ -42,7 +43,7 @@ pub(crate) async fn remote_sql_schema(lake: &RemoteLake, sql: &str, params: &[Pa
     lake.patience().ask("planning a query", plan).await
 }
 
-/// Plans a query and asks for its rows.
+/// Plans a query and requests its rows.
 async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
     let (begun, mut plans) = (Instant::now(), 1);
     loop {
@@ -64,19 +65,19 @@ async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
     }
 }
 
-/// The schema in an answer.
+/// Decodes the schema in an answer.
 pub(crate) fn schema_of(info: &FlightInfo) -> Result<SchemaRef> {
     Ok(Arc::new(decode::schema_of_answer(info.schema.clone())?))
 }
 
-/// The rows of an answer. Nothing follows an error.
+/// Decodes the rows of an answer. The stream ends after its first error.
 fn rows(reader: MessageReader, schema: SchemaRef) -> stream::BoxStream<'static, Result<RecordBatch>> {
     let next = |state: Option<(MessageReader, SchemaRef)>| async move {
         let (mut reader, schema) = state?;
         loop {
             match next_rows(&mut reader, &schema).await {
                 Ok(None) => return None,
-                // Empty batches only show that the query is still running.
+                // The server sends empty batches only to show that the query is still running.
                 Ok(Some(batch)) if batch.num_rows() == 0 => {}
                 Ok(Some(batch)) => return Some((Ok(batch), Some((reader, schema)))),
                 Err(error) => return Some((Err(error), None)),

@@ -1,4 +1,4 @@
-//! A stream from servers that survives them.
+//! A stream of batches from servers, which continues at another server when one fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,41 +23,42 @@ use crate::encode::record_batch_bytes;
 use crate::proto::{StreamRequest, command::Kind, stream_request::Source};
 use crate::{Error, Result};
 
-/// Batches that wait to be taken, at most; the memory budget bounds their bytes.
+/// The most batches that wait in the queue; the memory budget bounds their bytes.
 const QUEUE_BATCHES: usize = 64;
 
-/// What is asked for, again after every interruption.
+/// The parameters of a stream, with which the client makes each request.
 pub(crate) struct Request {
     pub lake: RemoteLake,
     pub spec: StreamSpec,
     pub spec_stored: bool,
-    /// The columns of its batches.
+    /// The schema of the batches.
     pub schema: SchemaRef,
     pub slice: Slice,
-    /// How rows are read; the budget is for bytes of batches that wait to be taken.
+    /// How rows are read. The memory budget is for batches that wait to be taken.
     pub options: ReadOptions,
 }
 
-/// Batches from servers, received by a task of their own.
+/// Batches from servers, received by a task of its own.
 pub(crate) struct RemoteStream {
     input: mpsc::Receiver<Result<Received>>,
     counters: Arc<Counters>,
     stalls: StallMeter,
     opened: Instant,
-    /// Batches that are still to come; zero after an error.
+    /// The number of batches that are still to come; zero after an error.
     missing: u64,
     quota: Quota,
     waited: WaitClock,
-    /// Batches are taken before they are wanted.
+    /// Whether a [`DecodeStage`](crate::client::decode_stage::DecodeStage) takes the batches before the consumer asks
+    /// for them.
     is_read_ahead: bool,
     _task: AbortOnDropHandle<()>,
 }
 
-/// A batch and the room that it holds until it is taken.
+/// A received batch, with the memory that it reserves until it is taken.
 struct Received {
     batch: Batch,
     bytes: u64,
-    /// What the time went to in which it came.
+    /// How the time until the batch came was spent.
     spans: Stalls,
     _held: Held,
 }
@@ -103,24 +104,24 @@ impl RemoteStream {
         Ok(Some(batch))
     }
 
-    /// The clock of the consumer, where this stream's batches are taken ahead of it. Whoever takes them sets the clock going while the
-    /// consumer waits.
+    /// Tells the stream that its batches are taken before the consumer asks for them. Returns the clock that the caller
+    /// must run while the consumer waits.
     pub fn read_ahead(&mut self) -> WaitClock {
         self.is_read_ahead = true;
         self.waited.clone()
     }
 
-    /// Waits until everything has come.
+    /// Waits until all batches were received.
     pub fn until_read(&self) -> impl Future<Output = ()> + Send + use<> {
         self.quota.until_retired()
     }
 
-    /// Whether everything has come.
+    /// Whether all batches were received.
     pub fn is_read(&self) -> bool {
         self.quota.is_retired()
     }
 
-    /// Changes the memory budget; the time to the first batch counts from now on.
+    /// Changes the memory budget. The time to the first batch counts from this call.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         self.quota.begin(memory_budget_bytes);
         self.opened = Instant::now();
@@ -134,27 +135,28 @@ impl RemoteStream {
 
 struct Receiver {
     request: Request,
-    /// The first batch that was not handed on.
+    /// The step of the first batch that was not put into the queue.
     next_step: u64,
     num_steps: u64,
     quota: Quota,
     pool: BufferPool,
-    /// Servers do not take each other's tickets: each is asked for its own.
+    /// Whether a server refused the ticket of another server. Each server then gets only tickets that it signed itself.
     foreign_tickets_refused: bool,
     output: mpsc::Sender<Result<Received>>,
     counters: Arc<Counters>,
-    /// The retry budget is for the time in which the consumer waits.
+    /// Measures how long the consumer waits: only that time counts against the retry budget.
     waited: WaitClock,
 }
 
 impl Receiver {
-    /// Receives all batches, and then leaves its room to other streams.
+    /// Receives all batches, then leaves the memory that it does not hold to other streams.
     async fn run(mut self) {
         self.receive_all().await;
         self.quota.retire();
     }
 
-    /// Asks any server for the rest when one goes away. The last error ends the stream.
+    /// Receives all batches. When a server fails, it requests the rest from any server. An error that is not retried
+    /// ends the stream.
     async fn receive_all(&mut self) {
         let retry_budget = self.retry_budget();
         let (mut last_progress, mut failures, mut waits) = (Instant::now(), 0, Waits::default());
@@ -199,8 +201,9 @@ impl Receiver {
         options.retry_budget.unwrap_or_else(|| lake.patience().budget())
     }
 
-    /// Receives batches from `next_step` on over one connection per endpoint, until the end of the epoch. Before the stream's time
-    /// comes, only one, or none: nothing is held on servers meanwhile. A batch that did not arrive whole is dropped.
+    /// Receives batches from `next_step` to the end of the epoch, over one connection per endpoint. A prefetching
+    /// stream, which has not begun, requests only its next batch, so that servers hold nothing for it meanwhile. A
+    /// batch that did not arrive whole is dropped.
     async fn receive(&mut self, attempt: usize) -> Result<()> {
         if self.next_step >= self.num_steps {
             return Ok(());
@@ -208,7 +211,7 @@ impl Receiver {
         let begun = Instant::now();
         let first_batch_only = !self.quota.has_begun();
         let mut endpoints = self.ask(attempt, first_batch_only).await?;
-        // Until the first message, the way to the server is the network's.
+        // The time before the first message counts as time of the network.
         let mut way = begun.elapsed();
         while self.next_step < self.num_steps {
             let received = try_join_all(endpoints.iter_mut().map(|endpoint| endpoint.next())).await?;
@@ -216,7 +219,7 @@ impl Receiver {
                 return if first_batch_only { Ok(()) } else { Err(ended_early()) };
             };
             let (parts, spans): (Vec<Batch>, Vec<Stalls>) = received.into_iter().unzip();
-            // The slowest endpoint is the one that was waited for.
+            // The batch waited for the slowest endpoint.
             let mut spans = spans.into_iter().max_by_key(Stalls::total).unwrap_or_default();
             spans.network += std::mem::take(&mut way);
             let first = self.request.slice.first_endpoint(self.next_step, parts.len() as u32);
@@ -234,7 +237,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Asks for the rest of the slice. Ranks and endpoints begin at different servers, and go on to the next after a failure.
+    /// Requests the rest of the slice. Ranks and endpoints begin at different servers, and each attempt begins at the
+    /// next server.
     async fn ask(&self, attempt: usize, first_batch_only: bool) -> Result<Vec<BatchAssembler>> {
         let Request { lake, spec, spec_stored, schema, slice, options } = &self.request;
         let slice = Slice { first_step: self.next_step, ..*slice };
@@ -272,8 +276,8 @@ impl Receiver {
     }
 }
 
-/// Whether another server, or the same one later, may answer differently. What the engine of this process says is no answer: it has
-/// no memory for a batch.
+/// Whether a retry, at another server or later, may succeed. An error of this process's engine (it has no memory for a
+/// batch) is final.
 fn may_ask_again(error: &Error) -> bool {
     match error.kind() {
         _ if matches!(error, Error::Stream(_)) => false,

@@ -1,40 +1,42 @@
-//! For how long a consumer waits for a server that lives and sends no row.
+//! Bounds how long a consumer waits for a server that is alive and sends no row.
 
 use std::time::Duration;
 
 use crate::client::wait_clock::WaitClock;
 use crate::{Error, Result};
 
-/// A server that lives has so long at least: its storage may be slow, though nothing is tried again.
+/// The shortest time that a server gets, because its storage may be slow even when it retries nothing.
 const WAIT_MIN: Duration = Duration::from_secs(10);
 
-/// A server that tries its storage again for the same budget gets this part of it more, to say why there is no row.
+/// The server retries its storage with the same budget. It gets a quarter of the budget more, to report the error.
 const GRACE_PART: u32 = 4;
 
-/// Gives a server up that shows signs of life only. What the consumer does between batches does not count.
+/// Fails a stream whose server sends only signs of life. The time that the consumer spends between batches does not
+/// count.
 pub(crate) struct RowPatience {
     clock: WaitClock,
     budget: Duration,
-    /// What the clock showed when the last row came.
+    /// The time on the clock when the last row came.
     last_row: Duration,
 }
 
 impl RowPatience {
-    /// Patience of a consumer with a clock, from now on.
+    /// Starts to measure now, with the consumer's clock.
     pub fn new(clock: WaitClock, budget: Duration) -> Self {
         let last_row = clock.waited();
         Self { clock, budget, last_row }
     }
 
-    /// Rows came.
+    /// Notes that rows came.
     pub fn row_came(&mut self) {
         self.last_row = self.clock.waited();
     }
 
-    /// A sign of life came.
+    /// Checks the budget after a sign of life.
     ///
     /// # Errors
-    /// `Unavailable` where the consumer has waited for a row for longer than the budget.
+    /// `Unavailable` when the consumer has waited for a row for longer than the budget and a quarter of it, and for
+    /// more than 10 s.
     pub fn check(&self) -> Result<()> {
         let waited = self.clock.waited().saturating_sub(self.last_row);
         match waited > (self.budget + self.budget / GRACE_PART).max(WAIT_MIN) {

@@ -1,4 +1,4 @@
-//! Rows of windows, from the engine in this process or from servers.
+//! Reads rows of windows, from the engine in this process or from servers.
 
 use stoker_stream::{ReadOptions, RowsBeside};
 use stoker_types::ErrorKind;
@@ -10,11 +10,12 @@ use crate::convert::to_millis;
 use crate::{Error, Result, beside_answer};
 
 impl StreamHandle {
-    /// Rows of the windows of an epoch: some of the first ones, one at least. Through a server, one request, which is made again
-    /// while nobody answers, for as long as the options' retry budget says.
+    /// Reads rows of the windows of an epoch. Returns the first of the `wanted` rows, at least one. Costs one request
+    /// to a server, which is retried within the options' retry budget.
     ///
     /// # Errors
-    /// As for [`StreamPlan::rows_beside`](stoker_stream::StreamPlan::rows_beside); servers that are too old to know the request.
+    /// As for [`StreamPlan::rows_beside`](stoker_stream::StreamPlan::rows_beside); `InvalidRequest` from servers that
+    /// are too old to know the request.
     pub(crate) async fn rows_beside(&self, epoch: u64, wanted: &[Beside], options: &ReadOptions) -> Result<RowsBeside> {
         let lake = match &self.place {
             Place::Local(plan, budget) => return Ok(plan.rows_beside(budget, epoch, wanted, options).await?),

@@ -12,7 +12,7 @@ use crate::write_key::new_write_key;
 use crate::{Error, Result};
 
 impl Connection {
-    /// Adds an entry to the log of its run, once, however often an answer is lost.
+    /// Appends an entry to the log of its run, exactly once, even when the answer is lost and the call is retried.
     ///
     /// # Errors
     /// Storage errors; a lake that cannot be written.
@@ -21,7 +21,7 @@ impl Connection {
         self.write(entry, self.write_key(RUN_LOG_TABLE).await?).await
     }
 
-    /// Adds rows to the table of bad rows, once, however often an answer is lost.
+    /// Appends rows to the table of bad rows, exactly once, even when the answer is lost and the call is retried.
     ///
     /// # Errors
     /// Storage errors; a lake that cannot be written.
@@ -73,7 +73,8 @@ impl Connection {
     /// The stream of a step of a run, and the slice of a rank that begins with that step.
     ///
     /// # Errors
-    /// `NotFound` for a run without a log, and for a step that it does not hold; as for [`Connection::load_stream`].
+    /// `NotFound` for a run without a log, and for a step that the log does not contain; as for
+    /// [`Connection::load_stream`].
     pub async fn replay(&self, run_id: &RunId, step: u64, topology: Topology) -> Result<(StreamHandle, Slice)> {
         let entries = self.call(ReadRunLog { run_id: run_id.clone() }).await?;
         let entry = step_entry(run_id, &entries, step)?;
@@ -82,11 +83,12 @@ impl Connection {
         Ok((handle, slice))
     }
 
-    /// The addresses of the rows at some positions of an epoch: for each table of the stream, one for each position;
-    /// `u64::MAX` where the table does not supply the row.
+    /// Returns the row addresses at some positions of an epoch: for each table of the stream, one address per position,
+    /// which is `u64::MAX` where that table does not supply the row.
     ///
     /// # Errors
-    /// `NotFound` for a stream that this lake does not know, `InvalidRequest` for positions beyond its rows; storage errors.
+    /// `NotFound` for a stream that this lake does not know; `InvalidRequest` for positions beyond its rows; storage
+    /// errors.
     pub async fn row_addrs(&self, stream_id: Digest, epoch: u64, positions: Range<u64>) -> Result<Vec<Vec<u64>>> {
         let plan = match self {
             Connection::Local(lake) => {
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn servers_that_know_no_keys_are_told_by_their_answer() {
-        /// The requests of older servers.
+        /// The request type of older servers.
         #[derive(Default, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         struct Older {

@@ -1,4 +1,4 @@
-//! Batches, from wherever they come.
+//! A rank's batches, from the engine in this process or from servers.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,7 +9,8 @@ use crate::client::decode_stage::DecodeStage;
 use crate::client::remote_stream::RemoteStream;
 use crate::client::wait_clock::WaitClock;
 
-/// A rank's batches in order, from the engine in this process or from servers. Dropping it stops everything.
+/// A rank's batches in order, from the engine in this process or from servers. Dropping the stream cancels its reads
+/// and requests.
 pub struct SampleStream {
     batches: Batches,
     receipt: ReceiptBuilder,
@@ -18,17 +19,17 @@ pub struct SampleStream {
 pub(crate) enum Batches {
     Local(Box<BatchStream>),
     Remote(Box<RemoteStream>),
-    /// Either of them, with images decoded.
+    /// Batches of one of the other variants, with decoded images.
     Decoded(Box<DecodeStage>),
 }
 
-/// The part of a memory budget for encoded batches, or for decoded ones, where images are decoded.
+/// The half of a memory budget for encoded batches, which is also the half for decoded ones.
 pub(crate) fn halved(memory_budget_bytes: u64) -> u64 {
     (memory_budget_bytes / 2).max(1)
 }
 
 impl Batches {
-    /// The next batch; `None` after the last one. Cancelling the future loses nothing.
+    /// Returns the next batch, or `None` after the last one. Cancelling the future loses nothing.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
         match self {
             Batches::Local(stream) => Ok(stream.next().await?),
@@ -37,7 +38,8 @@ impl Batches {
         }
     }
 
-    /// The clock of the consumer, for who takes batches ahead of it; of streams in this process nobody asks for the time.
+    /// Tells the stream that a task takes its batches before the consumer asks for them. Returns the clock that this
+    /// task must run while the consumer waits. Only remote streams use the clock; other streams return an unused one.
     pub fn read_ahead(&mut self) -> WaitClock {
         match self {
             Batches::Local(_) | Batches::Decoded(_) => WaitClock::default(),
@@ -45,7 +47,7 @@ impl Batches {
         }
     }
 
-    /// Waits until little is left to be read.
+    /// Waits until the stream reserves no more memory for reads.
     pub fn until_read(&self) -> BoxFuture<'static, ()> {
         match self {
             Batches::Local(stream) => stream.until_read().boxed(),
@@ -54,7 +56,7 @@ impl Batches {
         }
     }
 
-    /// Whether little is left to be read.
+    /// Whether the stream reserves no more memory for reads.
     pub fn is_read(&self) -> bool {
         match self {
             Batches::Local(stream) => stream.is_read(),
@@ -63,7 +65,7 @@ impl Batches {
         }
     }
 
-    /// Gives a stream that was opened ahead of its time another memory budget.
+    /// Ends the prefetching of a stream and gives it another memory budget.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         match self {
             Batches::Local(stream) => stream.begin(memory_budget_bytes),
@@ -75,7 +77,7 @@ impl Batches {
         }
     }
 
-    /// What the stream did so far.
+    /// Returns the statistics so far.
     pub fn stats(&self) -> StreamStats {
         match self {
             Batches::Local(stream) => stream.stats(),
@@ -90,10 +92,10 @@ impl SampleStream {
         Self { batches, receipt }
     }
 
-    /// The next batch; `None` after the last one. Cancelling the future loses nothing.
+    /// Returns the next batch, or `None` after the last one. Cancelling the future loses nothing.
     ///
     /// # Errors
-    /// What stood in the way of the next batch; the stream ends with it.
+    /// An error of reading, receiving or decoding the next batch. It ends the stream.
     pub async fn next(&mut self) -> Result<Option<Batch>> {
         let Some((batch, part)) = self.take().await? else {
             self.receipt.end();
@@ -103,11 +105,12 @@ impl SampleStream {
         Ok(Some(batch))
     }
 
-    /// As [`SampleStream::next`], for consumers that hand batches on and keep the receipt themselves: with the batch comes what it
-    /// adds to a receipt of [`StreamHandle::receipt`](crate::StreamHandle::receipt) once it is handed on.
+    /// As [`SampleStream::next`], for consumers that pass batches on and keep the receipt themselves. Each batch comes
+    /// with its part of the receipt, which the consumer adds to a receipt of
+    /// [`StreamHandle::receipt`](crate::StreamHandle::receipt) after it passed the batch on.
     ///
     /// # Errors
-    /// As [`SampleStream::next`].
+    /// As for [`SampleStream::next`].
     pub async fn take(&mut self) -> Result<Option<(Batch, ReceiptPart)>> {
         let batch = self.batches.next().await?;
         Ok(batch.map(|batch| {
@@ -116,28 +119,30 @@ impl SampleStream {
         }))
     }
 
-    /// Waits until the last rows are being read, or were received: then the next epoch may be opened.
+    /// Waits until the stream reads its last rows, or has received them from a server. The next epoch may then be
+    /// opened.
     pub fn until_read(&self) -> BoxFuture<'static, ()> {
         self.batches.until_read()
     }
 
-    /// Whether the last rows are being read, or were received.
+    /// Whether the stream reads its last rows, or has received them from a server.
     pub fn is_read(&self) -> bool {
         self.batches.is_read()
     }
 
-    /// Gives a stream that was opened ahead of its time, with little memory, the budget that it should have now that batches are
-    /// taken. Its time to the first batch counts from here.
+    /// Ends the prefetching of a stream that was opened early with little memory, and gives it its full memory budget.
+    /// The time to the first batch counts from this call.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         self.batches.begin(memory_budget_bytes);
     }
 
-    /// What the stream did so far. Counts of requests and bytes read are known in process only.
+    /// Returns the statistics so far. The number of storage requests and their bytes are known for streams in this
+    /// process only.
     pub fn stats(&self) -> StreamStats {
         self.batches.stats()
     }
 
-    /// Which positions were delivered so far, with a sum over their rows.
+    /// Returns the positions that were delivered so far, with a sum over their rows.
     pub fn receipt(&self) -> &Receipt {
         self.receipt.receipt()
     }

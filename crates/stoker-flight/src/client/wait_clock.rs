@@ -1,11 +1,11 @@
-//! How long a consumer waited for its stream.
+//! Measures how long a consumer waits for its stream.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Sums the time in which a consumer waited for batches. It stands still while the consumer does something else, for however long.
+/// Sums the time in which a consumer waits for batches. The clock stands still while the consumer does something else.
 /// Cheap to clone; clones show the same time.
 #[derive(Clone, Default)]
 pub(crate) struct WaitClock(Arc<Mutex<Waited>>);
@@ -13,25 +13,25 @@ pub(crate) struct WaitClock(Arc<Mutex<Waited>>);
 #[derive(Default)]
 struct Waited {
     before: Duration,
-    /// Since when the consumer waits now.
+    /// When the current wait began; `None` while the consumer does not wait.
     since: Option<Instant>,
 }
 
 impl WaitClock {
-    /// The time until now.
+    /// Returns the sum up to now, including the current wait.
     pub fn waited(&self) -> Duration {
         let waited = self.0.lock();
         waited.before + waited.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Runs the clock until the answer is dropped. One consumer may wait at a time.
+    /// Runs the clock until the returned guard is dropped. Only one consumer may wait at a time.
     pub fn wait(&self) -> Waiting {
         self.0.lock().since = Some(Instant::now());
         Waiting(self.clone())
     }
 }
 
-/// A consumer that waits.
+/// A guard that runs the clock while a consumer waits.
 pub(crate) struct Waiting(WaitClock);
 
 impl Drop for Waiting {

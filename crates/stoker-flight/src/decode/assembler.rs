@@ -1,4 +1,4 @@
-//! One record batch from the rows of several messages.
+//! Assembles one record batch from the rows of several messages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::decode::{CompressedMessage, MessageBody, MessageHead, Place, is_compr
 use crate::encode::{BatchLayout, record_batch_header};
 use crate::{Error, Result};
 
-/// Puts the rows of messages together. Values of equal width are read to their place in the batch; other columns are joined at
-/// the end.
+/// Assembles the rows of messages to a record batch. Fixed-width values are read from the socket to their final address
+/// in the batch's memory. Other columns are kept message by message, and concatenated at the end.
 pub(crate) struct RowAssembler {
     schema: SchemaRef,
     num_rows: usize,
@@ -26,13 +26,13 @@ pub(crate) struct RowAssembler {
 }
 
 enum Parts {
-    /// Each column on its own.
+    /// One builder for each column.
     Columns(Vec<Column>),
-    /// Whole messages, for schemas with types whose buffers are not known beforehand.
+    /// One record batch for each message, for schemas with a type whose number of buffers is not known.
     Batches(Vec<RecordBatch>),
 }
 
-/// A column, and where its nodes and buffers are among those of a message.
+/// A column, and the indexes of its nodes and buffers in a message.
 struct Column {
     field: FieldRef,
     nodes: Range<usize>,
@@ -41,25 +41,26 @@ struct Column {
 }
 
 impl RowAssembler {
-    /// For batches of exactly `num_rows` rows, in memory from a pool.
+    /// Creates an assembler for a batch of exactly `num_rows` rows, with memory from `pool` for all fixed-width values.
     ///
     /// # Errors
-    /// The system gives no memory.
+    /// The operating system gives no memory.
     pub fn try_new(schema: SchemaRef, num_rows: usize, pool: &BufferPool) -> Result<Self> {
         let parts = columns(&schema, num_rows, pool)?.map_or_else(|| Parts::Batches(Vec::new()), Parts::Columns);
         Ok(Self { schema, num_rows, rows: 0, parts })
     }
 
-    /// Rows so far.
+    /// Returns the number of rows that were added.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Where parts of a message's body belong, ascending. After they were read there, the message is to be added. Nothing of a
-    /// compressed message is to be read to a place.
+    /// Returns the buffer slots for parts of a message's body, by ascending offset in the body. The caller reads those
+    /// parts to the slots and then calls [`RowAssembler::add`]. A compressed message has no slots: its body is received
+    /// whole.
     ///
     /// # Errors
-    /// A message that cannot be read, does not have the columns of the schema, or has too many rows.
+    /// A message that cannot be parsed, does not have the columns of the schema, or has too many rows.
     pub fn places(&mut self, head: &MessageHead) -> Result<Vec<Place<'_>>> {
         let parsed = root_as_message(&head.header).map_err(malformed)?;
         let batch = rows(&parsed)?;
@@ -81,11 +82,12 @@ impl RowAssembler {
         Ok(places)
     }
 
-    /// Adds the rows of a message, whose body was read to its places, and returns how many they are. A compressed message takes the
-    /// time to decompress it, values of equal width straight into their places.
+    /// Adds the rows of a message whose body was read to its buffer slots, and returns the number of rows. A compressed
+    /// message is decompressed here, which takes processor time; its fixed-width values are written straight to their
+    /// slots.
     ///
     /// # Errors
-    /// As for [`RowAssembler::places`]; a body that cannot be decompressed.
+    /// The errors of [`RowAssembler::places`]; a body that cannot be decompressed.
     pub fn add(&mut self, head: &MessageHead, body: MessageBody) -> Result<usize> {
         if !is_compressed(head)? {
             return self.add_plain(head, body);
@@ -122,7 +124,7 @@ impl RowAssembler {
         Ok(added)
     }
 
-    /// The rows of a message, if they may come now.
+    /// Returns the number of rows of a message, if the batch still lacks as many.
     fn count(&self, batch: &arrow_ipc::RecordBatch<'_>) -> Result<usize> {
         let added = usize::try_from(batch.length()).map_err(malformed)?;
         match added <= self.num_rows - self.rows {
@@ -131,10 +133,10 @@ impl RowAssembler {
         }
     }
 
-    /// The batch.
+    /// Returns the complete batch.
     ///
     /// # Errors
-    /// Rows that are missing; columns that do not fit the schema.
+    /// Missing rows; columns that do not fit the schema.
     pub fn finish(self) -> Result<RecordBatch> {
         if self.rows != self.num_rows {
             return Err(malformed(format!("the batch ended after {} of {} rows", self.rows, self.num_rows)));
@@ -172,7 +174,7 @@ impl Column {
     }
 }
 
-/// Decodes one column as a message of its own.
+/// Decodes one column by treating its buffers as a message with one column.
 fn decode_column(
     field: &FieldRef,
     rows: usize,
@@ -196,7 +198,7 @@ fn decode_column(
     Ok(batch.column(0).clone())
 }
 
-/// The columns of a schema; `None` when a type does not have a known number of buffers.
+/// Creates the builders of a schema's columns; `None` if the number of buffers of a type is not known.
 fn columns(schema: &Schema, num_rows: usize, pool: &BufferPool) -> Result<Option<Vec<Column>>> {
     let counts: Option<Vec<(usize, usize)>> =
         schema.fields().iter().map(|field| buffer_counts(field.data_type())).collect();

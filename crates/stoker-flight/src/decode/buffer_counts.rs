@@ -1,8 +1,9 @@
-//! Which buffers of a message belong to which column.
+//! Maps the buffers of a message to columns.
 
 use arrow_schema::{DataType, Schema};
 
-/// The column that a buffer of a message belongs to; `None` when a type before it does not have a known number of buffers.
+/// Returns the name of the column that a buffer of a message belongs to; `None` if the number of buffers of a type
+/// before it is not known.
 pub(crate) fn column_of(schema: &Schema, buffer: usize) -> Option<&str> {
     let mut end = 0;
     for field in schema.fields() {
@@ -14,7 +15,7 @@ pub(crate) fn column_of(schema: &Schema, buffer: usize) -> Option<&str> {
     None
 }
 
-/// The number of nodes and buffers of a type:
+/// Returns the number of nodes and of buffers of a type; `None` if it is not known:
 /// <https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout>.
 pub(crate) fn buffer_counts(data_type: &DataType) -> Option<(usize, usize)> {
     match data_type {

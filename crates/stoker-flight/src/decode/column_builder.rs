@@ -1,4 +1,4 @@
-//! Columns under construction.
+//! Builds columns from the messages of a batch.
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ use crate::{Error, Result};
 
 /// A column under construction.
 pub(crate) enum ColumnBuilder {
-    /// Values of equal width, in their place.
+    /// Fixed-width values, which are read to their final address.
     Fixed(FixedWidth),
-    /// One array for each message.
+    /// Other values: one array for each message.
     Parts(Vec<ArrayRef>),
 }
 
@@ -34,7 +34,7 @@ impl ColumnBuilder {
     }
 }
 
-/// Bytes of a row, and the items of lists; `None` for types of other widths.
+/// Returns the bytes of a row, and for fixed-size lists the items of a row; `None` for types without a fixed width.
 fn width_of(data_type: &DataType) -> Option<(usize, Option<usize>)> {
     match data_type {
         DataType::FixedSizeList(item, length) => {
@@ -46,31 +46,31 @@ fn width_of(data_type: &DataType) -> Option<(usize, Option<usize>)> {
     }
 }
 
-/// Bytes of a row in the columns of equal width.
+/// Returns the bytes of a row in the fixed-width columns of a schema.
 pub(crate) fn fixed_bytes(schema: &Schema) -> u64 {
     let widths = schema.fields().iter().filter_map(|field| width_of(field.data_type()));
     widths.fold(0, |sum, (width, _)| sum.saturating_add(width as u64))
 }
 
-/// Numbers, fixed-size binary values, or fixed-size lists of numbers.
+/// Builds a column of numbers, fixed-size binary values or fixed-size lists of numbers.
 pub(crate) struct FixedWidth {
     data_type: DataType,
-    /// Bytes of a row.
+    /// The bytes of a row.
     width: usize,
-    /// Items of a row, for lists.
+    /// The items of a row, for lists.
     items: Option<usize>,
     values: Pooled,
-    /// Bytes of `values` that are there.
+    /// The number of bytes of `values` that were received.
     filled: usize,
     nulls: NullBufferBuilder,
     item_nulls: NullBufferBuilder,
 }
 
 impl FixedWidth {
-    /// A builder with memory for `rows` rows; `None` for other types.
+    /// Creates a builder with memory for `rows` rows; `None` for types without a fixed width.
     ///
     /// # Errors
-    /// The system gives no memory.
+    /// The operating system gives no memory.
     pub fn try_new(data_type: &DataType, rows: usize, pool: &BufferPool) -> Result<Option<Self>> {
         let Some((width, items)) = width_of(data_type) else { return Ok(None) };
         let values = pool.take(rows.saturating_mul(width)).map_err(stoker_stream::Error::from)?;
@@ -85,14 +85,14 @@ impl FixedWidth {
         }))
     }
 
-    /// Where the values of a message belong; `None` when it lacks bytes.
+    /// Returns the buffer slot for the values of a message; `None` if the message lacks bytes.
     pub fn place(&mut self, rows: usize, buffers: &[arrow_ipc::Buffer]) -> Option<Place<'_>> {
         let values = self.values(rows, buffers)?;
         let memory = self.values.as_mut().get_mut(self.filled..self.filled.checked_add(values.len())?)?;
         Some(Place { begin: values.start, memory })
     }
 
-    /// Adds the rows of a message whose values are in their place; `None` when it lacks bytes.
+    /// Adds the rows of a message whose values were read to their buffer slot; `None` if the message lacks bytes.
     pub fn add(
         &mut self,
         rows: usize,
@@ -112,7 +112,7 @@ impl FixedWidth {
         Some(())
     }
 
-    /// Where the values lie in a body.
+    /// Returns the range of the column's values in a body.
     fn values(&self, rows: usize, buffers: &[arrow_ipc::Buffer]) -> Option<Range<usize>> {
         let values = range(buffers.last()?)?;
         let bytes = rows.checked_mul(self.width)?;

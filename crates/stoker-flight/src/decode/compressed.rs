@@ -1,4 +1,4 @@
-//! Compressed messages.
+//! Decompresses messages.
 
 use arrow_ipc::{Buffer, FieldNode, root_as_message};
 use arrow_schema::Schema;
@@ -11,31 +11,32 @@ use crate::decode::{MessageBody, MessageHead, Place, malformed, rows};
 use crate::encode::{BatchLayout, record_batch_header};
 use crate::wire::MESSAGE_BYTES_MAX;
 
-/// Decompressed buffers begin at multiples of this.
+/// The alignment of buffers in the decompressed body, in bytes.
 const ALIGNMENT: usize = 64;
 
-/// A compressed message, whole, and what it will be without compression.
+/// A compressed message that was received whole, and the layout that its body has after decompression.
 ///
 /// ```text
 /// head, body (compressed) ─try_new: lengths are checked─► plain_head ─► places ─decompress─► MessageBody
 /// ```
 ///
-/// No memory is taken before all lengths are known to be within the limit, and those of values in places to fit these.
+/// Memory is allocated only after all declared lengths were found to be within the limit. Lengths of values that go to
+/// buffer slots are compared with those of the slots.
 pub(crate) struct CompressedMessage<'a> {
     schema: &'a Schema,
     decoder: BufferDecoder,
     /// The compressed buffers.
     sources: Vec<Bytes>,
-    /// Where they will be.
+    /// The ranges of the buffers in the decompressed body.
     buffers: Vec<Buffer>,
     head: MessageHead,
 }
 
 impl<'a> CompressedMessage<'a> {
-    /// A message with rows of a schema.
+    /// Parses a compressed message with rows of `schema`.
     ///
     /// # Errors
-    /// A codec that is not known; buffers beyond the body, or longer without compression than a message may be.
+    /// An unknown codec; buffers beyond the end of the body, or larger after decompression than a message may be.
     pub fn try_new(head: &MessageHead, body: MessageBody, schema: &'a Schema) -> Result<Self> {
         let parsed = root_as_message(&head.header).map_err(malformed)?;
         let batch = rows(&parsed)?;
@@ -71,15 +72,16 @@ impl<'a> CompressedMessage<'a> {
         Ok(Self { schema, decoder, sources, buffers, head })
     }
 
-    /// The head of the message without compression.
+    /// Returns the head that the message has after decompression.
     pub fn plain_head(&self) -> MessageHead {
         self.head.clone()
     }
 
-    /// The body without compression: parts of it go to their places, which must ascend.
+    /// Decompresses the body. Parts of it are written to buffer slots, which must be sorted by their offset in the
+    /// body.
     ///
     /// # Errors
-    /// Buffers that do not hold what they declare, or not what their place takes.
+    /// Buffers whose length after decompression is not the declared one, or not that of their slot.
     pub fn decompress(mut self, places: Vec<Place<'_>>) -> Result<MessageBody> {
         let num_placed: usize = places.iter().map(|place| place.memory.len()).sum();
         let mut rest = vec![0; self.head.body_bytes.saturating_sub(num_placed)];
@@ -108,7 +110,7 @@ impl<'a> CompressedMessage<'a> {
     }
 }
 
-/// The column of a buffer, for errors.
+/// Returns the name of a buffer's column, for errors.
 fn name(schema: &Schema, index: usize) -> String {
     match column_of(schema, index) {
         Some(column) => format!("column {column:?}"),

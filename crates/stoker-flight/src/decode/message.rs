@@ -1,4 +1,4 @@
-//! Parts of a message as they come.
+//! The parts of a message, in the order in which they arrive.
 
 use std::ops::Range;
 
@@ -7,44 +7,44 @@ use bytes::Bytes;
 /// A message without its body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageHead {
-    /// The IPC message.
+    /// The IPC message without its body.
     pub header: Bytes,
     /// The `app_metadata`; may be empty.
     pub metadata: Bytes,
-    /// Bytes of the body.
+    /// The size of the body in bytes.
     pub body_bytes: usize,
 }
 
-/// Memory for a part of a body.
+/// A buffer slot: memory for a part of a body, in the batch.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
-    /// Where the part begins in the body.
+    /// The offset of the part in the body.
     pub begin: usize,
-    /// Memory of the part's length.
+    /// The memory, as long as the part.
     pub memory: &'a mut [u8],
 }
 
-/// A body of which parts were read to their places.
+/// A body of which parts were read to buffer slots.
 #[derive(Debug, Default)]
 pub(crate) struct MessageBody {
-    /// What is not in a place, in one piece.
+    /// The bytes that are in no slot, concatenated.
     rest: Bytes,
-    /// What is, ascending.
+    /// The ranges of the body that are in slots, ascending.
     placed: Vec<Range<usize>>,
 }
 
 impl MessageBody {
-    /// A body from the parts that are in places, ascending, and the bytes between and after them.
+    /// Creates a body from the ranges that are in slots, ascending, and the bytes between and after them.
     pub fn new(rest: Bytes, placed: Vec<Range<usize>>) -> Self {
         Self { rest, placed }
     }
 
-    /// Whether exactly this range was read to a place.
+    /// Returns whether exactly this range was read to a slot.
     pub fn is_placed(&self, range: &Range<usize>) -> bool {
         self.placed.binary_search_by_key(&range.start, |placed| placed.start).is_ok_and(|at| self.placed[at] == *range)
     }
 
-    /// A range of the body; `None` when it goes beyond the end, or a part of it is in a place.
+    /// Returns a range of the body; `None` if it goes beyond the end, or a part of it is in a slot.
     pub fn slice(&self, range: Range<usize>) -> Option<Bytes> {
         if range.is_empty() {
             return Some(Bytes::new());
@@ -58,7 +58,7 @@ impl MessageBody {
         (end <= self.rest.len()).then(|| self.rest.slice(start..end))
     }
 
-    /// What is not in a place.
+    /// Returns the bytes that are in no slot.
     pub fn into_rest(self) -> Bytes {
         self.rest
     }

@@ -1,12 +1,13 @@
-//! Flight messages as record batches.
+//! Decodes Flight messages to record batches.
 //!
 //! ```text
 //! MessageHead (IPC header, metadata) ─RowAssembler─► Places (memory of the batch) ◄─┐
 //!                                                                                  ├─ MessageReader ◄─ socket
-//! RecordBatch ◄─ RowAssembler or record_batch ◄─ MessageBody (what has no place) ◄──┘
+//! RecordBatch ◄─ RowAssembler or record_batch ◄─ MessageBody (all other bytes) ◄────┘
 //! ```
 //!
-//! A compressed message is received whole. [`CompressedMessage`] then writes each value to its place, in place of the socket.
+//! The client receives a compressed message whole. [`CompressedMessage`] then writes its values to the buffer slots
+//! (`Place`), which otherwise are filled from the socket.
 
 mod assembler;
 mod buffer_counts;
@@ -35,22 +36,24 @@ pub(crate) use message::{MessageBody, MessageHead, Place};
 
 use crate::{Error, Result};
 
-/// The schema in the header of a message, if it is a schema message. Arrow's reader panics where one lacks a part.
+/// Returns the schema in the header of a message; `None` if it is not a schema message. Arrow's reader panics on a
+/// schema that lacks a part.
 fn schema(header: &[u8]) -> Result<Option<SchemaRef>> {
     let message = message(header)?;
     let Some(schema) = message.header_as_schema() else { return Ok(None) };
     catch_panic(|| Ok(Some(Arc::new(fb_to_schema(schema)))), malformed)
 }
 
-/// The schema in an encapsulated message, as answers of calls have it.
+/// Decodes the schema in an encapsulated message, as responses to GetFlightInfo and to actions have it.
 pub(crate) fn schema_of_answer(message: Bytes) -> Result<Schema> {
     catch_panic(|| Schema::try_from(IpcMessage(message)).map_err(malformed), malformed)
 }
 
-/// The columns that a message declares, before memory is taken for their rows; `None` for a message that declares none.
+/// Returns the columns that a schema message declares, so that they are checked before memory is allocated for their
+/// rows; `None` for other messages.
 ///
 /// # Errors
-/// Other names or types than planned.
+/// Columns with other names or types than planned.
 pub(crate) fn planned_schema(header: &[u8], planned: &Schema) -> Result<Option<SchemaRef>> {
     let Some(schema) = schema(header)? else { return Ok(None) };
     let (found, planned) = (schema.fields(), planned.fields());
@@ -76,12 +79,12 @@ fn brief(field: &FieldRef) -> String {
     format!("{:?} of type {}", field.name(), field.data_type())
 }
 
-/// Whether the body of a message is compressed.
+/// Returns whether the body of a message is compressed.
 pub(crate) fn is_compressed(head: &MessageHead) -> Result<bool> {
     Ok(message(&head.header)?.header_as_record_batch().is_some_and(|batch| batch.compression().is_some()))
 }
 
-/// The record batch of a message that was received whole, compressed or not.
+/// Decodes a message that was received whole, compressed or not.
 pub(crate) fn whole_record_batch(head: &MessageHead, body: MessageBody, schema: &SchemaRef) -> Result<RecordBatch> {
     if !is_compressed(head)? {
         return record_batch(&head.header, &body.into_rest().into(), schema);
@@ -91,7 +94,7 @@ pub(crate) fn whole_record_batch(head: &MessageHead, body: MessageBody, schema: 
     record_batch(&head.header, &message.decompress(Vec::new())?.into_rest().into(), schema)
 }
 
-/// The record batch of a message without compression. Its arrays point into the body where alignment allows.
+/// Decodes a message without compression. Its arrays point into the body where the alignment allows it.
 fn record_batch(header: &[u8], body: &Buffer, schema: &SchemaRef) -> Result<RecordBatch> {
     let message = message(header)?;
     let batch = rows(&message)?;
@@ -110,7 +113,7 @@ fn rows<'a>(message: &Message<'a>) -> Result<arrow_ipc::RecordBatch<'a>> {
     }
 }
 
-/// An error for a message that breaks a rule.
+/// Creates the error for a message that violates the protocol.
 pub(crate) fn malformed(reason: impl Display) -> Error {
     Error::internal(format!("the server sent a message that cannot be read: {reason}"))
 }

@@ -1,4 +1,4 @@
-//! The bodies of record batch messages.
+//! Encodes the bodies of record batch messages.
 
 use arrow_array::{Array, OffsetSizeTrait, RecordBatch};
 use arrow_buffer::{Buffer, MutableBuffer};
@@ -12,13 +12,13 @@ use crate::buffer_codec::BufferEncoder;
 use crate::encode::{BatchLayout, Message, record_batch_header};
 use crate::{Error, Result};
 
-/// Buffers begin at multiples of this, as Arrow recommends.
+/// The alignment of buffers in a body, in bytes, as Arrow recommends it.
 const ALIGNMENT: usize = 64;
 
-/// Smaller buffers are copied together: a segment of their own would cost more than the copy.
+/// Smaller buffers are copied into a common segment: a segment for each would cost more than the copy.
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 
-/// Whether columns of this type can be encoded here.
+/// Returns whether this module can encode columns of a type.
 pub(crate) fn is_supported(data_type: &DataType) -> bool {
     match data_type {
         DataType::Null | DataType::Boolean | DataType::FixedSizeBinary(_) => true,
@@ -32,7 +32,8 @@ pub(crate) fn is_supported(data_type: &DataType) -> bool {
     }
 }
 
-/// A record batch of supported types as a message. Slices send their own rows only.
+/// Encodes a record batch, whose types must be supported, as a message. Of sliced arrays only the rows of the slice are
+/// sent.
 pub(crate) fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>) -> Result<Message> {
     let mut body = Body { encoder: compression.map(BufferEncoder::try_new).transpose()?, ..Body::default() };
     for column in batch.columns() {
@@ -56,10 +57,10 @@ struct Body {
     nodes: Vec<FieldNode>,
     buffers: Vec<arrow_ipc::Buffer>,
     segments: Vec<Bytes>,
-    /// Small buffers and padding that wait for a segment.
+    /// Small buffers and padding that are not in a segment yet.
     small: Vec<u8>,
     bytes: usize,
-    /// Of a body that is compressed.
+    /// The encoder of a compressed body.
     encoder: Option<BufferEncoder>,
 }
 
@@ -85,7 +86,7 @@ impl Body {
                 let size = usize::try_from(*size).map_err(Error::internal)?;
                 self.array(&data.child_data()[0].slice(offset * size, rows * size))
             }
-            // Slicing a struct's data slices its children.
+            // Slicing the data of a struct slices its children too.
             DataType::Struct(_) => data.child_data().iter().try_for_each(|child| self.array(child)),
             other => {
                 let width = match other {
@@ -98,7 +99,7 @@ impl Body {
         }
     }
 
-    /// Offsets and values of text or bytes.
+    /// Adds the offsets and values of text or binary values.
     fn variable<O: OffsetSizeTrait>(&mut self, data: &ArrayData) -> Result<()> {
         let (offsets, first, last) = offsets::<O>(data);
         self.push(offsets)?;
@@ -108,7 +109,7 @@ impl Body {
         })
     }
 
-    /// Offsets and items of lists.
+    /// Adds the offsets and items of lists.
     fn list<O: OffsetSizeTrait>(&mut self, data: &ArrayData) -> Result<()> {
         let (offsets, first, last) = offsets::<O>(data);
         self.push(offsets)?;
@@ -126,7 +127,7 @@ impl Body {
         Ok(())
     }
 
-    /// Adds a buffer: a few bytes, then the others.
+    /// Adds a buffer that consists of a few bytes (the length prefix of a compressed buffer) and the rest.
     fn put(&mut self, begin: &[u8], rest: impl AsRef<[u8]> + Send + 'static) {
         let (rest_bytes, bytes) = (rest.as_ref().len(), begin.len() + rest.as_ref().len());
         self.buffers.push(arrow_ipc::Buffer::new(self.bytes as i64, bytes as i64));
@@ -149,7 +150,7 @@ impl Body {
     }
 }
 
-/// Keeps an Arrow buffer alive while its bytes are being sent.
+/// Owns an Arrow buffer while its bytes are being sent.
 struct Owner(Buffer);
 
 impl AsRef<[u8]> for Owner {
@@ -162,7 +163,8 @@ fn empty() -> Buffer {
     MutableBuffer::new(0).into()
 }
 
-/// Offsets that begin at zero, and where the values of the rows begin and end.
+/// Returns offsets that begin at zero, and the begin and the end of the rows' values in the array's value buffer or
+/// child.
 fn offsets<O: OffsetSizeTrait>(data: &ArrayData) -> (Buffer, usize, usize) {
     if data.is_empty() {
         return (empty(), 0, 0);

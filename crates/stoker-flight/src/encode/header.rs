@@ -1,4 +1,4 @@
-//! The metadata of IPC messages.
+//! Encodes the metadata (headers) of IPC messages.
 
 use arrow_ipc::{
     BodyCompressionBuilder, BodyCompressionMethod, Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion,
@@ -10,19 +10,20 @@ use stoker_stream::Compression;
 
 use crate::buffer_codec::compression_type;
 
-/// What the metadata of a record batch says about its body.
+/// The description of a body in the metadata of a record batch message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BatchLayout<'a> {
     pub rows: usize,
     pub nodes: &'a [FieldNode],
     pub buffers: &'a [Buffer],
-    /// For each view array, how many buffers its values are in.
+    /// For each view array, the number of buffers that hold its values.
     pub variadic_counts: &'a [i64],
     pub body_bytes: usize,
     pub compression: Option<Compression>,
 }
 
-/// A `Message` with a `RecordBatch` header: <https://arrow.apache.org/docs/format/Columnar.html#recordbatch-message>.
+/// Encodes a `Message` with a `RecordBatch` header:
+/// <https://arrow.apache.org/docs/format/Columnar.html#recordbatch-message>.
 pub(crate) fn record_batch_header(layout: &BatchLayout<'_>) -> Bytes {
     let mut builder = FlatBufferBuilder::new();
     let buffers = builder.create_vector(layout.buffers);

@@ -11,17 +11,17 @@ pub(crate) const DATA_HEADER: u32 = 2;
 pub(crate) const APP_METADATA: u32 = 3;
 pub(crate) const DATA_BODY: u32 = 1000;
 
-/// Bytes of a field's key and length at most.
+/// The maximum size of a field's key and length, in bytes.
 const FIELD_HEAD_BYTES: usize = 12;
 
-/// A Flight message whose body lies in segments.
+/// A Flight message whose body is a list of segments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Message {
     /// The IPC message without its body.
     pub header: Bytes,
     /// The `app_metadata`; may be empty.
     pub metadata: Bytes,
-    /// The body, in pieces.
+    /// The segments of the body, in order.
     pub body: Vec<Bytes>,
 }
 
@@ -30,15 +30,16 @@ impl Message {
         self.body.iter().map(Bytes::len).sum()
     }
 
-    /// Bytes of the whole message, to within a few for the heads of its fields.
+    /// Returns the size of the whole message in bytes. It is an upper bound, a few bytes above the exact size.
     pub fn wire_bytes(&self) -> usize {
         self.header.len() + self.metadata.len() + self.body_bytes() + 3 * FIELD_HEAD_BYTES
     }
 
-    /// The message as a gRPC frame: a head with all but the body, then the segments of the body as they are.
+    /// Converts the message to a gRPC frame: a head with all fields but the body, then the segments of the body without
+    /// copying them.
     ///
-    /// The head is a zero for "not compressed", the length in four bytes, big endian
-    /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>), then the protobuf fields of `FlightData`.
+    /// The head is a zero byte for "not compressed", the length in four bytes, big endian
+    /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>), and the protobuf fields of `FlightData`.
     pub fn into_frame(self) -> VecDeque<Bytes> {
         let body_bytes = self.body_bytes();
         let mut fields = BytesMut::with_capacity(self.header.len() + self.metadata.len() + 3 * FIELD_HEAD_BYTES);
@@ -60,7 +61,7 @@ impl Message {
         std::iter::once(head.freeze()).chain(self.body).collect()
     }
 
-    /// The message with its body in one piece.
+    /// Converts the message to one with a contiguous body. Copies the body if it has several segments.
     pub fn into_flight_data(mut self) -> FlightData {
         let data_body = match self.body.len() {
             0 => Bytes::new(),

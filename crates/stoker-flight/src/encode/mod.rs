@@ -1,13 +1,15 @@
-//! Record batches as Flight messages of bounded size.
+//! Encodes record batches as Flight messages of bounded size.
 //!
 //! ```text
 //! RecordBatch ─split─► rows of about `message_bytes` ─Body─► Message { IPC header, metadata, segments }
 //! ```
 //!
-//! Large buffers become segments that point into the arrays: nothing is copied on the way to the socket. Sizes are those of
-//! the rows themselves, never of buffers that other rows share.
+//! Buffers of 16 KiB and more become segments that point into the arrays and are not copied before they are written to
+//! the socket. Smaller buffers are copied into common segments, and types that Stoker rarely sends are encoded by
+//! arrow-ipc, which copies. Message sizes count the bytes of the rows themselves, not those of buffers that they share
+//! with other rows.
 //!
-//! Messages may be compressed, buffer by buffer; how rows are cut into messages does not depend on it.
+//! Messages may be compressed, buffer by buffer. The split of rows into messages does not depend on compression.
 
 mod body;
 mod header;
@@ -35,21 +37,21 @@ use crate::proto::{BatchMetadata, SourceRows, Substitution};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::{Error, Result};
 
-/// How rows become messages.
+/// Options for encoding rows as messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageOptions {
-    /// Bytes of a message, about, before they are compressed.
+    /// The target size of a message in bytes, before compression.
     pub message_bytes: usize,
-    /// What compresses the buffers, if anything does.
+    /// The codec that compresses the buffers; `None` for no compression.
     pub compression: Option<Compression>,
 }
 
-/// The message that begins an answer: the schema.
+/// Encodes the schema message, with which a response begins.
 pub(crate) fn schema_message(schema: &Schema) -> Message {
     FlightData::from(SchemaAsIpc::new(schema, &IpcWriteOptions::default())).into()
 }
 
-/// Refuses schemas that messages without dictionaries cannot carry.
+/// Refuses a schema with dictionaries, because Stoker's messages do not carry them.
 ///
 /// # Errors
 /// A dictionary-encoded column.
@@ -63,8 +65,8 @@ pub(crate) fn check_schema(schema: &Schema) -> Result<()> {
     }
 }
 
-/// The messages of a part of a stream's batch, one at least. `waited` is what the batch was waited for, which the last message of
-/// the batch tells.
+/// Encodes a part of a stream's batch as one or more messages. `waited` is the time for which the server waited for the
+/// batch; the last message of the batch carries it.
 pub(crate) fn part_messages(part: &Part, waited: &Stalls, options: &MessageOptions) -> Result<Vec<Message>> {
     let substitution = |found: &stoker_stream::Substitution| Substitution {
         row: found.row as u64,
@@ -94,13 +96,13 @@ pub(crate) fn part_messages(part: &Part, waited: &Stalls, options: &MessageOptio
     size::split(&part.data, options.message_bytes).into_iter().map(message).collect()
 }
 
-/// The messages of a record batch of a SQL result.
+/// Encodes a record batch of a SQL result as messages.
 pub(crate) fn record_batch_messages(batch: &RecordBatch, options: &MessageOptions) -> Result<Vec<Message>> {
     let message = |part: Range<usize>| encode(&batch.slice(part.start, part.len()), Bytes::new(), options.compression);
     size::split(batch, options.message_bytes).into_iter().map(message).collect()
 }
 
-/// Bytes of a record batch's rows.
+/// Returns the size of a record batch's rows in bytes.
 pub(crate) fn record_batch_bytes(batch: &RecordBatch) -> u64 {
     batch.columns().iter().map(|column| size::bytes(&column.to_data(), 0, column.len()) as u64).sum()
 }
@@ -111,7 +113,7 @@ fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>
         true => body::encode(batch, metadata, compression)?,
         false => encode_rare_types(batch, metadata, compression)?,
     };
-    // The limit is for compressed messages, too: their receiver needs memory for all bytes.
+    // The limit holds for the uncompressed size too, because the receiver needs memory for all of it.
     match message.wire_bytes().max(record_batch_bytes(batch) as usize) {
         bytes if bytes <= MESSAGE_BYTES_MAX => Ok(message),
         bytes => Err(Error::ResourceExhausted {
@@ -123,7 +125,7 @@ fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>
     }
 }
 
-/// Views, unions, run-end encoded arrays: through the writer of arrow-ipc, which copies.
+/// Encodes views, unions and run-end encoded arrays with the writer of arrow-ipc, which copies.
 fn encode_rare_types(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>) -> Result<Message> {
     let columns = batch.columns().iter().map(compact).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -144,7 +146,7 @@ fn encode_rare_types(batch: &RecordBatch, metadata: Bytes, compression: Option<C
     Ok(Message { metadata, ..message })
 }
 
-/// A view array without the values of other rows.
+/// Returns a view array without the values of other rows, and any other array as it is.
 fn compact(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8View => Arc::new(column.as_string_view().gc()),

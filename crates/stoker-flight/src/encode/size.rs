@@ -1,4 +1,4 @@
-//! Exact sizes of rows, and how many of them fit a message.
+//! Computes the sizes of rows in messages, and how many rows fit into a message.
 
 use std::ops::Range;
 
@@ -6,7 +6,8 @@ use arrow_array::{Array, OffsetSizeTrait, RecordBatch};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 
-/// Cuts a record batch into runs of rows of at most `message_bytes`, each with one row at least; one empty run for no rows.
+/// Splits a record batch into ranges of rows of at most `message_bytes` each. Every range has at least one row, however
+/// large it is; a record batch without rows gives one empty range.
 pub(crate) fn split(batch: &RecordBatch, message_bytes: usize) -> Vec<Range<usize>> {
     let rows = batch.num_rows();
     if rows == 0 {
@@ -19,7 +20,7 @@ pub(crate) fn split(batch: &RecordBatch, message_bytes: usize) -> Vec<Range<usiz
     let mut parts = Vec::new();
     let mut start = 0;
     while start < rows {
-        // The largest number of rows that fits: sizes grow with rows.
+        // Finds the largest number of rows that fits, by bisection: sizes grow with the number of rows.
         let (mut taken, mut too_many) = (1, rows - start + 1);
         if fits(start, rows - start) {
             taken = rows - start;
@@ -37,7 +38,7 @@ pub(crate) fn split(batch: &RecordBatch, message_bytes: usize) -> Vec<Range<usiz
     parts
 }
 
-/// Bytes that `rows` rows of an array take in a message, from row `start` on, without padding.
+/// Returns the bytes that `rows` rows of an array take in a message, from row `start` on, without padding.
 pub(crate) fn bytes(data: &ArrayData, start: usize, rows: usize) -> usize {
     let at = data.offset() + start;
     let validity = if data.nulls().is_some() { rows.div_ceil(8) } else { 0 };
@@ -52,13 +53,13 @@ pub(crate) fn bytes(data: &ArrayData, start: usize, rows: usize) -> usize {
             let size = usize::try_from(*size).unwrap_or(0);
             child(data, at * size..(at + rows) * size)
         }
-        // The children of a struct are sliced with it.
+        // The rows of a struct are the same rows of its children.
         DataType::Struct(_) => data.child_data().iter().map(|child| bytes(child, start, rows)).sum(),
         DataType::Utf8View | DataType::BinaryView => view_bytes(data, at, rows),
         DataType::FixedSizeBinary(width) => rows * usize::try_from(*width).unwrap_or(0),
         other => match other.primitive_width() {
             Some(width) => rows * width,
-            // Types that are rarely sent: Arrow's estimate.
+            // Types that Stoker rarely sends: this is Arrow's estimate.
             None => data.slice(start, rows).get_slice_memory_size().unwrap_or(0),
         },
     };
@@ -69,7 +70,7 @@ fn offset_bytes<O>(rows: usize) -> usize {
     (rows + 1) * size_of::<O>()
 }
 
-/// Where the values of rows begin and end.
+/// Returns the range of the rows' values in the array's value buffer or child.
 fn span<O: OffsetSizeTrait>(data: &ArrayData, at: usize, rows: usize) -> Range<usize> {
     if rows == 0 {
         return Range { start: 0, end: 0 };
@@ -82,7 +83,8 @@ fn child(data: &ArrayData, items: Range<usize>) -> usize {
     data.child_data().iter().map(|child| bytes(child, items.start, items.len())).sum()
 }
 
-/// A view takes 16 bytes, of which the first four are the length; up to 12 bytes of value are inside.
+/// Returns the size of views. A view takes 16 bytes, of which the first four are the length of its value. A value of up
+/// to 12 bytes is inside the view; a longer one takes its own bytes more.
 fn view_bytes(data: &ArrayData, at: usize, rows: usize) -> usize {
     let views = &data.buffers()[0].typed_data::<u128>()[at..at + rows];
     views.iter().map(|view| 16 + if *view as u32 > 12 { *view as u32 as usize } else { 0 }).sum()

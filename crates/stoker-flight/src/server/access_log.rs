@@ -1,33 +1,34 @@
-//! Who got what: one line for each stream and each query, when it ends.
+//! The access log: one line for each stream and each query result, written when its response ends.
 
 use std::time::{Duration, Instant};
 
 use crate::server::request_id::RequestId;
 
-/// A line that is written when it is dropped, however the answer ends.
+/// A line of the access log, written when this is dropped, however the response ends.
 pub(crate) struct AccessEntry {
     /// `stream` or `query`.
     kind: &'static str,
-    /// A stream id with epoch, rank and first step, or the digest of a query: never its text, which may hold what is private.
+    /// For a stream its id, epoch, rank and first step; for a query the digest of its text, because the text may
+    /// contain private values.
     what: String,
     who: String,
     request_id: Option<RequestId>,
     begun: Instant,
-    /// Rows, and bytes of messages, that were handed to the connection.
+    /// The rows, and the bytes of messages, that were handed to the connection.
     pub rows: u64,
     pub bytes: u64,
-    /// Whether all of it was.
+    /// True after the whole response was handed to the connection.
     pub is_complete: bool,
 }
 
 impl AccessEntry {
-    /// The entry of an answer that begins now, to the request for which the current task works.
+    /// Creates the entry of a response that begins now, with the id of the current task's request.
     pub fn new(kind: &'static str, what: String, who: String) -> Self {
         let request_id = RequestId::current();
         Self { kind, what, who, request_id, begun: Instant::now(), rows: 0, bytes: 0, is_complete: false }
     }
 
-    /// The time since the answer began.
+    /// Returns the time since the response began.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }

@@ -1,6 +1,6 @@
-//! What operators ask: `/healthz`, `/readyz` and `/metrics`, over HTTP on an address of their own.
+//! The HTTP endpoint for operators: `/healthz`, `/readyz` and `/metrics`, on an address of its own.
 //!
-//! A thread of its own answers, so that a server whose other threads are busy is not taken for dead.
+//! A dedicated thread responds, so that a monitor does not take a server for dead whose other threads are busy.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,19 +21,19 @@ use crate::server::readiness::Readiness;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 
-/// Connections at once; others wait.
+/// The maximum number of connections at once; further connections wait.
 const CONNECTIONS_MAX: usize = 64;
 
-/// From a connection to the end of its answer.
+/// The deadline for a connection: from accepting it to the end of its response.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 
-/// The wait after a connection that could not be taken.
+/// The pause after an error of `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the answers are about.
+/// The state that the endpoint reports.
 pub(crate) struct Admin {
     pub state: Arc<ServerState>,
     pub readiness: Arc<Readiness>,
@@ -41,10 +41,11 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Listens on `host:port` of this host, and answers from a thread of its own until the process ends. Returns the URL.
+    /// Listens on `host:port` of this host, and serves it from a dedicated thread until the process ends. Returns the
+    /// URL.
     ///
     /// # Errors
-    /// An address that cannot be bound or is not of this host alone.
+    /// An address that cannot be bound, or is not a loopback address.
     pub async fn start(self, address: &str) -> Result<String> {
         let cannot_bind = |source: io::Error| Error::invalid(format!("cannot listen on {address}: {source}"));
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(cannot_bind)?.collect();
@@ -103,7 +104,7 @@ async fn serve(listener: std::net::TcpListener, admin: Arc<Admin>) {
                 let admin = admin.clone();
                 tokio::spawn(async move {
                     let _place = place;
-                    // Who takes longer, or breaks off, gets no answer.
+                    // A client that takes longer, or breaks off, gets no response.
                     let _ = tokio::time::timeout(EXCHANGE_MAX, exchange(stream, admin)).await;
                 });
             }
@@ -115,7 +116,7 @@ async fn serve(listener: std::net::TcpListener, admin: Arc<Admin>) {
     }
 }
 
-/// Answers the requests of a connection.
+/// Serves the one request of a connection.
 async fn exchange(stream: TcpStream, admin: Arc<Admin>) -> hyper::Result<()> {
     let answer = service_fn(move |request: Request<Incoming>| {
         let (status, kind, text) = admin.answer(request.method(), request.uri().path());

@@ -1,4 +1,4 @@
-//! The body of a DoGet answer: segments of messages, then trailers.
+//! The body of a DoGet response: segments of messages, then trailers.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,14 +14,15 @@ use tonic::codegen::http::HeaderMap;
 
 use crate::encode::Message;
 
-/// What a producer hands to a connection.
+/// One item of a response, from its producer to the connection.
 pub(crate) enum Item {
     Message(Message),
-    /// The end of the answer: OK, or the error that ended it.
+    /// The end of the response: OK, or the error that ended it.
     End(Status),
 }
 
-/// The messages of an answer. Closing the channel without an end is an error: nothing is lost silently.
+/// The messages of a response, as a channel. If the producer closes the channel without [`Item::End`], the client gets
+/// an error, so that no loss is silent.
 pub(crate) struct Answer {
     items: mpsc::Receiver<Item>,
     ended: bool,
@@ -40,7 +41,7 @@ impl Answer {
     }
 }
 
-/// For callers of the Flight trait in this process.
+/// Implements the response of the Flight trait's `do_get`, for callers in this process.
 impl Stream for Answer {
     type Item = Result<FlightData, Status>;
 
@@ -56,7 +57,7 @@ impl Stream for Answer {
     }
 }
 
-/// An answer as an HTTP body. Segments go to the socket as they are.
+/// A response as an HTTP body. Its segments are passed to hyper without copying them.
 pub(crate) struct AnswerBody {
     answer: Answer,
     segments: VecDeque<Bytes>,

@@ -1,43 +1,45 @@
-//! Makes the names of servers in requests over Unix sockets ones that hyper takes.
+//! Rewrites the server names in requests over Unix sockets, so that hyper accepts them.
 //!
-//! gRPC's C++ library, and thus stock pyarrow, gives the path of the socket as the `:authority`, percent-encoded. hyper's parser
-//! allows no percent sign there and resets the request, with a protocol error and before anybody can see it. Nobody needs
-//! that name. So the characters that hyper does not take are overwritten in the bytes that come from the socket, which keeps
-//! all lengths. Such clients send headers without Huffman's code, which could not be changed in place.
+//! gRPC's C++ library, and thus stock pyarrow, sends the percent-encoded path of the socket as the `:authority`.
+//! hyper's parser allows no percent sign there, and resets the request with a protocol error before any service sees
+//! it. Stoker does not use the `:authority`. So this filter overwrites the characters that hyper rejects in the bytes
+//! that come from the socket, which keeps all lengths. These clients send headers without Huffman coding; Huffman-coded
+//! headers could not be changed in place.
 
 use crate::client::http2::frame::{FrameHead, HEAD_BYTES, Kind, PADDED, PREFACE, WITH_PRIORITY};
 
 const AUTHORITY: &[u8] = b":authority";
-/// Its index in <https://www.rfc-editor.org/rfc/rfc7541#appendix-A>.
+/// The index of `:authority` in the static table: <https://www.rfc-editor.org/rfc/rfc7541#appendix-A>.
 const AUTHORITY_INDEX: u8 = 1;
-/// Stands for what hyper does not take.
+/// Replaces each character that hyper rejects.
 const REPLACEMENT: u8 = b'-';
-/// Bytes of a frame before its headers that say which stream comes first.
+/// The size of the priority fields before the headers of a HEADERS frame, in bytes.
 const PRIORITY_BYTES: usize = 5;
 
-/// Follows what a client sends, from the first byte of a connection on.
+/// Parses the bytes that a client sends, from the first byte of a connection on.
 pub(crate) struct AuthorityFilter {
-    /// Bytes that hold no headers.
+    /// The number of next bytes that are not part of a frame head or of headers.
     skip: usize,
-    /// The head of a frame, and the length of its padding.
+    /// The bytes of a frame head that came so far, and the byte with the length of its padding.
     head: Vec<u8>,
-    /// Bytes of headers that are left in the frame, and those of padding after them.
+    /// The header bytes that are left in the frame, and the padding bytes behind them.
     headers: usize,
     padding: usize,
     place: Place,
 }
 
-/// What the next byte of compressed headers is: <https://www.rfc-editor.org/rfc/rfc7541#section-6>.
+/// The state of the header parser: what the next byte of compressed headers is
+/// (<https://www.rfc-editor.org/rfc/rfc7541#section-6>).
 enum Place {
-    /// The first of a field.
+    /// The first byte of a field.
     Field,
-    /// One of an index that takes several.
+    /// A later byte of an index that takes several.
     Index {
         value_follows: bool,
     },
-    /// The first of a text's length.
+    /// The first byte of a text's length.
     Length(Text),
-    /// A later one.
+    /// A later byte of a text's length.
     LongLength {
         text: Text,
         length: usize,
@@ -51,7 +53,7 @@ enum Place {
 
 #[derive(Clone, Copy)]
 enum Text {
-    /// With the number of its bytes that were like those of `:authority`.
+    /// A header's name, with the number of its bytes that matched those of `:authority`.
     Name {
         matched: usize,
     },
@@ -65,7 +67,7 @@ impl AuthorityFilter {
         Self { skip: PREFACE.len(), head: Vec::new(), headers: 0, padding: 0, place: Place::Field }
     }
 
-    /// Takes the next bytes of the connection, and changes them where they must not stay.
+    /// Parses the next bytes of the connection, and overwrites those that hyper would reject.
     pub fn filter(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let taken = if self.skip > 0 {
@@ -105,7 +107,7 @@ impl AuthorityFilter {
                 self.skip = if is_first && head.has(WITH_PRIORITY) { PRIORITY_BYTES } else { 0 };
                 self.padding = if is_padded { usize::from(byte) } else { 0 };
                 let others = usize::from(is_padded) + self.skip + self.padding;
-                // hyper refuses a frame that is too short for what it says.
+                // hyper refuses a frame that is shorter than its flags require.
                 self.headers = head.length.saturating_sub(others);
                 if self.headers == 0 {
                     self.skip += self.padding;
@@ -148,7 +150,7 @@ impl Place {
         };
     }
 
-    /// Behind the first byte of a field, whose index is the largest when more of its bytes follow.
+    /// Returns the state behind the first byte of a field. An `index` equal to `max` continues in further bytes.
     fn after_index(index: u8, max: u8, value_follows: bool) -> Self {
         match index {
             _ if index == max => Place::Index { value_follows },
@@ -158,7 +160,7 @@ impl Place {
         }
     }
 
-    /// In a text with so many bytes left, or behind it.
+    /// Returns the state with `left` bytes left of a text, or behind the text for 0.
     fn text(text: Text, left: usize) -> Self {
         match (text, left) {
             (_, 1..) => Place::Text { text, left },
@@ -169,7 +171,7 @@ impl Place {
 }
 
 impl Text {
-    /// The same in Huffman's code, which is left as it is.
+    /// Returns the same text marked as Huffman-coded, so that it never counts as `:authority` and stays unchanged.
     fn coded(self) -> Self {
         match self {
             Text::Name { .. } => Text::Name { matched: AUTHORITY.len() + 1 },

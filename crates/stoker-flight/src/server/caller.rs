@@ -1,4 +1,4 @@
-//! Who asks for an answer.
+//! The client of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tonic::codegen::http::{Extensions, HeaderMap};
 
 use crate::server::edge::{Address, Peer};
 
-/// One client, as far as places are shared among clients: an address with a token.
+/// One client, for sharing permits among clients: an address with a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Caller {
     address: Address,
-    /// The digest of the authorization header.
+    /// The SHA-256 digest of the authorization header.
     authorization: Option<[u8; 32]>,
 }
 
@@ -24,7 +24,8 @@ impl fmt::Display for Caller {
 }
 
 impl Caller {
-    /// Who sent a request. One that came over no connection came from this host.
+    /// Returns the client that sent a request. A request without a connection (in tests, for example) counts as one
+    /// from this host.
     pub fn of(extensions: &Extensions, headers: &HeaderMap) -> Self {
         let address = extensions.get::<Arc<Peer>>().map_or(Address::Unix, |peer| peer.address);
         let authorization = headers.get(AUTHORIZATION).map(|token| Sha256::digest(token.as_bytes()).into());

@@ -15,91 +15,100 @@ use crate::server::ticket_key::TicketKey;
 use crate::unix_path::UnixPath;
 use crate::{Error, Result, toml_file};
 
-/// Connections at once, by default and at most: an idle one takes about 30 KiB of memory.
+/// The upper bound of the default for `connections_max`: an idle connection takes about 30 KiB of memory.
 const CONNECTIONS_MAX: usize = 4_096;
 
-/// Settings of a server, as in its configuration file (TOML). All have defaults.
+/// The settings of a server, as in its configuration file (TOML). All have defaults.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
-    /// The addresses to listen on, or only one: `host:port`, where port 0 picks a free one, or `unix:///path` for clients of the
-    /// same user on this host. `127.0.0.1:8815` by default.
+    /// The addresses to listen on, as a list or a single text: `host:port`, where port 0 picks a free one, or
+    /// `unix:///path` for clients of the same user on this host. `127.0.0.1:8815` by default.
     #[serde(deserialize_with = "one_or_several")]
     pub listen: Vec<String>,
-    /// An address of this host, `host:port`, for operators: `/healthz`, `/readyz` and `/metrics` over HTTP, without a token; none by
-    /// default.
+    /// A loopback address, `host:port`, on which operators get `/healthz`, `/readyz` and `/metrics` over HTTP without a
+    /// token; none by default.
     pub admin_listen: Option<String>,
-    /// Whether addresses that other machines reach may be served without a token or without TLS; not by default.
+    /// If true, the server may listen on addresses that other machines reach without a token or without TLS; `false` by
+    /// default.
     pub insecure: bool,
-    /// The bearer token of an administrator, at least 16 bytes; none by default. With a token, every request must carry one, health
-    /// checks excepted.
+    /// The bearer token of an administrator, at least 16 bytes; none by default. If any token is configured, every
+    /// request must carry a valid one (or come with a client certificate, see [`TlsFiles::client_ca`]), except health
+    /// checks.
     pub token: Option<Secret>,
-    /// A file with that token, in its place.
+    /// A file that contains this token; an alternative to `token`.
     pub token_file: Option<PathBuf>,
-    /// A file of several named tokens, each with a role and perhaps an end (TOML); read again when it changes.
+    /// A file of named tokens (TOML), each with a role and optionally an expiry time. The server reads it again when it
+    /// changes.
     pub tokens_file: Option<PathBuf>,
-    /// Certificate and key, for all addresses but Unix sockets; plain text by default.
+    /// The certificate and key for all TCP addresses; plain text by default.
     pub tls: Option<TlsFiles>,
-    /// Keys that sign tickets; the first signs. Random for each start by default: replicas must share keys.
+    /// Keys that sign tickets; the first key signs. By default one random key for each start, so replicas need
+    /// configured keys that they share.
     pub ticket_keys: Vec<TicketKey>,
-    /// A file with such keys, one a line as `ID:SECRET` or `SECRET`; they come before the others.
+    /// A file with such keys, one per line as `ID:SECRET` or `SECRET`. They come before those of `ticket_keys`.
     pub ticket_key_file: Option<PathBuf>,
-    /// Seconds that tickets are valid; 3,600 by default.
+    /// The time for which tickets are valid, in seconds; 3,600 by default.
     pub ticket_ttl_secs: u64,
-    /// URIs under which clients reach this service, put into endpoints; none by default: clients stay where they are.
+    /// URIs at which clients reach this service; the server puts them into endpoints. None by default, which tells
+    /// clients to stay with the server that they asked.
     pub advertise: Vec<String>,
-    /// Bytes of a message, about; 2 MiB by default.
+    /// The target size of a message in bytes, before compression; 2 MiB by default.
     pub message_bytes: usize,
-    /// Bytes of parts of batches that all streams of the server hold together while these are filled or wait to be sent; 2 GiB by
-    /// default: four times the windows of a job, which are read in one piece then. Open streams share the bytes equally, but
-    /// one alone gets no more than half. A stream may always hold one part, besides those that are being sent.
+    /// The maximum memory in bytes for parts of batches that are being filled or wait to be sent, for all streams of
+    /// the server; 2 GiB by default. That is four times the default size of a job's windows, which the server reads as
+    /// a whole. Open streams share the bytes equally, but one stream gets at most half. A stream may always hold one
+    /// part, besides the messages that are being sent.
     pub memory_budget_bytes: u64,
-    /// A folder of the server's machine that keeps what streams read from the object store of the lake, for later epochs, jobs and
-    /// servers; none by default. A lake on a local disk needs none, and does not use it.
+    /// A local folder for the chunk cache: it keeps what streams read from the lake's object store, for later epochs,
+    /// jobs and servers. None by default. A lake on a local disk does not use it.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that the folder holds at most; half of the free space of its file system by default.
+    /// The maximum size of this folder in bytes; half of the free space of its file system by default.
     pub cache_bytes: Option<u64>,
-    /// Whether streams read the tensors of a lake on a local disk past the system's memory of files; not by default. A lake in
-    /// an object store does not use it.
+    /// If true, streams read the dense columns of a lake on a local disk past the page cache (`O_DIRECT`); `false` by
+    /// default. A lake in an object store does not use it.
     pub direct_io: bool,
-    /// Days for which the versions that streams read are kept from cleanups, from when they are last read; 30 by default, not at all
-    /// for 0.
+    /// The number of days, from the last read on, for which the table versions that streams read are protected from
+    /// cleanups; 30 by default. 0 turns this off.
     pub hold_days: u32,
-    /// What queries may take.
+    /// Limits of queries.
     pub query: QuerySettings,
-    /// Objects that each token with the role `read` may leave in the lake in a day, by new streams and runs: a stream takes three or
-    /// more, an entry of a log three; 100,000 by default.
+    /// The number of objects that each principal with the role `read` may add to the lake in a day, by new streams,
+    /// runs and log entries; 100,000 by default. A stream takes three objects or more, a log entry three.
     pub reader_objects_per_day: u64,
-    /// Bytes of these objects; 64 GiB by default.
+    /// The size of these objects in bytes; 64 GiB by default.
     pub reader_bytes_per_day: u64,
-    /// Streams at once; 256 by default.
+    /// The maximum number of streams at once; 256 by default.
     pub streams_max: usize,
-    /// Streams at once of one client, an address with a token; three quarters of all by default.
+    /// The maximum number of streams at once for one client (an address with a token); three quarters of `streams_max`
+    /// by default.
     pub streams_per_client_max: Option<usize>,
-    /// Results of queries that are sent at once, three quarters of them to one client at most; 64 by default.
+    /// The maximum number of query results that are sent at once, of which one client gets at most three quarters; 64
+    /// by default.
     pub results_max: usize,
-    /// Seconds after which a stream or a result ends of which its client takes nothing; 60 by default. Our client asks for the rest of a
-    /// stream when it is wanted again.
+    /// The time in seconds after which the server ends a stream or a result whose client reads nothing of it; 60 by
+    /// default. Stoker's client opens the stream again, from where it stopped, when its consumer wants more.
     pub stall_secs: u64,
-    /// Connections at once. By default half of the files that the process may have open, 4,096 at most: the other half is for
-    /// storage.
+    /// The maximum number of connections at once. By default half of the process's limit of open files, 4,096 at most:
+    /// the other half is for storage.
     pub connections_max: Option<usize>,
-    /// Connections at once from one address, or one network of IPv6 (64 bits); three quarters of all by default.
+    /// The maximum number of connections at once from one address or one IPv6 network (64 bits); three quarters of all
+    /// by default.
     pub connections_per_address_max: Option<usize>,
-    /// Seconds from the beginning of a connection to the headers of its first request; 10 by default.
+    /// The deadline in seconds from the beginning of a connection to the headers of its first request; 10 by default.
     pub handshake_secs: u64,
-    /// Seconds without a request after which a connection is closed; 300 by default.
+    /// The time in seconds without a request after which the server closes a connection; 300 by default.
     pub idle_secs: u64,
-    /// Seconds of silence after which a client is asked whether it lives; 30 by default. One that does not answer for this time and
-    /// `stall_secs` is gone.
+    /// The time in seconds without a frame after which the server pings a client; 30 by default. The server closes the
+    /// connection of a client that does not respond for this time plus `stall_secs`.
     pub keepalive_secs: u64,
-    /// Bytes of a request at most; 16 MiB by default.
+    /// The maximum size of a request in bytes; 16 MiB by default.
     pub request_bytes_max: usize,
-    /// Seconds that running streams get when the server stops; 10 by default.
+    /// The grace period in seconds for running streams when the server stops; 10 by default.
     pub grace_secs: u64,
 }
 
-/// Certificate and key files, PEM; read again when they change.
+/// The certificate and key files (PEM). The server reads them again when they change.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
@@ -107,10 +116,10 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The private key.
     pub key: PathBuf,
-    /// The authority of clients' certificates, which stand for tokens; none by default.
+    /// The certificate authority of client certificates, which replace tokens; none by default.
     #[serde(default)]
     pub client_ca: Option<PathBuf>,
-    /// What clients with a certificate may do; `read` by default.
+    /// The role of clients with a certificate; `read` by default.
     #[serde(default)]
     pub client_role: Option<Role>,
 }
@@ -154,18 +163,18 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The settings in the text of a configuration file.
+    /// Parses the text of a configuration file.
     ///
     /// # Errors
-    /// A text that is none; the message has no values, of which some are secret.
+    /// A text that does not parse. The message contains no values, because some are secret.
     pub fn parse(text: &str) -> Result<Self> {
         toml_file::parse(text)
     }
 
-    /// The token of the administrator.
+    /// Returns the token of the administrator, if one is configured.
     ///
     /// # Errors
-    /// A token that is too short, or given twice; a file that cannot be read.
+    /// A token that is too short; both `token` and `token_file`; a file that cannot be read.
     pub(crate) fn admin_token(&self) -> Result<Option<Secret>> {
         let token = match (&self.token, &self.token_file) {
             (Some(_), Some(_)) => {
@@ -179,23 +188,23 @@ impl ServerConfig {
         Ok(Some(token))
     }
 
-    /// Whether there are tokens.
+    /// Returns whether tokens are configured.
     pub(crate) fn has_tokens(&self) -> bool {
         self.token.is_some() || self.token_file.is_some() || self.tokens_file.is_some()
     }
 
-    /// What clients with a certificate may do, if there is an authority for these.
+    /// Returns the role of clients with a certificate, if an authority for them is configured.
     pub(crate) fn certificate_role(&self) -> Option<Role> {
         let tls = self.tls.as_ref().filter(|tls| tls.client_ca.is_some())?;
         Some(tls.client_role.unwrap_or(Role::Read))
     }
 
-    /// Whether clients must say who they are, by a token or a certificate.
+    /// Returns whether clients must authenticate by a token or a certificate.
     pub(crate) fn asks_who(&self) -> bool {
         self.has_tokens() || self.certificate_role().is_some()
     }
 
-    /// Checks the ranges.
+    /// Checks the ranges of the settings, and that they fit together.
     pub(crate) fn validate(&self) -> Result<()> {
         let check = |name: &str, good: bool, range: &str| match good {
             true => Ok(()),
@@ -239,7 +248,8 @@ impl ServerConfig {
         check("memory_budget_bytes", self.memory_budget_bytes > 0, "at least 1")
     }
 
-    /// Bytes that one stream may hold, so that one whose client stalls leaves room to those that come later.
+    /// Returns the bytes that one stream may hold: half of the budget, so that a stream whose client stalls leaves
+    /// memory to later streams.
     pub(crate) fn stream_budget_bytes(&self) -> u64 {
         self.memory_budget_bytes.div_ceil(2)
     }
@@ -248,18 +258,18 @@ impl ServerConfig {
         Duration::from_secs(self.stall_secs)
     }
 
-    /// The places of streams.
+    /// Returns the numbers of permits for streams.
     pub(crate) fn stream_shares(&self) -> Shares {
         let per_client = self.streams_per_client_max.unwrap_or(three_quarters(self.streams_max));
         Shares { total: self.streams_max, per_client }
     }
 
-    /// The places of results.
+    /// Returns the numbers of permits for query results.
     pub(crate) fn result_shares(&self) -> Shares {
         Shares { total: self.results_max, per_client: three_quarters(self.results_max) }
     }
 
-    /// The places of connections of a process that may have so many files open.
+    /// Returns the numbers of permits for connections, for a process that may have `files_max` files open.
     pub(crate) fn connection_shares(&self, files_max: u64) -> Shares {
         let by_files = usize::try_from(files_max / 2).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
         let total = self.connections_max.unwrap_or(by_files);

@@ -1,4 +1,4 @@
-//! `DoGet`: batches for a ticket.
+//! `DoGet`: sends the batches of a ticket.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,36 +25,37 @@ use crate::server::state::{ServerState, now_unix_secs};
 use crate::server::totals::CountedStream;
 use crate::{Error, Result};
 
-/// Messages of a query's result that wait for the connection.
+/// The maximum number of a query result's messages that wait for the connection.
 const QUEUE_MESSAGES: usize = 8;
 
-/// Messages of a stream that wait for the connection: few, so that their bytes are still in a processor's cache when they are sent.
-/// What is read ahead waits as parts, within the memory budget.
+/// The maximum number of a stream's messages that wait for the connection. It is small, so that their bytes are still
+/// in a processor's cache when they are sent. Prefetched rows wait as parts, within the memory budget.
 const QUEUE_PART_MESSAGES: usize = 2;
 
-/// After so much silence an empty record batch shows that the stream lives: proxies drop HTTP/2 pings.
+/// The interval without rows after which the server sends an empty record batch as a keepalive. HTTP/2 pings do not
+/// suffice, because proxies drop them.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// A client that finds no place waits so long for an answer that gives way.
+/// The maximum time for which a request without a permit waits for a response that may be displaced.
 const PLACE_PATIENCE: Duration = Duration::from_millis(900);
 
-/// What a ticket asks for, opened.
+/// An opened stream or a planned query.
 enum Work {
     Stream(StreamPlan, Box<CountedStream>, Batches),
     Sql(Box<SqlQuery>, AccessEntry),
 }
 
-/// Which batches of a stream are sent.
+/// The batches of a stream that are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Batches {
     All,
     First,
 }
 
-/// Verifies a ticket and starts to answer it. The work ends when the answer is dropped.
+/// Verifies a ticket and starts the task that produces its response. The task ends when the response is dropped.
 ///
 /// # Errors
-/// A ticket that is not valid any more; too many streams; errors of opening what it names.
+/// A ticket that is not valid or not valid any more; no permit; errors of opening the stream or planning the query.
 pub(crate) async fn do_get(
     state: Arc<ServerState>,
     caller: Caller,
@@ -111,7 +112,7 @@ pub(crate) async fn do_get(
     Ok(answer)
 }
 
-/// A place among the streams or the results.
+/// Acquires a permit for a stream or for a query result.
 async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::Kind>) -> Result<Place<Caller>> {
     let (places, what, shares) = match kind {
         Some(ticket_body::Kind::Sql(_)) => (&state.results, "results", state.config.result_shares()),
@@ -126,13 +127,13 @@ async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::K
     places.take_within(caller, PLACE_PATIENCE).await.map_err(full)
 }
 
-/// Bytes of a part that is one message: what a row takes is an estimate, and a message should not be followed by one with the few
-/// rows that it had no room for.
+/// Returns the size of a part in bytes: 1/16 less than that of a message. The size of a row is an estimate, and a part
+/// that is a little too large would be split into a full message and one with the last few rows.
 fn part_bytes(message_bytes: usize) -> u64 {
     (message_bytes - message_bytes / 16) as u64
 }
 
-/// What is streamed, for the log: the slice from its first step on.
+/// Describes a slice from its first step on, for the access log.
 fn about(plan: &StreamPlan, slice: &Slice) -> String {
     let Topology { rank, world_size } = slice.topology;
     format!("{} epoch {} rank {rank}/{world_size} step {}", plan.spec().stream_id(), slice.epoch, slice.first_step)
@@ -160,7 +161,7 @@ async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<SqlQuery> {
     }
 }
 
-/// What there is to say when a query reads other versions now than those on which it was planned.
+/// Compares the versions on which a query was planned with those that it reads now. Returns a message if they differ.
 fn changed_versions(then: &[PinnedTable], now: &[Snapshot]) -> Option<String> {
     let then: Vec<String> = then.iter().map(|pinned| format!("{}@{}", pinned.table, pinned.version)).collect();
     let now: Vec<String> = now.iter().map(Snapshot::to_string).collect();
@@ -186,7 +187,8 @@ async fn send_stream(
         let next = tokio::time::timeout(KEEPALIVE, stream.parts.next());
         let next = tokio::select! {
             next = next => next,
-            // The first batch comes when the client asks again.
+            // The stream does not prefetch its first batch, so the response ends without one. The client gets the batch
+            // with its next call.
             () = &mut held_back => return Ok(()),
         };
         match next {
@@ -233,7 +235,7 @@ async fn send_sql(query: &SqlQuery, mut log: AccessEntry, options: MessageOption
     }
 }
 
-/// Messages as they are sent. To compress them takes long, and is done on a thread for such work.
+/// Encodes messages. Compression takes long, so messages that are compressed are encoded on a blocking thread.
 async fn encoded(
     options: MessageOptions,
     encode: impl FnOnce() -> Result<Vec<Message>> + Send + 'static,

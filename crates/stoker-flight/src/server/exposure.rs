@@ -1,4 +1,4 @@
-//! Addresses that other machines reach.
+//! Checks of addresses that other machines reach.
 
 use tokio::net::lookup_host;
 
@@ -6,11 +6,11 @@ use crate::server::ServerConfig;
 use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
-/// Checks that nothing is served to other machines without a token and TLS, unless the settings say so. Loopback addresses and Unix
-/// sockets need neither; a host name counts as what it stands for.
+/// Checks that addresses which other machines reach are served only with authentication and TLS, unless `insecure` is
+/// set. Loopback addresses and Unix sockets need neither. A host name counts as the addresses that it resolves to.
 ///
 /// # Errors
-/// The first address that other machines reach, with what it lacks; a name without an address.
+/// The first address that other machines reach, with what it lacks; a host name without an address.
 pub(crate) async fn check_exposure(config: &ServerConfig) -> Result<()> {
     let lacks = match (config.asks_who(), config.tls.is_some()) {
         (true, true) => return Ok(()),
@@ -35,7 +35,7 @@ pub(crate) async fn check_exposure(config: &ServerConfig) -> Result<()> {
     Ok(())
 }
 
-/// Whether an address is one that other machines reach.
+/// Returns whether other machines reach an address.
 async fn is_exposed(address: &str) -> Result<bool> {
     if UnixPath::strip_scheme(address).is_some() {
         return Ok(false);

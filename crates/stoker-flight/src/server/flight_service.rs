@@ -1,4 +1,4 @@
-//! The gRPC surface: each method delegates to the file that does its work.
+//! The methods of the Flight service: each delegates to the file that does its work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,8 @@ use crate::server::state::ServerState;
 use crate::wire::SPEC_STORED;
 use crate::{Error, Result};
 
-/// Bytes of a request that are parsed on a thread that serves connections: less than a millisecond.
+/// The maximum size in bytes of a request that is parsed on a thread that serves connections, which takes less than a
+/// millisecond.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// The header that carries the time for which a gRPC client waits.
@@ -34,11 +35,11 @@ const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 type Stream<T> = BoxStream<'static, Result<T, Status>>;
 
-/// The service of one server.
+/// The Flight service of one server.
 pub(crate) struct StokerFlightService(pub Arc<ServerState>);
 
 impl StokerFlightService {
-    /// Runs what computes on the threads of queries, and the rest here.
+    /// Runs work on the query threads if it `computes`, and on the current task otherwise.
     async fn run<T: Send + 'static>(&self, computes: bool, work: BoxFuture<'static, Result<T>>) -> Result<T> {
         match computes {
             true => self.0.query_threads.run(work).await,
@@ -135,7 +136,7 @@ impl FlightService for StokerFlightService {
     }
 }
 
-/// Who asks, as the check in front of all methods found.
+/// Returns the principal that [`StokerService`](crate::server::service::StokerService) found for a request.
 fn principal<T>(request: &Request<T>) -> Result<Principal, Error> {
     let found = request.extensions().get::<Principal>();
     found.cloned().ok_or_else(|| Error::internal("a request was not checked"))

@@ -1,4 +1,4 @@
-//! `GetFlightInfo` and `GetSchema`: from descriptors to schemas and tickets.
+//! `GetFlightInfo`, `GetSchema` and `ListFlights`: from descriptors to schemas and tickets.
 
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticket};
@@ -20,16 +20,16 @@ use crate::proto::{
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::{Error, Result};
 
-/// Endpoints of one answer at most.
+/// The maximum number of endpoints in a response.
 const ENDPOINTS_MAX: u32 = 256;
 
-/// Tables that are opened at once to be listed.
+/// The number of tables that ListFlights opens concurrently.
 const TABLES_AT_ONCE: usize = 8;
 
-/// The answer to GetFlightInfo.
+/// The response to GetFlightInfo.
 pub(crate) struct Planned {
     pub info: FlightInfo,
-    /// For streams: whether the lake keeps the specification, so that the stream can be asked for by its id.
+    /// For streams: whether the lake stores the specification, so that clients can request the stream by its id.
     pub spec_stored: Option<bool>,
 }
 
@@ -51,7 +51,7 @@ impl ServerState {
         Ok(schema.as_ref().clone())
     }
 
-    /// All tables as descriptors of type PATH.
+    /// Returns all tables, each with a descriptor of type PATH.
     pub(crate) async fn list_flights(&self) -> Result<Vec<FlightInfo>> {
         let names = self.engine.lake().tables().await?;
         stream::iter(names).map(|name| self.table_info(name)).buffered(TABLES_AT_ONCE).try_collect().await

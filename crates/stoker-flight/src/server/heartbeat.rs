@@ -1,21 +1,21 @@
-//! Whether the threads that serve clients make progress.
+//! Detects whether the threads that serve clients make progress.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// The time between two beats.
+/// The interval between two beats.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Without a beat for so long the process is stuck.
+/// The maximum time without a beat; after it the process counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Beats as long as the runtime that serves clients runs its tasks.
+/// A counter that advances as long as the runtime that serves clients runs its tasks.
 #[derive(Clone)]
 pub(crate) struct Heartbeat {
     begun: Instant,
-    /// Milliseconds from the beginning to the last beat.
+    /// The milliseconds from `begun` to the last beat.
     last: Arc<AtomicU64>,
 }
 
@@ -24,7 +24,7 @@ impl Heartbeat {
         Self { begun: Instant::now(), last: Arc::default() }
     }
 
-    /// Beats on the current runtime. Never ends.
+    /// Beats once a second on the current runtime, for ever.
     pub async fn beat(self) {
         loop {
             self.last.store(self.begun.elapsed().as_millis() as u64, Relaxed);
@@ -32,7 +32,7 @@ impl Heartbeat {
         }
     }
 
-    /// For how long it has been still, if that is too long.
+    /// Returns the time since the last beat if it is more than 60 s.
     pub fn stuck_for(&self) -> Option<Duration> {
         let silent = self.begun.elapsed().saturating_sub(Duration::from_millis(self.last.load(Relaxed)));
         (silent > SILENCE_MAX).then_some(silent)

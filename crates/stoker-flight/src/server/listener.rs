@@ -1,4 +1,4 @@
-//! Where a server takes connections.
+//! The listening sockets of a server.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,20 +13,20 @@ use crate::server::unix_socket::ListeningSocket;
 use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
-/// One address of a server.
+/// The listening socket of one address.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(ListeningSocket),
 }
 
-/// A connection that was taken.
+/// An accepted connection.
 pub(crate) enum Accepted {
     Tcp(TcpStream, IpAddr),
     Unix(UnixConnection),
 }
 
 impl Accepted {
-    /// Where it comes from.
+    /// Returns the address of the client.
     pub fn address(&self) -> Address {
         match self {
             Accepted::Tcp(_, ip) => Address::of(*ip),
@@ -48,15 +48,16 @@ impl Listener {
         Ok(Self::Tcp(TcpListener::bind(address).await.map_err(cannot_bind)?))
     }
 
-    /// Takes the next connection. The system gives one up whose client acknowledges nothing for `silence_max`.
+    /// Accepts the next connection. For TCP, the operating system closes it if the client acknowledges no data for
+    /// `silence_max` (`TCP_USER_TIMEOUT`).
     ///
     /// # Errors
-    /// The system's. Cancelling the future loses no connection.
+    /// Errors of the operating system. Cancelling the future loses no connection.
     pub async fn accept(&self, silence_max: Duration) -> io::Result<Accepted> {
         match self {
             Listener::Tcp(listener) => {
                 let (io, address) = listener.accept().await?;
-                // A connection that ended already refuses options.
+                // A connection that has ended already refuses options.
                 if let Err(error) = set_options(&io, silence_max) {
                     tracing::debug!(%error, %address, "a connection takes no options");
                 }
@@ -66,7 +67,7 @@ impl Listener {
         }
     }
 
-    /// The URL for clients on this host, Arrow's own as well.
+    /// Returns the URL for clients on this host, which Arrow's own clients understand too.
     pub fn url(&self, tls: bool) -> Result<String> {
         match self {
             Listener::Tcp(listener) => {

@@ -1,6 +1,7 @@
-//! What a server counts, as OpenMetrics text.
+//! The metrics of a server, as OpenMetrics text.
 //!
-//! Labels have few values each, whatever clients send: methods, gRPC codes, causes and results are named here.
+//! The values of labels are fixed in this file (methods, gRPC codes, causes and results), so that clients cannot create
+//! new ones.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,10 +18,10 @@ use crate::server::process::Process;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 
-/// Buckets of durations: from 1 ms, each twice the one before, to 65 s.
+/// The number of buckets of durations: their bounds double from 1 ms to 65.5 s.
 const NUM_BUCKETS: u16 = 17;
 
-/// A method of the service.
+/// A method of the Flight service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum Method {
     Handshake,
@@ -33,12 +34,12 @@ pub(crate) enum Method {
     DoExchange,
     DoAction,
     ListActions,
-    /// Anything else that was asked for.
+    /// Any other path.
     Other,
 }
 
 impl Method {
-    /// The method that the path of a request names.
+    /// Returns the method that the path of a request names.
     pub fn of(path: &str) -> Self {
         match path.rsplit('/').next().unwrap_or_default() {
             "Handshake" => Self::Handshake,
@@ -59,7 +60,7 @@ impl Method {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     method: Method,
-    /// The name of a gRPC code.
+    /// The name of the gRPC code.
     code: &'static str,
 }
 
@@ -80,7 +81,7 @@ struct Outcome {
 
 type Seconds = Counter<f64, AtomicU64>;
 
-/// The counts of one server.
+/// The metrics of one server.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Answered, Counter>,
@@ -89,7 +90,7 @@ pub(crate) struct Metrics {
     read_at: ReadAtScrape,
 }
 
-/// What is looked up whenever the text is asked for.
+/// Metrics that are looked up when the text is requested.
 #[derive(Default)]
 struct ReadAtScrape {
     is_ready: Gauge,
@@ -137,21 +138,21 @@ fn histogram() -> Histogram {
 }
 
 impl Metrics {
-    /// Counts an answer.
+    /// Counts a response.
     pub fn answered(&self, method: Method, code: tonic::Code, duration: Duration) {
         self.requests.get_or_create(&Answered { method, code: name(code) }).inc();
         self.durations.get_or_create(&OfMethod { method }).observe(duration.as_secs_f64());
     }
 
-    /// Counts the first rows of a stream.
+    /// Records the time from a DoGet to the stream's first rows.
     pub fn first_rows(&self, duration: Duration) {
         self.first_rows.observe(duration.as_secs_f64());
     }
 
-    /// All counts as they are now.
+    /// Returns the current values of all metrics as text.
     ///
     /// # Errors
-    /// The text cannot be written, which would be a bug.
+    /// `Internal` if the text cannot be encoded, which would be a bug.
     pub fn text(&self, state: &ServerState, is_ready: bool) -> Result<String> {
         self.read_at.read(state, is_ready);
         let mut out = String::new();
@@ -230,7 +231,7 @@ impl ReadAtScrape {
     }
 }
 
-/// The name of a code as the specification of gRPC has it.
+/// Returns the name of a code in gRPC's specification.
 fn name(code: tonic::Code) -> &'static str {
     use tonic::Code;
     match code {

@@ -1,4 +1,4 @@
-//! The server.
+//! The Flight server.
 
 mod access_log;
 mod admin;

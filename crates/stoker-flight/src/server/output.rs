@@ -1,4 +1,4 @@
-//! From the work for an answer to its connection.
+//! The sending side of a response: from the task that produces its messages to the connection.
 
 use std::time::{Duration, Instant};
 
@@ -13,31 +13,31 @@ use crate::server::edge::Reset;
 use crate::server::places::{Place, Standing};
 use crate::{Error, Result};
 
-/// A client that takes nothing for so long keeps its place, whoever needs it.
+/// The time for which a client may read nothing before another client can displace its response.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// Where the messages of an answer go. An answer of which the client takes nothing is cut: after a while, or as soon as another client
-/// needs its place.
+/// The sending side of a response. A response whose client reads nothing is cut: after `stall`, or as soon as another
+/// client needs its permit.
 pub(crate) struct Output {
     items: mpsc::Sender<Item>,
     place: Place<Caller>,
     reset: Reset,
     stall: Duration,
-    /// Bytes that messages have, about: larger ones may take longer.
+    /// The usual size of a message in bytes; larger messages get proportionally more time.
     message_bytes: usize,
 }
 
 impl Output {
-    /// An output and the answer that it fills; `queue` messages wait between them.
+    /// Creates an output and the response that it fills. At most `queue` messages wait between them.
     pub fn new(queue: usize, place: Place<Caller>, stall: Duration, message_bytes: usize) -> (Self, Answer) {
         let (items, received) = mpsc::channel(queue);
         (Self { items, place, reset: Reset::current(), stall, message_bytes }, Answer::new(received))
     }
 
-    /// Hands a message over.
+    /// Sends a message to the connection; waits while the queue is full.
     ///
     /// # Errors
-    /// `Stopping` for a client that went away; `Unread` for one that takes nothing.
+    /// `Stopping` if the client went away; `Unread` if the client reads nothing.
     pub async fn send(&self, message: Message) -> Result<()> {
         let times = message.wire_bytes().div_ceil(self.message_bytes.max(1)).clamp(1, 1 << 10);
         match self.items.try_send(Item::Message(message)) {
@@ -50,13 +50,14 @@ impl Output {
         }
     }
 
-    /// Sends the end, and keeps the place until the client has taken all: what waits for it uses memory.
+    /// Sends the end of the response, and keeps the permit until the client has read everything, because the messages
+    /// in the queue use memory.
     pub async fn end(self, done: Result<()>, status: impl FnOnce(Error) -> Status) {
         if let Err(error @ Error::Unread { .. }) = &done {
             tracing::info!(%error, "cutting an answer");
             return self.reset.reset();
         }
-        // A client that went away needs no answer.
+        // A client that went away needs no end.
         let ended = async {
             self.items.send(Item::End(done.map_or_else(status, |()| Status::ok("")))).await.ok();
             self.closed().await;
@@ -67,12 +68,12 @@ impl Output {
         }
     }
 
-    /// Waits until the client went away, or has taken the end.
+    /// Waits until the client has gone away or has read the end.
     pub async fn closed(&self) {
         self.items.closed().await;
     }
 
-    /// Waits for the client. Meanwhile others may have its place.
+    /// Waits until the client reads, for at most `stall`. Meanwhile another client may displace the response.
     async fn within<T>(&self, stall: Duration, taken: impl Future<Output = T>) -> Result<T> {
         self.place.set_standing(Standing::Idle(Instant::now() + PAUSE));
         let taken = tokio::select! {

@@ -1,23 +1,23 @@
-//! Messages for clients, without the place where the lake lies.
+//! Removes the location of the lake from messages for clients.
 //!
-//! Clients read tables by their names. Folders, buckets and endpoints of the server tell an attacker where to go on, so they stay in
-//! the server's log.
+//! Clients name tables, not files. The server's folders, buckets and endpoints would tell an attacker where to
+//! continue, so only the server's log contains them.
 
 use stoker_lake::Lake;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 
-/// In place of what is left out.
+/// Replaces what is removed.
 const LEFT_OUT: &str = "…";
-/// In place of the lake's root.
+/// Replaces the lake's root.
 const LAKE: &str = "the lake";
-/// Roots of fewer bytes occur by chance.
+/// The minimum length of a root in bytes: shorter texts occur in messages by chance.
 const ROOT_BYTES_MIN: usize = 3;
 
-/// Takes the place of one lake out of messages.
+/// Removes the location of one lake from messages.
 pub(crate) struct PlaceFilter {
-    /// Texts that name the root, those first that contain others.
+    /// Texts that name the root. A text comes before those that it contains.
     roots: Vec<String>,
     bucket: Option<String>,
 }
@@ -36,7 +36,7 @@ impl PlaceFilter {
         Self { roots, bucket }
     }
 
-    /// The message with files relative to the lake, without URLs and other absolute paths.
+    /// Returns the message with paths of files relative to the lake, without URLs and other absolute paths.
     pub fn filter(&self, message: &str) -> String {
         let text = self.roots.iter().fold(message.to_string(), |text, root| without_root(&text, root));
         let text = text.replace("the lake the lake", LAKE);
@@ -50,7 +50,7 @@ impl PlaceFilter {
         filtered
     }
 
-    /// A status for clients. The log has what it would have said.
+    /// Filters a status. If its message changes, the original message goes to the log.
     pub fn status(&self, status: Status) -> Status {
         let message = self.filter(status.message());
         if message == status.message() {
@@ -60,7 +60,7 @@ impl PlaceFilter {
         Status::with_metadata(status.code(), message, status.metadata().clone())
     }
 
-    /// A response for clients: one that is an error, without the place.
+    /// Filters the message of a response that is an error; returns other responses unchanged.
     pub fn response(&self, response: Response<Body>) -> Response<Body> {
         match Status::from_header_map(response.headers()) {
             Some(status) if status.code() != tonic::Code::Ok => self.status(status).into_http(),
@@ -69,12 +69,12 @@ impl PlaceFilter {
     }
 }
 
-/// The text with paths below a root relative to it.
+/// Returns the text with paths below `root` made relative to it.
 fn without_root(text: &str, root: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(start) = rest.find(root) {
         let (before, after) = (&rest[..start], &rest[start + root.len()..]);
-        // A part of a longer path or URL, which is left out as a whole.
+        // The root is part of a longer path or URL, which `filter_word` removes as a whole.
         let is_inside = before.ends_with(is_of_path);
         kept.push_str(before);
         match after.strip_prefix('/') {
@@ -91,7 +91,7 @@ fn without_root(text: &str, root: &str) -> String {
     kept + rest
 }
 
-/// A word without a URL or an absolute path in it: of what lies in the lake the part below its root is kept.
+/// Removes URLs and absolute paths from a word, except the part of a path that is below the lake's root.
 fn filter_word(word: &str) -> String {
     if let Some(scheme_end) = word.find("://") {
         let begin = word[..scheme_end].rfind(|letter: char| !letter.is_ascii_alphanumeric() && letter != '+');
@@ -115,7 +115,7 @@ fn filter_word(word: &str) -> String {
     format!("{}{shown}{}", &word[..begin], filter_word(&word[end..]))
 }
 
-/// The part of a path from a table, or from Stoker's own folder, on.
+/// Returns the part of a path that begins with a table's folder or with `_stoker`.
 fn below_root(path: &str) -> Option<&str> {
     let starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
     let is_root = |at: &usize| {

@@ -1,11 +1,13 @@
-//! Places that clients share: connections of a server, streams, results of queries.
+//! Permits (`Place`) for limited resources that clients share: connections of a server, streams, query results.
 //!
-//! Three rules decide who gets one:
+//! Three rules divide the permits fairly among clients:
 //!
-//! 1. One client holds no more places than its share.
-//! 2. The last eighth of all places is for clients that hold few: one in 64, and one at least.
-//! 3. Where a rule leaves no place, a holder that gives way makes one: a connection that nobody asked anything over, an answer that
-//!    nobody reads. Without such a holder the newcomer is refused.
+//! 1. One client holds at most `per_client` permits.
+//! 2. The last eighth of all permits is reserved for clients that hold few: fewer than 1/64 of all permits, or none
+//!    where that is less than one.
+//! 3. Where these limits leave no permit, the newcomer displaces a holder that may be displaced: a connection that is
+//!    not authenticated or has no running request, or a response whose client reads nothing. Without such a holder, the
+//!    newcomer is refused.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,49 +18,51 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The part of all places that is for clients which hold few.
+/// The reserved part of all permits, as a divisor: 1/8.
 const RESERVED_PART: usize = 8;
-/// The part of all places that is few.
+/// A client that holds this part of all permits or more gets no reserved one; as a divisor: 1/64.
 const FEW_PART: usize = 64;
 
-/// How readily a holder makes room for a newcomer.
+/// The state of a permit's holder, which decides whether a newcomer may displace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Work is under way: it makes none.
+    /// The holder is at work and cannot be displaced.
     Busy,
-    /// Nothing is under way: it makes room from then on.
+    /// The holder is idle and can be displaced from this time on.
     Idle(Instant),
-    /// The holder did not show that it may be here: it makes room from then on, and before those that are idle.
+    /// No request of the holder has passed authentication yet. It can be displaced from this time on, and before
+    /// holders that are idle.
     Unproven(Instant),
 }
 
-/// A number of places and who holds them. Cheap to clone; clones share them.
+/// A number of permits and their holders. Cheap to clone; clones share the permits.
 pub(crate) struct Places<K> {
     ledger: Arc<Mutex<Ledger<K>>>,
-    /// Told when a place is given back.
+    /// Notified when a permit is released.
     returned: Arc<Notify>,
 }
 
-/// How many places there are.
+/// The numbers of permits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     pub total: usize,
-    /// Of one client.
+    /// The maximum for one client.
     pub per_client: usize,
 }
 
-/// A place, until it is dropped.
+/// A permit. Dropping it releases it.
 pub(crate) struct Place<K: Hash + Eq> {
     places: Places<K>,
     id: u64,
-    /// Cancelled when the holder must make room.
+    /// Cancelled when a newcomer displaces the holder.
     displaced: CancellationToken,
 }
 
-/// Why there is no place.
+/// The error of a request for a permit that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// When the first holder gives way, if it stays as it is.
+    /// The time from which on the first holder can be displaced, if no holder changes until then; `None` if all are
+    /// busy.
     pub ripe_at: Option<Instant>,
 }
 
@@ -81,10 +85,10 @@ impl<K: Clone + Hash + Eq> Places<K> {
         Self { ledger: Arc::new(Mutex::new(ledger)), returned: Arc::default() }
     }
 
-    /// A place for a client, if need be that of a holder that gives way.
+    /// Acquires a permit for a client; displaces another holder if necessary.
     ///
     /// # Errors
-    /// [`Full`] where nobody gives way now.
+    /// [`Full`] if no permit is free and no holder can be displaced now.
     pub fn take(&self, client: K, standing: Standing, now: Instant) -> Result<Place<K>, Full> {
         let mut ledger = self.ledger.lock();
         if let Some(crowd) = ledger.crowd(&client) {
@@ -98,10 +102,11 @@ impl<K: Clone + Hash + Eq> Places<K> {
         Ok(Place { places: self.clone(), id, displaced })
     }
 
-    /// As [`Places::take`], for work that is under way at once. Waits where somebody gives way, or goes, within `patience`.
+    /// Acquires a permit as [`Places::take`] does, for a holder that is busy at once. If no permit is free but a holder
+    /// can be displaced within `patience`, it waits for that or for a released permit.
     ///
     /// # Errors
-    /// [`Full`] where nobody does.
+    /// [`Full`] at once if no holder can be displaced within `patience`.
     pub async fn take_within(&self, client: K, patience: Duration) -> Result<Place<K>, Full> {
         let deadline = Instant::now() + patience;
         loop {
@@ -118,13 +123,13 @@ impl<K: Clone + Hash + Eq> Places<K> {
         }
     }
 
-    /// Whether all places are taken.
+    /// Returns whether all permits are held.
     pub fn is_full(&self) -> bool {
         let ledger = self.ledger.lock();
         ledger.holders.len() >= ledger.shares.total
     }
 
-    /// Displaces a holder that proved nothing, to free what it uses. Says whether there was one.
+    /// Displaces the oldest holder that is not authenticated, to free its resources. Returns whether there was one.
     pub fn displace_unproven(&self) -> bool {
         let mut ledger = self.ledger.lock();
         let unproven = ledger.holders.iter().filter(|(_, holder)| matches!(holder.standing, Standing::Unproven(_)));
@@ -142,7 +147,7 @@ impl<K> Clone for Places<K> {
     }
 }
 
-/// Among whom a newcomer finds a place.
+/// The holders among which a newcomer finds one to displace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Crowd {
     All,
@@ -151,7 +156,7 @@ enum Crowd {
 }
 
 impl<K: Clone + Hash + Eq> Ledger<K> {
-    /// Who must make room for a client; `None` where a place is free for it.
+    /// Returns the holders of which one must be displaced for a client; `None` if it gets a free permit.
     fn crowd(&self, client: &K) -> Option<Crowd> {
         let Shares { total, per_client } = self.shares;
         let own = self.held.get(client).copied().unwrap_or(0);
@@ -164,8 +169,8 @@ impl<K: Clone + Hash + Eq> Ledger<K> {
         }
     }
 
-    /// The holder that makes room: one of the client with the most places among those that give way most readily, and of these the one
-    /// that does so longest.
+    /// Chooses the holder to displace: first by standing (unproven before idle), then one of the client with the most
+    /// permits, then the one that could be displaced for the longest time.
     fn victim(&self, newcomer: &K, crowd: Crowd, now: Instant) -> Result<u64, Full> {
         let yielding = || {
             let own_or_all = |holder: &&Holder<K>| crowd == Crowd::All || holder.client == *newcomer;
@@ -185,7 +190,7 @@ impl<K: Clone + Hash + Eq> Ledger<K> {
 }
 
 impl<K: Hash + Eq> Ledger<K> {
-    /// Takes a holder's place away, if it has it still.
+    /// Removes a holder, if it still holds its permit.
     fn remove(&mut self, id: u64) -> Option<Holder<K>> {
         let holder = self.holders.remove(&id)?;
         if let Some(held) = self.held.get_mut(&holder.client) {
@@ -205,7 +210,7 @@ impl<K: Hash + Eq> Ledger<K> {
 }
 
 impl Standing {
-    /// From when on the holder makes room, if it does.
+    /// Returns the time from which on the holder can be displaced, if it can.
     fn since(self) -> Option<Instant> {
         match self {
             Standing::Busy => None,
@@ -221,7 +226,7 @@ impl<K: Hash + Eq> Place<K> {
         }
     }
 
-    /// Waits until the place is somebody else's.
+    /// Waits until a newcomer displaces this holder.
     pub async fn displaced(&self) {
         self.displaced.cancelled().await;
     }
@@ -229,7 +234,7 @@ impl<K: Hash + Eq> Place<K> {
 
 impl<K: Hash + Eq> Drop for Place<K> {
     fn drop(&mut self) {
-        // A holder that was displaced is not there any more.
+        // A displaced holder is not in the ledger any more.
         self.places.ledger.lock().remove(self.id);
         self.places.returned.notify_waiters();
     }

@@ -1,4 +1,4 @@
-//! Plans that were made for earlier requests.
+//! A cache of stream plans.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 
 use crate::Result;
 
-/// The most recently used plans, a bounded number. Ranks that ask for one stream at once load it once.
+/// The most recently used plans, at most `capacity`. Ranks that request the same stream concurrently load it once.
 pub(crate) struct PlanCache {
     capacity: usize,
     inner: Mutex<Inner>,
@@ -33,7 +33,7 @@ impl PlanCache {
         Self { capacity, inner: Mutex::default() }
     }
 
-    /// The plan of a stream; made by `load` when it is not here. An error is not kept.
+    /// Returns the plan of a stream; calls `load` if the cache does not have it. Errors are not cached.
     pub async fn get_or_load<F>(&self, id: Digest, load: impl FnOnce() -> F) -> Result<StreamPlan>
     where
         F: Future<Output = Result<StreamPlan>>,
@@ -42,10 +42,10 @@ impl PlanCache {
         plan.get_or_try_init(load).await.cloned()
     }
 
-    /// Keeps a plan, in place of one of the same stream whose specification was not in the lake.
+    /// Caches a plan. It replaces a cached plan of the same stream whose specification was not in the lake.
     pub fn put(&self, plan: &StreamPlan) {
         let entry = self.entry(plan.stream_id());
-        // Whoever loads the same stream at this moment gets an equal plan.
+        // A task that loads the same stream at this moment gets an equal plan.
         if entry.set(plan.clone()).is_err() && entry.get().is_some_and(|kept| !kept.spec_stored()) {
             let kept = Arc::new(OnceCell::new_with(Some(plan.clone())));
             if let Some(entry) = self.inner.lock().plans.get_mut(&plan.stream_id()) {

@@ -1,16 +1,16 @@
-//! What the system says of this process.
+//! The resources of this process.
 
-/// Zero where the system does not tell.
+/// The memory and open files of this process; zero where the operating system does not tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Process {
-    /// Bytes of memory in use.
+    /// The resident memory in bytes.
     pub resident_bytes: u64,
-    /// Open files and connections.
+    /// The number of open files and connections.
     pub open_files: u64,
 }
 
 impl Process {
-    /// As it is now, from `/proc`.
+    /// Reads the current values from `/proc`.
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));

@@ -1,33 +1,34 @@
-//! Settings of a server's queries.
+//! The limits of a server's queries.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use stoker_sql::{EngineOptions, QueryLimits};
 
-/// What queries of a server may take, as in its configuration file under `[query]`. All have defaults.
+/// The limits of a server's queries, as in its configuration file under `[query]`. All have defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuerySettings {
-    /// Bytes of memory that all running queries hold together; 1 GiB by default.
+    /// The maximum memory of all running queries together, in bytes; 1 GiB by default.
     pub pool_bytes: usize,
-    /// Bytes of memory that one query holds at most; three quarters of the pool by default.
+    /// The maximum memory of one query in bytes; three quarters of `pool_bytes` by default.
     pub memory_bytes: Option<usize>,
-    /// Bytes of temporary files of one query; 16 GiB by default.
+    /// The maximum size of one query's temporary files in bytes; 16 GiB by default.
     pub temp_bytes: u64,
-    /// Seconds that a query may compute; 600 by default. Time in which its client takes no rows does not count.
+    /// The maximum time for which a query computes, in seconds; 600 by default. Time in which its client reads no rows
+    /// does not count.
     pub secs: u64,
-    /// Seconds that planning may take; 10 by default.
+    /// The maximum time for planning a query, in seconds; 10 by default.
     pub planning_secs: u64,
-    /// Rows of a result at most; no limit by default.
+    /// The maximum number of rows of a result; no limit by default.
     pub rows: Option<u64>,
-    /// Bytes of a result at most; no limit by default.
+    /// The maximum size of a result in bytes; no limit by default.
     pub result_bytes: Option<u64>,
-    /// Queries at once; 64 by default.
+    /// The maximum number of queries at once; 64 by default.
     pub at_once: usize,
-    /// Queries that wait for a place; 128 by default. Others are refused at once.
+    /// The maximum number of queries that wait for a permit; 128 by default. Further queries are refused at once.
     pub waiting: usize,
-    /// Seconds that a query waits for a place; 30 by default.
+    /// The maximum time for which a query waits for a permit, in seconds; 30 by default.
     pub waiting_secs: u64,
 }
 
@@ -50,7 +51,7 @@ impl Default for QuerySettings {
 }
 
 impl QuerySettings {
-    /// The options of a server's engine.
+    /// Returns the options of a server's query engine.
     pub fn engine_options(&self) -> EngineOptions {
         let query = QueryLimits {
             memory_bytes: self.memory_bytes.unwrap_or(self.pool_bytes - self.pool_bytes / 4),

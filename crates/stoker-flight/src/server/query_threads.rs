@@ -1,4 +1,4 @@
-//! Threads for SQL and other work that computes, beside those that serve connections and streams.
+//! Threads for SQL and other computations, separate from those that serve connections and streams.
 
 use futures::future::BoxFuture;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -8,19 +8,19 @@ use crate::server::request_id::for_request;
 use crate::server::thread_priority::go_after_others;
 use crate::{Error, Result};
 
-/// A runtime of its own. Work that does not give way holds up other queries here, and nobody else.
+/// A runtime for queries. Work that does not yield delays other queries here, but no connection and no stream.
 pub(crate) struct QueryThreads {
-    /// Always there until it is dropped.
+    /// `Some` until this is dropped.
     runtime: Option<Runtime>,
     handle: Handle,
 }
 
 impl QueryThreads {
-    /// As many threads as cores but one, which connections and streams keep; at least two, which go after those of streams where
-    /// processors are short.
+    /// Starts one thread less than there are cores, because connections and streams need one; at least two. Where
+    /// processors are scarce, these threads yield to those of streams (see [`go_after_others`]).
     ///
     /// # Errors
-    /// `Internal` when the system gives no threads.
+    /// `Internal` if the operating system gives no threads.
     pub fn start() -> Result<Self> {
         let num_cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let num_threads = num_cores.saturating_sub(1).max(2);
@@ -34,14 +34,14 @@ impl QueryThreads {
         &self.handle
     }
 
-    /// Runs work here; dropping the result stops it where it waits or gives way.
+    /// Runs work on these threads. Dropping the future cancels the work at its next `await`.
     pub async fn run<T: Send + 'static>(&self, work: BoxFuture<'static, Result<T>>) -> Result<T> {
         AbortOnDropHandle::new(self.handle.spawn(for_request(work))).await.map_err(Error::internal)?
     }
 }
 
 impl Drop for QueryThreads {
-    /// Does not wait: a query may compute on for a while.
+    /// Does not wait for running work: a query may compute for a while after it was cancelled.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

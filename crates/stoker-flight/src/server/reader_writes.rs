@@ -1,4 +1,4 @@
-//! What the server writes for those who may only read: the logs of their own runs, with rows that are there.
+//! Checks what the server writes for principals with the role `read`: logs of their own runs, about rows that exist.
 
 use stoker_lake::Expense;
 use stoker_stream::{BadRowEntry, RunEntry, own_run};
@@ -7,23 +7,23 @@ use stoker_types::Principal;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 
-/// Characters of the reason of a bad row that a reader tells.
+/// The maximum length of the reason that a reader gives for a bad row, in characters.
 const REASON_CHARS_MAX: usize = 1_000;
 
-/// What a commit to a log leaves: rows, a transaction, a manifest.
+/// The number of objects of a commit to a log: rows, a transaction, a manifest.
 const LOG_COMMIT_OBJECTS: u64 = 3;
 
-/// Bytes of a commit to a log, about, beside its rows.
+/// The approximate size of a commit to a log in bytes, without its rows.
 const LOG_COMMIT_BYTES: u64 = 16 << 10;
 
-/// Bytes of a row of a log, about.
+/// The approximate size of a row of a log in bytes.
 const LOG_ROW_BYTES: u64 = 1 << 10;
 
 impl ServerState {
     /// Checks that a principal may add an entry to the log of its run.
     ///
     /// # Errors
-    /// A run that another began; a stream that was not planned.
+    /// A run that another principal began; a stream that was not planned.
     pub(crate) async fn check_run_entry(&self, principal: &Principal, entry: &RunEntry) -> Result<()> {
         match principal.run_owner() {
             Some(owner) => Ok(own_run(&self.engine_for(principal), &entry.run_id, entry.stream_id, owner).await?),
@@ -31,20 +31,23 @@ impl ServerState {
         }
     }
 
-    /// Counts rows that a reader is about to add to a log.
+    /// Counts rows that a reader is about to add to a log against its allowance. Returns `None` for other principals.
+    /// The caller keeps the expense after the commit; dropping it undoes the count.
     ///
     /// # Errors
-    /// A reader who may leave no more today.
+    /// A reader whose allowance for the day is used up.
     pub(crate) fn spend_on_log(&self, principal: &Principal, num_rows: usize) -> Result<Option<Expense>> {
         let Some(allowance) = self.allowance(principal) else { return Ok(None) };
         let bytes = LOG_COMMIT_BYTES.saturating_add(LOG_ROW_BYTES.saturating_mul(num_rows as u64));
         Ok(Some(allowance.spend(LOG_COMMIT_OBJECTS, bytes)?))
     }
 
-    /// Checks that a principal may add rows to the table of bad rows: a reader those of its own runs, where their streams have them.
+    /// Checks that a principal may add rows to the table of bad rows. A reader may add rows of its own runs only, and
+    /// only rows that are at the given positions of their streams.
     ///
     /// # Errors
-    /// A run that another began; a stream that was not planned; a row that is not at its position.
+    /// A run that another principal began; a stream that was not planned; a row that is not at its position; a reason
+    /// that is too long or has control characters.
     pub(crate) async fn check_bad_rows(&self, principal: &Principal, rows: &[BadRowEntry]) -> Result<()> {
         let Some(owner) = principal.run_owner() else { return Ok(()) };
         for of_stream in rows.chunk_by(|a, b| (&a.run_id, a.stream_id, a.epoch) == (&b.run_id, b.stream_id, b.epoch)) {

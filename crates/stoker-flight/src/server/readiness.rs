@@ -1,4 +1,4 @@
-//! Whether new clients are welcome, and if not, why.
+//! Readiness: whether the server wants new clients, and if not, why.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use tonic_health::server::HealthReporter;
 use crate::server::state::ServerState;
 use crate::wire::SERVICE;
 
-/// How often the store is asked.
+/// The interval between two checks of the object store.
 const ASKED_EVERY: Duration = Duration::from_secs(5);
 
-/// After so long without an answer the store counts as down.
+/// The timeout of a check, after which the store counts as down.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// What was found out last about what a server needs.
+/// The result of the last check.
 #[derive(Default)]
 pub(crate) struct Readiness {
-    /// Why the store cannot be used.
+    /// The reason why the store cannot be used; `None` if it can.
     store: Mutex<Option<String>>,
 }
 
 impl Readiness {
-    /// Why new clients are better served elsewhere; nothing where they are welcome.
+    /// Returns the reasons why new clients should use another server; none if this server wants them.
     pub fn reasons(&self, state: &ServerState) -> Vec<String> {
         let mut reasons = Vec::new();
         if state.stopping.is_cancelled() {
@@ -41,7 +41,7 @@ impl Readiness {
         reasons
     }
 
-    /// Asks the store every few seconds, and tells health checks. Never ends.
+    /// Checks the store every five seconds, and updates the gRPC health service. Never ends.
     pub async fn watch(self: Arc<Self>, state: Arc<ServerState>, health: HealthReporter) {
         let mut ticks = interval(ASKED_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -64,7 +64,7 @@ impl Readiness {
     }
 }
 
-/// Tells health checks of gRPC.
+/// Sets the status that gRPC health checks get.
 pub(crate) async fn set_health(health: &HealthReporter, status: ServingStatus) {
     for service in ["", SERVICE] {
         health.set_service_status(service, status).await;

@@ -1,4 +1,4 @@
-//! Names of requests, by which their lines in logs and their errors are found.
+//! Ids of requests, by which operators find their log lines and errors.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -7,22 +7,24 @@ use std::sync::Arc;
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::Instrument;
 
-/// Carries the name of a request, in both directions.
+/// The header that carries the id of a request, in both directions.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Characters of a name at most.
+/// The maximum length of an id in characters.
 const LENGTH_MAX: usize = 64;
 
 tokio::task_local! {
     static CURRENT: RequestId;
 }
 
-/// The name of a request: that which the client gave it, else a random one.
+/// The id of a request: the one that the client sent, or a random one.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// The name of a request with these headers. Names that are long or could be mistaken for something else in a log do not count.
+    /// Returns the id of a request with these headers. An id of the client is ignored if it is long or has other
+    /// characters than ASCII letters, digits, `-`, `_` and `.`, because it could be mistaken for something else in a
+    /// log.
     pub fn of(headers: &HeaderMap) -> Self {
         let is_plain = |name: &&str| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -32,28 +34,28 @@ impl RequestId {
         given.map_or_else(Self::random, |name| Self(name.into()))
     }
 
-    /// A name that no other request has.
+    /// Returns a random id: 64 bits as 16 hexadecimal digits.
     pub fn random() -> Self {
         Self(format!("{:016x}", RandomState::new().hash_one(0)).into())
     }
 
-    /// That of the request for which the current task works.
+    /// Returns the id of the request that the current task works for.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    /// Does something for this request.
+    /// Runs work as part of this request.
     pub async fn scope<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
     }
 
-    /// As the value of a header.
+    /// Returns the id as the value of a header.
     pub fn to_header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&self.0).ok()
     }
 }
 
-/// Work of another task for the same request as the current one.
+/// Wraps work for another task, so that it belongs to the request and the tracing span of the current one.
 pub(crate) fn for_request<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let (id, work) = (RequestId::current(), work.in_current_span());
     async move {

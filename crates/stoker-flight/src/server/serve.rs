@@ -28,19 +28,20 @@ use crate::server::ticket_key::ticket_keys;
 use crate::server::watch::watch;
 use crate::{Error, Result, TicketSigner};
 
-/// After the grace period, cut streams get so long to tell their clients.
+/// The time in seconds that streams get after the grace period to send their clients an error.
 const CUT_SECS: u64 = 2;
 
-/// Serves a lake until `shutdown` resolves, then lets running streams finish within the grace period. `ready` is told the
-/// URLs of all addresses once connections are taken.
+/// Serves a lake until `shutdown` resolves, then lets running streams finish within the grace period. Calls `ready`
+/// with the URLs of all addresses as soon as the server accepts connections.
 ///
-/// Health checks (`grpc.health.v1`) need no token. A server that stops answers them with NOT_SERVING, takes no more
-/// connections or requests, and cuts the streams that outlast the grace period with `Unavailable`, so that their clients go on
-/// elsewhere.
+/// Health checks (`grpc.health.v1`) need no token. A stopping server responds to them with NOT_SERVING and accepts no
+/// more connections or requests. It cuts the streams that outlast the grace period with `Unavailable`, so that their
+/// clients continue at another server.
 ///
 /// # Errors
-/// Settings out of range, addresses that other machines reach without a token or TLS, a folder that cannot be the cache, an address
-/// that cannot be bound, a Unix socket where another server listens, files of TLS or tokens that cannot be used, invalid ticket keys.
+/// Settings out of range, addresses that other machines reach without a token or TLS, a folder that cannot be the
+/// cache, an address that cannot be bound, a Unix socket on which another server listens, TLS or token files that
+/// cannot be used, invalid ticket keys.
 pub async fn serve(
     engine: Engine,
     config: ServerConfig,
@@ -83,7 +84,7 @@ pub async fn serve(
     let routes = Routes::new(health_service).add_service(StokerService::new(state.clone(), authenticator));
     let edge = Arc::new(Edge { routes, tls, places, times, stopping: state.stopping.clone() });
     let serving = join_all(listeners.into_iter().map(|listener| accept_connections(listener, edge.clone())));
-    // Connections of clients that never close them do not hold up the end.
+    // This deadline holds for connections that their clients never close, too.
     let cut = async {
         shutdown.await;
         tracing::info!("stopping");
@@ -101,7 +102,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Reads the file of tokens, and the files of TLS, again when they change. Ends with the server.
+/// Reads the token file and the TLS files again when they change. Never ends if there is such a file.
 async fn reload(tokens_file: Option<PathBuf>, authenticator: Arc<Authenticator>, tls: Option<Arc<ServerTls>>) {
     let tokens = async {
         if let Some(path) = tokens_file {

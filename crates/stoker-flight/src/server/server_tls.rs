@@ -1,4 +1,4 @@
-//! TLS of a server: each connection takes the settings that hold when it comes.
+//! TLS of a server. Each connection uses the files as they are when it is accepted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::{Error, Result};
 
 const ALPN: &[u8] = b"h2";
 
-/// Certificate and key of a server, and the authority of its clients.
+/// The certificate and key of a server, and the certificate authority of its clients.
 pub(crate) struct ServerTls {
     files: TlsFiles,
     client_certificates: ClientCertificates,
     config: RwLock<Arc<rustls::ServerConfig>>,
 }
 
-/// Whether clients have certificates, where an authority of theirs is given.
+/// The rule for client certificates, which applies if an authority for them is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientCertificates {
-    /// Those without one may show a token.
+    /// A client without a certificate may use a token.
     Optional,
-    /// All have.
+    /// Every client needs a certificate.
     Needed,
 }
 
 impl ServerTls {
-    /// Reads the files.
+    /// Reads the certificate, the key and the authority.
     ///
     /// # Errors
-    /// Files that cannot be read, hold something else, or do not belong together.
+    /// Files that cannot be read, have another content, or do not belong together.
     pub fn try_new(files: &TlsFiles, client_certificates: ClientCertificates) -> Result<Self> {
         choose_ciphers();
         warn_of_readers(&files.key);
@@ -48,17 +48,17 @@ impl ServerTls {
         Ok(Self { files: files.clone(), client_certificates, config })
     }
 
-    /// What takes the next connection.
+    /// Returns the acceptor for the next connection.
     pub fn acceptor(&self) -> TlsAcceptor {
         self.config.read().clone().into()
     }
 
-    /// The files that [`ServerTls::reload`] wants the contents of, in this order.
+    /// Returns the files whose contents [`ServerTls::reload`] takes, in this order.
     pub fn paths(&self) -> Vec<PathBuf> {
         paths(&self.files)
     }
 
-    /// Takes files that changed, for connections that come from now on. Files that cannot be used change nothing, and are logged.
+    /// Uses changed files for new connections. If they are not valid, logs an error and keeps the previous ones.
     pub fn reload(&self, contents: &Contents) {
         match config(&self.files, self.client_certificates, contents) {
             Ok(renewed) => {
@@ -74,7 +74,7 @@ fn paths(files: &TlsFiles) -> Vec<PathBuf> {
     [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()].into_iter().flatten().cloned().collect()
 }
 
-/// The settings from the contents of [`paths`].
+/// Builds the TLS configuration from the contents of the files of [`paths`].
 fn config(
     files: &TlsFiles,
     client_certificates: ClientCertificates,

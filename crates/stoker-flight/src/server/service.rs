@@ -1,4 +1,5 @@
-//! The HTTP service: checks every request, answers `DoGet` itself and hands the rest to tonic.
+//! The HTTP service: authenticates and authorizes every Flight request, handles `DoGet` itself and passes the other
+//! methods to tonic.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,10 +32,10 @@ use crate::server::state::{ServerState, now_unix_secs};
 use crate::wire::{self, DO_GET_PATH, MESSAGE_BYTES_MAX, SERVICE};
 use crate::{Error, Result};
 
-/// After the headers of a DoGet, its ticket comes within so long.
+/// The timeout for the ticket of a DoGet, from the headers of the request on.
 const TICKET_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The service of one server.
+/// The HTTP service of one server.
 #[derive(Clone)]
 pub(crate) struct StokerService {
     state: Arc<ServerState>,
@@ -50,7 +51,7 @@ impl StokerService {
         Self { state, flight, authenticator }
     }
 
-    /// Who asks, if they may.
+    /// Returns the principal of a request, if its role allows the method.
     fn check(&self, request: &Request<Body>) -> Result<Principal> {
         if self.state.stopping.is_cancelled() {
             return Err(Error::Stopping);
@@ -118,13 +119,13 @@ impl StokerService {
     }
 }
 
-/// The code of an answer that is an error; an answer with a body begins well.
+/// Returns the gRPC code of a response. A response with a body counts as OK, even if its trailers carry an error later.
 fn code(response: &Response<Body>) -> Code {
     let status = response.headers().get(Status::GRPC_STATUS);
     status.map_or(Code::Ok, |status| Code::from_bytes(status.as_bytes()))
 }
 
-/// Answers `DoGet` with a body of segments, which tonic's codec would copy.
+/// Responds to `DoGet` with a body of segments, which tonic's codec would copy.
 async fn answer(
     state: Arc<ServerState>,
     request: Request<Body>,

@@ -1,4 +1,5 @@
-//! What the requests of a server share. Nothing in it is needed by another request: any replica can answer any.
+//! The state that the requests of a server share. No request depends on what an earlier one left in it, so any replica
+//! can handle any request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::server::query_threads::QueryThreads;
 use crate::server::totals::Totals;
 use crate::{Error, Result, TicketSigner, convert};
 
-/// Plans kept for the next requests.
+/// The number of plans in the cache.
 const PLANS_MAX: usize = 64;
 
 pub(crate) struct ServerState {
@@ -37,23 +38,23 @@ pub(crate) struct ServerState {
     pub lake: LocalLake,
     pub config: ServerConfig,
     pub signer: TicketSigner,
-    /// The places of streams, and of results of queries.
+    /// The permits for streams, and for query results.
     pub streams: Places<Caller>,
     pub results: Places<Caller>,
-    /// Takes the lake's place out of what clients are told.
+    /// Removes the location of the lake from messages for clients.
     pub place_filter: PlaceFilter,
-    /// Where SQL and large requests are worked on.
+    /// The threads on which queries and large requests run.
     pub query_threads: QueryThreads,
     /// What the streams did.
     pub totals: Arc<Totals>,
-    /// What operators are told.
+    /// The metrics for operators.
     pub metrics: Arc<Metrics>,
-    /// Cancelled when no new requests are taken.
+    /// Cancelled when the server stops accepting requests.
     pub stopping: CancellationToken,
-    /// Cancelled when running streams must end.
+    /// Cancelled when the grace period is over and running streams must end.
     pub cut: CancellationToken,
     plans: PlanCache,
-    /// What each reader may still leave in the lake.
+    /// The write allowance of each principal with the role `read`.
     allowances: Mutex<HashMap<PrincipalName, Arc<WriteAllowance>>>,
 }
 
@@ -86,7 +87,7 @@ impl ServerState {
         })
     }
 
-    /// What a reader may leave in the lake; others are not limited.
+    /// Returns the write allowance of a reader; `None` for principals with other roles, which are not limited.
     pub fn allowance(&self, principal: &Principal) -> Option<Arc<WriteAllowance>> {
         if principal.role >= Role::Write {
             return None;
@@ -96,7 +97,7 @@ impl ServerState {
         Some(self.allowances.lock().entry(principal.name.clone()).or_insert_with(new).clone())
     }
 
-    /// The engine as a principal may use it.
+    /// Returns the engine with the write allowance of a principal, if it has one.
     pub fn engine_for(&self, principal: &Principal) -> Engine {
         match self.allowance(principal) {
             Some(allowance) => self.lake.within(allowance),
@@ -104,8 +105,8 @@ impl ServerState {
         }
     }
 
-    /// Plans or finds the stream of a request. What a plan writes to the lake, the server makes from the query: its row set, its
-    /// specification, and for a run its name with the reader who began it.
+    /// Plans the stream of a request, or finds its plan. The server derives all that a plan writes to the lake from the
+    /// query: the row set, the specification, and for a run its id and the reader that began it.
     pub async fn plan(&self, principal: &Principal, source: Option<Source>) -> Result<StreamPlan> {
         match source {
             Some(Source::Query(query)) => {
@@ -120,7 +121,7 @@ impl ServerState {
                     Some(reweigh::Stream::Spec(json)) => self.plan_by_spec(&json, principal).await?,
                     None => return Err(Error::invalid("a request for other weights needs a stream")),
                 };
-                // To a specification that is not in the lake nothing can be linked.
+                // A specification can refer only to one that the lake stores.
                 let may_link = reweigh.may_link && plan.spec_stored();
                 let history = if may_link { WeightHistory::Linked } else { WeightHistory::Whole };
                 let (epoch, position, weights) = (reweigh.epoch, reweigh.position, &reweigh.weights);
@@ -134,7 +135,7 @@ impl ServerState {
         }
     }
 
-    /// What the server did since it started, and the memory that it uses now.
+    /// Returns the totals since the server started, and its current memory use.
     pub fn status(&self) -> ServerStatus {
         let (memory_budget_bytes, memory_held_bytes) = (self.lake.budget().total_bytes(), self.lake.budget().held_bytes());
         let request_limit = self.lake.budget().requests().num_requests() as u64;
@@ -146,7 +147,7 @@ impl ServerState {
         self.plans.get_or_load(id, load).await
     }
 
-    /// The stream of a specification that a client sent. A reader's is used, and not stored.
+    /// Returns the plan of a specification that a client sent. The specification of a reader is used but not stored.
     pub async fn plan_by_spec(&self, json: &[u8], principal: &Principal) -> Result<StreamPlan> {
         let spec = StreamSpec::from_json(json)?;
         let load = || async {
@@ -159,7 +160,7 @@ impl ServerState {
     }
 }
 
-/// Seconds since 1970 UTC.
+/// Returns the current time in seconds since 1970 UTC.
 pub(crate) fn now_unix_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,22 +1,25 @@
-//! The priority of threads that compute for queries.
+//! The priority of query threads.
 #![cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "the standard library has no priorities of threads; see the safety comment")
 )]
 
-/// What is added to the niceness of the process: where a processor is wanted by both, a thread of a stream gets nine tenths of it (the
-/// scheduler's weights are 1,024 and 110).
+/// The increment of the niceness of query threads. Where a query thread and a stream's thread compete for a processor,
+/// the stream's thread gets nine tenths of it (the scheduler's weights are 1,024 and 110).
 ///
-/// Measured by `renice` of the threads `stoker-query`, beside four clients that sent statements of `test_hostile_statements.py` without a pause,
-/// on two cores: the 99th percentile of the waits of a loop over batches of 8 rows of uint8[3, 64, 64], 12 s each, was 6.5 ms at 0, 6.3 ms at 5, 3.2 ms at 10, and 1.9 to 2.6 ms alone; it read 38,000, 35,000, 67,000, and alone 74,000 to 95,000 batches.
+/// Measured by `renice` of the threads `stoker-query`, while four clients sent statements of
+/// `test_hostile_statements.py` without a pause, on two cores, for 12 s each. A loop over batches of 8 rows of
+/// uint8[3, 64, 64] waited for a batch, in the 99th percentile, 6.5 ms at niceness 0, 6.3 ms at 5 and 3.2 ms at 10, and
+/// 1.9 to 2.6 ms without the queries. It read 38,000, 35,000 and 67,000 batches, and 74,000 to 95,000 without the
+/// queries.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// Lets other threads go before the calling one, and before those that it starts, where processors are short. On systems other than Linux
-/// niceness is of whole processes, and nothing changes.
+/// Lowers the priority of the calling thread, and of threads that it starts later, so that other threads run first
+/// where processors are scarce. Does nothing on systems other than Linux, where niceness belongs to whole processes.
 pub(crate) fn go_after_others() {
     #[cfg(target_os = "linux")]
-    // SAFETY: takes a number, and changes the calling thread alone.
+    // SAFETY: `nice` takes a number and no pointer, and changes the calling thread only.
     unsafe {
         libc::nice(NICENESS);
     }
@@ -26,7 +29,7 @@ pub(crate) fn go_after_others() {
 mod tests {
     use super::{NICENESS, go_after_others};
 
-    /// The niceness of the calling thread: field 19 of its `stat` (proc(5)), the 17th after its name.
+    /// Reads the niceness of the calling thread: field 19 of its `stat` (proc(5)), the 17th after its name.
     fn niceness() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("a thread of Linux");
         let after_name = stat.rsplit(") ").next().expect("fields");

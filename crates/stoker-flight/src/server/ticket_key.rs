@@ -1,4 +1,4 @@
-//! The keys that sign a server's tickets.
+//! Keys that sign a server's tickets.
 
 use std::fmt;
 use std::io::Read;
@@ -13,14 +13,14 @@ use crate::{Error, Result};
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TicketKey {
-    /// Its name, which tickets carry.
+    /// The id of the key, which tickets carry.
     pub id: String,
     /// The secret, at least 16 bytes.
     pub secret: Secret,
 }
 
 impl TicketKey {
-    /// A key as `ID:SECRET`, or as `SECRET` with the id `default`.
+    /// Parses a key: `ID:SECRET`, or `SECRET` with the id `default`.
     pub fn parse(text: &str) -> Self {
         let (id, secret) = text.split_once(':').unwrap_or(("default", text));
         Self { id: id.trim().to_string(), secret: secret.into() }
@@ -33,10 +33,10 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// The configured keys, those of the file first; else one of random bytes.
+/// Returns the configured keys, those of the file first; without any, one random key.
 ///
 /// # Errors
-/// A file that cannot be read, or has no key.
+/// A file that cannot be read, or contains no key.
 pub(crate) fn ticket_keys(config: &ServerConfig) -> Result<Vec<(String, Vec<u8>)>> {
     let mut keys = Vec::new();
     if let Some(path) = &config.ticket_key_file {

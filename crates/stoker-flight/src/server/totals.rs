@@ -1,4 +1,4 @@
-//! What a server did since it started.
+//! The totals of a server's streams since it started.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use stoker_types::calls::ServerStatus;
 use crate::server::access_log::AccessEntry;
 use crate::server::metrics::Metrics;
 
-/// How often a running stream is counted.
+/// The minimum interval between two updates of the totals by a running stream.
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts the streams of a server.
@@ -20,12 +20,12 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// The counts now.
+    /// Returns the current totals.
     pub fn status(&self) -> ServerStatus {
         self.status.lock().clone()
     }
 
-    /// Adds what a stream did since it was counted last.
+    /// Adds what a stream did since its last update.
     fn add(&self, now: &StreamStats, before: &StreamStats, bytes_sent: u64) {
         let mut status = self.status.lock();
         let since = |part: fn(&StreamStats) -> u64| part(now).saturating_sub(part(before));
@@ -47,7 +47,7 @@ impl Totals {
     }
 }
 
-/// A stream that is counted while it runs, and however it ends.
+/// A stream that updates the totals while it runs and when it is dropped, however it ends.
 pub(crate) struct CountedStream {
     pub parts: PartStream,
     totals: Arc<Totals>,
@@ -59,7 +59,7 @@ pub(crate) struct CountedStream {
 }
 
 impl CountedStream {
-    /// Counts a stream, and logs it when it ends.
+    /// Creates the counter of a stream. The access log gets a line when it is dropped.
     pub fn new(parts: PartStream, totals: Arc<Totals>, metrics: Arc<Metrics>, log: AccessEntry) -> Self {
         totals.status.lock().streams_running += 1;
         let counted = StreamStats::default();
@@ -77,7 +77,7 @@ impl CountedStream {
         }
     }
 
-    /// Says that all of it was sent.
+    /// Marks the stream as completely sent.
     pub fn complete(&mut self) {
         self.log.is_complete = true;
     }

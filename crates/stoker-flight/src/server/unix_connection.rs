@@ -1,4 +1,4 @@
-//! A connection over a Unix socket.
+//! A server's connection over a Unix socket.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -9,15 +9,16 @@ use tokio::net::UnixStream;
 
 use crate::server::authority_filter::AuthorityFilter;
 
-/// What a client sends comes through a filter; what it gets does not.
+/// A connection whose received bytes pass through an [`AuthorityFilter`]; sent bytes do not.
 pub(crate) struct UnixConnection {
     io: UnixStream,
     filter: AuthorityFilter,
 }
 
 impl UnixConnection {
-    /// The send buffer stays as large as the system makes it, 208 KiB on Linux: in a measurement of plain writes and reads, up to
-    /// 1 MiB made no difference, and 2 MiB cost a fifth of the rate, because what waits no longer fits in a processor's cache.
+    /// Wraps a connection. The send buffer keeps the system's default size, which is 208 KiB on Linux: in a measurement
+    /// of plain writes and reads, up to 1 MiB made no difference, and 2 MiB cost a fifth of the rate, because the
+    /// waiting bytes no longer fit into a processor's cache.
     pub fn new(io: UnixStream) -> Self {
         Self { io, filter: AuthorityFilter::new() }
     }

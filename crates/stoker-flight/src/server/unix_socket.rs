@@ -1,4 +1,4 @@
-//! The socket file that a server listens on: making it, and removing it when it is not needed any more.
+//! The Unix socket on which a server listens: creates its file, and removes it when the server ends.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -10,33 +10,36 @@ use crate::server::unix_connection::UnixConnection;
 use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
-/// Only the user who runs the server may connect. Whoever lets others in does so with the means of the system.
+/// The mode of the socket's file: only the user who runs the server may connect. An operator who wants to admit others
+/// changes the mode.
 const MODE: u32 = 0o600;
-/// Connections that wait to be taken, where the system allows as many: who comes when there is no room is refused.
+/// The maximum number of connections that wait to be accepted, where the system allows as many. Further connections are
+/// refused.
 const WAITING_MAX: u32 = 4_096;
 
-/// A Unix socket that takes connections. Dropping it removes its file.
+/// A listening Unix socket. Dropping it removes its file.
 pub(crate) struct ListeningSocket {
-    /// Dropped first: as long as the socket is open, no other file gets the number of this one.
+    /// Dropped before `listener`: as long as the socket is open, no other file gets the inode number of its file.
     file: SocketFile,
     listener: UnixListener,
 }
 
 impl ListeningSocket {
-    /// Listens on a path. The file of a server that was killed is replaced.
+    /// Listens on a path. Replaces the socket file that a killed server left.
     ///
     /// # Errors
-    /// A path where another server listens, or where something else lies, which is left as it is; a folder that is missing or
-    /// may not be written to.
+    /// A path on which another server listens; a path at which another kind of file is, which is not changed; a folder
+    /// that does not exist, or to which the process may not write.
     pub async fn bind(path: UnixPath) -> Result<Self> {
-        // Until this server can be connected to: of two that start at once, one must not take the other's file for a dead one's.
+        // Holds the lock until this server accepts connections: of two servers that start at the same time, neither may
+        // take the other's file for that of a dead server.
         let _folder = lock_folder(&path).await?;
         remove_stale(&path).await?;
         let cannot = |source| cannot_listen(&path, source);
         let socket = UnixSocket::new_stream().map_err(cannot)?;
         socket.bind(&path).map_err(cannot)?;
         let file = SocketFile::try_new(path.clone()).map_err(cannot)?;
-        // Nobody can connect before it listens.
+        // Clients cannot connect before the socket listens, so the mode is set in time.
         std::fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(cannot)?;
         let listener = socket.listen(WAITING_MAX).map_err(cannot)?;
         Ok(Self { file, listener })
@@ -46,17 +49,17 @@ impl ListeningSocket {
         &self.file.path
     }
 
-    /// Takes the next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the operating system.
     pub async fn accept(&self) -> io::Result<UnixConnection> {
         let (io, _) = self.listener.accept().await?;
         Ok(UnixConnection::new(io))
     }
 }
 
-/// Holds off other servers that start in the same folder, until the file is dropped.
+/// Locks a socket's folder against other servers that start in it, until the returned file is dropped.
 async fn lock_folder(path: &UnixPath) -> Result<File> {
     let folder = path.folder().to_path_buf();
     let lock = move || File::open(&folder).and_then(|file| file.lock().map(|()| file));
@@ -67,7 +70,7 @@ async fn lock_folder(path: &UnixPath) -> Result<File> {
     })
 }
 
-/// Removes the file of a server that is gone.
+/// Removes the socket file of a server that does not run any more.
 async fn remove_stale(path: &UnixPath) -> Result<()> {
     let cannot = |source| cannot_listen(path, source);
     let found = match std::fs::symlink_metadata(path) {
@@ -84,7 +87,7 @@ async fn remove_stale(path: &UnixPath) -> Result<()> {
             tracing::info!(%path, "replacing the socket of a server that is gone");
             std::fs::remove_file(path).map_err(cannot)
         }
-        // It has so many connections that no other one can wait.
+        // `WouldBlock`: the server's queue of waiting connections is full.
         Ok(_) | Err((io::ErrorKind::WouldBlock, _)) => {
             Err(Error::invalid(format!("another server listens on {path}; stop it, or choose another path")))
         }
@@ -98,13 +101,13 @@ fn cannot_listen(path: &UnixPath, source: io::Error) -> Error {
     Error::invalid(format!("cannot listen on {path}: {source}"))
 }
 
-/// The file of a socket. Dropping it removes the file, unless another has taken its place.
+/// The file of a socket. Dropping it removes the file, unless another file is at its path by then.
 struct SocketFile {
     path: UnixPath,
     id: FileId,
 }
 
-/// Device and number.
+/// The device and inode numbers of a file.
 type FileId = (u64, u64);
 
 impl SocketFile {
@@ -117,7 +120,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if file_id(&self.path).is_ok_and(|id| id == self.id) {
-            // The next server replaces a file that cannot be removed, or says why it cannot.
+            // If this fails, the next server replaces the file, or reports why it cannot.
             std::fs::remove_file(&self.path).ok();
         }
     }

@@ -1,18 +1,19 @@
-//! Files that are read again when they change.
+//! Watches files for changes.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often files are looked at. Their contents are compared rather than their times, which mounted secrets and copies do not keep.
+/// The interval between two reads of the files. The contents are compared rather than the modification times, which
+/// mounted secrets and copies do not keep.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The bytes of each file, or why it cannot be read.
+/// For each file its bytes, or the reason why it cannot be read.
 pub(crate) type Contents = Vec<Result<Vec<u8>, String>>;
 
-/// Calls `changed` whenever the files have other contents than before, and the same twice in a row: files that belong together are
-/// often replaced one after the other. Never ends by itself.
+/// Calls `changed` when the contents of the files differ from the last used ones and are the same in two consecutive
+/// reads: files that belong together are often replaced one after the other. Never ends by itself.
 pub(crate) async fn watch(paths: Vec<PathBuf>, mut changed: impl FnMut(&Contents)) {
     let mut used = read(&paths).await;
     let mut seen = used.clone();

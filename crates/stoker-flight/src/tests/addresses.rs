@@ -1,4 +1,4 @@
-//! Which targets name which servers.
+//! Targets, and the addresses that they name.
 
 use stoker_types::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! Names of servers that hyper would not take, in the bytes of clients.
+//! The filter that replaces, in the bytes of clients, server names that hyper would refuse.
 
 use crate::server::authority_filter::AuthorityFilter;
 
@@ -12,7 +12,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-/// Checks what becomes of frames, in whichever pieces they come.
+/// Checks how the filter changes frames, whatever the pieces in which they come.
 fn check(sent: &[Vec<u8>], expected: &[Vec<u8>]) {
     let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, &[0, 3, 0, 0, 0, 0])].concat();
     let (sent, expected) = ([&begin[..], &sent.concat()].concat(), [&begin[..], &expected.concat()].concat());
@@ -25,7 +25,7 @@ fn check(sent: &[Vec<u8>], expected: &[Vec<u8>]) {
 }
 
 fn check_block(sent: &[u8], expected: &[u8]) {
-    // Twice, so that what comes after the headers is followed as well.
+    // The second frame shows that the filter still finds its way after the first headers.
     check(
         &[HEADERS, HEADERS].map(|kind| frame(kind, 4, sent)),
         &[HEADERS, HEADERS].map(|kind| frame(kind, 4, expected)),
@@ -48,7 +48,7 @@ fn every_way_to_write_the_name() {
     for name in [&b"\x41"[..], b"\x01", b"\x11", b"\x40\x0a:authority", b"\x00\x0a:authority", b"\x10\x0a:authority"] {
         check_block(&[name, b"\x06a%:b@c\x84"].concat(), &[name, b"\x06a--b-c\x84"].concat());
     }
-    // A change of the table's size comes before, and an index of several bytes.
+    // A change of the table's size comes first; then a field has an index of several bytes.
     check_block(b"\x3f\xe1\x01\xff\x03\x41\x02%%", b"\x3f\xe1\x01\xff\x03\x41\x02--");
     // A length of several bytes: 127 + 1 + (1 << 7).
     let (sent, expected) = ("a%".repeat(128), "a-".repeat(128));
@@ -77,7 +77,7 @@ fn all_else_stays_as_it_is() {
     let data = || frame(DATA, 0, b"\x41\x04a%2F@\x0a:authority\x04a%2F");
     check(&[data(), data()], &[data(), data()]);
     for block in [
-        // Names that are like it, or in Huffman's code; a value in that code.
+        // Similar names, the name in the Huffman code, and a value in that code.
         &b"@\x0b:authority2\x02%%"[..],
         b"@\x09:authorit\x02%%",
         b"@\x0a:authoritx\x02%%",

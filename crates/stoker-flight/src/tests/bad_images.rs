@@ -1,4 +1,4 @@
-//! Images that cannot be decoded, and the rows in their places.
+//! Images that cannot be decoded, and the rows that substitute them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::{ConnectOptions, Connection, DecodeOptions, Error, StreamHandle, besi
 
 const NUM_ROWS: u64 = 200;
 
-/// Rows of a page, and of a window of all lanes.
+/// The number of rows of a page, and of a window over all lanes.
 const WINDOW_ROWS: usize = 60;
 
-/// A PNG file of one pixel.
+/// A PNG file of one pixel, in Base64.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 fn tensor(id: i64) -> Vec<u8> {
     (0..WIDTH).map(|at| (id * 7) as u8 ^ at as u8).collect()
 }
 
-/// Adds table `photos`: ids, tensors that tell them, and two columns of images, of which some rows have none that decodes: it is cut off,
-/// text, empty or null.
+/// Writes table `photos`: ids, tensors that are functions of the ids, and two image columns. The images of the rows in
+/// `bad_images` and `bad_thumbs` cannot be decoded: they are cut off, text, empty or null.
 async fn write(lake: &TestLake, bad_images: &BTreeSet<i64>, bad_thumbs: &BTreeSet<i64>) {
     let engine = lake.engine().await;
     let name = TableName::try_new("photos").expect("a name");
@@ -71,7 +71,7 @@ async fn write(lake: &TestLake, bad_images: &BTreeSet<i64>, bad_thumbs: &BTreeSe
 async fn photos(connection: &Connection, shuffle: ShuffleMode) -> StreamHandle {
     let mut options = stoker_stream::StreamOptions { shuffle, num_lanes: 12, ..options() };
     let sql = "SELECT x, id, image, thumb FROM photos";
-    // A window of all lanes has five rows of each.
+    // With these options a window has five rows of each of the 12 lanes.
     let row_bytes = connection.plan_stream(sql, &[], &options).await.expect("a plan");
     let rows = |handle: &StreamHandle| handle.spec().sources[0].order.rows_per_window;
     options.shuffle_window_bytes = options.shuffle_window_bytes / rows(&row_bytes) * 5;
@@ -89,7 +89,7 @@ fn policy(bad_rows: BadRows) -> ReadOptions {
     ReadOptions { bad_rows, max_bad_share: BadShare::ALL, ..ReadOptions::default() }
 }
 
-/// The batches of a slice and its receipt, or the error that ends them.
+/// Returns all batches of a slice and its receipt, or the error that ends the stream.
 async fn decoded(handle: &StreamHandle, slice: &Slice, options: &ReadOptions) -> Result<(Vec<Batch>, Receipt), Error> {
     let mut stream = handle.open_decoded(slice, options, &both()).await?;
     let mut batches = Vec::new();
@@ -99,7 +99,8 @@ async fn decoded(handle: &StreamHandle, slice: &Slice, options: &ReadOptions) ->
     Ok((batches, stream.receipt().clone()))
 }
 
-/// What comes at each position of an epoch: the first good row of its window, cyclically.
+/// Returns the expected row at each position of an epoch: the first good row of the position's window, in cyclic order
+/// from that position.
 fn expected(order: &[u64], bad: &BTreeSet<i64>) -> Vec<u64> {
     let mut rows = Vec::new();
     for window in order.chunks(WINDOW_ROWS) {
@@ -152,7 +153,7 @@ fn all_ranks_put_the_same_rows_in_the_place_of_bad_images() {
     });
 }
 
-/// Checks a batch, padding included: its values belong together, and it names the bad rows.
+/// Checks a batch, padding included: all values of a row belong to the expected row, and the batch names the bad rows.
 fn check(batch: &Batch, slice: &Slice, order: &[u64], wanted: &[u64], bad: &BTreeSet<i64>) {
     let share = slice.share(batch.step, NUM_ROWS);
     let positions: Vec<usize> = (0..share.num_rows).map(|row| share.position(row) as usize).collect();
@@ -198,7 +199,7 @@ fn only_bad_images_cost_requests() {
         assert_eq!(read(last + 1, BadRows::Substitute).await, good);
         let rows = NUM_ROWS - last - 1;
         assert_eq!(good.1, rows * WIDTH as u64);
-        // The bad row once more, and the one after it.
+        // The stream reads the bad row once, and the first request for substitutes reads it again, with the next row.
         assert_eq!(read(last, BadRows::Substitute).await.1, good.1 + 3 * WIDTH as u64);
     });
 }
@@ -207,7 +208,7 @@ fn only_bad_images_cost_requests() {
 fn bad_images_fail_a_stream_where_nothing_can_stand_for_them() {
     run(async {
         let lake = TestLake::new(1).await;
-        // The first window has no good row.
+        // The first window has no good row: even ids have a bad image, and all ids have a bad thumbnail.
         write(&lake, &(0..WINDOW_ROWS as i64).filter(|id| id % 2 == 0).collect(), &(0..WINDOW_ROWS as i64).collect())
             .await;
         let server = TestServer::start(&lake, config()).await;
@@ -233,7 +234,7 @@ fn bad_images_fail_a_stream_where_nothing_can_stand_for_them() {
             for part in ["of photos version 1", "cannot be decoded", "bad_rows=\"substitute\"", "quarantine"] {
                 assert!(error.to_string().contains(part), "{part} is not in: {error}");
             }
-            // Beyond that window all is well.
+            // The rows after that window are good.
             let rest = Slice { origin: WINDOW_ROWS as u64, ..slice };
             let (batches, _) = decoded(&handle, &rest, &policy(BadRows::Error)).await.expect("good rows");
             assert!(batches.iter().all(|batch| batch.substituted.is_empty()));
@@ -269,7 +270,7 @@ fn answers_with_rows_that_are_malformed_are_refused() {
         for at in (0..answer.len().min(4_000)).step_by(3) {
             let mut changed = answer.clone();
             changed[at] ^= 0xFF;
-            // Bytes of values may change unnoticed, but nothing panics.
+            // A change in the bytes of values may stay unnoticed, but nothing panics.
             beside_answer::decode(changed, &schema, 1, num_rows).ok();
         }
     });

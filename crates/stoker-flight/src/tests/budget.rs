@@ -14,10 +14,10 @@ const NUM_ROWS: i64 = 6_400;
 const RANKS: u32 = 64;
 const BATCH_ROWS: u64 = 8;
 
-/// The budget: less than half a batch for each rank.
+/// The memory budget: less than half a batch for each rank.
 const TOTAL_BYTES: u64 = 256 << 10;
 
-/// A number of a server's status.
+/// Returns a number of a server's status.
 async fn status(connection: &Connection, name: &str) -> f64 {
     let Connection::Remote(lake) = connection else { unreachable!("a server") };
     let answer = lake.do_action("status", Vec::new()).await.expect("a status");
@@ -58,7 +58,7 @@ fn many_ranks_finish_within_a_small_budget_and_read_each_byte_once() {
         assert_eq!(status(&remote, "rows").await, NUM_ROWS as f64);
         let (read, table) = (status(&remote, "bytes_read").await, NUM_ROWS as f64 * WIDTH as f64);
         assert!(read <= 1.1 * table, "{read} bytes were read, the table has {table}");
-        // A row's other columns take less than its tensor.
+        // The other columns of a row take less than its tensor.
         let batch = BATCH_ROWS as f64 * 2.0 * WIDTH as f64;
         assert!(held_max <= TOTAL_BYTES as f64 + f64::from(RANKS) * batch, "{held_max} bytes");
         assert_eq!(status(&remote, "memory_budget_bytes").await, TOTAL_BYTES as f64);

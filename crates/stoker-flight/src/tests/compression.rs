@@ -22,7 +22,7 @@ use crate::tests::messages::{add, batch};
 
 const CODECS: [Compression; 2] = [Compression::Lz4, Compression::Zstd];
 
-/// Bytes that a message may have in all, and more.
+/// More bytes than a message may have in all.
 const HUGE: i64 = 1 << 60;
 
 fn one_message(batch: &RecordBatch, compression: Option<Compression>) -> Message {
@@ -30,14 +30,14 @@ fn one_message(batch: &RecordBatch, compression: Option<Compression>) -> Message
     record_batch_messages(batch, &options).expect("messages").remove(0)
 }
 
-/// Tensors of a kibibyte with given bytes.
+/// Returns a batch of 1 KiB tensors with these bytes.
 fn tensors(bytes: Vec<u8>) -> RecordBatch {
     let item = Arc::new(Field::new("item", DataType::UInt8, false));
     let tensors = FixedSizeListArray::new(item, 1_024, Arc::new(UInt8Array::from(bytes)), None);
     RecordBatch::try_from_iter([("x", Arc::new(tensors) as _)]).expect("a batch")
 }
 
-/// Bytes that no codec makes fewer.
+/// Returns bytes that no codec makes fewer.
 fn noise(bytes: usize) -> Vec<u8> {
     let step = |state: &mut u64| {
         *state ^= *state << 13;
@@ -48,7 +48,8 @@ fn noise(bytes: usize) -> Vec<u8> {
     std::iter::repeat_n((), bytes).scan(0x9E37_79B9_7F4A_7C15, |state, ()| step(state)).collect()
 }
 
-/// What our client makes of a message, as part of a stream's batch and as a part of a result.
+/// Decodes a message as the client does, both as a part of a stream's batch and as a part of a query's result. Both
+/// must agree.
 fn received(message: Message, schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
     let head = MessageHead { header: message.header.clone(), ..MessageHead::default() };
     let body = MessageBody::new(message.body.concat().into(), Vec::new());
@@ -107,7 +108,8 @@ fn messages_of_other_writers_are_read() {
     }
 }
 
-/// A message with four rows of a column "a" of bytes, and how it is compressed.
+/// Returns a message with four rows of a column "a" of bytes, in one compressed buffer of which the message declares
+/// `buffer_bytes` bytes.
 fn four_rows(buffer: Vec<u8>, buffer_bytes: usize, compression: Compression) -> Message {
     let (nodes, body_bytes) = ([FieldNode::new(4, 0)], buffer.len());
     let buffers = [Buffer::new(0, 0), Buffer::new(0, buffer_bytes as i64)];
@@ -126,7 +128,7 @@ fn four_rows_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("a", DataType::UInt8, false)]))
 }
 
-/// Checks that a message is refused, with an error that names the column.
+/// Checks that a message is refused, with an error that names the column and the reason.
 fn check_refused(message: Message, schema: &SchemaRef, column: &str, reason: &str) {
     let error = received(message, schema, 4).expect_err(reason);
     assert_eq!(error.kind(), ErrorKind::Internal);
@@ -134,9 +136,9 @@ fn check_refused(message: Message, schema: &SchemaRef, column: &str, reason: &st
     assert!(text.contains(column) && text.contains(reason), "{text:?} names neither {column:?} nor {reason:?}");
 }
 
-/// A frame of so many bytes after a length.
+/// Returns a compressed frame of `bytes` bytes, after a prefix that declares `length` bytes.
 fn framed(length: i64, bytes: usize, compression: Compression) -> Vec<u8> {
-    // Too few bytes would be stored.
+    // Callers pass enough bytes for the encoder to compress them; it would store fewer.
     let (_, frame) = BufferEncoder::try_new(compression).expect("a codec").encode(&vec![1; bytes]).expect("a frame");
     [&length.to_le_bytes()[..], &frame.expect("a frame")].concat()
 }
@@ -172,7 +174,7 @@ fn what_a_buffer_holds_is_what_it_declares_and_what_its_rows_take() {
         for (buffer, reason) in [
             (framed(3, 200, compression), "has missing bytes"),
             (framed(200, 200, compression), "declares 200 bytes, its rows have 4"),
-            // Two hundred bytes, and many more, that claim to be four.
+            // Frames of 200 bytes and of 4 MiB, which declare 4 bytes.
             (framed(4, 200, compression), "4 bytes"),
             (framed(4, 4 << 20, compression), "4 bytes"),
             ([&4_i64.to_le_bytes()[..], &[9; 40]].concat(), "cannot be decompressed to 4 bytes"),
@@ -202,7 +204,7 @@ fn all_buffers_together_are_bounded() {
         let begins: Vec<usize> =
             buffers.iter().filter(|buffer| buffer.length() > 8).map(|buffer| buffer.offset() as usize).collect();
         let mut body = message.body.concat();
-        // None of them is too large alone.
+        // Each buffer alone is within the limit.
         for begin in begins {
             body[begin..begin + 8].copy_from_slice(&(600_i64 << 20).to_le_bytes());
         }

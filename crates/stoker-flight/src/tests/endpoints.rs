@@ -1,11 +1,11 @@
-//! Which endpoint has which row.
+//! The distribution of a rank's rows over endpoints.
 
 use proptest::prelude::*;
 use stoker_types::{BatchSize, Batching, LastBatch, Slice, Topology};
 
 use crate::convert::endpoint_slice;
 
-/// The positions of a share.
+/// Returns the positions of the rows of a share.
 fn positions(slice: &Slice, step: u64, num_rows: u64) -> Vec<u64> {
     let share = slice.share(step, num_rows);
     (0..share.num_rows).map(|index| share.position(index)).collect()

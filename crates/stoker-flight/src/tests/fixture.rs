@@ -16,24 +16,24 @@ use tokio::task::JoinHandle;
 
 use crate::*;
 
-/// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
+/// Bytes of a tensor; more than 1 KiB, so that the column is heavy.
 pub const WIDTH: usize = 1_100;
 
 /// The query of most tests: a tensor, a number, text and a column with nulls.
 pub const ALL: &str = "SELECT x, id, name, score FROM t";
 
-/// Runs a test.
+/// Runs a test on a runtime.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime").block_on(future)
 }
 
-/// A lake in a folder of its own.
+/// A lake in a temporary folder of its own.
 pub struct TestLake {
     folder: TempDir,
 }
 
 impl TestLake {
-    /// A lake with table `t` of `num_rows` rows.
+    /// Creates a lake with table `t` of `num_rows` rows.
     pub async fn new(num_rows: i64) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let lake = Self { folder };
@@ -50,7 +50,7 @@ impl TestLake {
         Engine::new(lake, EngineOptions::default())
     }
 
-    /// A connection without a server.
+    /// Connects to the lake in this process, without a server.
     pub async fn local(&self) -> Connection {
         connect(&self.uri(), &ConnectOptions::default()).await.expect("a lake")
     }
@@ -61,7 +61,7 @@ impl TestLake {
     }
 }
 
-/// An engine over table `t` of `num_rows` rows in a lake that is no local folder.
+/// Creates an engine over table `t` of `num_rows` rows, in a lake that is not a local folder.
 pub async fn distant_engine(num_rows: i64) -> Engine {
     let lake = Lake::open("memory://", &StorageOptions::default()).await.expect("a lake");
     write(&lake, 0..num_rows, CommitMode::Create).await;
@@ -97,7 +97,7 @@ async fn write(lake: &Lake, ids: Range<i64>, mode: CommitMode) {
     lake.commit(&name, &schema, mode, drafts, None).await.expect("committed");
 }
 
-/// Settings of a server for tests: any port, messages so small that batches need several.
+/// Returns the settings of a server for tests: any free port, and messages so small that a batch needs several.
 pub fn config() -> ServerConfig {
     let key = TicketKey { id: "test".into(), secret: "a secret of enough bytes".into() };
     ServerConfig {
@@ -109,9 +109,9 @@ pub fn config() -> ServerConfig {
     }
 }
 
-/// A server with threads of its own, so that it can die at any moment.
+/// A server on threads of its own, so that a test can kill it at any moment.
 pub struct TestServer {
-    /// Of the first address that it listens on: host and port, or a path.
+    /// The first address on which the server listens: host and port, or a path.
     pub address: String,
     urls: Vec<String>,
     runtime: Option<Runtime>,
@@ -142,19 +142,19 @@ impl TestServer {
         self.urls[0].clone()
     }
 
-    /// Of all addresses that it listens on.
+    /// Returns the URLs of all addresses on which the server listens.
     pub fn urls(&self) -> &[String] {
         &self.urls
     }
 
-    /// Kills it: connections break without a word.
+    /// Kills the server: its connections break without notice.
     pub fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 
-    /// Tells it to stop and waits until it has.
+    /// Asks the server to stop, and waits until it has stopped.
     pub async fn stop(&mut self) {
         self.stop.take().expect("a server that runs").send(()).expect("a server that runs");
         self.done.take().expect("a server that runs").await.expect("no panic").expect("no error");
@@ -167,7 +167,7 @@ impl Drop for TestServer {
     }
 }
 
-/// A connection that gives up at once.
+/// Options of a connection that does not retry.
 pub fn impatient() -> ConnectOptions {
     ConnectOptions { retry_budget: std::time::Duration::ZERO, ..ConnectOptions::default() }
 }
@@ -186,12 +186,12 @@ pub fn slice(rank: u32, world_size: u32, size: BatchSize, last: LastBatch) -> Sl
     Slice::new(Topology { rank, world_size }, Batching { size, last }, 0)
 }
 
-/// All batches of a slice.
+/// Reads all batches of a slice.
 pub async fn drain(handle: &StreamHandle, slice: &Slice) -> Vec<Batch> {
     rest(handle.open(slice, &Default::default()).await.expect("a stream")).await
 }
 
-/// The batches that are left.
+/// Reads the remaining batches of a stream.
 pub async fn rest(mut stream: SampleStream) -> Vec<Batch> {
     let mut batches = Vec::new();
     while let Some(batch) = stream.next().await.expect("a batch") {
@@ -200,7 +200,7 @@ pub async fn rest(mut stream: SampleStream) -> Vec<Batch> {
     batches
 }
 
-/// Checks that two streams delivered the same, down to the schema and the row addresses.
+/// Checks that two streams delivered equal batches, including the schema and the row addresses.
 pub fn assert_same(found: &[Batch], expected: &[Batch]) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {

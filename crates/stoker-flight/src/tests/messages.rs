@@ -1,4 +1,4 @@
-//! Rows survive their way through messages.
+//! Rows are the same after encoding and decoding messages.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::encode::{
 use crate::proto::BatchMetadata;
 use crate::tests::http2::script::{End, Script, Socket, open, runtime};
 
-/// Messages that are not compressed.
+/// Options for messages that are not compressed.
 fn plain(message_bytes: usize) -> MessageOptions {
     MessageOptions { message_bytes, compression: None }
 }
@@ -47,7 +47,8 @@ fn is_null(row: usize, salt: u64) -> bool {
     noise(row, salt).is_multiple_of(3)
 }
 
-/// A batch with columns of many types; views only when asked for, since they take another way.
+/// Returns a batch with columns of many types. A column of views, which are encoded in another way, comes only if
+/// `views` is set.
 pub fn batch(rows: usize, salt: u64, views: bool) -> RecordBatch {
     let mut lists = ListBuilder::new(StringBuilder::new());
     for row in 0..rows {
@@ -99,7 +100,7 @@ pub fn batch(rows: usize, salt: u64, views: bool) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch")
 }
 
-/// Adds the rows of a message that comes through a connection in frames of the given size.
+/// Adds the rows of a message that arrives through a connection, in frames of `frame_bytes` bytes.
 pub fn add(rows: &mut RowAssembler, message: Message, frame_bytes: usize) -> Result<usize> {
     let bytes: Vec<u8> = message.into_frame().iter().flat_map(|segment| segment.to_vec()).collect();
     let script = bytes.chunks(frame_bytes).fold(Script::answer(), Script::data).ok();
@@ -133,7 +134,7 @@ proptest! {
         let rows = data.num_rows();
         let cursor = Cursor { stream_id: Digest::of(b"stream"), epoch: 1, position: 9 };
         let row_addrs = vec![(0..rows as u64).collect()];
-        // Rows of the batch that other parts have, before and after these.
+        // The rows of the batch before and after these are in other parts.
         let (before, after) = around;
         let every_third = (before..before + rows).step_by(3);
         let substituted: Vec<_> =
@@ -164,7 +165,8 @@ proptest! {
             prop_assert_eq!((metadata.end_of_batch, metadata.stall.is_some()), (end == num_rows, end == num_rows));
             prop_assert!(metadata.substituted.iter().all(|found| (first..end).contains(&(found.row as usize))));
             named.extend(metadata.substituted.iter().map(|found| found.row as usize));
-            // What a message holds beyond its limit is padding, and lengths of compressed buffers, unless one row is larger.
+            // A message exceeds its limit only by padding and by the lengths of compressed buffers, unless it has a
+            // single row.
             prop_assert!(stock.num_rows() <= 1 || message.body_bytes() <= message_bytes + 64 * 40);
             add(&mut assembler, message, frame_bytes).expect("rows");
         }
@@ -209,7 +211,7 @@ fn damaged_messages_are_errors() {
     assert!(add(&mut assembler(20), schema_message(&schema), 999).is_err(), "no rows");
 }
 
-/// A message with two columns of four numbers, whose values lie at the given places of a body of 64 bytes.
+/// Decodes a message with two columns of four numbers, whose values lie at the given offsets in a body of 64 bytes.
 fn two_columns(places: [usize; 2]) -> Result<RecordBatch> {
     let nodes = [FieldNode::new(4, 0), FieldNode::new(4, 0)];
     let buffers = places.map(|at| [Buffer::new(0, 0), Buffer::new(at as i64, 4)]).concat();
@@ -232,7 +234,7 @@ fn columns_may_lie_anywhere_but_not_in_one_place() {
     }
 }
 
-/// A schema message with one column of a type that has children, which lacks them.
+/// Returns a schema message with one column of a nested type, without the required child fields.
 fn childless(data_type: arrow_ipc::Type) -> Vec<u8> {
     let mut builder = flatbuffers::FlatBufferBuilder::new();
     let list = arrow_ipc::ListBuilder::new(&mut builder).finish();
@@ -265,7 +267,7 @@ fn schemas_that_lack_a_part_are_errors() {
         let message = childless(data_type);
         let planned = planned_schema(&message, &Schema::empty());
         assert_eq!(planned.map_err(|error| error.kind()), Err(ErrorKind::Internal), "{data_type:?}");
-        // As answers of calls have it: a marker, the length, the message.
+        // Answers of calls wrap the message: a marker, the length, the message.
         let answer = [&[0xff; 4][..], &(message.len() as u32).to_le_bytes(), &message].concat();
         let answered = schema_of_answer(answer.into());
         assert_eq!(answered.map_err(|error| error.kind()), Err(ErrorKind::Internal), "{data_type:?}");

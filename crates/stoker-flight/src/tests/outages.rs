@@ -1,4 +1,4 @@
-//! Calls between batches while servers are away.
+//! Calls between batches while no server can be reached.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::tests::fixture::*;
 use crate::write_key::WriteKey;
 use crate::{ConnectOptions, Connection, ServerConfig, connect, reconnect};
 
-/// A server at an address that another one takes over.
+/// The address of a server that dies, and of the server that replaces it.
 struct Place {
     folder: TempDir,
 }
@@ -60,7 +60,7 @@ fn calls_wait_for_a_server_that_comes_back() {
         server.kill();
         let error = hasty.tables().await.expect_err("nobody answers");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        // Another process, as after unpickling, reaches nobody yet.
+        // This connection, like one in another process after unpickling, has not reached a server yet.
         let elsewhere = reconnect(&place.address(), &patient()).await.expect("nothing is asked");
         let state = handle.state(stoker_types::Place::default(), &[]);
         let at = SnapshotRef::Version(1);
@@ -83,7 +83,7 @@ fn calls_wait_for_a_server_that_comes_back() {
             let (server, answers) = tokio::join!(back, calls);
             (server, answers)
         };
-        // The log of the run may be a table by then.
+        // The log of the run may already be a table.
         let tables: Vec<String> = tables.expect("tables").into_iter().filter(|name| name != "stoker_run_log").collect();
         assert_eq!(tables, ["t"]);
         assert_eq!(planned.expect("a plan").spec(), handle.spec());
@@ -130,7 +130,7 @@ fn a_write_with_a_key_happens_once() {
         for _ in 0..3 {
             log_run(&engine, &entry(1), Some(key.commit_key())).await.expect("logged");
         }
-        // The same entry of another write is another one.
+        // The same entry with another key is another write.
         log_run(&engine, &entry(1), Some(WriteKey::new(2).commit_key())).await.expect("logged");
         let steps = async || {
             let entries = run_entries(&engine, &run_id).await.expect("a log");

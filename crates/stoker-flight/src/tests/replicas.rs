@@ -1,4 +1,4 @@
-//! Servers that die, stop or hold other keys.
+//! Servers that die, stop or have other ticket keys.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use stoker_types::{BatchSize, ErrorKind, LastBatch};
 use crate::tests::fixture::*;
 use crate::{ConnectOptions, TicketKey, connect};
 
-/// Patient enough for a server to be replaced.
+/// Options with a retry budget that is long enough for a server to be replaced.
 fn patient(num_endpoints: u32) -> ConnectOptions {
     ConnectOptions { num_endpoints, retry_budget: Duration::from_secs(60), ..ConnectOptions::default() }
 }
@@ -74,7 +74,7 @@ fn tickets_of_a_server_with_other_keys_are_asked_for_again() {
         let target = format!("grpc://{},{}", first.address, second.address);
         let remote = connect(&target, &patient(1)).await.expect("servers");
         let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
-        // Rank 1 gets its rows from the second server, and its first ticket from the first.
+        // Rank 1 gets its first ticket from the first server, and sends it to the second server.
         let slice = slice(1, 2, BatchSize::PerRank(10), LastBatch::Pad);
         assert_same(&drain(&handle, &slice).await, &drain(&local, &slice).await);
     });

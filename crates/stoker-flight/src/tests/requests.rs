@@ -1,4 +1,4 @@
-//! Requests beside streams.
+//! Requests other than those of streams.
 
 use arrow_array::RecordBatch;
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -66,7 +66,7 @@ fn sql_gives_the_same_rows_and_errors_as_in_process() {
             let remote = remote.sql(sql, &[]).await.map(|_| ()).expect_err("an error");
             let local = local.sql(sql, &[]).await.map(|_| ()).expect_err("an error");
             assert_eq!((remote.kind(), local.kind()), (kind, kind));
-            // But for where the lake lies, which is nothing for clients.
+            // The messages are equal, except that the server hides the location of its lake from clients.
             assert_eq!(remote.to_string(), local.to_string().replace(&lake.uri(), "the lake"));
         }
     });
@@ -99,7 +99,7 @@ fn questions_about_tables_have_the_same_answers_as_in_process() {
     });
 }
 
-/// A token of enough bytes.
+/// A token that is long enough.
 const RIGHT: &str = "the right token of this server";
 
 #[test]

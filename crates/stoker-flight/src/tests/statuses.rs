@@ -1,4 +1,4 @@
-//! Errors on their way from server to client.
+//! Errors are the same after they went from server to client as gRPC statuses.
 
 use stoker_types::ErrorKind;
 use tonic::{Code, Status};

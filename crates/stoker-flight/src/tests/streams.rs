@@ -1,4 +1,4 @@
-//! Streams through a server are those of the engine.
+//! Streams through a server equal those of the engine.
 
 use std::time::Duration;
 
@@ -112,7 +112,8 @@ fn statistics_count_rows_and_a_small_budget_delivers_all() {
 #[test]
 fn a_stream_opened_ahead_delivers_all_also_where_the_server_reads_nothing_before_its_time() {
     run(async {
-        // Ahead of its time, a stream has room for a part of a batch of 900 rows.
+        // With this budget, a prefetching stream has memory for a part of a batch of 900 rows, and for none of 2,100
+        // rows.
         let config = ServerConfig { memory_budget_bytes: 4 << 20, ..config() };
         let server = TestServer::start_with(distant_engine(2_500).await, config).await;
         let ahead = ReadOptions { ahead: true, ..ReadOptions::default() };

@@ -1,4 +1,4 @@
-//! Tickets are believed only as they were signed.
+//! Tickets are valid only as they were signed.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn an_unknown_key_asks_for_a_new_ticket_and_another_secret_is_refused() {
     assert_eq!(signer(&[B]).verify(&ticket, NOW).expect_err("unknown").kind(), ErrorKind::Expired);
     let same_name = signer(&[("a", B.1)]).verify(&ticket, NOW).expect_err("another secret");
     assert_eq!(same_name.kind(), ErrorKind::Unauthenticated);
-    // The name of the key is signed too.
+    // The signature also covers the name of the key.
     let mut renamed = SignedTicket::decode(ticket.as_slice()).expect("a ticket");
     renamed.key_id = "c".into();
     let renamed = signer(&[("c", A.1)]).verify(&renamed.encode_to_vec(), NOW).expect_err("renamed");

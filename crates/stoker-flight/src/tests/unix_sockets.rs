@@ -15,7 +15,7 @@ use crate::tests::fixture::*;
 use crate::wire::DO_GET_PATH;
 use crate::{ConnectOptions, Error, Result, ServerConfig, TlsFiles, connect, serve};
 
-/// A path for a socket, in a folder of its own.
+/// The path of a socket, in a temporary folder of its own.
 struct Place {
     folder: TempDir,
 }
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-/// What a server says that must not start.
+/// Returns the error message of a server that refuses to start.
 async fn refused(engine: &Engine, config: ServerConfig) -> String {
     let ready = |_: &[String]| unreachable!("it must not start");
     let error = serve(engine.clone(), config, ready, std::future::pending()).await.expect_err("refused");
@@ -55,7 +55,7 @@ fn streams_and_queries_are_those_of_the_lake() {
     run(async {
         let (lake, place) = (TestLake::new(300).await, Place::new());
         let local = lake.local().await.plan_stream(ALL, &[], &options()).await.expect("a plan");
-        // To follow the location of an endpoint would lead nowhere.
+        // No server listens at the advertised location, so a client that used it would fail.
         let advertise = vec!["grpc://127.0.0.1:1".into()];
         let listen = vec![place.address(), "127.0.0.1:0".into()];
         let token = Some(crate::Secret::from("the token of this server"));
@@ -87,7 +87,7 @@ fn any_name_of_the_server_is_taken() {
             let request = Request { tls: false, authority, path: DO_GET_PATH, authorization: None, body };
             let answer = Connection::open(Box::new(io), &request, Patience::default()).await.map(|_| ());
             let error = answer.expect_err("no ticket");
-            // A request that hyper does not take ends without an answer, as `Unavailable`.
+            // When hyper refuses a request, the client gets no answer but an `Unavailable` error.
             assert_eq!(error.kind(), ErrorKind::Expired, "{authority}: {error}");
         }
     });
@@ -103,7 +103,7 @@ fn a_socket_is_its_owners_and_goes_with_its_server() {
         server.stop().await;
         assert!(!place.path().exists());
 
-        // What took its place is not its own.
+        // A server leaves a socket that replaced its own.
         let mut server = TestServer::start(&lake, place.config()).await;
         std::fs::remove_file(place.path()).expect("a socket");
         let _other = UnixListener::bind(place.path()).expect("another socket");

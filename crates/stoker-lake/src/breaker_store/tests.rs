@@ -12,7 +12,7 @@ fn away() -> Error {
     Error::Generic { store: "S3", source: "error sending request".into() }
 }
 
-/// Lets an outage begin and end, which takes the second until the store is asked again.
+/// Lets an outage begin and end. This takes the second that the breaker waits before its first probe.
 async fn goes_out_and_comes_back(breaker: &Breaker) {
     for number in 1..=FAILURES_MAX {
         let error = through(breaker, ready(Err::<(), _>(away()))).await.expect_err("the store is away");
@@ -41,7 +41,7 @@ async fn a_request_that_changes_something_is_made_once() {
     let (breaker, made) = (Breaker::default(), AtomicU32::new(0));
     let write = async {
         made.fetch_add(1, SeqCst);
-        // It ends when the store is back.
+        // The request ends when the store answers again.
         breaker.until_back().await;
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! The entry of a data file's metadata that names its buffers with checksums.
+//! The entry in a data file's metadata that names the buffers with its checksums.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,60 +10,62 @@ use crate::sectors::is_checked_name;
 /// The key of the entry in the file's schema metadata.
 pub(crate) const CHECKSUMS_KEY: &str = "stoker:checksums";
 
-/// The version of the entry that is written.
+/// The version of the entry that this crate writes.
 const VERSION: u32 = 2;
 
-/// The first version, without the name of the file.
+/// The first version of the entry, which lacks the name of the file.
 const VERSION_WITHOUT_FILE: u32 = 1;
 
-/// The one hash of both versions, see [`stoker_checksum::checksum`].
+/// The hash function of both versions, see [`stoker_checksum::checksum`].
 const HASH: &str = "xxh3_64_low32";
 
-/// Bytes of one checksum.
+/// The size of one checksum in bytes.
 pub(super) const CHECKSUM_BYTES: u64 = 4;
 
 #[derive(Deserialize)]
 struct Directory {
     version: u32,
     hash: String,
-    /// The name of the file, by which it is known wherever its bytes are found.
+    /// The name under which the file was written, by which a swapped file is noticed.
     file: Option<String>,
-    /// Which global buffer holds the checksums of a column.
+    /// The index of the global buffer with the checksums, for each column.
     buffers: HashMap<String, u32>,
 }
 
-/// A file whose checksums are looked for, as its own metadata and the manifest have it.
+/// A file whose checksums are looked up, as its own metadata and the manifest describe it.
 pub(super) struct Described<'a> {
-    /// The metadata of its schema.
+    /// The metadata of the file's schema.
     pub metadata: &'a HashMap<String, String>,
-    /// Its global buffers.
+    /// The global buffers of the file.
     pub buffers: &'a [BufferDescriptor],
-    /// Its name by the manifest.
+    /// The name of the file in the manifest.
     pub file: &'a str,
-    /// The column by the name that it has in the file; `None` when the file does not have the column.
+    /// The name that the column has in the file; `None` when the file does not have the column.
     pub column: Option<&'a str>,
-    /// Its rows.
+    /// The number of rows in the file.
     pub num_rows: u64,
 }
 
-/// Why a file gives no checksums.
+/// Why no checksums can be taken from a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// They cannot be used: the file counts as one without.
+    /// The checksums cannot be used: the file counts as one without.
     Unusable(String),
-    /// It is the file of another column, or of other rows.
+    /// The file is that of another column or of other rows.
     OtherFile(String),
 }
 
-/// The value of the entry for a file with the checksums of these columns, each in a buffer.
+/// The value of the entry for a file. `buffers` has the index of the checksum buffer of each column.
 pub(crate) fn checksums_entry(file: &str, buffers: &BTreeMap<&str, u32>) -> String {
     serde_json::json!({ "version": VERSION, "hash": HASH, "file": file, "buffers": buffers }).to_string()
 }
 
-/// Where the checksums of a column begin in its file. `None` when another writer wrote it.
+/// The offset at which the checksums of a column begin in its file. `None` when the file was written by another
+/// writer, or is a file of light columns without checksums for the rows of this one.
 ///
 /// # Errors
-/// [`Misfit::OtherFile`] when the file has checksums, and says that it has another name or no such column.
+/// [`Misfit::OtherFile`] when the file has checksums but says that it has another name or no such column;
+/// [`Misfit::Unusable`] when its entry is unknown, unreadable or does not fit the file.
 pub(super) fn offset_of(described: &Described<'_>) -> Result<Option<u64>, Misfit> {
     let Some(entry) = described.metadata.get(CHECKSUMS_KEY) else { return Ok(None) };
     let directory: Directory = serde_json::from_str(entry)
@@ -83,7 +85,8 @@ pub(super) fn offset_of(described: &Described<'_>) -> Result<Option<u64>, Misfit
     }
     let index = described.column.and_then(|column| directory.buffers.get(column)).copied();
     let Some(index) = index else {
-        // Some columns of a file of light ones have checksums for their rows; all of its bytes have others.
+        // In a file of light columns, only some columns have checksums of their rows. The checksums of its sectors
+        // cover all bytes.
         if is_checked_name(described.file) {
             return Ok(None);
         }
@@ -91,7 +94,7 @@ pub(super) fn offset_of(described: &Described<'_>) -> Result<Option<u64>, Misfit
         columns.sort_unstable();
         return Err(Misfit::OtherFile(format!("what lies there is the file of column {}", columns.join(", "))));
     };
-    // Buffer 0 is the schema.
+    // Buffer 0 holds the schema.
     let Some(buffer) = described.buffers.get(index as usize).filter(|_| index > 0) else {
         return Err(Misfit::Unusable(format!("buffer {index} does not exist")));
     };

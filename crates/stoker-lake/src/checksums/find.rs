@@ -1,4 +1,4 @@
-//! Which of a column's data files have checksums.
+//! The lookup of checksums in the footers of a column's data files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::{Checksums, FileChecksums};
 use crate::dense::{CACHE_ENTRIES_MAX, ColumnKey, FOOTERS_IN_FLIGHT};
 use crate::{DenseProbe, Error, RangeReader, Result, Table};
 
-/// Bytes of checksums that a lake keeps in memory.
+/// The maximum size of all checksums that a lake keeps in memory, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// What is known of the checksums of a lake's tables.
+/// The checksums of a lake's tables, as far as they are known.
 pub(crate) struct ChecksumCache {
     columns: Mutex<HashMap<ColumnKey, Option<Arc<Checksums>>>>,
-    /// Of all columns together.
+    /// The segments of all columns, in one cache.
     pub segments: Arc<SegmentCache>,
 }
 
@@ -32,10 +32,10 @@ impl Default for ChecksumCache {
 }
 
 impl Table {
-    /// The checksums of a column's rows; `None` when it is not heavy, and when no data file has any. Reads one footer per
-    /// fragment, once.
+    /// Finds the checksums of a column's rows. `None` when no data file has any, and for a light column unless
+    /// [`Table::dense_column`] found it dense before. Reads one footer per fragment; the result is cached.
     ///
-    /// Those of a dense column are also in [`DenseColumn::checksums`](crate::DenseColumn::checksums).
+    /// A dense column has the same checksums in [`DenseColumn::checksums`](crate::DenseColumn::checksums).
     ///
     /// # Errors
     /// As for [`Table::dense_column`].
@@ -57,7 +57,7 @@ impl Table {
         Ok(found)
     }
 
-    /// The checksums of a column, from the footers of its files.
+    /// Finds the checksums of a heavy column in the footers of its files.
     pub(super) async fn find_checksums(&self, column: &str) -> Result<Option<Checksums>> {
         self.check_columns([&column.to_string()])?;
         if !self.schema().field_with_name(column).is_ok_and(is_heavy) {
@@ -86,10 +86,12 @@ impl Table {
         Ok(Checksums::new(files, self.lake().inner.checksums.segments.clone()))
     }
 
-    /// The checksums of a column in one of its data files. A file whose checksums cannot be used counts as one without.
+    /// Finds the checksums of a column in one of its data files. A file whose checksums cannot be used counts as one
+    /// without.
     ///
     /// # Errors
-    /// `DataCorrupt` when the file says that it is another one, or that of another column: files or their names were swapped.
+    /// `DataCorrupt` when the file says that it is another file, or the file of another column: files or their names
+    /// were swapped.
     pub(crate) fn file_checksums(
         &self,
         column: &str,
@@ -97,7 +99,7 @@ impl Table {
         metadata: &CachedFileMetadata,
         reader: RangeReader,
     ) -> Result<Option<FileChecksums>> {
-        // A file knows a renamed column by its former name.
+        // A file still has the former name of a renamed column.
         let field = self.dataset().schema().fields.iter().find(|field| field.name == column);
         let (schema, num_rows) = (&metadata.file_schema, metadata.num_rows);
         let in_file = field.and_then(|field| schema.field_by_id(field.id));

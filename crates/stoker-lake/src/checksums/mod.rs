@@ -1,20 +1,20 @@
-//! Checksums of the rows of heavy columns, by which damaged bytes are found.
+//! Checksums of the rows of heavy columns, by which damaged bytes are noticed.
 //!
-//! Lance keeps none. So the data file of a heavy column holds 4 bytes for each of its rows, in a *global buffer*: a part of the
-//! file format that other readers pass over. The file's schema metadata names it:
+//! Lance keeps no checksums. So the data file of a heavy column has 4 bytes for each of its rows in a *global
+//! buffer*, a part of the file format that other readers skip. The file's schema metadata names the buffer:
 //!
 //! ```text
 //! stoker:checksums = {"version":2,"hash":"xxh3_64_low32","file":"<name>.lance","buffers":{"image":1}}
 //! buffer 1         = for each row a little-endian u32: its checksum, or 0 where the row is null
 //! ```
 //!
-//! Checksums lie with the values, and would not notice that another file took the place of theirs: so the entry has the name of
-//! its file, which must be the one in the manifest, and a file with an entry has checksums for the column that it is read for.
-//! Version 1 lacks the name; it is read without that check. Rows of files without an entry, which other writers make, are not
-//! checked.
+//! Checksums lie in the same file as the values, so they alone would not show that the file was replaced by another
+//! one. Therefore the entry has the name of its file, which must be the one in the manifest, and a file with an entry
+//! must have checksums for the column that it is read for. Version 1 of the entry lacks the name and is read without
+//! that check. Rows of files without an entry, which other writers make, are not checked.
 //!
-//! Files of light columns have an entry for those of their columns whose pages may be plain bytes, because streams read such pages past
-//! Lance's decoder, whose reads are checked in another way ([`sectors`](crate::sectors)).
+//! A file of light columns has an entry for its columns whose pages may be plain bytes. Streams read such pages
+//! without Lance's decoder, and only the decoder's reads are checked by [`sectors`](crate::sectors).
 
 mod directory;
 mod find;
@@ -35,65 +35,68 @@ pub(crate) use self::find::ChecksumCache;
 pub use self::rows::row_checksums;
 pub(crate) use self::segments::{SegmentCache, SegmentKey};
 
-/// The checksums of a column are read file by file as long as all of them take so many bytes at most, else in segments.
+/// The limit, in bytes, up to which all checksums of a column are read file by file. Larger columns are read in
+/// segments.
 const WHOLE_BYTES_MAX: u64 = 16 << 20;
 
-/// Rows of a segment: 16 KiB.
+/// The number of rows in a segment, whose checksums are 16 KiB.
 const SEGMENT_ROWS: u64 = 4096;
 
-/// Neighbouring segments that one read brings at most: 1 MiB.
+/// The maximum number of adjacent segments in one read: 1 MiB.
 const READ_SEGMENTS_MAX: u64 = 64;
 
-/// Files whose checksums one [`Checksums::load`] reads at the same time.
+/// The maximum number of files whose checksums one [`Checksums::load`] reads at the same time.
 const FILES_IN_FLIGHT: usize = 16;
 
-/// Reads of one file at the same time.
+/// The maximum number of reads of one file at the same time.
 const READS_PER_FILE: usize = 4;
 
-/// The checksums of one column's rows at a snapshot. They are read when they are asked for, and kept within a bound.
+/// The checksums of one column's rows at a snapshot. They are read on demand and cached up to a limit in bytes.
 #[derive(Debug)]
 pub struct Checksums {
     files: BTreeMap<u32, FileChecksums>,
     segments: Arc<SegmentCache>,
-    /// Rows of a segment; all rows of a file are one where this exceeds them.
+    /// Rows per segment. When a file has fewer rows, its checksums are one segment.
     segment_rows: u64,
 }
 
-/// Where the checksums of one data file lie.
+/// The location of the checksums of one data file.
 #[derive(Debug)]
 pub(crate) struct FileChecksums {
     reader: RangeReader,
     path: Arc<str>,
     offset: u64,
     num_rows: u64,
-    /// Held while they are read, so that what two ask for is read once.
+    /// Held while checksums are read, so that concurrent callers read each segment once.
     loading: tokio::sync::Mutex<()>,
 }
 
-/// A row whose checksum is asked for.
+/// A row whose checksum was requested.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// Its place in the answer.
+    /// The index of the row in the result.
     place: usize,
-    /// The row in the file.
+    /// The index of the row in the file.
     row: u64,
 }
 
-/// Neighbouring segments, and the rows that are wanted of them.
+/// Adjacent segments, and the rows that were requested from them.
 struct Run {
     segments: Range<u64>,
     wanted: Vec<Wanted>,
 }
 
 impl Checksums {
-    /// The checksums of the rows at these addresses, in this order. `None` for null rows, and for rows of which none is known.
+    /// Returns the checksums of the rows at these addresses, in this order. `None` for null rows and for rows without
+    /// a checksum. Segments that are not cached are read, with at most one request per MiB of checksums that lie
+    /// together.
     ///
     /// # Errors
     /// Storage errors; `DataCorrupt` when a file is shorter than the manifest says.
     pub async fn load(&self, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
         let mut by_fragment: BTreeMap<u32, Vec<Wanted>> = BTreeMap::new();
         let mut place = 0;
-        // Neighbours are mostly rows of the same fragment.
+        // Adjacent addresses are mostly rows of the same fragment.
         for run in addresses.chunk_by(|one, next| one >> 32 == next >> 32) {
             let Some(first) = run.first() else { continue };
             let wanted = run.iter().zip(place..).map(|(address, place)| Wanted { place, row: place_of(*address).1 });
@@ -112,8 +115,8 @@ impl Checksums {
         Ok(checksums)
     }
 
-    /// The checksums of rows of one fragment, in ascending order, read anew with one request, in case that those in memory are what is
-    /// damaged.
+    /// Reads the checksums of rows of one fragment again, in case the cached ones are damaged. Evicts them from the
+    /// cache. The addresses must ascend; one request reads all checksums from the first row to the last.
     ///
     /// # Errors
     /// As for [`Checksums::load`].
@@ -136,12 +139,12 @@ impl Checksums {
         Ok(rows.iter().map(value).collect())
     }
 
-    /// Reads the data file of a row; `None` when the file has no checksums.
+    /// The reader of the data file with a row; `None` when the file has no checksums.
     pub fn reader(&self, address: u64) -> Option<&RangeReader> {
         self.files.get(&place_of(address).0).map(|file| &file.reader)
     }
 
-    /// Those of a column's files that have checksums; `None` when there are none.
+    /// Collects the files of a column that have checksums; `None` when none has.
     pub(crate) fn new(
         files: impl IntoIterator<Item = (u32, Option<FileChecksums>)>,
         segments: Arc<SegmentCache>,
@@ -153,7 +156,7 @@ impl Checksums {
         (!files.is_empty()).then(|| Self { files, segments, segment_rows })
     }
 
-    /// The checksums of rows of one file, with their places in the answer.
+    /// The checksums of rows of one file, each with the index of its row in the result.
     async fn load_file(&self, fragment: u32, mut wanted: Vec<Wanted>) -> Result<Vec<(usize, u32)>> {
         let Some(file) = self.files.get(&fragment) else { return Ok(Vec::new()) };
         wanted.retain(|wanted| wanted.row < file.num_rows);
@@ -164,7 +167,7 @@ impl Checksums {
             return Ok(found);
         }
         let _loading = file.loading.lock().await;
-        // Whoever held the lock may have read them.
+        // The previous holder of the lock may have read them.
         let missing = self.take_cached(file, missing, &mut found);
         let mut reads =
             stream::iter(self.runs(missing)).map(|run| self.read(file, run)).buffer_unordered(READS_PER_FILE);
@@ -174,7 +177,8 @@ impl Checksums {
         Ok(found)
     }
 
-    /// Adds the checksums that are in memory to `found`. Returns the other rows; `wanted` and they are ascending.
+    /// Adds the cached checksums to `found`. Returns the rows that are not cached. Both `wanted` and the returned
+    /// rows ascend.
     fn take_cached(&self, file: &FileChecksums, wanted: Vec<Wanted>, found: &mut Vec<(usize, u32)>) -> Vec<Wanted> {
         let mut missing = Vec::new();
         for part in wanted.chunk_by(|a, b| a.row / self.segment_rows == b.row / self.segment_rows) {
@@ -188,7 +192,7 @@ impl Checksums {
         missing
     }
 
-    /// Groups ascending rows by what one read brings.
+    /// Groups ascending rows by the read that returns their checksums.
     fn runs(&self, wanted: Vec<Wanted>) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for wanted in wanted {
@@ -206,7 +210,7 @@ impl Checksums {
         runs
     }
 
-    /// Reads neighbouring segments into memory.
+    /// Reads adjacent segments with one request and caches them.
     async fn read(&self, file: &FileChecksums, run: Run) -> Result<Vec<(usize, u32)>> {
         let rows = self.rows(file, run.segments.start).start..self.rows(file, run.segments.end - 1).end;
         let values = numbers(&file.reader.read(file.bytes(&rows)).await?);
@@ -220,7 +224,7 @@ impl Checksums {
         Ok(pick(&values, rows.start, &run.wanted).collect())
     }
 
-    /// The rows of a segment of a file.
+    /// The rows of a segment, by its index in a file.
     fn rows(&self, file: &FileChecksums, segment: u64) -> Range<u64> {
         let start = segment.saturating_mul(self.segment_rows);
         start..start.saturating_add(self.segment_rows).min(file.num_rows)
@@ -241,12 +245,12 @@ impl FileChecksums {
     }
 }
 
-/// The fragment of a row address, and the row in it.
+/// The fragment id in a row address, and the row's index in the fragment.
 fn place_of(address: u64) -> (u32, u64) {
     ((address >> 32) as u32, address & 0xffff_ffff)
 }
 
-/// A stored checksum, unless it says that there is none.
+/// A stored checksum, or `None` for 0, which stands for no checksum.
 fn known(value: u32) -> Option<u32> {
     (value != 0).then_some(value)
 }
@@ -255,7 +259,8 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks::<4>().0.iter().map(|chunk| u32::from_le_bytes(*chunk)).collect()
 }
 
-/// The wanted ones of the checksums that begin with that of row `first`.
+/// The checksums of the wanted rows, each with the index in the result. `values` begins with the checksum of row
+/// `first`.
 fn pick(values: &[u32], first: u64, wanted: &[Wanted]) -> impl Iterator<Item = (usize, u32)> {
     wanted.iter().filter_map(move |wanted| Some((wanted.place, *values.get((wanted.row - first) as usize)?)))
 }

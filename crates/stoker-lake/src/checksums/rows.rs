@@ -1,14 +1,15 @@
-//! The checksums of values.
+//! The computation of checksums from values.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray};
 use arrow_schema::DataType;
 use stoker_checksum::checksum;
 
-/// The checksum of each row, 0 for nulls. `None` for types that have no checksums: all but fixed-size lists of numbers, binary
-/// values and text.
+/// Computes the checksum of each row, 0 for a null row. `None` for types without checksums: all but fixed-size lists
+/// of numbers, binary values and text.
 ///
-/// The bytes of a fixed-size list are its numbers in little-endian order, those of binary values and text the value itself.
+/// The checksum of a fixed-size list covers its numbers in little-endian order; that of a binary value or text covers
+/// its bytes.
 pub fn row_checksums(values: &ArrayRef) -> Option<Vec<u32>> {
     match values.data_type() {
         DataType::FixedSizeList(item, _) if item.data_type().is_primitive() => of_lists(values.as_fixed_size_list()),
@@ -20,7 +21,7 @@ pub fn row_checksums(values: &ArrayRef) -> Option<Vec<u32>> {
     }
 }
 
-/// `None` when there are nulls among the numbers, whose bytes may be any.
+/// `None` when there are nulls among the numbers, because the bytes of a null number are undefined.
 fn of_lists(lists: &FixedSizeListArray) -> Option<Vec<u32>> {
     let items = lists.values().to_data();
     if items.null_count() > 0 {

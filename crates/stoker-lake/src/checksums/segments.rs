@@ -1,4 +1,4 @@
-//! Segments of checksums in memory.
+//! A cache of checksums in memory, in segments.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What a segment takes in the cache beside its checksums, about.
+/// The approximate size of a cached segment without its checksums, in bytes.
 const SEGMENT_OVERHEAD_BYTES: usize = 256;
 
-/// Keeps the segments that were used last, within a bound in bytes.
+/// A cache that keeps the most recently used segments, up to a limit in bytes.
 pub(crate) struct SegmentCache {
     state: Mutex<State>,
     bytes_max: usize,
 }
 
-/// A range of bytes of a data file.
+/// A segment: a range of bytes of a data file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SegmentKey {
     pub path: Arc<str>,
@@ -25,11 +25,11 @@ pub(crate) struct SegmentKey {
 #[derive(Default)]
 struct State {
     segments: HashMap<SegmentKey, Segment>,
-    /// When each segment was used, the one used last at the end.
+    /// The segments by their last use, least recent first.
     by_use: BTreeMap<u64, SegmentKey>,
     bytes: usize,
     uses: u64,
-    /// Segments that ever came in.
+    /// The number of segments ever inserted.
     num_inserted: u64,
 }
 
@@ -48,12 +48,12 @@ impl std::fmt::Debug for SegmentCache {
 }
 
 impl SegmentCache {
-    /// An empty cache.
+    /// An empty cache of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { state: Mutex::default(), bytes_max }
     }
 
-    /// The checksums of a segment, which thereby was used last.
+    /// Returns the checksums of a segment, which becomes the most recently used one.
     pub fn get(&self, key: &SegmentKey) -> Option<Arc<[u32]>> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -66,7 +66,7 @@ impl SegmentCache {
         Some(segment.values.clone())
     }
 
-    /// Adds a segment and drops those that were not used for longest. One that is larger than the bound is not kept.
+    /// Inserts a segment and evicts the least recently used ones. A segment larger than the limit is not kept.
     pub fn insert(&self, key: SegmentKey, values: Arc<[u32]>) {
         if bytes_of(&values) > self.bytes_max {
             return;
@@ -86,18 +86,18 @@ impl SegmentCache {
         }
     }
 
-    /// Drops a segment, if it is there.
+    /// Removes a segment, if it is cached.
     pub fn remove(&self, key: &SegmentKey) {
         self.state.lock().remove(key);
     }
 
-    /// Bytes of all segments.
+    /// The bytes of all cached segments.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
-    /// Segments that ever came in.
+    /// The number of segments ever inserted.
     #[cfg(test)]
     pub fn num_inserted(&self) -> u64 {
         self.state.lock().num_inserted

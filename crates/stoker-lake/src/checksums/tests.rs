@@ -1,4 +1,4 @@
-//! The entry in a file's metadata, segments in memory, and reading them.
+//! Tests of the entry in a file's metadata, of the segment cache, and of reading checksums.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -86,7 +86,7 @@ fn the_cache_keeps_what_was_used_last_within_its_bound() {
     assert_eq!(cache.bytes(), 0);
 }
 
-/// 60 rows in fragments of 25.
+/// A table of 60 rows in fragments of at most 25.
 async fn table(lake: &Lake) -> crate::Result<Table> {
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1_500])]));
     append(lake, &name, &schema, 0..60, small(25, 5_000)).await?;

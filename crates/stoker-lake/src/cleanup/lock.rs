@@ -1,4 +1,4 @@
-//! One cleanup at a time.
+//! A lock that lets one process at a time clean up a lake.
 
 use std::fmt;
 use std::pin::pin;
@@ -10,28 +10,28 @@ use stoker_types::ErrorKind;
 
 use crate::{Error, Lake, Objects, PutOutcome, Result};
 
-/// The folder of the locks, each with a number one above that of the last.
+/// The folder of the locks. The number in the name of each lock is one above that of the last.
 const FOLDER: &str = "cleanup";
 
-/// A lock that was not renewed for so long is given up.
+/// The time after which a lock that was not renewed expires.
 const LEASE: Duration = Duration::from_secs(600);
 
-/// How far the clocks of machines and of the store may be apart.
+/// The maximum difference between the clocks of machines and of the store.
 const SKEW_MAX: Duration = Duration::from_secs(300);
 
-/// What a lock says.
+/// The content of a lock.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Lease {
-    /// Which process took it.
+    /// The process that took the lock.
     pub holder: String,
-    /// Until when it holds without being renewed, in seconds since 1970.
+    /// When the lock expires if it is not renewed, in seconds since 1970-01-01 UTC.
     pub until_secs: u64,
-    /// Whether its cleanup ended.
+    /// Whether the cleanup has ended.
     pub is_done: bool,
 }
 
 impl Lease {
-    /// Of this process, from now on.
+    /// A lease of this process that begins now.
     fn new(is_done: bool) -> Self {
         let holder = format!("process {}", std::process::id());
         Self { holder, until_secs: now_secs() + LEASE.as_secs(), is_done }
@@ -47,9 +47,10 @@ impl Lease {
     }
 }
 
-/// The right to clean up a lake.
+/// The exclusive right to clean up a lake.
 ///
-/// It is renewed while [`CleanupLock::while_held`] works. When its process dies, others wait for at most a quarter of an hour.
+/// The lock is renewed while [`CleanupLock::while_held`] runs. When its process dies, other processes have to wait
+/// for at most 15 minutes.
 #[must_use = "a lock that is not released holds others up for a quarter of an hour"]
 pub struct CleanupLock {
     objects: Objects,
@@ -59,11 +60,12 @@ pub struct CleanupLock {
 }
 
 impl Lake {
-    /// Takes the right to clean up this lake, which one process has at a time.
+    /// Takes the exclusive right to clean up this lake.
     ///
     /// # Errors
-    /// Kind `Unavailable` while another has it; `InvalidRequest` where this machine's clock and the store's are more than five minutes apart;
-    /// `PermissionDenied` for a lake that cannot be written; storage errors.
+    /// Kind `Unavailable` while another process has the lock; `InvalidRequest` when the clocks of this machine and of
+    /// the store differ by more than five minutes, or the last lock cannot be read; `PermissionDenied` for a lake
+    /// that cannot be written; storage errors.
     pub async fn lock_cleanup(&self) -> Result<CleanupLock> {
         let objects = self.objects();
         let older = objects.list(FOLDER).await?;
@@ -104,7 +106,8 @@ impl Lake {
 }
 
 impl Lake {
-    /// Who is cleaning up this lake now, or was killed at it.
+    /// The process that is cleaning up this lake, or that was killed while it did. Takes one listing, and one request
+    /// for the last lock.
     ///
     /// # Errors
     /// Storage errors.
@@ -125,10 +128,11 @@ impl fmt::Debug for CleanupLock {
 }
 
 impl CleanupLock {
-    /// Works while the lock holds.
+    /// Runs the work of a cleanup and renews the lock meanwhile.
     ///
     /// # Errors
-    /// Those of the work; kind `Unavailable` when the lock could not be renewed in time, where the work is left in the middle.
+    /// Those of the work; kind `Unavailable` when the lock could not be renewed in time. The work is then cancelled
+    /// in the middle.
     pub async fn while_held<T, E: From<Error>>(&mut self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         match select(pin!(work), pin!(self.renew())).await {
             Either::Left((done, _)) => done,
@@ -136,10 +140,10 @@ impl CleanupLock {
         }
     }
 
-    /// Lets others clean up.
+    /// Ends the lock and deletes the older ones, so that other processes can clean up.
     ///
     /// # Errors
-    /// Storage errors: then others wait until it runs out.
+    /// Storage errors. If the lock could not be ended, other processes have to wait until it expires.
     pub async fn release(self) -> Result<()> {
         self.objects.put(&self.path, Lease::new(true).to_json()?).await?;
         for path in &self.older {
@@ -148,11 +152,11 @@ impl CleanupLock {
         Ok(())
     }
 
-    /// Renews the lock until that fails for too long.
+    /// Renews the lock every minute. Returns the error when no renewal has succeeded for [`LEASE`].
     async fn renew(&mut self) -> Error {
         loop {
             tokio::time::sleep(LEASE / 10).await;
-            // Time in which the machine sleeps counts: others do not wait for it.
+            // The time that this machine sleeps counts, too, because other processes do not wait for it to wake up.
             let began = SystemTime::now();
             let renewed = match Lease::new(false).to_json() {
                 Ok(json) => tokio::time::timeout(LEASE / 10, self.objects.put(&self.path, json)).await,
@@ -169,7 +173,8 @@ impl CleanupLock {
         }
     }
 
-    /// Checks that no other took a later one meanwhile, and the clocks by which ages are told: this machine's and the store's.
+    /// Checks that no other process took a later lock meanwhile, and that the clocks of this machine and of the store
+    /// agree, because the ages of versions depend on both.
     async fn check(&self) -> Result<()> {
         let found = self.objects.entries(FOLDER).await?;
         if found.last().is_some_and(|last| last.path > self.path) {

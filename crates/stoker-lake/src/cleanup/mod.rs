@@ -1,4 +1,4 @@
-//! Removing old versions of tables, and the files that no version names.
+//! Removal of old versions of tables, and of files that no version names.
 
 mod lock;
 #[cfg(test)]
@@ -19,40 +19,41 @@ use crate::caught::caught;
 use crate::holds::Hold;
 use crate::{Error, Lake, Result, Table, VersionInfo};
 
-/// What is younger stays, whatever is asked for: others may be about to read it, or to name it.
+/// The shortest retention, whatever a caller asks for: a reader may be about to open a version, or a writer to name a
+/// file.
 const KEEP_MIN: Duration = Duration::from_secs(24 * 3600);
 
-/// What is younger than this many times the longest commit stays: a commit that storage holds back could take the place of a version
-/// that was removed.
+/// The retention is at least this many times the longest commit. A commit that storage delays for longer could take
+/// the number of a version that was removed.
 const COMMIT_DEADLINES: u32 = 100;
 
-/// Digits of a version in the names of current manifests, which count down from 2^64 - 1.
+/// The number of digits in the names of current manifests, which are 2^64 - 1 minus the version.
 const DIGITS: usize = 20;
 
-/// What a cleanup removed of a table, or would remove.
+/// What a cleanup of a table removed, or would remove in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CleanedTable {
-    /// Versions that are not needed any more, ascending. Those that a branch was made from, or that were tagged meanwhile, stay
-    /// nevertheless.
+    /// The versions that are not needed any more, ascending. Of these, a version stays if a branch was made from it
+    /// or a tag was added meanwhile.
     pub versions: BTreeSet<u64>,
-    /// Versions that were removed, or would be.
+    /// The number of versions that were removed, or would be.
     pub num_versions: u64,
-    /// Files that were removed, or would be: data, deletions, transactions and indexes that no other version names, and those of writes
-    /// that were given up seven days ago or earlier.
+    /// The number of files that were removed, or would be: data, deletions, transactions and indexes that no other
+    /// version names, and files of writes that were abandoned at least seven days ago.
     pub num_files: u64,
-    /// Bytes of all these.
+    /// The size of these files in bytes.
     pub bytes: u64,
-    /// Files that the store did not delete; the next cleanup finds them again.
+    /// The number of files that the store did not delete. The next cleanup finds them again.
     pub num_failed: u64,
-    /// Older versions that stay because of a tag, ascending.
+    /// Old versions that stay because they have a tag, ascending.
     pub tagged: BTreeSet<u64>,
-    /// Older versions that have no tag but those of streams that read them, ascending.
+    /// Old versions that stay only because of the holds of streams that read them, ascending.
     pub held: BTreeSet<u64>,
-    /// Whether, in a dry run, tags of streams that ran out keep versions from being counted.
+    /// Whether, in a dry run, the counts are too low because expired holds still keep versions.
     pub is_partial: bool,
 }
 
-/// A version, and since when it has been there.
+/// A version, and the time from which it has existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Dated {
     version: u64,
@@ -64,7 +65,7 @@ struct Dated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeptBy {
     Nothing,
-    /// Holds that ran out, as long as they are there.
+    /// Only expired holds, until the cleanup deletes them.
     OldHolds,
     Holds,
     Tags,
@@ -84,20 +85,22 @@ impl KeptBy {
 }
 
 impl Lake {
-    /// How long things stay that nothing protects, where `keep` is asked for: at least a day, and 100 times the time that a commit
-    /// to this lake's store may take.
+    /// How long replaced versions are retained when a caller asks for `keep`: at least a day, and at least 100 times
+    /// as long as a commit to this lake's store may take.
     pub fn retention(&self, keep: Duration) -> Duration {
         keep.max(KEEP_MIN).max(self.inner.commit_deadline.saturating_mul(COMMIT_DEADLINES))
     }
 
-    /// Removes the versions of a table that were replaced longer ago than [`Lake::retention`] of `keep` and have no tag, tags of streams that ran out, and files that no
-    /// version names; tells what it would remove in a dry run. `None` when there is no such table. Versions after `spare_after` stay, too.
+    /// Removes the versions of a table that were replaced longer ago than [`Lake::retention`] of `keep` and have no
+    /// tag, expired holds, and files that no version names. Versions after `spare_after` stay, too. A dry run removes
+    /// nothing and reports what would be removed. Returns `None` when there is no such table.
     ///
-    /// The age of a version counts from the next one, by the later of what that says and when the store got it. One cleanup at a time:
+    /// The time since a version was replaced counts from the next version, by the later of that version's own
+    /// timestamp and of the time at which the store received it. Only one cleanup may run at a time:
     /// [`Lake::lock_cleanup`].
     ///
     /// # Errors
-    /// Storage errors; what was removed until then stays removed.
+    /// Storage errors; files that were removed before the error stay removed.
     pub async fn clean_table(
         &self,
         name: &TableName,
@@ -133,7 +136,7 @@ impl Lake {
             stats.map_err(|source| Error::storage(format!("cleaning up table {name}"), source))
         };
         let stats = match clean().await {
-            // A hold was replaced while Lance read all tags.
+            // A stream replaced its hold while Lance read all tags.
             Err(error) if error.kind() == ErrorKind::NotFound => clean().await?,
             stats => stats?,
         };
@@ -152,7 +155,7 @@ impl Lake {
         }))
     }
 
-    /// All versions of a table, ascending.
+    /// Lists all versions of a table, ascending.
     async fn dated(&self, table: &Table, now: SystemTime) -> Result<Vec<Dated>> {
         let folder = self.table_path(table.name()).join("_versions");
         let list = async || {
@@ -176,19 +179,19 @@ impl Lake {
     }
 }
 
-/// Milliseconds since 1970.
+/// The current time in milliseconds since 1970-01-01 UTC.
 fn now_millis() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-/// The versions that all later ones replaced longer ago.
+/// The versions whose next version has existed for longer than `kept_for`.
 fn replaced_before(versions: Vec<Dated>, now_millis: i64, kept_for: Duration) -> Vec<Dated> {
     let oldest_kept = now_millis.saturating_sub(i64::try_from(kept_for.as_millis()).unwrap_or(i64::MAX));
     let later: Vec<i64> = versions.iter().skip(1).map(|dated| dated.since_millis).collect();
     versions.into_iter().zip(later).filter(|(_, replaced)| *replaced < oldest_kept).map(|(dated, _)| dated).collect()
 }
 
-/// The version of a manifest, by its name.
+/// The version of a manifest, parsed from its name.
 fn version_of(path: &Path) -> Option<u64> {
     let number = path.filename()?.strip_suffix(".manifest")?;
     let parsed: u64 = number.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Bodies that are still in their socket.
+//! Response bodies that are still in their socket.
 
 use std::io::{self, IoSliceMut};
 
@@ -8,22 +8,22 @@ use tokio::net::TcpStream;
 
 use crate::direct::connections::Connections;
 
-/// The body of an answer, whose head was read. Dropping it before its end closes the connection.
+/// The body of a response whose head was read. Dropping it before its end closes the connection.
 #[derive(Debug)]
 pub(crate) struct SocketBody {
     /// `None` once the body has ended.
     stream: Option<TcpStream>,
-    /// What came with the head.
+    /// The beginning of the body, which arrived together with the head.
     before: Bytes,
-    /// Bytes that are still to come, with those in `before`.
+    /// The number of bytes still to be read, those in `before` included.
     left: u64,
-    /// Where the connection goes after the body, unless the server closes it.
+    /// The pool to which the connection returns after the body. `None` when the connection cannot be used again.
     home: Option<(Connections, Authority)>,
     was_refused: bool,
 }
 
 impl SocketBody {
-    /// The body of `length` bytes that follows what came with the head.
+    /// A body of `length` bytes, whose beginning `before` arrived together with the head.
     pub(super) fn new(stream: TcpStream, before: Bytes, length: u64, home: Option<(Connections, Authority)>) -> Self {
         let mut body = Self { stream: Some(stream), before, left: length, home, was_refused: false };
         body.before.truncate(usize::try_from(length).unwrap_or(usize::MAX));
@@ -31,22 +31,22 @@ impl SocketBody {
         body
     }
 
-    /// Notes that the store refused the request before.
+    /// Marks the body as that of a retry, after the store had refused an earlier attempt.
     pub(super) fn after_refusal(self) -> Self {
         Self { was_refused: true, ..self }
     }
 
-    /// Whether the store refused the request before, as one too many.
+    /// Whether the store had refused an earlier attempt of the same request because of too many requests.
     pub fn was_refused(&self) -> bool {
         self.was_refused
     }
 
-    /// Puts the next bytes into slices, in order; returns how many, 0 at the end of the body.
+    /// Reads the next bytes into slices, in order. Returns their number, 0 at the end of the body.
     ///
-    /// Cancelling the future loses nothing.
+    /// Cancelling the future loses no bytes.
     ///
     /// # Errors
-    /// What the socket says; `UnexpectedEof` when the server closes it early.
+    /// Those of the socket; `UnexpectedEof` when the server closes the connection early.
     pub async fn read(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         if self.before.has_remaining() {
             let count = fill(slices, &self.before);
@@ -74,7 +74,7 @@ impl SocketBody {
         self.end_if_empty();
     }
 
-    /// Keeps the connection once all bytes were taken.
+    /// Returns the connection to its pool once all bytes were read.
     fn end_if_empty(&mut self) {
         if self.left > 0 {
             return;
@@ -85,7 +85,7 @@ impl SocketBody {
     }
 }
 
-/// Reads what is there, but nothing beyond the body.
+/// Reads the bytes that have arrived, but none beyond the end of the body.
 fn try_read(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], left: u64) -> io::Result<usize> {
     let room: usize = slices.iter().map(|slice| slice.len()).sum();
     if room as u64 <= left {
@@ -96,7 +96,7 @@ fn try_read(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], left: u64) -> io:
     stream.try_read(&mut first[..length])
 }
 
-/// Copies bytes into slices, as many as there is room for.
+/// Copies bytes into slices, as many as fit. Returns their number.
 pub(crate) fn fill(slices: &mut [IoSliceMut<'_>], mut bytes: &[u8]) -> usize {
     let before = bytes.len();
     for slice in slices {

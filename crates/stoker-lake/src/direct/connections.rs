@@ -1,4 +1,4 @@
-//! Connections that wait for their next request.
+//! A pool of idle connections.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,15 +10,16 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-/// Servers close connections that were idle for long: 15 s is less than any of them waits.
+/// The longest idle time of a connection that is used again. Servers usually wait longer than this before they close
+/// one.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
-/// Connections to one server that are kept: as many as the streams of a process have under way at most.
+/// The maximum number of idle connections to one server: as many as the requests that a process may have in flight.
 const KEPT_MAX: usize = 512;
 
 const HTTP_PORT: u16 = 80;
 
-/// The idle connections of a store. Cheap to clone; clones share them.
+/// The pool of a store's idle connections. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections {
     kept: Arc<Mutex<Kept>>,
@@ -27,7 +28,7 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct Kept {
     streams: HashMap<Authority, Vec<Idle>>,
-    /// Whether a task closes those that nobody took for long.
+    /// Whether a task is running that closes connections that were idle for too long.
     is_watched: bool,
 }
 
@@ -38,7 +39,7 @@ struct Idle {
 }
 
 impl Connections {
-    /// A connection that was used before; `None` when there is none.
+    /// Takes the most recently used connection from the pool. Returns `None` when it has none, or only expired ones.
     pub fn take(&self, authority: &Authority) -> Option<TcpStream> {
         let mut kept = self.kept.lock();
         let idle = kept.streams.get_mut(authority)?;
@@ -50,7 +51,7 @@ impl Connections {
         None
     }
 
-    /// Keeps a connection on which an answer came to its end.
+    /// Returns a connection to the pool after a response was read to its end.
     pub fn keep(&self, authority: &Authority, stream: TcpStream) {
         let mut kept = self.kept.lock();
         let idle = kept.streams.entry(authority.clone()).or_default();
@@ -66,7 +67,7 @@ impl Connections {
     }
 }
 
-/// Closes connections that nobody took for long, until there are none.
+/// Closes connections that have been idle for too long. Ends when the pool is empty.
 async fn close_idle(kept: Weak<Mutex<Kept>>) {
     loop {
         tokio::time::sleep(IDLE_MAX).await;
@@ -83,7 +84,7 @@ async fn close_idle(kept: Weak<Mutex<Kept>>) {
     }
 }
 
-/// A new connection.
+/// Opens a new connection.
 pub(super) async fn connect(authority: &Authority) -> io::Result<TcpStream> {
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(HTTP_PORT))).await?;

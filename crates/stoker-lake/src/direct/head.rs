@@ -1,14 +1,14 @@
-//! Heads of HTTP/1.1 messages.
+//! Encoding and parsing of the heads of HTTP/1.1 messages.
 
 use std::io;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, response};
 
-/// Headers of an answer at most.
+/// The maximum number of headers in a response.
 const HEADERS_MAX: usize = 96;
 
-/// The head of a request without a body, as it goes over the wire.
+/// Encodes the head of a request without a body.
 pub(super) fn request_head<B>(request: &Request<B>) -> Vec<u8> {
     let uri = request.uri();
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -26,22 +26,22 @@ pub(super) fn request_head<B>(request: &Request<B>) -> Vec<u8> {
     head
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug)]
 pub(super) struct AnswerHead {
     pub parts: response::Parts,
-    /// Bytes of the head, with the empty line.
+    /// The length of the head in bytes, with the empty line after it.
     pub length: usize,
-    /// Bytes of the body; `None` where it ends otherwise.
+    /// The length of the body in bytes; `None` when the head does not say it.
     pub body_length: Option<u64>,
-    /// Whether the connection may be used again.
+    /// Whether the connection can be used for another request.
     pub is_kept: bool,
 }
 
-/// The head at the start of what came; `None` when more has to come.
+/// Parses the head at the start of the received bytes. Returns `None` when the head is not complete yet.
 ///
 /// # Errors
-/// No head of HTTP/1.1.
+/// `InvalidData` for bytes that are no head of an HTTP/1.1 response.
 pub(super) fn parse(bytes: &[u8]) -> io::Result<Option<AnswerHead>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut answer = httparse::Response::new(&mut headers);

@@ -1,14 +1,15 @@
-//! GETs whose bodies go from the socket straight to where they belong.
+//! GET requests whose response bodies are read from the socket directly into their destination.
 //!
 //! ```text
-//! RangeReader ──GetOptions──► AmazonS3 ──signed request──► DirectService ──head──► Exchange
-//!      ◄──────────────────────── SocketBody, by way of Handover ◄─────────────────────┘
+//! RangeReader ──GetOptions──► AmazonS3 ──signed request──► DirectService ──head──► exchange
+//!      ◄──────────────────────── SocketBody, through a Handover ◄─────────────────────┘
 //! ```
 //!
-//! object_store signs requests, retries them and knows what answers mean, but its HTTP client hands bodies out in memory of its
-//! own: one more copy of each byte, into fresh pages. Requests for ranges go over connections of our own instead, and leave
-//! the body in the socket for its reader. This is for S3 over plain HTTP, as stores in the own network speak it. Everything
-//! else (TLS, proxies, other stores, answers that are no body of known length) goes the usual way.
+//! object_store signs requests, retries them and interprets responses. But its HTTP client returns bodies in its own
+//! memory, which costs one more copy of each byte, into fresh pages. Here, requests for ranges use this crate's own
+//! connections instead, and the body stays in the socket until its reader reads it. This works for S3 over plain
+//! HTTP, as stores in a local network offer it. All other requests (over TLS or a proxy, to other stores, with
+//! responses whose body has no known length) use object_store's usual client.
 
 mod body;
 mod connections;
@@ -33,13 +34,13 @@ use crate::renewable::{Purpose, Renewable};
 
 use self::service::{DirectConnector, Handover, Timeouts};
 
-/// Options that the usual client follows, and this one does not.
+/// Options that the usual client supports and this one does not.
 const FOREIGN_OPTIONS: [&str; 5] = ["use_opendal", "proxy_url", "proxy_ca_certificate", "s3_express", "aws_s3_express"];
 
-/// Variables that send requests through a proxy.
+/// Environment variables that send requests through a proxy.
 const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
 
-/// A bucket whose objects are read over connections of our own.
+/// A bucket whose objects are read over this crate's own connections.
 #[derive(Debug)]
 pub(crate) struct DirectStore {
     store: Renewable<AmazonS3>,
@@ -47,7 +48,7 @@ pub(crate) struct DirectStore {
 }
 
 impl DirectStore {
-    /// The bucket of a lake; `None` where its objects are better read the usual way.
+    /// Opens the bucket of a lake. Returns `None` where its objects must be read through the usual client.
     pub async fn try_new(uri: &str, params: &ObjectStoreParams, breaker: Arc<Breaker>) -> Option<Arc<Self>> {
         let store = open(uri, params).await?;
         let (uri, params) = (uri.to_string(), params.clone());
@@ -58,11 +59,12 @@ impl DirectStore {
         Some(Arc::new(Self { store: Renewable::new(store, Box::new(reopen)), breaker }))
     }
 
-    /// Asks for a range. With a [`SocketBody`], that has the bytes and the payload of the result is empty.
+    /// Requests a range. When a [`SocketBody`] is returned, it has the bytes, and the payload of the result is empty.
     pub async fn get(&self, path: &Path, options: GetOptions) -> object_store::Result<(GetResult, Option<SocketBody>)> {
         let get = || {
             self.store.ask(Purpose::Read, |store| {
-                // Of its own for each request: one that was given up must not leave a body in another's place.
+                // Each attempt has a handover of its own, so that a cancelled attempt cannot leave its body to
+                // another one.
                 let (path, mut options, handover) = (path.clone(), options.clone(), Handover::default());
                 options.extensions.insert(handover.clone());
                 self.breaker.at_home(async move { Ok((store.get_opts(&path, options).await?, handover.take())) })
@@ -72,7 +74,7 @@ impl DirectStore {
     }
 }
 
-/// The bucket, with credentials as they are now.
+/// Opens the bucket with the current credentials. Returns `None` where this client cannot serve it.
 async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
     let mut options = StorageOptions::new(params.storage_options().cloned().unwrap_or_default());
     options.with_env_s3();
@@ -88,7 +90,7 @@ async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
     }
     let duration = |key: &str| humantime::parse_duration(options.0.get(key)?).ok();
     let (answer, connect) = (duration("timeout")?, duration("connect_timeout")?);
-    // As Lance opens its own store, whose errors were reported already.
+    // Lance opens its own store in the same way, and errors of that were reported already.
     let credentials = build_aws_credential(
         params.s3_credentials_refresh_offset,
         params.aws_credentials.clone(),

@@ -1,4 +1,4 @@
-//! The HTTP client that leaves bodies in their sockets.
+//! An HTTP client that leaves response bodies in their sockets.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -21,24 +21,26 @@ use crate::direct::body::SocketBody;
 use crate::direct::connections::{Connections, connect};
 use crate::direct::head::{AnswerHead, parse, request_head};
 
-/// Bytes that are asked for while the head of an answer is read: what comes of the body with it is copied.
+/// The size in bytes of the reads for the head of a response. Bytes of the body that arrive with the head are copied
+/// once more.
 const HEAD_BYTES: usize = 2 << 10;
 
-/// Bytes of a head at most.
+/// The maximum size of a head in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a body that is collected at most: what stores say about errors.
+/// The maximum size in bytes of a body that is read whole, such as the description of an error.
 const WHOLE_BYTES_MAX: u64 = 1 << 20;
 
-/// How long servers may take.
+/// Timeouts for the responses of servers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     pub connect: Duration,
-    /// From the request to the head of the answer, and for a body that is collected.
+    /// From the request to the head of the response; also for a body that is read whole.
     pub answer: Duration,
 }
 
-/// Where the service leaves the body of a request that asks for it, which object_store may send more than once.
+/// A slot into which the service puts the body of a request. object_store may send the request several times; the
+/// slot has the body of the last response.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handover(Arc<Mutex<Left>>);
 
@@ -49,7 +51,7 @@ struct Left {
 }
 
 impl Handover {
-    /// Takes what was left last.
+    /// Takes the body that was put last.
     pub fn take(&self) -> Option<SocketBody> {
         let mut left = self.0.lock();
         let body = left.body.take()?;
@@ -65,7 +67,7 @@ impl Handover {
     }
 }
 
-/// Makes clients that leave bodies in their sockets.
+/// Makes HTTP clients that leave response bodies in their sockets.
 #[derive(Debug)]
 pub(super) struct DirectConnector {
     timeouts: Timeouts,
@@ -87,7 +89,8 @@ impl HttpConnector for DirectConnector {
 #[derive(Debug)]
 struct DirectService {
     options: ClientOptions,
-    /// For all other requests, made for the first of them: it loads the certificates of the system.
+    /// The client for all other requests. The first of them creates it, because creating it loads the certificates of
+    /// the system.
     usual: OnceLock<HttpClient>,
     connections: Connections,
     timeouts: Timeouts,
@@ -119,7 +122,8 @@ impl DirectService {
         Ok(self.usual.get_or_init(|| made))
     }
 
-    /// Sends a request and reads the head of its answer; `None` for an answer that the usual client has to read.
+    /// Sends a request and reads the head of its response. Returns `None` when the usual client has to make the
+    /// request again to read the response.
     async fn exchange(
         &self,
         authority: &Authority,
@@ -137,7 +141,7 @@ impl DirectService {
             let answered = self.within(self.timeouts.answer, HttpErrorKind::Interrupted, ask(&mut stream, &asked));
             match answered.await {
                 Ok((head, before)) => break (stream, head, before),
-                // The server closed the connection while it was idle.
+                // The server had closed the connection while it was idle.
                 Err(error) if is_kept && !matches!(error.kind(), HttpErrorKind::Timeout) => {}
                 Err(error) => return Err(error),
             }
@@ -145,10 +149,10 @@ impl DirectService {
         if matches!(head.parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             handover.refused();
         }
-        // Redirections are followed by the usual client.
+        // The usual client follows redirections.
         let length = head.body_length.filter(|_| !head.parts.status.is_redirection());
         let Some(length) = length else { return Ok(None) };
-        // What comes after the body belongs to no answer.
+        // A connection with bytes after the end of the body cannot be used again.
         let is_kept = head.is_kept && before.len() as u64 <= length;
         let home = is_kept.then(|| (self.connections.clone(), authority.clone()));
         if head.parts.status == StatusCode::PARTIAL_CONTENT {
@@ -182,7 +186,7 @@ impl DirectService {
     }
 }
 
-/// Sends the head of a request and reads that of its answer, with what came after it.
+/// Sends the head of a request, and reads the head of the response. Returns it with the bytes that arrived after it.
 async fn ask(stream: &mut TcpStream, asked: &[u8]) -> io::Result<(AnswerHead, Bytes)> {
     stream.write_all(asked).await?;
     let mut came = BytesMut::with_capacity(HEAD_BYTES);

@@ -1,4 +1,4 @@
-//! The client against servers that answer as they are told, over real sockets.
+//! Tests of the client with servers that send prepared responses over real sockets.
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use super::{DirectStore, SocketBody};
 use crate::Error;
 use crate::renewable::Renewable;
 
-/// What a server sends for one request, and whether it closes the connection after that.
+/// The response to one request, and whether the server closes the connection after it.
 type Answer = (&'static str, bool);
 
-/// A server that takes connections one after the other, and answers their requests in order. Ends with the heads of the requests.
+/// Starts a server that accepts one connection after the other, and answers the requests of each in order. Its task
+/// returns the heads of the requests.
 async fn server(answers: Vec<Vec<Answer>>) -> Result<(String, JoinHandle<Result<Vec<String>>>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/bucket/key?x=1", listener.local_addr()?);
@@ -60,7 +61,7 @@ fn client(answer: Duration) -> Result<HttpClient> {
 
 const PATIENT: Duration = Duration::from_secs(20);
 
-/// Asks for a range; the body is in its socket, or the usual client read it.
+/// Requests a range. Returns the body in its socket, or `None` for it when the usual client read the body.
 async fn get(client: &HttpClient, url: &str) -> Result<(HttpResponse, Option<SocketBody>)> {
     let handover = Handover::default();
     let request = Request::get(url).header("range", "bytes=0-9").extension(handover.clone());
@@ -68,7 +69,7 @@ async fn get(client: &HttpClient, url: &str) -> Result<(HttpResponse, Option<Soc
     Ok((response, handover.take()))
 }
 
-/// The rest of a body, in pieces of three bytes.
+/// Reads the rest of a body, up to three bytes at a time.
 async fn rest(mut body: SocketBody) -> std::io::Result<String> {
     let mut text = String::new();
     loop {
@@ -141,7 +142,7 @@ async fn errors_are_read_whole() -> Result<()> {
     Ok(())
 }
 
-/// A store whose requests are tried so often again.
+/// A store whose requests are retried `max_retries` times.
 fn store(url: &str, max_retries: usize) -> Result<DirectStore> {
     let endpoint = url.split("/bucket").next().unwrap_or(url);
     let backoff = BackoffConfig { init_backoff: Duration::from_millis(1), ..BackoffConfig::default() };
@@ -157,7 +158,8 @@ fn store(url: &str, max_retries: usize) -> Result<DirectStore> {
 const OBJECT: &str = "HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\nContent-Range: bytes 0-2/3\r\n\
                       ETag: \"e\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nabc";
 
-/// What becomes of a GET that is answered so and tried again so often: whether its body comes after a refusal.
+/// Makes a GET that gets these responses and is retried `max_retries` times. Returns whether its body comes after a
+/// refusal.
 async fn check_refusal(answers: Vec<Answer>, max_retries: usize) -> Result<std::result::Result<bool, Error>> {
     let (url, _server) = server(vec![answers]).await?;
     let options = GetOptions { range: Some((0..3u64).into()), ..GetOptions::default() };

@@ -1,4 +1,4 @@
-//! What the layout of a column costs.
+//! Findings about the layout of a column.
 
 use arrow_schema::{DataType, Field, Fields};
 use stoker_types::{HEAVY_ROW_BYTES, is_encoded_image};
@@ -9,20 +9,20 @@ use crate::obstacle::Obstacle;
 use crate::survey::{ColumnSurvey, Fragments, GENERAL};
 use crate::{ColumnLayout, Table};
 
-/// Pieces of plain bytes should have so many bytes on average: object stores answer a request in about the time in
-/// which they send a MiB.
+/// The smallest average size of a piece, in bytes, that is no finding. A piece is a run of plain bytes that one
+/// request can read. An object store takes about as long to answer a request as to send 1 MiB.
 const PIECE_BYTES_MIN: u64 = 1 << 20;
 
-/// A column in fewer pieces than this is read soon anyway.
+/// A column in fewer pieces than this is read quickly in any case.
 const PIECES_MIN: u64 = 32;
 
-/// Narrower values go into blocks of several rows: the limit of Lance's writer.
+/// Lance's writer stores values of fewer bytes than this in blocks of several rows.
 const ROW_BY_ROW_BYTES_MIN: u64 = 256;
 
 const DECODER: &str = "its rows are read through Lance's decoder, which passes over every byte several times, where \
                        plain bytes go from the file to their place in the batch at once";
 
-/// Light columns of more bytes per row than this are worth a word.
+/// Light columns with at least this many bytes per row are a finding.
 const LIGHT_ROW_BYTES_MAX: u64 = 64 << 10;
 
 const LIGHT: &str = "light columns share data files and are decoded by Lance, and queries may read them whole where they leave \
@@ -31,7 +31,7 @@ const LIGHT: &str = "light columns share data files and are decoded by Lance, an
 pub(super) const REWRITE: &str =
     "write the table again through Stoker (older versions stay as they are, indexes have to be built anew)";
 
-/// A column and what is known of it.
+/// A column with its survey and its layout.
 pub(super) struct ColumnCase<'a> {
     pub table: &'a Table,
     pub field: &'a Field,
@@ -39,7 +39,7 @@ pub(super) struct ColumnCase<'a> {
     pub layout: &'a ColumnLayout,
 }
 
-/// The parts of a finding that are about what to do.
+/// The parts of a finding that say what it costs and what to do.
 struct Treatment {
     cost: String,
     remedy: String,
@@ -53,7 +53,7 @@ impl Treatment {
 }
 
 impl ColumnCase<'_> {
-    /// What is found, the gravest first.
+    /// All findings about the column, the most severe first.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = self.of_type().into_iter().collect();
         if !self.layout.heavy {
@@ -62,7 +62,7 @@ impl ColumnCase<'_> {
         findings
             .extend(self.survey.obstacles.iter().map(|(obstacle, fragments)| self.of_obstacle(*obstacle, fragments)));
         findings.extend(self.of_compression());
-        // What is written again for another reason has checksums and a file of its own afterwards.
+        // A column that another finding tells to write again gets checksums and a file of its own by that.
         let stays = self.layout.dense || is_variable_width(self.field.data_type());
         if stays && self.survey.obstacles.is_empty() {
             findings.extend(self.of_checksums());
@@ -82,12 +82,12 @@ impl ColumnCase<'_> {
         (self.table.name().as_str(), self.field.name().as_str())
     }
 
-    /// What writing the table again mends.
+    /// The treatment of a finding for which writing the table again is the remedy.
     fn rewrite(&self, cost: impl Into<String>) -> Treatment {
         Treatment::new(cost, REWRITE, Some(example::rewrite_all(self.table.name().as_str())))
     }
 
-    /// What the column's type costs.
+    /// The finding about the type of the column, if there is one.
     fn of_type(&self) -> Option<Finding> {
         if is_blob(self.field) {
             return Some(self.of_blobs());
@@ -123,7 +123,8 @@ impl ColumnCase<'_> {
         self.finding("blob", "its values are blobs of Lance", Treatment::new(cost, blobs::REMEDY, None))
     }
 
-    /// Lists of any length. `None` where the elements are no numbers, for there is nothing to do.
+    /// The finding about lists of any length. `None` when the elements are not numbers, because then there is no
+    /// remedy.
     fn of_lists(&self, item: &DataType, bytes: u64) -> Option<Finding> {
         let (table, column) = self.names();
         let (value, element) = match item {
@@ -146,7 +147,7 @@ impl ColumnCase<'_> {
         Some(self.finding("lists", what, Treatment::new(DECODER, remedy, Some(lines.join("\n")))))
     }
 
-    /// Fixed-size lists whose elements are no numbers. `None` for numbers.
+    /// The finding about fixed-size lists whose elements are not numbers. `None` for numbers.
     fn of_elements(&self, item: &DataType, length: i32) -> Option<Finding> {
         let (table, column) = self.names();
         let treatment = match item {
@@ -175,7 +176,7 @@ impl ColumnCase<'_> {
         Some(self.finding(Obstacle::NotNumbers.code(), what, treatment))
     }
 
-    /// Structs that hold files, or are as large. `None` for small ones.
+    /// The finding about light structs with binary members or many bytes. `None` for other structs.
     fn of_light_struct(&self, members: &Fields, bytes: u64) -> Option<Finding> {
         let is_binary = |name: &str| {
             let member = members.iter().find(|member| member.name() == name);
@@ -234,7 +235,7 @@ impl ColumnCase<'_> {
         self.finding("variable_width", what, Treatment::new(cost, remedy, None))
     }
 
-    /// What the files and pages of some fragments cost.
+    /// The finding about an obstacle in the files or pages of some fragments.
     fn of_obstacle(&self, obstacle: Obstacle, fragments: &Fragments) -> Finding {
         let what = format!("{obstacle} ({})", self.in_fragments(fragments));
         let treatment = match (obstacle, self.field.data_type()) {
@@ -267,7 +268,8 @@ impl ColumnCase<'_> {
         Treatment::new(DECODER, remedy, Some(example::with_zeros(table, column, element, length)))
     }
 
-    /// Several rows in one block, which the writer was told to make, or which narrow values are.
+    /// The treatment of pages that hold several rows in one block, because metadata asked for that or the values are
+    /// narrow.
     fn of_blocks(&self) -> Treatment {
         let (table, column) = self.names();
         let remedy = if self.layout.bytes_per_row.is_some_and(|bytes| bytes < ROW_BY_ROW_BYTES_MIN) {
@@ -278,7 +280,7 @@ impl ColumnCase<'_> {
         Treatment::new(DECODER, remedy, Some(example::without_metadata(table, column)))
     }
 
-    /// Media that are compressed once more.
+    /// The finding about binary values that are compressed by a general-purpose codec.
     fn of_compression(&self) -> Option<Finding> {
         let is_binary = matches!(self.field.data_type(), DataType::Binary | DataType::LargeBinary);
         if !is_binary || !self.survey.encodings.iter().any(|encoding| encoding == GENERAL) {
@@ -309,7 +311,7 @@ impl ColumnCase<'_> {
 
     fn of_pieces(&self) -> Option<Finding> {
         let (bytes, pieces) = (self.survey.bytes, self.survey.num_pieces);
-        // Fragments that are small are another finding.
+        // Small fragments are a finding of their own.
         let breaks = pieces.saturating_sub(self.table.fragments().len() as u64);
         if self.layout.verdict() != Verdict::Dense || breaks < PIECES_MIN || bytes / pieces.max(1) >= PIECE_BYTES_MIN {
             return None;
@@ -345,7 +347,7 @@ impl ColumnCase<'_> {
     }
 }
 
-/// Whether values are bytes or text of any length. Lance has no views.
+/// Whether the values are bytes or text of any length. Lance stores no view types.
 fn is_variable_width(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::Utf8 | DataType::LargeUtf8)
 }

@@ -1,32 +1,33 @@
-//! Lines of Python that mend a table.
+//! Lines of Python that apply the remedies of findings.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use arrow_schema::DataType;
 
-/// Words that are no names in SQL, among those that columns may have.
+/// Reserved words of SQL, among those that are likely names of columns.
 const RESERVED: [&str; 16] = [
     "all", "by", "case", "end", "from", "group", "in", "limit", "offset", "order", "select", "table", "union",
     "values", "when", "where",
 ];
 
-/// Writes the result of a SELECT in the place of the table's rows.
+/// Python that replaces the rows of a table by the result of a SELECT.
 pub(super) fn rewrite(table: &str, select: &str) -> String {
     format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\")")
 }
 
-/// Writes the table again as it is.
+/// Python that writes the table again unchanged.
 pub(super) fn rewrite_all(table: &str) -> String {
     rewrite(table, &format!("SELECT * FROM {}", quoted(table)))
 }
 
-/// Writes the table again with other values of a column.
+/// Python that writes the table again with other values in one column.
 pub(super) fn rewrite_with(table: &str, column: &str, value: &str) -> String {
     rewrite(table, &format!("SELECT * REPLACE ({value} AS {}) FROM {}", quoted(column), quoted(table)))
 }
 
-/// Writes the table again with zeros for null rows, and a column that says which rows had a value.
+/// Python that writes the table again with zeros in place of null rows, and with a new column that says which rows
+/// had a value.
 pub(super) fn with_zeros(table: &str, column: &str, element: &DataType, length: i32) -> String {
     let flag = format!("{column}_valid");
     let (from, value, valid) = (quoted(table), quoted(column), quoted(&flag));
@@ -41,7 +42,7 @@ pub(super) fn with_zeros(table: &str, column: &str, element: &DataType, length: 
     )
 }
 
-/// Writes the table again without the metadata of a column's field.
+/// Python that writes the table again without the metadata of one column's field.
 pub(super) fn without_metadata(table: &str, column: &str) -> String {
     let select = format!("SELECT * FROM {}", quoted(table));
     format!(
@@ -52,20 +53,20 @@ pub(super) fn without_metadata(table: &str, column: &str) -> String {
     )
 }
 
-/// Writes the table again with a binary column as images.
+/// Python that writes the table again with a binary column as encoded images.
 pub(super) fn as_images(table: &str, column: &str) -> String {
     let select = format!("SELECT * FROM {}", quoted(table));
     format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\", encoded_images=[{column:?}])")
 }
 
-/// Writes the table again with the member `bytes` of a struct in its place, as images.
+/// Python that writes the table again with a struct column replaced by its member `bytes`, as encoded images.
 pub(super) fn with_bytes_as_images(table: &str, column: &str) -> String {
     let name = quoted(column);
     let select = format!("SELECT * REPLACE ({name}['bytes'] AS {name}) FROM {}", quoted(table));
     format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\", encoded_images=[{column:?}])")
 }
 
-/// Writes the table again with bytes of one length as tensors.
+/// Python that writes the table again with byte strings of one length as tensors.
 pub(super) fn as_tensor_of_bytes(table: &str, column: &str) -> String {
     let select = format!("SELECT * FROM {}", quoted(table));
     format!(
@@ -77,7 +78,7 @@ pub(super) fn as_tensor_of_bytes(table: &str, column: &str) -> String {
     )
 }
 
-/// Writes the table again with the members of a struct as columns.
+/// Python that writes the table again with the members of a struct column as columns.
 pub(super) fn with_members<'a>(table: &str, column: &str, members: impl Iterator<Item = &'a str>) -> String {
     let name = quoted(column);
     let member = |member: &str| {
@@ -88,19 +89,19 @@ pub(super) fn with_members<'a>(table: &str, column: &str, members: impl Iterator
     rewrite(table, &format!("SELECT * EXCLUDE ({name}), {} FROM {}", members.join(", "), quoted(table)))
 }
 
-/// Shows the lengths of a column's lists.
+/// Python that shows the shortest and the longest length of a column's lists.
 pub(super) fn lengths(table: &str, column: &str) -> String {
     let name = quoted(column);
     let select = format!("SELECT min(array_length({name})), max(array_length({name})) FROM {}", quoted(table));
     format!("lake.sql({select:?}).to_arrow()")
 }
 
-/// A value as fixed-size lists of these elements, in SQL.
+/// SQL that casts a value to a fixed-size list of these elements.
 pub(super) fn cast(value: &str, element: &DataType, length: impl fmt::Display) -> String {
     format!("arrow_cast({value}, 'FixedSizeList({length}, {element})')")
 }
 
-/// A name in SQL, where names without quotes are taken as lower case.
+/// Quotes a name for SQL where needed. SQL reads names without quotes as lower case.
 pub(super) fn quoted(name: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let is_word = name.bytes().all(is_plain) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit());

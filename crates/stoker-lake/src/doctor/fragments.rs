@@ -1,19 +1,20 @@
-//! What the fragments of a table cost.
+//! Findings about the fragments of a table.
 
 use super::{Finding, example};
 use crate::Table;
 
-/// A table with fewer fragments than this has few footers to read.
+/// The smallest number of fragments for a finding: fewer fragments have few footers to read.
 const FRAGMENTS_MIN: usize = 32;
 
-/// Fragments that have fewer rows and fewer bytes than these are small.
+/// Fragments are small when they have fewer rows and fewer bytes than these on average.
 const ROWS_MIN: u64 = 1 << 16;
 const BYTES_MIN: u64 = 64 << 20;
 
-/// Deleted rows are found beyond a tenth: local reads take no more along.
+/// Deleted rows are a finding from a tenth of all rows on, because a local read may contain unwanted bytes up to a
+/// tenth of the wanted ones.
 const DELETED_DIVISOR: u64 = 10;
 
-/// What is found about the fragments of a table.
+/// All findings about the fragments of a table.
 pub(super) fn findings(table: &Table) -> Vec<Finding> {
     [deleted_rows(table), small_fragments(table)].into_iter().flatten().collect()
 }
@@ -64,7 +65,7 @@ fn small_fragments(table: &Table) -> Option<Finding> {
     })
 }
 
-/// The call of pylance that rewrites fragments.
+/// The call of pylance that compacts a table.
 fn compaction(table: &Table) -> String {
     format!("lance.dataset({:?}).optimize.compact_files()", table.uri())
 }

@@ -1,4 +1,4 @@
-//! What the layout of a table costs, and what to do about it.
+//! A report on what the layout of a table costs, with remedies.
 //!
 //! ```text
 //! footers ──survey──► ColumnSurvey ──layout──► ColumnLayout ──► verdict: dense, decoder or light
@@ -18,22 +18,22 @@ use serde::{Deserialize, Serialize};
 use self::column::ColumnCase;
 use crate::{ColumnLayout, Result, Table};
 
-/// How a table is stored, and what about it costs speed or safety.
+/// The layout of a table's columns, and what about the table costs speed or safety.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// How each column is stored, in the order of the schema.
+    /// The layout of each column, in the order of the schema.
     pub columns: Vec<ColumnLayout>,
-    /// Findings about columns in the order of the schema, then about the table.
+    /// The findings about columns in the order of the schema, then those about the table.
     pub findings: Vec<Finding>,
 }
 
-/// Something about the layout of a table that costs speed or safety.
+/// A property of a table's layout that costs speed or safety.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The column; `None` for the table as a whole.
     #[serde(default)]
     pub column: Option<String>,
-    /// A word for it that stays, for programs: `nulls`, `no_checksums`, ….
+    /// A stable identifier of the kind of finding, for programs: `nulls`, `no_checksums`, ….
     pub code: String,
     /// What was found, and in which fragments.
     pub what: String,
@@ -41,7 +41,7 @@ pub struct Finding {
     pub cost: String,
     /// What to do about it.
     pub remedy: String,
-    /// Lines of Python that do it, where `lake` is a connection to the lake itself.
+    /// Lines of Python that apply the remedy, where `lake` is a connection to this lake.
     #[serde(default)]
     pub example: Option<String>,
 }
@@ -49,11 +49,11 @@ pub struct Finding {
 /// How the bytes of a column are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// From the places that the page table names straight into batches.
+    /// Dense: bytes are read at the offsets in the page table, directly into batches.
     Dense,
-    /// A heavy column that is not dense: through Lance's decoder.
+    /// Heavy but not dense: bytes are read through Lance's decoder.
     Decoder,
-    /// Neither heavy nor dense: through Lance's decoder too, which is cheap for few bytes.
+    /// Neither heavy nor dense: bytes are read through Lance's decoder too, which is cheap for few bytes.
     Light,
 }
 
@@ -69,7 +69,7 @@ impl Verdict {
 }
 
 impl ColumnLayout {
-    /// How the column's bytes are read.
+    /// How the bytes of the column are read.
     pub fn verdict(&self) -> Verdict {
         match (self.dense, self.heavy) {
             (true, _) => Verdict::Dense,
@@ -80,8 +80,8 @@ impl ColumnLayout {
 }
 
 impl Table {
-    /// How the table is stored, what of it costs speed or safety, and what to do about that. Reads the footers of all
-    /// data files.
+    /// Reports the layout of the table, what about it costs speed or safety, and what to do about that. Reads the
+    /// footers of all data files.
     ///
     /// # Errors
     /// `DataCorrupt` for unreadable footers; storage errors.
@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-/// A paragraph of several lines, the first of which names column and code.
+/// Writes a paragraph of several lines. The first one begins with the column and the code.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.column {

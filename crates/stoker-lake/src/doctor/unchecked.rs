@@ -1,14 +1,15 @@
-//! Light columns without checksums.
+//! The finding about light columns without checksums.
 
 use super::column::REWRITE;
 use super::{Finding, example};
 use crate::Table;
 use crate::survey::Fragments;
 
-/// Columns that are named.
+/// The maximum number of columns that the finding names.
 const COLUMNS_MAX: usize = 10;
 
-/// What is found about light columns, each with the fragments in which its values have no checksums.
+/// The finding about light columns, each with the fragments in which its values have no checksums. `None` without
+/// such columns.
 pub(super) fn finding(table: &Table, columns: &[(String, Fragments)]) -> Option<Finding> {
     let most = columns.iter().map(|(_, fragments)| fragments.count).max()?;
     let names: Vec<&str> = columns.iter().take(COLUMNS_MAX).map(|(name, _)| name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a data file that has checksums.
+//! Descriptions of damage in a data file that has checksums.
 
 use std::error::Error as StdError;
 use std::ops::Range;
@@ -6,30 +6,31 @@ use std::ops::Range;
 use crate::Error;
 use crate::error::first_line;
 
-/// What errors about damaged files name as their store.
+/// The store name in errors about damaged files.
 const STORE: &str = "stoker";
 
-/// A part of the message about a damaged sector, by which it is known where Lance passed on its text alone.
+/// A part of the message about a damaged sector. The message is recognized by it where Lance passes on only the text of
+/// an error.
 const WRONG: &str = "do not have their checksum, in two reads";
 
-/// What is wrong with a data file, after a second read past caches.
+/// Damage of a data file that a second read, past caches, confirmed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Damage {
-    /// Bytes do not have their checksum. Rows elsewhere in the file may be good.
+    /// Some bytes do not match their checksum. Rows elsewhere in the file may be intact.
     #[error("bytes {}..{} of data file {file} {WRONG}", bytes.start, bytes.end)]
     Sector { file: String, bytes: Range<u64> },
-    /// Nothing of the file can be trusted.
+    /// No part of the file can be trusted.
     #[error("{file}: {reason}")]
     File { file: String, reason: String },
 }
 
 impl Damage {
-    /// The error of a request.
+    /// Converts the damage to the error of a store request.
     pub fn into_store_error(self) -> object_store::Error {
         object_store::Error::Generic { store: STORE, source: Box::new(self) }
     }
 
-    /// The error of a read that failed on a damaged file; `None` when it failed on something else.
+    /// Returns the error of a read that failed because of a damaged file; `None` if it failed for another reason.
     pub fn error(attempted: &str, source: &(dyn StdError + 'static)) -> Option<Error> {
         let mut current = Some(source);
         while let Some(error) = current {
@@ -40,7 +41,9 @@ impl Damage {
                     Damage::File { .. } => Error::DataCorrupt { attempted, reason },
                 });
             }
-            // The error of a store hides that of its cause where it holds one in a box.
+            // The box is opened here, so that the search does not depend on how `object_store::Error` implements
+            // `source`.
+            // opened here.
             current = match error.downcast_ref::<object_store::Error>() {
                 Some(object_store::Error::Generic { source, .. }) => Some(source.as_ref()),
                 _ => error.source(),

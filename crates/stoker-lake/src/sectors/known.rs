@@ -1,4 +1,4 @@
-//! What is known of the checksums of a lake's data files.
+//! An in-memory cache of what was read of the checksums of a lake's data files.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,24 +12,25 @@ use super::local::OpenFiles;
 use super::trailer::Trailer;
 use crate::checksums::{SegmentCache, SegmentKey};
 
-/// Files whose ends are kept, of some hundred bytes each.
+/// The maximum number of cached trailers, of some hundred bytes each.
 const TRAILERS_MAX: usize = 16 << 10;
 
-/// Bytes of checksums that are kept.
+/// The maximum size of the cached checksums, in bytes.
 const SUMS_BYTES: usize = 64 << 20;
 
-/// Damaged sectors that are kept of a file, and files of which some are kept.
+/// The maximum number of damaged sectors that are remembered per file, and the maximum number of files with such
+/// sectors.
 const DAMAGED_MAX: usize = 1 << 10;
 
-/// Sectors that two reads found damaged are not read again for so long: who looks for the rows in them asks for them often.
+/// How long a sector that two reads found damaged is not read again. The search for the rows in it requests it often.
 const DAMAGED_FOR: Duration = Duration::from_secs(10);
 
-/// What is known of the checksums of a lake's data files, within bounds.
+/// A bounded cache of trailers, checksums and damaged sectors of a lake's data files.
 pub(super) struct Known {
     trailers: Mutex<HashMap<Path, Arc<Trailer>>>,
     sums: SegmentCache,
     damaged: Mutex<HashMap<Path, HashMap<u64, Instant>>>,
-    /// Local files that are open.
+    /// The local files that are kept open.
     pub files: Arc<OpenFiles>,
 }
 
@@ -47,12 +48,12 @@ impl Default for Known {
 }
 
 impl Known {
-    /// What a file's end says, if it was read.
+    /// Returns a file's trailer, if it was read.
     pub fn trailer(&self, path: &Path) -> Option<Arc<Trailer>> {
         self.trailers.lock().get(path).cloned()
     }
 
-    /// Notes what a file's end says.
+    /// Remembers a file's trailer. A full cache is emptied first.
     pub fn add_trailer(&self, path: &Path, trailer: Arc<Trailer>) {
         let mut trailers = self.trailers.lock();
         if trailers.len() >= TRAILERS_MAX {
@@ -61,7 +62,7 @@ impl Known {
         trailers.insert(path.clone(), trailer);
     }
 
-    /// Forgets what a file's end said: the file is another one now.
+    /// Removes a file's trailer and checksums from the cache, because the file was replaced.
     pub fn forget(&self, path: &Path) {
         let Some(trailer) = self.trailers.lock().remove(path) else { return };
         for segment in 0..trailer.num_segments() {
@@ -69,17 +70,17 @@ impl Known {
         }
     }
 
-    /// The checksums of a segment that lies at these bytes, if they were read.
+    /// Returns the checksums of the segment that is stored at these bytes of a file, if they were read.
     pub fn sums(&self, path: &Path, bytes: &Range<u64>) -> Option<Arc<[u32]>> {
         self.sums.get(&key(path, bytes))
     }
 
-    /// Notes the checksums of a segment.
+    /// Remembers the checksums of a segment.
     pub fn add_sums(&self, path: &Path, bytes: &Range<u64>, sums: Arc<[u32]>) {
         self.sums.insert(key(path, bytes), sums);
     }
 
-    /// One of these sectors that was found damaged a short time ago.
+    /// Returns the first of these sectors that was found damaged within the last 10 s.
     pub fn damaged(&self, path: &Path, sectors: Range<u64>) -> Option<u64> {
         let damaged = self.damaged.lock();
         let of_file = damaged.get(path)?.iter();
@@ -87,7 +88,7 @@ impl Known {
         of_file.filter(|(sector, since)| sectors.contains(sector) && is_recent(since)).map(|(sector, _)| *sector).min()
     }
 
-    /// Notes that two reads found a sector damaged.
+    /// Remembers that two reads found a sector damaged.
     pub fn add_damaged(&self, path: &Path, sector: u64) {
         let mut damaged = self.damaged.lock();
         for of_file in damaged.values_mut() {

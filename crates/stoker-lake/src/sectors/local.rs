@@ -1,7 +1,8 @@
 //! Local data files with checksums.
 //!
-//! Lance reads local files past the store that everything else passes, unless a store says that it has another root than the system.
-//! That of [`CheckedFiles`] does, so that its reads pass [`CheckedWrapper`](super::CheckedWrapper) too.
+//! Lance does not read local files through the wrapped store through which it makes all other requests, unless the
+//! store's prefix differs from that of local files. [`CheckedFiles`] makes stores with another prefix, so that their
+//! reads pass through [`CheckedWrapper`](super::CheckedWrapper) too.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,27 +29,27 @@ use crate::cached_read::preadv_cached;
 /// The scheme of local files.
 const FILE: &str = "file";
 
-/// The root that the store of local files tells: any but the scheme.
+/// The store prefix of checked local files. Any value but the scheme serves.
 const PREFIX: &str = "file$checked";
 
-/// What errors of local files name as their store.
+/// The store name in errors about local files.
 const LOCAL: &str = "LocalFileSystem";
 
-/// Files that are kept open.
+/// The maximum number of files that are kept open.
 const OPEN_MAX: usize = 64;
 
-/// When another file is opened, those are closed that were not read for so long: one that was removed gives its place on the disk back
-/// then, or when it is asked for again.
+/// Opening a file closes the files that were not read for this long. The disk space of a removed file is freed when the
+/// file is closed: then, or when a reader requests the file again.
 const OPEN_FOR: Duration = Duration::from_secs(60);
 
-/// The most bytes that a task reads itself: larger reads would hold up what else its thread does.
+/// The maximum number of bytes that a task reads on its own thread: longer reads would delay the thread's other tasks.
 pub(super) const READ_NOW_MAX: u64 = 1 << 20;
 
-/// Makes stores of local files, all of whose reads pass their wrapper.
+/// Makes stores of local files whose reads all pass through their wrapper.
 #[derive(Debug, Default)]
 struct CheckedFiles(FileStoreProvider);
 
-/// A registry of stores in which those of local files are read through their wrapper.
+/// Returns a registry of stores in which local files are read through the wrapper of their store.
 pub(crate) fn checked_registry() -> Arc<ObjectStoreRegistry> {
     let registry = ObjectStoreRegistry::default();
     registry.insert(FILE, Arc::new(CheckedFiles::default()));
@@ -76,14 +77,14 @@ impl ObjectStoreProvider for CheckedFiles {
     }
 }
 
-/// Local files that were read a short time ago.
+/// Local files that were read recently and are kept open.
 #[derive(Debug, Default)]
 pub(super) struct OpenFiles(Mutex<HashMap<Path, OpenFile>>);
 
 #[derive(Clone, Debug)]
 struct OpenFile {
     file: Arc<File>,
-    /// Bytes of the file when it was opened.
+    /// The file's size in bytes when it was opened.
     size: u64,
     last_modified: SystemTime,
     last_use: Instant,
@@ -101,7 +102,7 @@ impl OpenFile {
 impl OpenFiles {
     fn open(&self, path: &Path) -> io::Result<OpenFile> {
         if let Some(opened) = self.kept(path) {
-            // One that was removed, or replaced by another, has no name any more.
+            // A file that was removed, or replaced by another one, has no links any more.
             if fstat(&opened.file)?.st_nlink > 0 {
                 return Ok(opened);
             }
@@ -134,8 +135,9 @@ impl OpenFiles {
     }
 }
 
-/// Reads bytes of a local file, all of it without a range; past the system's memory of files where that is asked for. What the system
-/// has in memory of a file that is open is read by the calling task: it takes less time than waking another thread for it.
+/// Reads a range of a local file, or the whole file, with `ReadFrom::Storage` not from the page cache. The calling task
+/// reads the range itself if the file is open and the page cache has it: that takes less time than waking another
+/// thread.
 pub(super) async fn read(
     files: &Arc<OpenFiles>,
     path: &Path,
@@ -156,16 +158,16 @@ pub(super) async fn read(
     })
 }
 
-/// Where bytes are read from.
+/// Where bytes may be read from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadFrom {
-    /// Caches, if they have them.
+    /// The page cache or the store.
     Anywhere,
-    /// What stores them.
+    /// Only the store, not the page cache.
     Storage,
 }
 
-/// The bytes, if they can be had without a wait.
+/// Reads the bytes if that is possible without waiting; otherwise returns `None`.
 fn read_now(files: &OpenFiles, path: &Path, range: &Range<u64>) -> Option<Fetched> {
     let opened = files.kept(path)?;
     let length = range.end.min(opened.size).checked_sub(range.start)?;
@@ -192,7 +194,7 @@ fn read_blocking(files: &OpenFiles, path: &Path, range: Option<Range<u64>>, from
         forget(&files.open(path)?.file);
     }
     match read_at(&files.open(path)?, path, range.clone()) {
-        // It was cut since it was opened.
+        // The file was truncated after it was opened.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             files.close(path);
             read_at(&files.open(path)?, path, range)
@@ -205,7 +207,7 @@ fn read_at(opened: &OpenFile, path: &Path, range: Option<Range<u64>>) -> io::Res
     let size = opened.size;
     let range = range.map_or(0..size, |range| range.start.min(size)..range.end.min(size));
     let length = range.end.saturating_sub(range.start) as usize;
-    // Not made of zeros first, which would cost as much as the checksums.
+    // The memory is not zeroed first, because that would cost as much as the checksums.
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {
         let at = range.start + bytes.len() as u64;
@@ -219,7 +221,8 @@ fn read_at(opened: &OpenFile, path: &Path, range: Option<Range<u64>>) -> io::Res
     Ok(opened.fetched(path, range.start, bytes))
 }
 
-/// Lets the system forget a file. Only Linux can, and a file system may refuse: then the next read gives the same bytes once more.
+/// Drops a file from the page cache. Only Linux can do this, and a file system may refuse; then the next read returns
+/// the same bytes again.
 fn forget(file: &File) {
     #[cfg(target_os = "linux")]
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);

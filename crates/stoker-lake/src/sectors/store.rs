@@ -1,4 +1,4 @@
-//! The object store whose reads of data files are checked.
+//! An object store whose reads of data files are checked.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,20 +22,20 @@ use super::trailer::{SEGMENT_SECTORS, Trailer, Unread};
 use super::{Damage, SECTOR_BYTES, checked_file, data_file, sectors_of};
 use crate::deletions::{has_seal, is_sealed};
 
-/// Bytes of a file's end that are read where no other read brought them.
+/// The number of bytes that are read from the end of a file if no other read contained its trailer.
 const END_BYTES: u64 = 64 << 10;
 
-/// Ranges of one file that are read at the same time.
+/// The number of ranges of one file that are read at the same time.
 const RANGES_IN_FLIGHT: usize = 8;
 
-/// Whether a store has the files of this machine.
+/// Whether a store contains files of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Local,
     Elsewhere,
 }
 
-/// Checks what is read of data files with checksums.
+/// Wraps stores so that reads of data files with checksums are verified.
 #[derive(Debug)]
 pub(crate) struct CheckedWrapper {
     place: Place,
@@ -43,7 +43,7 @@ pub(crate) struct CheckedWrapper {
 }
 
 impl CheckedWrapper {
-    /// For the store of one lake.
+    /// Makes the wrapper for the store of one lake.
     pub fn new(place: Place) -> Self {
         Self { place, known: Arc::default() }
     }
@@ -63,9 +63,9 @@ impl WrappingObjectStore for CheckedWrapper {
     }
 }
 
-/// Bytes of a file, and what its store says of it.
+/// Bytes of a file, with the metadata that its store returned.
 pub(super) struct Fetched {
-    /// Where they begin in the file.
+    /// The offset of the bytes in the file.
     pub start: u64,
     pub bytes: Bytes,
     pub meta: ObjectMeta,
@@ -78,20 +78,20 @@ impl Fetched {
         self.start..self.start + self.bytes.len() as u64
     }
 
-    /// A part of the bytes, if all of it is there.
+    /// Returns the bytes of a range of the file, if all of them were fetched.
     fn part(&self, range: &Range<u64>) -> Option<Bytes> {
         let own = self.range();
         let is_there = own.start <= range.start && range.start <= range.end && range.end <= own.end;
         is_there.then(|| self.bytes.slice((range.start - own.start) as usize..(range.end - own.start) as usize))
     }
 
-    /// The same with a part of the bytes alone, if all of it is there.
+    /// Reduces the fetched bytes to a range of the file, if all of it was fetched.
     fn cut(self, range: &Range<u64>) -> Option<Self> {
         let bytes = self.part(range)?;
         Some(Self { start: range.start, bytes, ..self })
     }
 
-    /// All of it as the answer to a request.
+    /// Converts the fetched bytes to the response to a request.
     fn into_result(self) -> GetResult {
         let range = self.range();
         let Self { bytes, meta, attributes, extensions, .. } = self;
@@ -99,7 +99,7 @@ impl Fetched {
         GetResult { payload, meta, range, attributes, extensions }
     }
 
-    /// Puts other bytes in the place of some.
+    /// Overwrites the bytes at the range of `other` with those of `other`.
     fn replace(&mut self, other: &Fetched) {
         let mut bytes = BytesMut::from(self.bytes.as_ref());
         let at = other.start.saturating_sub(self.start) as usize;
@@ -117,17 +117,17 @@ struct CheckedStore {
     known: Arc<Known>,
 }
 
-/// A data file with checksums that is read.
+/// A request for a data file with checksums.
 struct CheckedFile<'a> {
     store: &'a CheckedStore,
     path: &'a Path,
     name: &'a str,
-    /// What a request says beside its range.
+    /// The request's options; its range is among them.
     options: GetOptions,
 }
 
 impl CheckedFile<'_> {
-    /// Answers a request with bytes that have their checksums.
+    /// Answers the request with verified bytes.
     async fn get(&self) -> Result<GetResult> {
         let known = &self.store.known;
         let (fetched, asked, trailer) = match known.trailer(self.path) {
@@ -152,7 +152,7 @@ impl CheckedFile<'_> {
         Ok(fetched.cut(&asked).ok_or_else(missing)?.into_result())
     }
 
-    /// The bytes that are asked for of a file of this size.
+    /// Returns the range that the request means for a file of this size.
     fn asked(&self, file_bytes: u64) -> Range<u64> {
         match &self.options.range {
             None => 0..file_bytes,
@@ -162,7 +162,8 @@ impl CheckedFile<'_> {
         }
     }
 
-    /// The first read of a file, whose end is mostly asked for: it brings the checksums along.
+    /// Makes the first read of a file. Lance usually reads the end of a file first, so this read usually contains the
+    /// trailer and the checksums.
     async fn first(&self) -> Result<(Fetched, Range<u64>, Arc<Trailer>)> {
         let range = match &self.options.range {
             None => None,
@@ -182,7 +183,7 @@ impl CheckedFile<'_> {
         Ok((fetched, asked, trailer))
     }
 
-    /// What the end of the file says, from bytes that were read, if they have it. What is damaged is read once more.
+    /// Returns the file's trailer, from the fetched bytes if they contain it. A damaged trailer is read a second time.
     async fn trailer(&self, fetched: &Fetched) -> Result<Arc<Trailer>> {
         let size = fetched.meta.size;
         let mut end = fetched.part(&(fetched.start..size)).unwrap_or_default();
@@ -203,7 +204,8 @@ impl CheckedFile<'_> {
         Err(self.broken("its end is damaged, or the file is cut"))
     }
 
-    /// The same bytes, each of which has its checksum; what has not is read once more before.
+    /// Returns the fetched bytes once all of them match their checksums. Bytes that do not match are read a second
+    /// time.
     async fn checked(&self, mut fetched: Fetched, trailer: &Trailer) -> Result<Fetched> {
         let wrong = self.wrong(&fetched, trailer).await?;
         let Some(range) = wrong else { return Ok(fetched) };
@@ -222,7 +224,8 @@ impl CheckedFile<'_> {
         Ok(fetched)
     }
 
-    /// From the first to the last sector that does not have its checksum, or the end of the file where that is another one.
+    /// Returns the range from the first to the last sector that does not match its checksum. If all sectors match and
+    /// the fetched bytes of the trailer differ from `trailer`, returns the range of those.
     async fn wrong(&self, fetched: &Fetched, trailer: &Trailer) -> Result<Option<Range<u64>>> {
         let range = fetched.range();
         let sectors = sectors_of(&(range.start..range.end.min(trailer.covered).max(range.start)));
@@ -230,7 +233,8 @@ impl CheckedFile<'_> {
         let mut sums: Option<(u64, Arc<[u32]>)> = None;
         for sector in sectors {
             let bytes = trailer.sector(sector);
-            // A first read may end in the middle of the checksums, never of a sector that it was made for.
+            // All sectors of a request are read whole: one is incomplete only if the store returned fewer bytes than
+            // requested.
             let Some(found) = fetched.part(&bytes) else { continue };
             let segment = sector / SEGMENT_SECTORS;
             let of_segment = match &sums {
@@ -248,7 +252,7 @@ impl CheckedFile<'_> {
         Ok(wrong)
     }
 
-    /// The checksums of a segment: from memory, from bytes that were read, or from the file.
+    /// Returns the checksums of a segment: from the cache, from the fetched bytes, or by a request for them.
     async fn sums(&self, segment: u64, fetched: &Fetched, trailer: &Trailer) -> Result<Arc<[u32]>> {
         let (known, range) = (&self.store.known, trailer.segment(segment));
         if let Some(sums) = known.sums(self.path, &range) {
@@ -268,7 +272,7 @@ impl CheckedFile<'_> {
         Ok(sums)
     }
 
-    /// Reads bytes as they are.
+    /// Reads bytes without a check.
     async fn fetch(&self, range: Option<Range<u64>>, from: ReadFrom) -> Result<Fetched> {
         if self.store.place == Place::Local {
             return local::read(&self.store.known.files, self.path, range, from).await;
@@ -290,7 +294,7 @@ impl CheckedFile<'_> {
 }
 
 impl CheckedStore {
-    /// A deletion file whose name has its checksum.
+    /// Reads a deletion file whose name contains its checksum. If the bytes do not match, they are read a second time.
     async fn sealed_deletions(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let name = path.filename().unwrap_or_default();
         let file = CheckedFile { store: self, path, name, options };
@@ -304,7 +308,7 @@ impl CheckedStore {
         Err(Damage::File { file: format!("deletion file {name}"), reason }.into_store_error())
     }
 
-    /// A part of a local data file as it is, if the part begins in the file.
+    /// Reads a range of a local data file without a check; `None` if the file has no bytes in the range.
     async fn local_part(&self, path: &Path, range: &Range<u64>) -> Result<Option<GetResult>> {
         let fetched = local::read(&self.known.files, path, Some(range.clone()), ReadFrom::Anywhere).await?;
         Ok((!fetched.bytes.is_empty()).then(|| fetched.into_result()))

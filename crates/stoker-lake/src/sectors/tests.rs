@@ -1,4 +1,4 @@
-//! Files with checksums: their form, flipped bytes of them, and how much is read.
+//! Files with checksums: their format, flipped bytes, and the way in which local files are read.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::{SECTOR_BYTES, is_checked_name};
 use crate::tests::data::{TestResult, addresses, append, latest, memory_lake, schema, small, table_name, test_lake};
 use crate::{Error, Lake, ScanRequest, StorageOptions, Table};
 
-/// A file of so many bytes that ends with the tables and the footer of a file with two columns and one buffer.
+/// A file of `num_bytes` that ends with the tables and the footer of a Lance file with two columns and one buffer.
 fn lance_file(num_bytes: usize) -> Vec<u8> {
     let mut file: Vec<u8> = (0..num_bytes - 88).map(|index| (index * 7919 % 251) as u8).collect();
     let columns_at = file.len() as u64;
@@ -34,7 +34,7 @@ fn lance_file(num_bytes: usize) -> Vec<u8> {
     file
 }
 
-/// The same with its trailer.
+/// The same file with its trailer.
 fn checked_file(num_bytes: usize) -> Option<Vec<u8>> {
     let mut file = lance_file(num_bytes);
     let sums: Vec<u32> = file.chunks(SECTOR_BYTES as usize).map(checksum).collect();
@@ -63,7 +63,7 @@ fn a_trailer_tells_where_the_checksums_are() -> TestResult {
         let mut other = file.clone();
         *other.last_mut().ok_or("it has bytes")? ^= 1;
         assert!(!found.has_end(0, &other));
-        // From too few bytes it tells how many more are needed.
+        // If it is given too few bytes, the parser returns where the needed bytes begin.
         let mut end_bytes = 100;
         while let Err(unread) = parse(&file, end_bytes) {
             let Unread::BeginsAt(at) = unread else { return Err(format!("{end_bytes} bytes: {unread:?}").into()) };
@@ -92,7 +92,7 @@ fn a_flipped_bit_of_a_trailer_is_noticed() -> TestResult {
     Ok(())
 }
 
-/// Keeps the only thread for blocking work busy until what it returns is dropped.
+/// Occupies the only thread for blocking work until the returned sender is dropped.
 fn busy_thread() -> std::sync::mpsc::Sender<()> {
     let (busy, done) = std::sync::mpsc::channel();
     drop(tokio::task::spawn_blocking(move || done.recv()));
@@ -111,7 +111,7 @@ fn what_the_system_has_in_memory_is_read_without_another_thread() -> TestResult 
         let read_part = |range: Range<u64>| local::read(&files, &location, Some(range), ReadFrom::Anywhere);
         let is_right =
             |fetched: &Fetched, range: Range<u64>| fetched.bytes == written[range.start as usize..range.end as usize];
-        // Opening a file takes another thread, and so do long reads.
+        // A read that opens a file takes another thread, and so does a long read.
         let busy = busy_thread();
         assert!(read_part(5..9).now_or_never().is_none());
         drop(busy);
@@ -125,7 +125,7 @@ fn what_the_system_has_in_memory_is_read_without_another_thread() -> TestResult 
         assert!(read_part(long.clone()).now_or_never().is_none());
         drop(busy);
         assert!(is_right(&read_part(long.clone()).await?, long));
-        // Beyond the end there is nothing, and a file that was removed is not read any more.
+        // Beyond the end of a file there are no bytes, and a removed file cannot be read any more.
         let end = written.len() as u64;
         let (across, beyond) = (read_part(end - 2..end + 2).await?, read_part(end + 1..end + 2).await?);
         assert!(is_right(&across, end - 2..end) && beyond.bytes.is_empty());
@@ -136,7 +136,7 @@ fn what_the_system_has_in_memory_is_read_without_another_thread() -> TestResult 
     })
 }
 
-/// What a scan and a take of the light columns give.
+/// The rows of the light columns: the batches of a scan, then the batch of a take.
 async fn read(folder: &Path) -> Result<Vec<RecordBatch>, Error> {
     let uri = folder.to_str().unwrap_or_default();
     let table = latest(&Lake::open(uri, &StorageOptions::default()).await?, &table_name("t")).await?;
@@ -158,7 +158,7 @@ async fn scan(table: &Table, columns: &[String]) -> Result<Vec<RecordBatch>, Err
     })
 }
 
-/// The files of light columns.
+/// The paths of the files of light columns.
 fn light_files(folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
     let files = std::fs::read_dir(folder.join("t.lance/data"))?.map(|entry| entry.map(|entry| entry.path()));
     let files: Vec<PathBuf> = files.collect::<Result<_, _>>()?;
@@ -212,7 +212,7 @@ async fn rows_beside_damaged_sectors_are_told_apart() -> TestResult {
     append(&test.lake, &table_name("t"), &schema(&[]), 0..30_000, small(100_000, 5_000)).await?;
     let files = light_files(test.folder.path())?;
     let mut stored = std::fs::read(&files[0])?;
-    // Among the values of the text column, which are the last ones of the file.
+    // This byte is among the values of the text column, which are the last ones of the file.
     let at = stored.len() * 6 / 10;
     stored[at] ^= 0x20;
     std::fs::write(&files[0], &stored)?;

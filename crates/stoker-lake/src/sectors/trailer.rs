@@ -1,15 +1,16 @@
-//! What lies behind a data file's own bytes.
+//! The trailer that Stoker appends to the bytes that Lance wrote to a data file.
 //!
 //! ```text
-//! checksums   u32 for each sector of the file's own bytes, the last of which may be short
-//! directory   "STKSUMS1", u64: the file's own bytes, u32: bytes of the name, the name, u64 for each segment: the hash of its checksums
-//! its end     u32: bytes of the directory, u64: the hash of directory, this length, tables and footer
-//! tables      Lance's column table and buffer table, 16 bytes an entry, as in the file's own end
-//! footer      Lance's, 40 bytes, with the places of these tables
+//! checksums   u32 for each sector of the bytes that Lance wrote; the last sector may be short
+//! directory   "STKSUMS1", u64: the number of these bytes, u32: bytes of the name, the name,
+//!             u64 for each segment: the hash of its checksums
+//! closing     u32: bytes of the directory, u64: the hash of directory, this length, tables and footer
+//! tables      copies of Lance's column table and buffer table, 16 bytes per entry
+//! footer      a copy of Lance's footer, 40 bytes, with the offsets of these copies
 //! ```
 //!
-//! All numbers are little-endian. Checksums are those of [`stoker_checksum::checksum`], hashes those of [`stoker_checksum::hash`]. A segment
-//! is 16,384 checksums, which are read together.
+//! All numbers are little-endian. Checksums are computed by [`stoker_checksum::checksum`], hashes by
+//! [`stoker_checksum::hash`]. A segment is 16,384 checksums, which are read together.
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use stoker_checksum::hash;
 
 use super::{SECTOR_BYTES, SUM_BYTES};
 
-/// Sectors whose checksums are read together: 64 KiB of them, for 64 MiB.
+/// The number of sectors whose checksums are read together: 64 KiB of checksums, for 64 MiB.
 pub(super) const SEGMENT_SECTORS: u64 = 16 << 10;
 
 const MAGIC: &[u8; 8] = b"STKSUMS1";
@@ -29,44 +30,45 @@ pub(super) const FOOTER_BYTES: usize = 40;
 /// Bytes of an entry of Lance's tables.
 pub(super) const ENTRY_BYTES: usize = 16;
 
-/// Bytes of the directory's length and of the hash.
+/// Bytes of the closing part: the directory's length and the hash.
 const END_BYTES: usize = 12;
 
-/// A directory that claims to be longer is damaged: this one is for a file of terabytes.
+/// The maximum length of a directory, in bytes, which suffices for a file of terabytes; a longer one is damaged.
 const DIRECTORY_BYTES_MAX: u64 = 16 << 20;
 
-/// What a data file's end says about its checksums.
+/// The parsed trailer of a data file.
 #[derive(Debug)]
 pub(super) struct Trailer {
-    /// The bytes that have checksums: the file as Lance wrote it.
+    /// The number of bytes that have checksums: the file as Lance wrote it.
     pub covered: u64,
-    /// Where the directory begins.
+    /// The offset at which the directory begins.
     directory_at: u64,
-    /// Everything from there to the end of the file.
+    /// All bytes of the file from the directory on.
     end: Bytes,
     segment_hashes: Vec<u64>,
 }
 
-/// Why the end of a file gives no checksums.
+/// Why the last bytes of a file cannot be parsed as a trailer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// It begins earlier, at this byte.
+    /// The trailer is longer than the bytes that were given: parsing needs the file from this offset on.
     BeginsAt(u64),
-    /// It is damaged, or of another file.
+    /// The trailer is damaged, or belongs to another file.
     Damaged(String),
 }
 
-/// Lance's tables and footer, as they end a file.
+/// Lance's tables and footer at the end of a file.
 struct Tables<'a> {
     columns: &'a [u8],
     buffers: &'a [u8],
     footer: &'a [u8],
-    /// Where the column table begins in the file.
+    /// The offset at which the column table begins in the file.
     at: u64,
 }
 
 impl<'a> Tables<'a> {
-    /// Those at the end of a file of `file_bytes`, of which `end` has the last bytes; `None` when they do not fit.
+    /// Finds the tables and the footer in `end`, the last bytes of a file of `file_bytes`; `None` if they are
+    /// inconsistent.
     fn parse(end: &'a [u8], file_bytes: u64) -> Option<Self> {
         let (rest, footer) = end.split_at_checked(end.len().checked_sub(FOOTER_BYTES)?)?;
         let (columns_at, buffers_at) = (u64_at(footer, 8)?, u64_at(footer, 16)?);
@@ -80,8 +82,8 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// What goes behind a file of `covered` bytes whose sectors have these checksums, and which ends with `end`: at least with its tables and
-/// footer. `None` when it does not end like a file of Lance.
+/// Returns the trailer of a file of `covered` bytes whose sectors have the checksums `sums`. `end` is the last bytes of
+/// the file: at least its tables and its footer. `None` if they do not end like a Lance file.
 pub(super) fn trailer(name: &str, covered: u64, sums: &[u32], end: &[u8]) -> Option<Vec<u8>> {
     let tables = Tables::parse(end, covered)?;
     let mut bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
@@ -106,7 +108,7 @@ pub(super) fn trailer(name: &str, covered: u64, sums: &[u32], end: &[u8]) -> Opt
 }
 
 impl Trailer {
-    /// Reads the end of the file `name`, which has `file_bytes`, from its last bytes.
+    /// Parses the trailer of the file `name` of `file_bytes` bytes from the file's last bytes, `end`.
     ///
     /// # Errors
     /// [`Unread`].
@@ -159,34 +161,35 @@ impl Trailer {
         self.covered.div_ceil(SECTOR_BYTES)
     }
 
-    /// Segments of checksums.
+    /// The number of segments of checksums.
     pub fn num_segments(&self) -> u64 {
         self.num_sectors().div_ceil(SEGMENT_SECTORS)
     }
 
-    /// Bytes of the file.
+    /// The size of the file in bytes, with its trailer.
     pub fn file_bytes(&self) -> u64 {
         self.directory_at + self.end.len() as u64
     }
 
-    /// Where a sector's bytes are.
+    /// Returns the range of a sector in the file.
     pub fn sector(&self, index: u64) -> Range<u64> {
         let start = index * SECTOR_BYTES;
         start..(start + SECTOR_BYTES).min(self.covered)
     }
 
-    /// Where the checksums of a segment are.
+    /// Returns the range of a segment's checksums in the file.
     pub fn segment(&self, index: u64) -> Range<u64> {
         let at = |sector: u64| self.covered + sector.min(self.num_sectors()) * SUM_BYTES;
         at(index * SEGMENT_SECTORS)..at((index + 1) * SEGMENT_SECTORS)
     }
 
-    /// Whether these are the checksums of a segment.
+    /// Returns whether bytes are the checksums of a segment.
     pub fn is_segment(&self, index: u64, sums: &[u8]) -> bool {
         self.segment_hashes.get(index as usize) == Some(&hash(sums))
     }
 
-    /// Whether bytes that were read at this place are those that were written, as far as they lie in the directory or behind it.
+    /// Returns whether bytes that were read at offset `at` equal the trailer, as far as they lie in its directory or
+    /// behind it.
     pub fn has_end(&self, at: u64, bytes: &[u8]) -> bool {
         let skipped = self.directory_at.saturating_sub(at) as usize;
         let Some(found) = bytes.get(skipped..).filter(|found| !found.is_empty()) else { return true };
@@ -194,7 +197,7 @@ impl Trailer {
         self.end.get(from..from + found.len()) == Some(found)
     }
 
-    /// The range by which these bytes are read: whole sectors.
+    /// Widens a range to whole sectors, within the bytes that have checksums.
     pub fn widened(&self, bytes: &Range<u64>) -> Range<u64> {
         let start = bytes.start.min(self.covered) / SECTOR_BYTES * SECTOR_BYTES;
         let end = bytes.end.min(self.file_bytes());

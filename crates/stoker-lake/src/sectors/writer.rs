@@ -1,4 +1,4 @@
-//! Writes a data file with the checksums of its sectors behind it.
+//! Writes a data file, followed by the checksums of its sectors.
 
 use std::io;
 use std::pin::Pin;
@@ -12,28 +12,29 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::SECTOR_BYTES;
 use super::trailer::{ENTRY_BYTES, FOOTER_BYTES, trailer};
 
-/// Passes a data file on and puts the checksums behind it when it is closed.
+/// Passes on a data file and appends the trailer with the checksums when the file is closed.
 pub(crate) struct CheckedWriter {
     name: String,
     output: Box<dyn Writer>,
     sums: Vec<u32>,
-    /// The bytes of the sector that is not full.
+    /// The bytes of the last sector, which is not full yet.
     partial: Vec<u8>,
-    /// The last bytes: at least tables and footer.
+    /// The last bytes that were written: at least tables and footer.
     end: Vec<u8>,
     end_bytes: usize,
     num_bytes: u64,
 }
 
 impl CheckedWriter {
-    /// Writes the file `name`, which will have at most so many columns in Lance's sense and so many global buffers.
+    /// Makes a writer of the file `name`, which will have at most `num_columns_max` columns in Lance's sense, one for
+    /// each nested field, and at most `num_buffers_max` global buffers.
     pub fn new(name: &str, output: Box<dyn Writer>, num_columns_max: usize, num_buffers_max: usize) -> Self {
         let end_bytes = FOOTER_BYTES + ENTRY_BYTES * (num_columns_max + num_buffers_max);
         let (sums, partial, end) = (Vec::new(), Vec::with_capacity(SECTOR_BYTES as usize), Vec::new());
         Self { name: name.to_string(), output, sums, partial, end, end_bytes, num_bytes: 0 }
     }
 
-    /// Notes bytes that were written.
+    /// Adds bytes that were written to the checksums.
     fn add(&mut self, bytes: &[u8]) {
         self.num_bytes += bytes.len() as u64;
         let last = &bytes[bytes.len().saturating_sub(self.end_bytes)..];

@@ -1,4 +1,4 @@
-//! Each heavy column's file holds the checksums of its rows.
+//! Tests that a file of a heavy column contains the checksums of its rows.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::data::{
 };
 use crate::{CommitMode, DenseProbe, Lake, Table, row_checksums};
 
-/// Four values of other kinds than tensors, two of which are sometimes null.
+/// An id and four columns of other types than tensors; `image` and `raw` contain nulls.
 fn values_schema() -> SchemaRef {
     let heavy = [(HEAVY_KEY.to_string(), "true".to_string())];
     Arc::new(Schema::new(vec![
@@ -30,7 +30,7 @@ fn values_schema() -> SchemaRef {
     ]))
 }
 
-/// The bytes of a row of `image`, `raw` or `text`; `None` for a null.
+/// The bytes of a row's value in `image`, `raw` or `text`; `None` for a null.
 fn value(column: &str, row: usize) -> Option<Vec<u8>> {
     match column {
         "image" => (row % 4 != 1).then(|| media(row)),

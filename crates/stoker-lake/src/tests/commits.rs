@@ -1,4 +1,4 @@
-//! Commits are atomic, happen once, and leave the lake alone when they fail.
+//! Tests that commits are atomic, happen once, and do not change the lake when they fail.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use stoker_types::{ErrorKind, SnapshotRef};
 use super::data::{TestResult, append, drafts, latest, memory_lake, rows, schema, small, table_name, test_lake};
 use crate::{CommitKey, CommitMode, Lake, StorageOptions, WriteOptions};
 
-/// Names of the files in a table's folder for versions.
+/// The names of the manifests in a table's `_versions` folder, sorted.
 fn manifests(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder.join("t.lance/_versions")).expect("the table has versions");
     let mut names: Vec<String> =
@@ -77,7 +77,7 @@ async fn fragments_that_number_columns_otherwise_are_refused() -> TestResult {
     let ab = Arc::new(Schema::new(vec![field("a"), field("b")]));
     let ba = Arc::new(Schema::new(vec![field("b"), field("a")]));
     append(&lake, &name, &ab, 0..2, WriteOptions::default()).await?;
-    // Written without looking at the table: its first column is b.
+    // These drafts are written without regard to the table: their first column is `b`.
     let mut writer = lake.writer(&name, &ba, false, WriteOptions::default()).await?;
     writer.write(&rows(&ba, 0, 2)).await?;
     let drafts = writer.finish().await?;
@@ -91,7 +91,7 @@ async fn fragments_that_number_columns_otherwise_are_refused() -> TestResult {
 async fn concurrent_commits_all_succeed() -> TestResult {
     let test = test_lake().await;
     let (name, schema) = (table_name("t"), schema(&[]));
-    // Lakes of their own, as in processes of their own; the first four race to create the table.
+    // Each writer has a lake of its own, as in separate processes. All of them race to create the table.
     let mut commits = tokio::task::JoinSet::new();
     for writer in 0..6usize {
         let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
@@ -158,7 +158,7 @@ async fn a_key_is_committed_once() -> TestResult {
     }
     assert_eq!(latest(&lake, &name).await?.num_rows(), 6);
 
-    // At the same time too.
+    // Concurrent commits of one key happen once too.
     let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
     let commit = || lake.commit(&name, &schema, CommitMode::Append, drafts.clone(), Some(once("d")));
     let (one, two, three) = tokio::join!(commit(), commit(), commit());
@@ -170,7 +170,7 @@ fn once(key: &str) -> CommitKey<'_> {
     CommitKey { key, since_version: 0, chosen_at: None }
 }
 
-/// Several lakes over one folder share nothing, as processes do.
+/// Several lakes over one folder share nothing, like several processes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_committed_once_by_any_number_of_writers() -> TestResult {
     let test = test_lake().await;
@@ -185,7 +185,7 @@ async fn a_key_is_committed_once_by_any_number_of_writers() -> TestResult {
             writers.spawn(async move {
                 let lake = Lake::open(&uri, &StorageOptions::default()).await?;
                 let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
-                // Others write too, under keys of their own or none.
+                // Two of the writers commit under no key, or under a key of their own.
                 let own = format!("{key} {writer}");
                 let key = match writer {
                     0 => None,
@@ -230,7 +230,7 @@ async fn a_commit_is_included_until_it_is_overwritten() -> TestResult {
     restore(1).await?;
     let table = latest(&lake, &name).await?;
     assert!(table.history().includes_commit("a", version).await? && !table.history().includes_commit("b", 2).await?);
-    // Rows that were rewritten are still those of their commits.
+    // After a rewrite, rows still belong to their commits.
     restore(2).await?;
     let mut dataset = latest(&lake, &name).await?.dataset().as_ref().clone();
     dataset.delete("id = 1").await?;

@@ -1,4 +1,4 @@
-//! Damaged files are reported as damage, with their names, and never as rows.
+//! Tests that damaged files are reported as damage, with their names, and never delivered as rows.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use stoker_types::ErrorKind;
 use super::data::{TestLake, TestResult, addresses, append, latest, schema, small, table_name, tensor, test_lake};
 use crate::{Error, Lake, ScanRequest, StorageOptions, Table};
 
-/// A table of 20 rows and the path of the data file of column `x`, opened before anything was cached.
+/// A table of 20 rows, in a lake that has cached nothing of it, and the path of the data file of column `x`.
 async fn table(test: &TestLake) -> Result<(Lake, PathBuf), Box<dyn std::error::Error>> {
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[20_000])]));
     append(&test.lake, &name, &schema, 0..20, small(100, 50_000)).await?;
@@ -76,7 +76,7 @@ async fn a_missing_file_is_damage_not_a_wrong_name() -> TestResult {
     let error = scan(&table, "x").await.expect_err("the file is missing");
     assert!(error.to_string().contains(path.file_name().and_then(|name| name.to_str()).ok_or("a name")?), "{error}");
     assert_corrupt(&error, "is missing");
-    // The other columns are still there.
+    // The other columns can still be read.
     assert_eq!(scan(&table, "id").await?, 20);
     Ok(())
 }
@@ -86,7 +86,7 @@ async fn a_damaged_footer_is_found_before_lance_trusts_it() -> TestResult {
     let test = test_lake().await;
     let (lake, path) = table(&test).await?;
     let mut bytes = std::fs::read(&path)?;
-    // Lance would allocate memory for 2^28 buffers.
+    // With this flipped bit, the footer announces more than 2^28 buffers, for which Lance would allocate memory.
     let place = bytes.len() - 40 + 27;
     bytes[place] ^= 0x10;
     std::fs::write(&path, bytes)?;
@@ -131,7 +131,7 @@ async fn files_that_changed_places_are_noticed() -> TestResult {
     Ok(())
 }
 
-/// Rows that a scan of one column gives, or the lake's error inside DataFusion's.
+/// The number of rows in a scan of one column, or the lake's error inside DataFusion's.
 async fn scan(table: &Table, column: &str) -> crate::Result<usize> {
     let request = ScanRequest { columns: vec![column.into()], batch_size: 100, ..ScanRequest::default() };
     let batches: Result<Vec<_>, _> = table.scan(&request).await?.try_collect().await;

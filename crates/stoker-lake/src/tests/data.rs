@@ -1,4 +1,4 @@
-//! Rows for the tests: every value follows from the row's number.
+//! Rows for the tests: each value is a function of the row's number.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{CommitMode, FragmentDraft, Lake, StorageOptions, Table, WriteOptions
 
 pub type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// A lake in a folder that lives as long as the test.
+/// A lake in a folder that is removed after the test.
 pub struct TestLake {
     pub lake: Lake,
     pub folder: tempfile::TempDir,
@@ -38,7 +38,7 @@ pub fn tensor(name: &str, element: DataType, shape: &[usize]) -> Field {
     TensorType { element, shape: shape.to_vec() }.to_field(name)
 }
 
-/// Column `id`, text `name` and the given tensors.
+/// A schema with an integer `id`, a text `name` and the given tensors.
 pub fn schema(tensors: &[Field]) -> SchemaRef {
     let mut fields = vec![Field::new("id", DataType::Int64, false), Field::new("name", DataType::Utf8, true)];
     fields.extend_from_slice(tensors);
@@ -68,7 +68,7 @@ fn column(field: &Field, first: usize, rows: usize) -> ArrayRef {
             let width = item.data_type().primitive_width().expect("tensors are numbers") * *length as usize;
             let bytes: Vec<u8> = numbers.flat_map(|row| tensor_bytes(row, width)).collect();
             let items = rows * *length as usize;
-            // An aligned copy: a Vec<u8> may begin anywhere.
+            // The copy is aligned; a `Vec<u8>` may begin at any address.
             let buffer = Buffer::from_slice_ref(&bytes);
             let items = ArrayData::builder(item.data_type().clone()).len(items).add_buffer(buffer).build();
             let list = ArrayData::builder(field.data_type().clone()).len(rows);
@@ -79,7 +79,7 @@ fn column(field: &Field, first: usize, rows: usize) -> ArrayRef {
     }
 }
 
-/// Bytes of different lengths that do not compress.
+/// The bytes of a row's media value: they do not compress, and their length differs between rows.
 pub fn media(row: usize) -> Vec<u8> {
     let mut state = row as u32 ^ 0x9e37_79b9;
     let next = |_| {
@@ -89,12 +89,12 @@ pub fn media(row: usize) -> Vec<u8> {
     (0..40_000 + row * 137 % 30_000).map(next).collect()
 }
 
-/// The bytes of one tensor.
+/// The bytes of a row's tensor of `width` bytes.
 pub fn tensor_bytes(row: usize, width: usize) -> impl Iterator<Item = u8> {
     (0..width).map(move |byte| (row * 31 + byte * 7 + (byte >> 8)) as u8)
 }
 
-/// Writes rows in batches of an odd size and returns the fragments.
+/// Writes rows in batches of 7 and returns the fragments.
 pub async fn drafts(
     lake: &Lake,
     name: &TableName,
@@ -106,7 +106,7 @@ pub async fn drafts(
     let mut first = numbers.start;
     while first < numbers.end {
         let count = 7.min(numbers.end - first);
-        // A slice with an offset, as importers produce them.
+        // The batch is a slice with an offset, as importers produce them.
         let before = first.min(2);
         let batch = rows(schema, first - before, before + count);
         writer.write(&batch.slice(before, count)).await?;
@@ -115,7 +115,7 @@ pub async fn drafts(
     writer.finish().await
 }
 
-/// Adds rows to a table, which is created when it does not exist.
+/// Appends rows to a table, which is created if it does not exist.
 pub async fn append(
     lake: &Lake,
     name: &TableName,
@@ -131,12 +131,12 @@ pub async fn latest(lake: &Lake, name: &TableName) -> crate::Result<Table> {
     lake.table(name, &SnapshotRef::Latest).await
 }
 
-/// Small fragments and pages.
+/// Write options with small fragments and pages.
 pub fn small(rows_per_fragment_max: u64, page_bytes: usize) -> WriteOptions {
     WriteOptions { rows_per_fragment_max, page_bytes, ..WriteOptions::default() }
 }
 
-/// The addresses of all rows of a table without deletions.
+/// The addresses of all rows of a table, including deleted rows.
 pub fn addresses(table: &Table) -> Vec<u64> {
     let of = |fragment: &crate::FragmentInfo| {
         let id = u64::from(fragment.id);

@@ -1,4 +1,4 @@
-//! Dense columns: reading bytes by the page table gives what Lance's decoder gives.
+//! Tests that bytes of dense columns, read by the page table, equal the output of Lance's decoder.
 
 use std::os::unix::fs::FileExt;
 
@@ -24,7 +24,7 @@ const ELEMENTS: [(DataType, usize); 10] = [
     (DataType::Float64, 150),
 ];
 
-/// The bytes of row `row` of the only column.
+/// The bytes of row `row` of the batch's only column.
 fn row_of(batch: &RecordBatch, row: usize) -> Vec<u8> {
     let value = batch.column(0).as_fixed_size_list().value(row).to_data();
     let width = value.data_type().primitive_width().expect("tensors are numbers");
@@ -38,7 +38,7 @@ async fn dense(table: &Table, column: &str) -> Result<std::sync::Arc<DenseColumn
     }
 }
 
-/// Compares every row of a column, read three ways: by `take`, by the reader, and (local lakes) by the file.
+/// Compares every row of a column, read in three ways: by `take`, by the reader, and (in local lakes) from the file.
 async fn check_column(table: &Table, column: &str) -> TestResult {
     let column = column.to_string();
     let dense = dense(table, &column).await?;

@@ -1,4 +1,4 @@
-//! What the doctor says about tables whose layout is known.
+//! Tests of the doctor's findings about tables with a known layout.
 
 use std::sync::Arc;
 
@@ -22,15 +22,16 @@ use crate::{DenseProbe, Diagnosis, Finding, Lake, Table, Verdict, WriteOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Elements of a wide list.
+/// The number of elements of a wide list.
 const LENGTH: i32 = 3_000;
 
 const NUM_ROWS: usize = 20;
 
-/// What is found about column `x`, and whether it is read as plain bytes, which must agree with how it is read.
+/// Returns the verdict and the findings about column `x`, and checks that the verdict agrees with the way in which the
+/// column is read.
 async fn about_x(table: &Table) -> Result<(Verdict, Vec<Finding>), Failure> {
     let Diagnosis { columns, mut findings } = table.doctor().await?;
-    // About its other columns, where Lance's own writer made the table.
+    // Tables of Lance's own writer also have a finding about their other columns, which is removed here.
     let unchecked = columns.iter().any(|column| !column.heavy && column.unchecked_fragments > 0);
     assert_eq!(findings.extract_if(.., |finding| finding.code == "unchecked_columns").count(), usize::from(unchecked));
     assert_eq!(columns, table.describe().await?);
@@ -48,13 +49,13 @@ fn codes(findings: &[Finding]) -> Vec<&str> {
     findings.iter().map(|finding| finding.code.as_str()).collect()
 }
 
-/// The lines of Python that mend what has this code.
+/// The lines of Python that remedy the finding with this code.
 fn example<'a>(findings: &'a [Finding], code: &str) -> &'a str {
     let finding = findings.iter().find(|finding| finding.code == code).expect("the code was found");
     finding.example.as_deref().expect("the finding has an example")
 }
 
-/// Table `t` with columns `id` and `x`, as Lance's own writer makes it.
+/// Writes table `t` with columns `id` and `x` by Lance's own writer.
 async fn by_lance(lake: &Lake, field: Field, x: ArrayRef, version: LanceFileVersion) -> Result<Table, Failure> {
     let (name, uri) = (table_name("t"), lake.table_uri(&table_name("t")));
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..x.len() as i64));
@@ -65,7 +66,7 @@ async fn by_lance(lake: &Lake, field: Field, x: ArrayRef, version: LanceFileVers
     Ok(latest(lake, &name).await?)
 }
 
-/// Bytes that do not compress, as lists.
+/// Lists of bytes that do not compress.
 fn lists(length: i32, is_valid: impl Fn(usize) -> bool) -> ArrayRef {
     let item = Arc::new(Field::new("item", DataType::UInt8, true));
     let bytes: Vec<u8> = (0..NUM_ROWS).flat_map(|row| media(row).into_iter().take(length as usize)).collect();
@@ -74,7 +75,7 @@ fn lists(length: i32, is_valid: impl Fn(usize) -> bool) -> ArrayRef {
     Arc::new(FixedSizeListArray::new(item, length, Arc::new(UInt8Array::from(bytes)), nulls))
 }
 
-/// Checks a column that Lance's own writer made.
+/// Checks the verdict and the findings about a column that Lance's own writer wrote.
 async fn check(
     field: Field,
     x: ArrayRef,

@@ -1,4 +1,4 @@
-//! Building and listing indexes.
+//! Tests of building and listing indexes.
 
 use stoker_types::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! What `describe` says about the layout that writers make.
+//! Tests of the layout that `describe` reports for tables of Stoker's writer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ async fn heavy_pages_are_dense_and_just_under_8_mib() -> TestResult {
     let image = &columns["image"];
     assert!(image.dense && image.heavy && image.why_not_dense.is_none());
     assert_eq!(image.bytes_per_row, Some(150_528));
-    // 54 rows of 150,528 bytes fit 8,257,536 bytes.
+    // 54 rows of 150,528 bytes fit into a page of 8,257,536 bytes.
     assert_eq!((image.num_chunks, image.chunk_bytes_max), (6, 54 * 150_528));
     assert_eq!(image.compression, "none");
     assert_eq!(image.kind, "tensor uint8[3, 224, 224]");
 
-    // A narrower heavy column in the same table fills its pages too.
+    // The pages of a narrower heavy column in the same table are full too.
     let state = &columns["state"];
     assert!(state.dense && state.heavy);
     assert_eq!((state.num_chunks, state.chunk_bytes_max), (1, 300 * 8192));

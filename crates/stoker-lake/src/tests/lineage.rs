@@ -1,4 +1,4 @@
-//! Commits that storage held back until their slot was free again.
+//! Tests of commits that the store delayed until a cleanup had freed their version number.
 
 use lance::dataset::cleanup::{CleanupPolicy, cleanup_old_versions};
 use lance::dataset::optimize::{CompactionOptions, compact_files};
@@ -7,10 +7,10 @@ use stoker_types::{ErrorKind, TagName};
 use super::data::{TestLake, TestResult, append, drafts, latest, schema, small, table_name, test_lake};
 use crate::{CommitKey, CommitMode, Lake, StorageOptions};
 
-/// Rows of the table before, of each commit by others, and of our own.
+/// The number of rows of the table before, of each commit by others, and of our own commit.
 const NUM_ROWS: (usize, usize, usize) = (3, 1, 2);
 
-/// A lake as another process opens it.
+/// Opens the lake again, as another process does.
 async fn opened(test: &TestLake) -> crate::Result<Lake> {
     Lake::open(test.lake.uri(), &StorageOptions::default()).await
 }
@@ -23,7 +23,7 @@ async fn commit(lake: &Lake) -> crate::Result<u64> {
     lake.commit(&name, &schema, CommitMode::Append, drafts, Some(key)).await
 }
 
-/// Makes all fragments one, without the versions before.
+/// Compacts all fragments of the newest version into one.
 async fn compact(lake: &Lake) -> TestResult {
     let mut dataset = latest(lake, &table_name("t")).await?.dataset().as_ref().clone();
     compact_files(&mut dataset, CompactionOptions::default(), None).await?;
@@ -38,7 +38,8 @@ async fn clean_up(lake: &Lake) -> TestResult {
     Ok(())
 }
 
-/// A table to which others committed so many versions while our own commit stalled, which then took the slot of version 2.
+/// A table whose version 2 is our own commit. While that commit stalled, others made `num_foreign` commits and removed
+/// old versions, so that the number 2 was free again.
 async fn stalled(num_foreign: usize, is_compacted: bool) -> Result<TestLake, Box<dyn std::error::Error>> {
     let test = test_lake().await;
     let (name, schema) = (table_name("t"), schema(&[]));

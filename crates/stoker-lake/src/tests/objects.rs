@@ -1,4 +1,4 @@
-//! Small immutable objects.
+//! Tests of small immutable objects.
 
 use bytes::Bytes;
 
@@ -21,7 +21,7 @@ async fn check(lake: &Lake) -> TestResult {
     objects.delete("specs/a").await?;
     objects.delete("specs/a").await?;
     assert_eq!(objects.get("specs/a").await?, None);
-    // A path cannot leave the folder.
+    // A path cannot leave the folder of the objects.
     objects.put("../../escape", Bytes::from_static(b"x")).await?;
     assert_eq!(objects.list("").await?.len(), 3);
     assert!(lake.tables().await?.is_empty());

@@ -1,4 +1,4 @@
-//! Excluded rows are gone from later versions, and from no others.
+//! Tests that excluded rows are missing from later versions, and only from those.
 
 use std::collections::BTreeSet;
 
@@ -20,12 +20,12 @@ use super::data::{
 use crate::deletions::is_sealed;
 use crate::{CommitMode, DenseProbe, Lake, Quarantined, ScanRequest, StorageOptions, Table};
 
-/// The address of a row of a table with fragments of 10 rows.
+/// The address of a row in a table with fragments of 10 rows.
 fn address(row: u64) -> u64 {
     ((row / 10) << 32) | (row % 10)
 }
 
-/// A table `t` of so many rows in fragments of 10, as version 1.
+/// Creates a table `t` of `num_rows` rows in fragments of 10, as version 1.
 async fn table_of(lake: &Lake, num_rows: usize) -> Result<Table, Box<dyn std::error::Error>> {
     let (name, schema) = (table_name("t"), schema(&[]));
     append(lake, &name, &schema, 0..num_rows, small(10, 1000)).await?;
@@ -97,14 +97,15 @@ async fn a_whole_fragment_may_go() -> TestResult {
     let whole: Vec<u64> = (10..20).map(address).collect();
     assert_eq!(lake.quarantine(&name, &whole, None).await?, done(2, 10, 0));
     assert_eq!(lake.quarantine(&name, &whole, None).await?, done(2, 0, 10));
-    // With one row that is there, and after others were moved.
+    // The next call excludes a row of the removed fragment with one that still exists; a later one follows a
+    // compaction.
     assert_eq!(lake.quarantine(&name, &[address(12), address(20)], None).await?, done(3, 1, 1));
     compact(&latest(&lake, &name).await?).await?;
     let compacted = latest(&lake, &name).await?;
     assert_eq!(compacted.fragments().len(), 1);
     assert_eq!(lake.quarantine(&name, &whole, None).await?, done(compacted.version(), 0, 10));
     assert_eq!(ids(&compacted).await?, (0..10).chain(21..30).collect::<Vec<_>>());
-    // A table without any row.
+    // The last call leaves a table without rows.
     let rest = addresses(&compacted);
     assert_eq!(lake.quarantine(&name, &rest, None).await?, done(compacted.version() + 1, 19, 0));
     let empty = latest(&lake, &name).await?;
@@ -133,7 +134,7 @@ async fn what_cannot_be_excluded_is_named() -> TestResult {
     assert!(error.to_string().contains("1025 bytes; give at most 1024"), "{error}");
     assert_eq!(latest(&lake, &name).await?.version(), 1);
 
-    // Lance compacts fragments with deletions, and small ones.
+    // Lance compacts small fragments, and fragments with deletions.
     lake.quarantine(&name, &[address(3)], None).await?;
     compact(&latest(&lake, &name).await?).await?;
     let compacted = latest(&lake, &name).await?;
@@ -143,7 +144,7 @@ async fn what_cannot_be_excluded_is_named() -> TestResult {
     Ok(())
 }
 
-/// Several lakes over one folder share nothing, as processes do.
+/// Several lakes over one folder share nothing, like several processes.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_commits_lose_nothing() -> TestResult {
     let test = test_lake().await;
@@ -160,7 +161,7 @@ async fn concurrent_commits_lose_nothing() -> TestResult {
                 append(&lake, &name, &schema, first..first + 10, small(100, 1000)).await?;
                 return Ok(0);
             }
-            // Neighbours ask for some of the same rows.
+            // Neighbouring tasks exclude some of the same rows.
             let addrs: Vec<u64> = (task * 4..task * 4 + 7).map(address).collect();
             Ok::<_, crate::Error>(lake.quarantine(&name, &addrs, None).await?.num_excluded)
         });

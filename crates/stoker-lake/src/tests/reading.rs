@@ -1,4 +1,4 @@
-//! Rows by address, scans and searches.
+//! Tests of reading rows by address, of scans and of searches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use stoker_types::ErrorKind;
 use super::data::{TestResult, append, latest, memory_lake, rows, schema, small, table_name, tensor};
 use crate::{CommitMode, Lake, Metric, Nearest, ROW_ADDR, ScanRequest, Table, WriteOptions};
 
-/// 30 rows in fragments of 10; rows 3, 4 and 15 deleted.
+/// A table of 30 rows in fragments of 10, in which rows 3, 4 and 15 are deleted.
 async fn table_with_deletions(lake: &Lake) -> Result<Table, Box<dyn std::error::Error>> {
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1500])]));
     append(lake, &name, &schema, 0..30, small(10, 4000)).await?;
@@ -108,7 +108,7 @@ async fn scans_filter_limit_and_address() -> TestResult {
     assert_eq!(ids(&found), expected);
     assert_eq!(addresses.values().to_vec(), expected.iter().map(|id| address(*id as u64)).collect::<Vec<_>>());
 
-    // Addresses alone, with a filter on a column that is not projected.
+    // This scan reads only addresses, with a filter on a column that is not projected.
     let only = ScanRequest { filter: Some(col("id").lt(lit(5i64))), with_row_addr: true, ..request(&[]) };
     let found = collect(&table, only).await?;
     assert_eq!(found.num_columns(), 1);
@@ -137,7 +137,7 @@ async fn a_plan_without_columns_counts_rows() -> TestResult {
     Ok(())
 }
 
-/// Vectors `(row, 0)` with ids and a split column; 40 rows.
+/// A table of 40 rows with ids and the vectors `(id, 1)`.
 pub async fn vector_table(lake: &Lake) -> Result<Table, Box<dyn std::error::Error>> {
     let vector = DataType::FixedSizeList(Field::new("item", DataType::Float32, true).into(), 2);
     let fields = vec![Field::new("id", DataType::Int64, false), Field::new("v", vector, false)];
@@ -173,7 +173,7 @@ async fn a_search_sees_only_rows_that_pass_the_filter() -> TestResult {
     let found = collect(&table, request).await?;
     let names: Vec<_> = found.schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(names, ["id", "_distance", ROW_ADDR]);
-    // Post-filtering would have found nothing: the three nearest of all rows are 10, 11 and 9.
+    // Filtering after the search would find nothing: the three nearest of all rows are 10, 11 and 9.
     assert_eq!(ids(&found), [20, 21, 22]);
     let distance = found.column(1).as_primitive::<Float32Type>().value(0);
     assert!((distance - 9.8f32 * 9.8).abs() < 1e-3, "{distance}");

@@ -1,11 +1,11 @@
-//! Work on a lake can move between threads.
+//! Tests that work on a lake can move between threads.
 
 use super::data::{memory_lake, schema, table_name};
 use crate::{Checksums, CommitMode, IndexKind, Lake, RangeReader, ScanRequest, Table, TableWriter, WriteOptions};
 
 fn is_send<T: Send>(_: T) {}
 
-/// Compiles only when every future is `Send`; nothing is awaited.
+/// Compiles only if every future is `Send`; no future is awaited.
 fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, checksums: &Checksums, writer: &mut TableWriter) {
     let (name, schema) = (table_name("t"), schema(&[]));
     let batch = arrow_array::RecordBatch::new_empty(schema.clone());

@@ -1,4 +1,4 @@
-//! Which URIs are lakes, and what happens when their store cannot be reached.
+//! Tests of the URIs of lakes, and of errors about stores that cannot be reached.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use stoker_types::{ErrorKind, SnapshotRef};
 use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name, test_lake};
 use crate::{Lake, StorageOptions};
 
-/// A request that takes so long hangs.
+/// A request that takes longer than this is considered to hang.
 const HANG: Duration = Duration::from_secs(120);
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_memory_lake_lives_as_long_as_its_values() -> TestResult {
 
 #[tokio::test]
 async fn a_refused_endpoint_is_named() -> TestResult {
-    // A port that nobody listens on.
+    // No process listens on this port.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let endpoint = format!("http://{address}");
     let options = [

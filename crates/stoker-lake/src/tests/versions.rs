@@ -1,4 +1,4 @@
-//! Snapshots, tags and what errors say about them.
+//! Tests of snapshots and tags, and of the errors about them.
 
 use stoker_types::{ErrorKind, SnapshotRef, TagName};
 

@@ -1,4 +1,4 @@
-//! What writers accept and refuse.
+//! Tests of what writers accept and refuse.
 
 use std::sync::Arc;
 

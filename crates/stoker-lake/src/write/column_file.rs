@@ -1,4 +1,4 @@
-//! One data file of a fragment.
+//! Writes one data file of a fragment.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -20,7 +20,7 @@ use crate::lake::LakeInner;
 use crate::sectors::{CheckedWriter, checked_name};
 use crate::{Error, Result};
 
-/// Bytes that light columns gather before they become a page.
+/// The number of bytes that each light column collects before Lance writes a page.
 const LIGHT_PAGE_BYTES: u64 = 1 << 20;
 
 /// A data file that holds some columns of one fragment.
@@ -28,17 +28,19 @@ pub(super) struct ColumnFile {
     name: String,
     schema: Schema,
     batch_schema: SchemaRef,
-    /// The columns' places in incoming batches.
+    /// The indices of the columns in incoming batches.
     columns: Vec<usize>,
-    /// Gathers the one column of a heavy file; `None` for light columns, which Lance gathers.
+    /// Collects the pages of a heavy column, which has a file to itself; `None` for light columns, whose pages Lance
+    /// collects.
     pages: Option<PageBuffer>,
-    /// For each column, the checksums of its rows so far, as they are stored; `None` when it has none.
+    /// For each column, the checksums of its rows so far, as they are stored; `None` for a column without checksums of
+    /// rows.
     checksums: Vec<Option<Vec<u8>>>,
     writer: FileWriter,
 }
 
 impl ColumnFile {
-    /// Creates a file for these columns; `page_bytes` makes it the file of one heavy column.
+    /// Creates a file for these columns. With `page_bytes`, it is the file of one heavy column.
     pub async fn create(
         lake: &LakeInner,
         table: &Path,
@@ -51,12 +53,13 @@ impl ColumnFile {
         let path = table.clone().join("data").join(name.as_str());
         let attempted = || format!("creating data file {name} in {}", lake.place);
         let output = lake.store.create(&path).await.map_err(|source| Error::storage(attempted(), source))?;
-        // The rows of a heavy column have checksums of their own, and are not checked twice.
+        // The rows of a heavy column have checksums of their own, so its bytes need no others.
         let output = match is_heavy {
             true => output,
             false => Box::new(CheckedWriter::new(&name, output, schema.fields_pre_order().count(), columns.len() + 1)),
         };
-        // A heavy page passes the threshold at once, so that what the page buffer hands over is exactly one page.
+        // With this threshold, Lance writes each array of a heavy column at once, so that each array of the page buffer
+        // becomes exactly one page.
         let cache_bytes = if is_heavy { 1 } else { LIGHT_PAGE_BYTES };
         let options = FileWriterOptions {
             data_cache_bytes: Some(cache_bytes * columns.len() as u64),
@@ -72,7 +75,7 @@ impl ColumnFile {
         Ok(Self { name, schema, batch_schema, columns, pages, checksums, writer })
     }
 
-    /// Adds this file's columns of a batch.
+    /// Writes this file's columns of a batch.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let Some(pages) = &mut self.pages else {
             let columns: Vec<ArrayRef> = self.columns.iter().map(|column| compact(batch.column(*column))).collect();
@@ -102,7 +105,7 @@ impl ColumnFile {
         self.writer.abort().await;
     }
 
-    /// Notes the checksums of rows and writes them.
+    /// Adds the rows' checksums to those of the file, and writes the rows.
     async fn write_rows(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
         for (checksums, values) in self.checksums.iter_mut().zip(&columns) {
             let both = checksums.take().and_then(|checksums| Some((checksums, row_checksums(values)?)));
@@ -114,7 +117,7 @@ impl ColumnFile {
         self.write_columns(columns).await
     }
 
-    /// Stores the checksums behind the pages, and where they are in the file's metadata.
+    /// Stores the checksums behind the pages, and their location in the file's metadata.
     async fn write_checksums(&mut self) -> Result<()> {
         let mut buffers = BTreeMap::new();
         for (checksums, field) in std::mem::take(&mut self.checksums).into_iter().zip(&self.schema.fields) {

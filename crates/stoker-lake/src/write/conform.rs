@@ -1,4 +1,4 @@
-//! Fits record batches to the schema of a table.
+//! Adapts record batches to the schema of a table.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
@@ -9,9 +9,9 @@ use stoker_types::{TableName, fixed_row_bytes, is_heavy};
 use super::schema::same_data_type;
 use crate::{Error, Result};
 
-/// The batch with the columns, types and field metadata of `schema`; no values are copied.
+/// Returns the batch with the columns, types and field metadata of `schema`; no values are copied.
 ///
-/// `first_row` is the number of its first row, for messages.
+/// `first_row` is the number of the batch's first row, for error messages.
 pub(super) fn conform(
     table: &TableName,
     schema: &SchemaRef,
@@ -41,7 +41,7 @@ pub(super) fn conform(
     RecordBatch::try_new(schema.clone(), columns).map_err(|source| fail(source.to_string()))
 }
 
-/// The same values with the table's names and nullability of nested fields.
+/// Returns the same values with the table's names and nullability of nested fields.
 fn retyped(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     if column.data_type() == to { Ok(column.clone()) } else { retyped_data(&column.to_data(), to).map(make_array) }
 }
@@ -62,8 +62,8 @@ fn retyped_data(data: &ArrayData, to: &DataType) -> Result<ArrayData, ArrowError
     data.clone().into_builder().data_type(to.clone()).child_data(children?).build()
 }
 
-/// The first row with a null where none may be: in a non-null column, and anywhere in a heavy fixed-width one, where a
-/// single null would make a page unreadable without a decoder.
+/// Returns the first row with a forbidden null. Nulls are forbidden in a non-null column, and everywhere in a heavy
+/// fixed-width column, where a single null would make a page unreadable without a decoder.
 fn forbidden_null(field: &Field, column: &ArrayRef) -> Option<usize> {
     let dense = is_heavy(field) && fixed_row_bytes(field.data_type()).is_some();
     if (!field.is_nullable() || dense) && column.null_count() > 0 {

@@ -1,4 +1,4 @@
-//! Fragments that are written and not yet committed.
+//! Fragments that are written but not yet committed.
 
 use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
@@ -9,12 +9,13 @@ use stoker_types::TableName;
 
 use crate::{Error, Lake, Result};
 
-/// A fragment whose files are written and which no version names yet. Serialises to JSON, for journals of long ingests.
+/// A fragment whose files are written, and which no version contains yet. It can be serialized to JSON, for journals of
+/// long ingests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FragmentDraft {
     fragment: Fragment,
     bytes: u64,
-    /// Which column each field id of the files means.
+    /// The path of the field that each field id in the files denotes.
     fields: Vec<(i32, String)>,
 }
 
@@ -23,22 +24,22 @@ impl FragmentDraft {
         Self { fragment, bytes, fields: field_names(schema) }
     }
 
-    /// Rows in it.
+    /// The number of rows.
     pub fn num_rows(&self) -> u64 {
         self.fragment.physical_rows.unwrap_or(0) as u64
     }
 
-    /// Bytes of its files.
+    /// The size of the fragment's files in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The names of its data files.
+    /// The names of the fragment's data files.
     pub fn files(&self) -> Vec<String> {
         self.fragment.files.iter().map(|file| file.path.clone()).collect()
     }
 
-    /// Whether its files number the columns as the schema does: otherwise a commit would mix columns up.
+    /// Returns whether the files use the same field ids as the schema; if not, a commit would confuse columns.
     pub(crate) fn fits(&self, schema: &Schema) -> bool {
         self.fields == field_names(schema)
     }
@@ -49,7 +50,8 @@ impl FragmentDraft {
 }
 
 impl Lake {
-    /// Whether all files of a fragment are still there, with the sizes that they were written with.
+    /// Returns whether all files of a fragment still exist, with the sizes that were written. One HEAD request per
+    /// file.
     ///
     /// # Errors
     /// Storage errors.
@@ -68,7 +70,7 @@ impl Lake {
     }
 }
 
-/// The id and path of each field, by id.
+/// Returns the id and the path of each field, sorted by id.
 fn field_names(schema: &Schema) -> Vec<(i32, String)> {
     let name = |id: i32| schema.field_path(id).unwrap_or_default();
     let mut fields: Vec<_> = schema.fields_pre_order().map(|field| (field.id, name(field.id))).collect();

@@ -1,4 +1,4 @@
-//! Writing fragments: heavy columns in data files of their own, in pages just under 8 MiB.
+//! Writes fragments: each heavy column in a data file of its own, in pages just under 8 MiB.
 
 mod column_file;
 mod conform;

@@ -1,11 +1,12 @@
-//! Names that columns of a new table cannot have.
+//! Names that the columns of a new table must not have.
 
 use arrow_schema::Schema;
 use stoker_types::TableName;
 
 use crate::{Error, Result};
 
-/// Columns that Lance and searches add to the columns of a table: `lance_core`'s row columns, and the results of searches.
+/// Names of columns that Lance and searches add to those of a table: `lance_core`'s row columns, and the results of
+/// searches.
 const RESERVED: [&str; 8] = [
     lance_core::ROW_ID,
     lance_core::ROW_ADDR,
@@ -17,7 +18,7 @@ const RESERVED: [&str; 8] = [
     "_rank",
 ];
 
-/// Checks that no column has a reserved name. Such a table could be written, but not be read.
+/// Checks that no column has a reserved name. A table with such a column could be written but not read.
 ///
 /// # Errors
 /// [`Error::InvalidData`] that names the column.

@@ -1,4 +1,4 @@
-//! Gathers the rows of one heavy column into pages.
+//! Collects the rows of one heavy column into pages.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, make_array};
@@ -9,9 +9,10 @@ use stoker_types::fixed_row_bytes;
 
 use crate::{Error, Result};
 
-/// Gathers the rows of one heavy column into pages of at most `page_bytes`; a wider row is a page of its own.
+/// Collects the rows of one heavy column into pages of at most `page_bytes`; a wider row is a page of its own.
 ///
-/// Holds less than one page, as slices of the arrays that came in; arrays over two pages are not kept alive for a rest.
+/// The buffer holds at most one page, as slices of the incoming arrays. A slice keeps its whole array in memory, so the
+/// rest of an array of more than two pages is copied.
 pub(super) struct PageBuffer {
     page_bytes: usize,
     pending: Vec<ArrayRef>,
@@ -23,7 +24,7 @@ impl PageBuffer {
         Self { page_bytes, pending: Vec::new(), pending_bytes: 0 }
     }
 
-    /// Adds rows and returns the pages that are full, each in memory of its own.
+    /// Adds rows and returns the pages that are full. Each page is a copy in memory of its own.
     pub fn push(&mut self, array: &ArrayRef) -> Result<Vec<ArrayRef>> {
         let mut pages = Vec::new();
         let mut start = 0;
@@ -50,7 +51,7 @@ impl PageBuffer {
         Ok(pages)
     }
 
-    /// The rows that are left, as one page.
+    /// Returns the remaining rows as one page.
     pub fn flush(&mut self) -> Result<Option<ArrayRef>> {
         let parts = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
@@ -65,7 +66,7 @@ impl PageBuffer {
     }
 }
 
-/// Copies an array into memory of its own, exactly as long as its rows.
+/// Copies an array into new memory that holds exactly its rows.
 pub(super) fn compact(array: &ArrayRef) -> ArrayRef {
     let data = array.to_data();
     let mut copy = MutableArrayData::new(vec![&data], false, array.len());
@@ -73,7 +74,7 @@ pub(super) fn compact(array: &ArrayRef) -> ArrayRef {
     make_array(copy.freeze())
 }
 
-/// How many rows from `start` on have at most `budget` bytes together, and how many bytes these are.
+/// Returns how many rows from `start` on have at most `budget` bytes together, and the number of these bytes.
 fn rows_that_fit(array: &ArrayRef, start: usize, budget: usize) -> (usize, usize) {
     let left = array.len() - start;
     if let Some(row_bytes) = fixed_row_bytes(array.data_type()) {
@@ -84,7 +85,7 @@ fn rows_that_fit(array: &ArrayRef, start: usize, budget: usize) -> (usize, usize
         DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets(), start, budget),
         DataType::LargeBinary => by_offsets(array.as_binary::<i64>().value_offsets(), start, budget),
         _ => {
-            // Other variable types are cut by their average.
+            // Values of other variable types are assumed to have the average size.
             let bytes = array.to_data().get_slice_memory_size().unwrap_or(0);
             let average = bytes.div_ceil(array.len().max(1)).max(1);
             let rows = (budget / average).min(left);

@@ -1,4 +1,4 @@
-//! Whether rows fit a table, and the schema of new tables.
+//! Checks whether rows fit a table, and adapts the schema of new tables.
 
 use std::sync::Arc;
 
@@ -9,16 +9,17 @@ use stoker_types::{
 
 use crate::{Error, Result};
 
-/// Field metadata key of Lance that chooses a compression.
+/// Lance's field metadata key for the compression.
 pub(super) const COMPRESSION_KEY: &str = "lance-encoding:compression";
 
-/// Field metadata key of Lance that chooses how values are laid out.
+/// Lance's field metadata key for the layout of values.
 const LAYOUT_KEY: &str = "lance-encoding:structural-encoding";
 
-/// Narrower values go into blocks of several rows: the limit of Lance's writer.
+/// The minimum width of values that Lance's writer stores row by row; it puts narrower values into blocks of several
+/// rows. In bytes.
 const ROW_BY_ROW_BYTES_MIN: usize = 256;
 
-/// Whether Lance may store a column's values as plain bytes, row by row.
+/// Returns whether Lance may store a column's values as plain bytes, row by row.
 pub(super) fn may_be_plain(field: &Field) -> bool {
     let is_wide = fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes >= ROW_BY_ROW_BYTES_MIN);
     let is_list = matches!(field.data_type(), DataType::FixedSizeList(item, _) if item.data_type().is_primitive());
@@ -51,7 +52,8 @@ fn same_type(expected: &Field, found: &Field) -> bool {
         && keys.iter().all(|key| same_metadata(expected.metadata().get(*key), found.metadata().get(*key)))
 }
 
-/// Whether two values of a metadata key say the same: parameters of extension types are JSON, which may be spaced at will.
+/// Returns whether two values of a metadata key are equivalent: parameters of extension types are JSON, in which
+/// spacing does not matter.
 fn same_metadata(expected: Option<&String>, found: Option<&String>) -> bool {
     let json = |text: &String| serde_json::from_str::<serde_json::Value>(text).ok();
     match (expected, found) {
@@ -62,8 +64,8 @@ fn same_metadata(expected: Option<&String>, found: Option<&String>) -> bool {
     }
 }
 
-/// Whether values of type `found` can be stored as `expected` without a change. Names and nullability of the items of
-/// fixed-size lists do not count: Lance does not keep them.
+/// Returns whether values of type `found` can be stored as `expected` without a change. Names and nullability of the
+/// items of fixed-size lists are ignored, because Lance does not keep them.
 pub(super) fn same_data_type(expected: &DataType, found: &DataType) -> bool {
     let same_child = |expected: &Field, found: &Field| {
         (expected.is_nullable() || !found.is_nullable()) && same_data_type(expected.data_type(), found.data_type())
@@ -88,7 +90,8 @@ fn describe(field: &Field) -> String {
     format!("{null}{}{extension}", field.data_type())
 }
 
-/// The schema with `none` as the compression of encoded images, which Lance would compress once more otherwise.
+/// Returns the schema with the compression `none` for encoded images without a setting, which Lance would otherwise
+/// compress again.
 pub(crate) fn with_media_uncompressed(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
         if !is_encoded_image(field) {

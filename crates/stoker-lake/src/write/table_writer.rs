@@ -15,14 +15,15 @@ use super::schema::COMPRESSION_KEY;
 use super::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
 use crate::{Error, Lake, Result};
 
-/// Sizes of fragments and pages.
+/// Limits on the sizes of fragments and pages.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// Rows per fragment at most.
+    /// The maximum number of rows per fragment. Default: 2^20.
     pub rows_per_fragment_max: u64,
-    /// Bytes per fragment at most, before encoding.
+    /// The maximum size of a fragment in bytes, before encoding. Default: 4 GiB.
     pub bytes_per_fragment_max: u64,
-    /// Bytes of a page of a heavy column at most; a single wider row is a page of its own.
+    /// The maximum size of a page of a heavy column in bytes; a single wider row is a page of its own. Default: 8 MiB
+    /// less 128 KiB.
     pub page_bytes: usize,
 }
 
@@ -34,20 +35,22 @@ impl Default for WriteOptions {
 
 /// Writes record batches as fragments that [`Lake::commit`] makes visible.
 ///
-/// Each heavy column has a data file of its own, and its pages hold as many rows as fit `page_bytes`; the light columns share
-/// another file. All files of a fragment are written at the same time. Holds less than one page per heavy column, plus the
-/// page that is being encoded, plus 4 bytes for each row of the open fragment: their checksums.
+/// Each heavy column has a data file of its own, whose pages hold as many rows as fit `page_bytes`; the light columns
+/// share another file. All files of a fragment are written at the same time. The writer holds at most one page per
+/// heavy column and the page that is being encoded, about 1 MiB per light column, and for the open fragment the
+/// checksums: 4 bytes per row of each column that can be read as plain bytes or is heavy, and 4 bytes per 4 KiB of
+/// light columns.
 pub struct TableWriter {
     target: Target,
-    /// Rows that were accepted.
+    /// The number of rows that were accepted.
     num_rows: u64,
-    /// Set while files are written: after a failed or cancelled write they may lack rows.
+    /// True while files are written: after a failed or cancelled write they may lack rows.
     incomplete: bool,
     open: Option<OpenFragment>,
     drafts: Vec<FragmentDraft>,
 }
 
-/// Where and how rows are written. Apart from the open files, which cannot be shared between threads.
+/// The table and the options of a writer. They are separate from the open files, which threads cannot share.
 struct Target {
     lake: Lake,
     name: TableName,
@@ -63,11 +66,11 @@ struct OpenFragment {
 }
 
 impl Lake {
-    /// A writer of rows for a table, which need not exist yet. With `for_append`, the rows must fit the table if it exists.
+    /// Returns a writer of rows for a table, which need not exist yet. With `for_append`, the rows must fit the table
+    /// if it exists.
     ///
-    /// # Errors
-    /// [`Error::UnsafeStore`]; [`Error::InvalidData`] for a column with a reserved name, and when the table exists with another schema and
-    /// `for_append` is set; storage errors.
+    /// # Errors [`Error::UnsafeStore`]; [`Error::InvalidData`] for a column with a reserved name, and for a table that
+    /// exists with another schema if `for_append` is set; storage errors.
     pub async fn writer(
         &self,
         name: &TableName,
@@ -86,7 +89,8 @@ impl Lake {
                 check_names(name, schema)?;
                 let lance_schema = Schema::try_from(with_media_uncompressed(schema).as_ref())
                     .map_err(|source| Error::storage(format!("creating table {name}"), source))?;
-                // As it will be read: Lance keeps no names and no nullability of the items of fixed-size lists.
+                // Rows are written with the schema that readers see: Lance keeps no names and no nullability of the
+                // items of fixed-size lists.
                 (Arc::new(ArrowSchema::from(&lance_schema)), lance_schema)
             }
         };
@@ -96,7 +100,7 @@ impl Lake {
 }
 
 impl TableWriter {
-    /// The schema that rows are written with, which a commit needs.
+    /// The schema with which rows are written. A commit needs it.
     pub fn schema(&self) -> SchemaRef {
         self.target.schema.clone()
     }
@@ -104,8 +108,9 @@ impl TableWriter {
     /// Adds rows. Columns are matched by name.
     ///
     /// # Errors
-    /// [`Error::InvalidData`] naming column and row; storage errors. The rows of this call may be partly written; nothing is
-    /// visible before a commit. After a storage error or a cancelled call the writer cannot be used any more.
+    /// [`Error::InvalidData`] naming column and row; storage errors. The rows of this call may be partly written, but
+    /// nothing is visible before a commit. After a storage error or a cancelled call the writer cannot be used any
+    /// more.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let Target { name, schema, options, .. } = &self.target;
         let (rows_max, bytes_max) = (options.rows_per_fragment_max, options.bytes_per_fragment_max);
@@ -138,7 +143,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes what is pending and returns all fragments.
+    /// Writes the pending rows and returns all fragments.
     ///
     /// # Errors
     /// Storage errors.
@@ -148,7 +153,7 @@ impl TableWriter {
         Ok(std::mem::take(&mut self.drafts))
     }
 
-    /// Gives up: files that are not finished are removed as far as the store allows.
+    /// Discards the open fragment: its files are removed as far as the store allows.
     pub async fn abort(mut self) {
         if let Some(open) = self.open.take() {
             for file in open.files {
@@ -196,7 +201,8 @@ impl Target {
         Ok(OpenFragment { files: try_join_all(create).await?, rows: 0, bytes: 0 })
     }
 
-    /// The schema of a file with these columns: field ids as in the table, encoded images uncompressed whatever it says.
+    /// Returns the schema of a file with these columns: the field ids are the table's, and encoded images are never
+    /// compressed, whatever the table's schema says.
     fn file_schema(&self, columns: &[usize]) -> Schema {
         let mut fields: Vec<_> = columns.iter().map(|index| self.lance_schema.fields[*index].clone()).collect();
         for (field, index) in fields.iter_mut().zip(columns) {

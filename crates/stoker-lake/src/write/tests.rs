@@ -1,4 +1,4 @@
-//! Pages hold the rows that came in, in order, and keep their limit.
+//! Tests that pages contain the incoming rows in order, and keep their size limit.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn values(array: &ArrayRef) -> Vec<Option<Vec<u8>>> {
     array.as_binary::<i64>().iter().map(|value| value.map(<[u8]>::to_vec)).collect()
 }
 
-/// Cuts an array into slices of the given lengths, so that incoming arrays have offsets.
+/// Cuts an array into slices of the given lengths and a rest, so that incoming arrays have offsets.
 fn slices(array: &ArrayRef, lengths: &[usize]) -> Vec<ArrayRef> {
     let (mut parts, mut start) = (Vec::new(), 0);
     for length in lengths.iter().chain([&array.len()]) {

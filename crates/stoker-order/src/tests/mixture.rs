@@ -20,7 +20,8 @@ fn mixture(weights: &[f64]) -> MixtureSpec {
     MixtureSpec { version: MIXTURE_VERSION, stop: MixtureStop::First, segments, earlier: None }
 }
 
-/// Golden values, from another implementation of `ORDER.md`: a change here is a new mixture version.
+/// The interleaving has these golden values, which another implementation of `ORDER.md` computed; if they change,
+/// mixtures need a new version.
 #[test]
 fn the_interleaving_is_frozen() {
     let mixture = Mixture::new(&mixture(&[0.5, 0.3, 0.2]), 7);
@@ -35,7 +36,8 @@ const GOLDEN_FAR: (usize, u64) = (1, 300_000_002);
 
 #[test]
 fn no_rank_gets_a_source_alone() {
-    // Weights whose period the ranks divide: without variation, some ranks would never see a source.
+    // The number of ranks divides the period of these weights. Without variation, some ranks would never get rows of
+    // some source.
     for (weights, ranks) in [(&[0.5, 0.5][..], 2), (&[0.7, 0.3], 10), (&[0.9, 0.1], 10), (&[0.25, 0.25, 0.5], 4)] {
         let mixture = Mixture::new(&mixture(weights), 3);
         let draws = 20_000 * ranks as u64;
@@ -82,7 +84,8 @@ fn spec(sizes: &[u64], weights: &[f64], mode: ShuffleMode, lanes: u32, num_rows:
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// After any number of draws each source has its share, give or take less than one row; changed weights hold from their start.
+    /// After any number of draws, each source has its share to within less than one row, and changed weights hold from
+    /// their start on.
     #[test]
     fn prefixes_track_the_weights(
         weights in prop::collection::vec(1u32..200, 1..7), later in prop::collection::vec(1u32..200, 6),
@@ -114,7 +117,8 @@ proptest! {
         }
     }
 
-    /// Over any epochs of the mixture, each source delivers its own epochs one after the other, each row once per epoch.
+    /// Over any epochs of the mixture, each source delivers its own epochs one after the other, with each row once per
+    /// epoch.
     #[test]
     fn sources_deliver_whole_epochs(
         sizes in prop::collection::vec(1u64..60, 1..5), weights in prop::collection::vec(1u32..20, 5),
@@ -138,7 +142,7 @@ proptest! {
                 prop_assert!(seen.entry((visit.source, visit.epoch)).or_default().insert(visit.ordinal), "{visit:?} again");
             }
         }
-        // All epochs of a source but the last one it is in are whole.
+        // Every epoch of a source is complete except the last one in which it was visited.
         for ((source, epoch), rows) in &seen {
             if seen.contains_key(&(*source, epoch + 1)) {
                 prop_assert_eq!(rows.len() as u64, sizes[*source]);

@@ -1,22 +1,22 @@
-//! The functions that queries may call, with a rule for the size of each one's result.
+//! The functions that queries may call, and a rule for the size of each function's result.
 //!
-//! A function that is on no list is not offered: a newer DataFusion adds nothing unseen.
+//! A function that is on no list is not available, so that a newer DataFusion does not add functions unnoticed.
 
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::context::SessionContext;
 
 use super::cost::{self, Call, Cost};
 
-/// How large a function's result can be.
+/// The bound on the size of a function's result.
 #[derive(Clone, Copy)]
 pub(super) enum Size {
-    /// A value of bounded width, or an argument as it is.
+    /// A value of bounded width, or an unchanged argument.
     Bounded,
-    /// A text or a list, whose bytes are reserved by this estimate before it is made.
+    /// A text or a list. Its bytes are reserved by this estimate before the function runs.
     Reserved(fn(&Call) -> Cost),
 }
 
-/// Scalar functions whose results are numbers, times, digests: values of bounded width.
+/// Scalar functions whose results have bounded width: numbers, times, digests.
 const FIXED: [&str; 88] = [
     "abs",
     "acos",
@@ -108,7 +108,7 @@ const FIXED: [&str; 88] = [
     "version",
 ];
 
-/// Scalar functions that pass an argument on, or its parts.
+/// Scalar functions that return an argument, or parts of it.
 const PASSING: [&str; 16] = [
     "arrow_cast",
     "arrow_try_cast",
@@ -128,7 +128,7 @@ const PASSING: [&str; 16] = [
     "with_metadata",
 ];
 
-/// Functions that are not offered because their results can be any multiple of their arguments, with what to use instead.
+/// Functions that are not available because their results can be any multiple of their arguments, with the reason.
 const REFUSED: [(&str, &str); 9] = [
     ("repeat", "its result has no bound"),
     ("array_repeat", "its result has no bound"),
@@ -141,7 +141,7 @@ const REFUSED: [(&str, &str); 9] = [
     ("range", "its result has no bound; join a table instead"),
 ];
 
-/// Aggregates. All account for what they hold after each batch.
+/// Aggregates. Each reserves memory for its state after each batch.
 const AGGREGATES: [&str; 45] = [
     "approx_distinct",
     "approx_median",
@@ -190,7 +190,7 @@ const AGGREGATES: [&str; 45] = [
     "var_sample",
 ];
 
-/// Window functions. Their operators account for the rows that they hold.
+/// Window functions. Their operators reserve memory for the rows that they hold.
 const WINDOWS: [&str; 11] = [
     "cume_dist",
     "dense_rank",
@@ -205,7 +205,8 @@ const WINDOWS: [&str; 11] = [
     "row_number",
 ];
 
-/// The rule for a scalar function by its own name; none for one that is not offered.
+/// Returns the rule for a scalar function by its own name (not an alias), or `None` for a function that is not
+/// available.
 pub(super) fn size(name: &str) -> Option<Size> {
     if FIXED.contains(&name) || PASSING.contains(&name) {
         return Some(Size::Bounded);
@@ -238,12 +239,12 @@ pub(super) fn size(name: &str) -> Option<Size> {
     Some(Size::Reserved(estimate))
 }
 
-/// Why a function is not offered, if it is known.
+/// Returns why a function is not available, for functions of the list of refused ones.
 pub(crate) fn refused(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(refused, _)| *refused == name).map(|(_, reason)| *reason)
 }
 
-/// Takes away from a session all functions that are on no list.
+/// Removes all functions from a session that are on no list.
 pub(crate) fn keep_allowed(context: &SessionContext) {
     let state = context.state();
     for (name, function) in state.scalar_functions() {

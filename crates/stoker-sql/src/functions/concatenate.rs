@@ -1,4 +1,4 @@
-//! `one || other` of texts as a function, so that its result can be reserved.
+//! The operator `||` on texts as a function, so that memory for its result can be reserved.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::Expr;
 
-/// The operator, on two texts of one type; NULL where one of them is.
+/// The function `||` of two texts of one type. The result is NULL where one of the texts is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Concatenate {
     signature: Signature,
@@ -23,7 +23,7 @@ impl Concatenate {
         Self { signature: Signature::any(2, Volatility::Immutable) }
     }
 
-    /// Whether it takes values of this type.
+    /// Tells whether the function takes values of this type.
     pub(super) fn takes(data_type: &DataType) -> bool {
         matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
     }
@@ -38,7 +38,7 @@ impl ScalarUDFImpl for Concatenate {
         &self.signature
     }
 
-    /// The name of the operator's own column.
+    /// Returns the column name of the replaced operator, so that the names of result columns do not change.
     fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
         let names: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
         Ok(names.join(" || "))
@@ -61,7 +61,7 @@ impl ScalarUDFImpl for Concatenate {
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let num_rows = if is_constant { 1 } else { args.number_rows };
         let data_type = args.return_field.data_type();
-        // The kernel knows no views.
+        // The concatenation kernel does not support string views.
         let inner = if matches!(data_type, DataType::Utf8View) { &DataType::Utf8 } else { data_type };
         let sides = args.args.iter().map(|side| Ok(cast(&side.to_array(num_rows)?, inner)?));
         let sides = sides.collect::<DfResult<Vec<ArrayRef>>>()?;

@@ -1,6 +1,6 @@
-//! What a call of a function takes at most, from its arguments: bytes of its result, and steps of work.
+//! Computes upper bounds on a function call from its arguments: the bytes of its result, and its steps of work.
 //!
-//! Estimates look at lengths alone. All of them are upper bounds of the result's bytes, offsets included.
+//! The estimates use the lengths of arguments and do not compute the result. The bounds on bytes include offsets.
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array, ArrayRef};
@@ -8,32 +8,32 @@ use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 
-/// Bytes of a value's offset, view and validity, at most.
+/// The most bytes of a value's offset, view and validity.
 const VALUE_BYTES: u64 = 17;
-/// Bytes of a number as text, at most.
+/// The most bytes of a number as text.
 const NUMBER_BYTES: u64 = 48;
-/// Bytes that one directive of a time's format may become, for each of its characters.
+/// The most bytes per character of a time format that a directive may become.
 const FORMAT_FACTOR: u64 = 32;
-/// Bytes that a compiled pattern may hold beside its text while it runs.
+/// The most bytes that a compiled pattern may hold besides its text while it runs.
 const PATTERN_BYTES: u64 = 1 << 20;
 
-/// Upper bounds.
+/// Upper bounds on one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Of the result.
+    /// The bytes of the result.
     pub(crate) bytes: u64,
-    /// Steps of a few nanoseconds, where they are more than the bytes that are read and written.
+    /// Steps of a few nanoseconds each, or 0 if the work is proportional to the bytes that are read and written.
     pub(crate) work: u64,
 }
 
-/// A call over some rows.
+/// The arguments of a call over some rows.
 pub(crate) struct Call<'a> {
     pub(crate) args: &'a [ColumnarValue],
     pub(crate) num_rows: u64,
 }
 
 impl Call<'_> {
-    /// The bytes of an argument over all rows; a constant counts for each.
+    /// Returns the bytes of an argument over all rows. A constant counts once for each row.
     fn bytes(&self, index: usize) -> u64 {
         match self.args.get(index) {
             None => 0,
@@ -42,7 +42,7 @@ impl Call<'_> {
         }
     }
 
-    /// The bytes of the longest value of an argument.
+    /// Returns the bytes of the longest value of an argument.
     fn longest(&self, index: usize) -> u64 {
         match self.args.get(index) {
             None => 0,
@@ -51,7 +51,7 @@ impl Call<'_> {
         }
     }
 
-    /// The elements of a list over all rows, those of lists in it included.
+    /// Returns the number of elements of a list over all rows, including the elements of nested lists.
     fn elements(&self, index: usize) -> u64 {
         match self.args.get(index) {
             None => 0,
@@ -78,39 +78,40 @@ impl Call<'_> {
         (0..self.args.len()).fold(0, |sum, index| sum.saturating_add(self.bytes(index)))
     }
 
-    /// The bytes of a result with so many bytes of values.
+    /// Returns the cost of a result whose values take `bytes` bytes, with the bytes of their offsets and validity
+    /// added.
     fn result(&self, bytes: u64) -> Cost {
         Cost { bytes: bytes.saturating_add(self.num_rows.saturating_mul(VALUE_BYTES)), work: 0 }
     }
 }
 
-/// No longer than the first argument.
+/// The result is no longer than the first argument.
 pub(super) fn same(call: &Call) -> Cost {
     call.result(call.bytes(0))
 }
 
-/// All arguments, one behind the other.
+/// The result is the concatenation of all arguments.
 pub(super) fn joined(call: &Call) -> Cost {
     call.result(call.all_bytes().saturating_add(call.num_rows.saturating_mul(VALUE_BYTES * call.args.len() as u64)))
 }
 
-/// All arguments with the first between them.
+/// The result is the concatenation of all arguments, separated by the first argument.
 pub(super) fn joined_with(call: &Call) -> Cost {
     let separators = call.bytes(0).saturating_mul(call.args.len() as u64);
     call.result(call.all_bytes().saturating_add(separators))
 }
 
-/// Texts whose characters become others, of four bytes at most.
+/// The result replaces each character of a text by characters of at most four times the bytes.
 pub(super) fn fourfold(call: &Call) -> Cost {
     call.result(call.bytes(0).saturating_mul(4))
 }
 
-/// Values that become others of eight times the bytes at most.
+/// The result takes at most nine times the bytes of the arguments.
 pub(super) fn eightfold(call: &Call) -> Cost {
     call.result(call.all_bytes().saturating_mul(9))
 }
 
-/// `lpad(text, characters, filling)`.
+/// The cost of `lpad(text, characters, filling)`: four bytes for each character.
 pub(super) fn padded(call: &Call) -> Cost {
     let length = match call.args.get(1) {
         Some(ColumnarValue::Scalar(value)) => value.cast_to(&DataType::Int64).ok().and_then(|value| match value {
@@ -122,14 +123,14 @@ pub(super) fn padded(call: &Call) -> Cost {
     call.result(call.num_rows.saturating_mul(length.unwrap_or(0)).saturating_mul(4))
 }
 
-/// `replace(text, from, to)`.
+/// The cost of `replace(text, from, to)`.
 pub(super) fn replaced(call: &Call) -> Cost {
     let from = call.text(1).map_or(1, |from| from.len().max(1) as u64);
     let num_matches = (call.bytes(0) / from).saturating_add(call.num_rows);
     call.result(call.bytes(0).saturating_add(num_matches.saturating_mul(call.longest(2))))
 }
 
-/// `regexp_replace(text, pattern, to, flags)`: `to` may repeat what was found.
+/// The cost of `regexp_replace(text, pattern, to, flags)`, in which `to` may repeat the match.
 pub(super) fn replaced_matches(call: &Call) -> Cost {
     let everywhere = call.is_column(3) || call.text(3).is_some_and(|flags| flags.contains('g'));
     let num_matches = if everywhere { call.bytes(0).saturating_add(call.num_rows) } else { call.num_rows };
@@ -140,12 +141,12 @@ pub(super) fn replaced_matches(call: &Call) -> Cost {
     with_pattern(call, call.result(bytes))
 }
 
-/// Patterns that are looked for: the result is a number or a truth value.
+/// The cost of functions that search for a pattern and return a number or a boolean.
 pub(super) fn searched(call: &Call) -> Cost {
     with_pattern(call, call.result(0))
 }
 
-/// `regexp_match(text, pattern)`: each group may be as long as the text.
+/// The cost of `regexp_match(text, pattern)`, in which each group may be as long as the text.
 pub(super) fn captured(call: &Call) -> Cost {
     let groups = match call.text(1) {
         Some(pattern) => pattern.bytes().filter(|byte| *byte == b'(').count() as u64,
@@ -155,45 +156,47 @@ pub(super) fn captured(call: &Call) -> Cost {
     with_pattern(call, call.result(call.bytes(0).saturating_mul(groups.saturating_add(1)).saturating_add(values)))
 }
 
-/// In the worst case each byte of a text meets each state of the pattern. Each pattern of a column is compiled and kept.
+/// Adds the cost of a pattern. In the worst case each byte of a text meets each state of the pattern. If the pattern is
+/// a column, the pattern of each row is compiled and kept.
 fn with_pattern(call: &Call, cost: Cost) -> Cost {
     let work = call.bytes(0).saturating_mul(call.longest(1));
     let compiled = if call.is_column(1) { call.num_rows.saturating_mul(PATTERN_BYTES) } else { 0 };
     Cost { bytes: cost.bytes.saturating_add(compiled), work }
 }
 
-/// `levenshtein(one, other)` fills a table.
+/// The cost of `levenshtein(one, other)`, which fills a table of the two lengths.
 pub(super) fn distance(call: &Call) -> Cost {
     let work = call.bytes(0).saturating_mul(call.longest(1));
     Cost { work, ..call.result(call.longest(0).saturating_add(call.longest(1)).saturating_mul(8)) }
 }
 
-/// Whether lists have elements in common: each element may be compared with each.
+/// The cost of testing whether lists have elements in common: each element may be compared with each element of the
+/// other list.
 pub(super) fn all_pairs(call: &Call) -> Cost {
     let (one, other) = (call.elements(0), call.elements(1));
     let work = one.saturating_mul(other) / call.num_rows.max(1);
     Cost { work, ..call.result(call.all_bytes()) }
 }
 
-/// `array_replace_all(list, from, to)`.
+/// The cost of `array_replace_all(list, from, to)`.
 pub(super) fn replaced_elements(call: &Call) -> Cost {
     call.result(
         call.bytes(0).saturating_add(call.elements(0).saturating_mul(call.longest(2).saturating_add(VALUE_BYTES))),
     )
 }
 
-/// `array_to_string(list, separator, null)`.
+/// The cost of `array_to_string(list, separator, null)`.
 pub(super) fn listed(call: &Call) -> Cost {
     let element = NUMBER_BYTES + call.longest(1).saturating_add(call.longest(2));
     call.result(call.bytes(0).saturating_add(call.elements(0).saturating_mul(element)))
 }
 
-/// `string_to_array(text, separator)`: without a separator, each character is an element.
+/// The cost of `string_to_array(text, separator)`. Without a separator, each character is an element.
 pub(super) fn split(call: &Call) -> Cost {
     call.result(call.bytes(0).saturating_mul(1 + VALUE_BYTES))
 }
 
-/// `to_char(time, format)`.
+/// The cost of `to_char(time, format)`.
 pub(super) fn formatted(call: &Call) -> Cost {
     call.result(call.bytes(1).saturating_mul(FORMAT_FACTOR))
 }
@@ -213,7 +216,7 @@ fn array_bytes(array: &ArrayRef) -> u64 {
     }
 }
 
-/// The bytes of the longest value.
+/// Returns the bytes of the longest value of an array.
 fn longest(array: &ArrayRef) -> u64 {
     match array.data_type() {
         DataType::Utf8 => longest_between(array.as_string::<i32>().value_offsets()),

@@ -1,8 +1,8 @@
-//! `l2_distance`, `cosine_distance`, `dot_product` and `negative_inner_product` of two vectors.
+//! The functions `l2_distance`, `cosine_distance`, `dot_product` and `negative_inner_product` of two vectors.
 //!
-//! Shapes: two FixedSizeLists or Lists of numbers of equal length, columns or literals; the result is Float32, NULL where
-//! a vector or one of its elements is NULL. Everything is computed in `f32`, in eight independent sums that the compiler
-//! keeps in one vector register.
+//! The arguments are two FixedSizeLists or Lists of numbers of equal length, columns or literals. The result is
+//! Float32, and NULL where a vector or one of its elements is NULL. Everything is computed in `f32`, in eight
+//! independent sums that the compiler keeps in one vector register.
 
 use arrow_array::{ArrayRef, Float32Array};
 use arrow_schema::DataType;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::vectors::{Dimensions, Vectors, dimensions, shown};
 
-/// Independent sums per kernel: eight `f32` fill a 256-bit register.
+/// The number of independent sums: eight `f32` fill a 256-bit register.
 const NUM_LANES: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,8 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// The Euclidean distance, with the square root. (`_distance` of a search is Lance's: its square.)
+    /// The Euclidean distance, with the square root. (The `_distance` of a search is computed by Lance, and is its
+    /// square.)
     pub(crate) fn l2() -> Self {
         Self::new(Kind::L2)
     }
@@ -41,12 +42,12 @@ impl Distance {
         Self::new(Kind::Cosine)
     }
 
-    /// The sum of the products.
+    /// The sum of the products of the elements.
     pub(crate) fn dot() -> Self {
         Self::new(Kind::Dot)
     }
 
-    /// The sum of the products, negated: the nearest vectors come first.
+    /// The negated sum of the products of the elements, so that the nearest vectors have the smallest values.
     pub(crate) fn negative_inner() -> Self {
         Self::new(Kind::NegativeInner)
     }
@@ -68,12 +69,12 @@ impl Distance {
                 }
             }
         };
-        // Sorts go by bits: only a NaN without a sign comes after all numbers.
+        // Sorts compare bits: only a NaN without a sign sorts after all numbers.
         Some(if distance.is_nan() { f32::NAN } else { distance })
     }
 }
 
-/// The sum of `term` over pairs of elements.
+/// Returns the sum of `term` over pairs of elements.
 #[inline]
 fn sum(left: &[f32], right: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = [0f32; NUM_LANES];
@@ -146,7 +147,7 @@ impl ScalarUDFImpl for Distance {
     }
 }
 
-/// A literal stays one row, so that it is converted once.
+/// Returns the rows of an argument. A literal is one row, so that it is converted once.
 fn one_row_or_all(value: &ColumnarValue) -> DfResult<ArrayRef> {
     match value {
         ColumnarValue::Array(array) => Ok(array.clone()),

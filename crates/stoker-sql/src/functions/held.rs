@@ -1,4 +1,4 @@
-//! Arrays that hold a reservation for as long as their bytes live.
+//! Arrays that hold a memory reservation for as long as their buffers live.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use datafusion::common::Result as DfResult;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-/// A buffer with what was reserved for it.
+/// A buffer and the reservation for its memory.
 struct Held {
     buffer: Buffer,
     _reservation: MemoryReservation,
@@ -23,7 +23,8 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// The same texts or lists of them; when their last copy is dropped, the reservation is. Of other types it is dropped now.
+/// Returns the same texts, binary values or lists of them, with a buffer that owns the reservation. The reservation is
+/// released when the last copy of the buffer is dropped; for other types it is released immediately.
 pub(super) fn held(array: &ArrayRef, reservation: MemoryReservation) -> DfResult<ArrayRef> {
     Ok(match array.data_type() {
         DataType::Utf8 => Arc::new(held_bytes::<Utf8Type>(array.as_bytes(), reservation)?),

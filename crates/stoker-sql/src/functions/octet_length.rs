@@ -6,7 +6,8 @@ use datafusion::arrow::compute::kernels::length::length;
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
-/// The function, in place of DataFusion's, which takes texts only. Its result is Int64 for types with large offsets, else Int32.
+/// The function, which replaces DataFusion's `octet_length` for texts only. The result is Int64 for types with large
+/// offsets, else Int32.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct OctetLength {
     signature: Signature,

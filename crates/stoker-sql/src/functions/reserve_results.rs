@@ -1,4 +1,4 @@
-//! Puts [`Reserving`] around the calls of a plan whose results can outgrow their arguments.
+//! Wraps the calls of a plan whose results can outgrow their arguments in [`Reserving`].
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::cost;
 use super::reserving::Reserving;
 use crate::running::Activity;
 
-/// The rule. It runs after type coercion, and finds nothing to do in a plan that it has seen.
+/// The analyzer rule. It runs after type coercion. A plan that the rule has already rewritten does not change again.
 #[derive(Debug)]
 pub(crate) struct ReserveResults {
     activity: Arc<Activity>,
@@ -29,7 +29,7 @@ impl ReserveResults {
         Self { activity }
     }
 
-    /// The plan with calls that reserve their results.
+    /// Rewrites a plan so that its calls reserve memory for their results.
     pub(crate) fn reserve(&self, plan: LogicalPlan) -> DfResult<LogicalPlan> {
         let reserved = plan.transform_up_with_subqueries(|node| {
             if matches!(node, LogicalPlan::TableScan(_)) {
@@ -71,7 +71,7 @@ fn reserving_operator(expr: Expr, schema: &DFSchema, activity: &Arc<Activity>) -
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*left, *right]))))
 }
 
-/// A call in place of one that does not reserve its result.
+/// Replaces a call by one that reserves memory for its result.
 pub(super) fn reserving(expr: Expr, activity: &Arc<Activity>) -> Transformed<Expr> {
     let Expr::ScalarFunction(call) = expr else { return Transformed::no(expr) };
     if call.func.inner().is::<Reserving>() {

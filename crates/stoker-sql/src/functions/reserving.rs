@@ -1,4 +1,4 @@
-//! A function around another one whose result can outgrow its arguments.
+//! Wraps a function whose result can outgrow its arguments, and reserves memory for its result.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -27,22 +27,23 @@ use super::reserve_results::reserving;
 use crate::Error;
 use crate::running::{Activity, beside_others};
 
-/// Bytes that are reserved at once, unless one row takes more.
+/// The most bytes that are reserved for one call of the inner function, unless one row takes more.
 const SLICE_BYTES: u64 = 8 << 20;
-/// Steps of work between two looks at whether the query goes on, unless one row takes more: some 50 ms.
+/// The most steps of work between two checks for cancellation, unless one row takes more: about 50 ms.
 const SLICE_WORK: u64 = 1 << 25;
-/// Steps of work beside which other queries go on: some milliseconds.
+/// The steps of work from which a call lets other tasks of its thread continue on other threads: a few milliseconds.
 const LONG_WORK: u64 = 1 << 20;
-/// Steps of work of one row at most: some seconds.
+/// The most steps of work for one row: a few seconds.
 const ROW_WORK_MAX: u64 = 1 << 30;
-/// Results below are not worth accounting for.
+/// The bytes of a result from which the result holds its reservation.
 const HELD_BYTES_MIN: usize = 64 << 10;
-/// Bytes of a constant from which it counts.
+/// The bytes of a constant from which it counts towards the limit on constants.
 const CONSTANT_BYTES_MIN: usize = 1 << 10;
-/// Bytes of a pattern, as it is written.
+/// The most bytes of a pattern as it is written.
 const PATTERN_BYTES_MAX: usize = 4_096;
 
-/// Calls the function for some rows at a time, after reserving what it takes at most. The result holds what it takes itself.
+/// A function that calls the inner function for some rows at a time, after reserving an upper bound on the result. A
+/// result of at least [`HELD_BYTES_MIN`] then holds a reservation for its actual bytes.
 pub(super) struct Reserving {
     inner: Arc<ScalarUDF>,
     cost: fn(&Call) -> Cost,
@@ -62,7 +63,7 @@ impl Reserving {
         (self.cost)(&Call { args, num_rows: num_rows as u64 })
     }
 
-    /// What one call may take.
+    /// Checks the cost of one call and reserves its bytes. Returns the number of reserved bytes.
     fn admit(&self, cost: Cost, reservation: &MemoryReservation) -> DfResult<usize> {
         if cost.work > ROW_WORK_MAX {
             return self.exhausted(format!(
@@ -71,7 +72,7 @@ impl Reserving {
             ));
         }
         let bytes = usize::try_from(cost.bytes).unwrap_or(usize::MAX);
-        // Offsets of texts and lists have 31 bits.
+        // The offsets of texts and lists have 31 bits.
         if bytes > i32::MAX as usize {
             return self.exhausted(format!("needs up to {bytes} bytes for a result, the limit is {} bytes", i32::MAX));
         }
@@ -96,7 +97,7 @@ impl Reserving {
         Ok(value)
     }
 
-    /// Some rows, in as many pieces as their cost asks for.
+    /// Computes a range of rows, halved until the cost of each piece is below the limits, and appends the pieces.
     fn rows(
         &self,
         args: &ScalarFunctionArgs,
@@ -116,7 +117,7 @@ impl Reserving {
         let compute = || self.inner.invoke_with_args(some);
         let piece = if cost.work > LONG_WORK { beside_others(compute) } else { compute() };
         let mut piece = piece?.into_array(rows.len())?;
-        // What grew as it was written has room to spare, which nobody counts.
+        // A buffer that grew while it was written has spare capacity, which the reservation does not include.
         piece.shrink_to_fit();
         reservation.shrink(reserved.saturating_sub(result_bytes(&piece)));
         pieces.push(piece);
@@ -130,7 +131,7 @@ impl Reserving {
         Ok(concat(&pieces)?)
     }
 
-    /// Patterns are bounded as they are written, and what they compile to is by the library.
+    /// Checks the length of a pattern. The regex library limits the size of the compiled pattern.
     fn check_pattern(&self, args: &[ColumnarValue]) -> DfResult<()> {
         let is_pattern = self.name().starts_with("regexp_");
         match args.get(1) {
@@ -146,7 +147,8 @@ impl Reserving {
     }
 }
 
-/// What a result takes; of views, their texts, which may lie in buffers of the arguments.
+/// Returns the bytes of a result. For string views this includes their texts, which may lie in buffers of the
+/// arguments.
 fn result_bytes(array: &ArrayRef) -> usize {
     let bytes = array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size());
     match array.data_type() {

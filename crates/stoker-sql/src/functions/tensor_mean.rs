@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use stoker_types::{DTYPE_KEY, TensorType};
 
-/// The function. Its result is Float64: the mean in `f64`; NULL where the tensor is NULL or has no elements.
+/// The function. The result is Float64, the mean computed in `f64`; NULL where the tensor is NULL or has no elements.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct TensorMean {
     signature: Signature,
@@ -65,7 +65,7 @@ impl ScalarUDFImpl for TensorMean {
     }
 }
 
-/// The mean of each row. Rows are converted one at a time: a batch of tensors is never held as `f64`.
+/// Returns the mean of each row. Rows are converted one at a time, so that a batch of tensors is never held as `f64`.
 fn means(array: &ArrayRef, is_bfloat16: bool) -> DfResult<Float64Array> {
     let Some(list) = array.as_fixed_size_list_opt() else {
         return exec_err!("tensor_mean: {} is not a tensor", array.data_type());

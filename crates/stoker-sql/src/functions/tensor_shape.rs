@@ -14,8 +14,8 @@ use datafusion::logical_expr::{
 use datafusion::prelude::Expr;
 use stoker_types::TensorType;
 
-/// The function. Its result is a List of Int64, NULL where the tensor is; for non-null columns it is a constant of the
-/// column's type, so that the tensors are not read.
+/// The function. The result is a List of Int64, NULL where the tensor is NULL. For non-null columns the result is a
+/// constant that follows from the column's type, so that the tensors are not read.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct TensorShape {
     signature: Signature,
@@ -88,7 +88,7 @@ impl ScalarUDFImpl for TensorShape {
     }
 }
 
-/// One shape for each valid row.
+/// Returns a list array with the shape in each valid row.
 fn repeated(shape: &[Option<i64>], nulls: NullBuffer) -> DfResult<ListArray> {
     let lengths = nulls.iter().map(|valid| if valid { shape.len() } else { 0 });
     let offsets = OffsetBuffer::from_lengths(lengths);

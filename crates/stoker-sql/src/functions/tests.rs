@@ -1,4 +1,4 @@
-//! Every function of a session is on a list.
+//! Checks that every function of a session is on a list.
 
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::prelude::SessionContext;

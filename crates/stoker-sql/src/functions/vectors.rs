@@ -1,4 +1,4 @@
-//! List columns as rows of `f32`.
+//! Reads list columns as rows of `f32`.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use datafusion::common::{Result as DfResult, exec_err};
 
-/// The number of dimensions that a vector type fixes, if it is a vector type at all.
+/// The number of dimensions of a vector type.
 pub(super) enum Dimensions {
-    /// All rows have so many.
+    /// All rows have this number of dimensions.
     Fixed(usize),
-    /// Rows may differ.
+    /// The number of dimensions may differ between rows.
     Variable,
     /// The type is not a list of numbers.
     NotVector,
 }
 
-/// The dimensions of a type. `NULL` literals count as vectors of any length.
+/// Returns the dimensions of a type. `NULL` literals count as vectors of any length.
 pub(super) fn dimensions(data_type: &DataType) -> Dimensions {
     let numeric = |item: &DataType| item.is_numeric() || item.is_null();
     match data_type {
@@ -32,7 +32,7 @@ pub(super) fn dimensions(data_type: &DataType) -> Dimensions {
     }
 }
 
-/// Whether a type is that of vectors, or of NULL.
+/// Tells whether a type is a vector type or NULL.
 pub(crate) fn is_vector(data_type: &DataType) -> bool {
     !matches!(dimensions(data_type), Dimensions::NotVector)
 }
@@ -53,14 +53,14 @@ enum Bounds {
 }
 
 impl Vectors {
-    /// Views an array of a vector type; other types are an execution error.
+    /// Reads an array of a vector type. Other types are an execution error.
     pub(super) fn try_new(array: &ArrayRef) -> DfResult<Self> {
         let num_rows = array.len();
         let (values, bounds) = match array.data_type() {
             DataType::FixedSizeList(_, length) => {
                 let list = array.as_fixed_size_list();
                 let length = usize::try_from(*length).unwrap_or_default();
-                // Slices keep the whole child array: cut it to the rows of this array.
+                // A slice of a list array keeps the whole child array, which is cut here to the rows of this slice.
                 let first = list.value_offset(0).max(0) as usize;
                 (list.values().slice(first, num_rows * length), Bounds::Fixed(length))
             }
@@ -86,7 +86,7 @@ impl Vectors {
         self.num_rows
     }
 
-    /// The vector of a row; `None` when it, or one of its elements, is NULL.
+    /// Returns the vector of a row, or `None` if the vector or one of its elements is NULL.
     pub(super) fn row(&self, row: usize) -> Option<&[f32]> {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return None;
@@ -105,7 +105,7 @@ impl Vectors {
     }
 }
 
-/// Numbers as text, for error messages.
+/// Returns the number of dimensions as text, for error messages.
 pub(super) fn shown(dimensions: &Dimensions) -> Cow<'static, str> {
     match dimensions {
         Dimensions::Fixed(length) => Cow::Owned(length.to_string()),

@@ -1,12 +1,13 @@
-//! The size of a query once each common table expression stands in all its places.
+//! Computes the size of a query in which each common table expression is expanded wherever it is named.
 //!
-//! The planner writes them out: 24 of them, each of which names the one before it twice, become sixteen million.
+//! The planner expands them: 24 common table expressions, each of which names the one before it twice, become sixteen
+//! million.
 
 use std::collections::VecDeque;
 
 use datafusion::sql::sqlparser::ast::Query;
 
-/// Queries that are being visited, from the outermost on.
+/// The queries that are being visited, outermost first.
 #[derive(Default)]
 pub(super) struct Expansion {
     queries: Vec<Expanding>,
@@ -15,9 +16,10 @@ pub(super) struct Expansion {
 /// A query that is being visited.
 struct Expanding {
     num_nodes: usize,
-    /// Names of its common table expressions that are still to be visited: they are its first direct subqueries, in this order.
+    /// The names of its common table expressions that are not visited yet. They are its first direct subqueries, in
+    /// this order.
     unknown: VecDeque<String>,
-    /// The nodes of those that were.
+    /// The names and expanded sizes of its common table expressions that were visited.
     known: Vec<(String, usize)>,
 }
 
@@ -35,12 +37,12 @@ impl Expansion {
         }
     }
 
-    /// Counts a node of the innermost query, and tells how many that has by now.
+    /// Counts a node of the innermost query, and returns the number of nodes that this query has so far.
     pub(super) fn count(&mut self) -> usize {
         self.add(1)
     }
 
-    /// Counts what a name stands for.
+    /// Counts the expanded size of the relation with this name: one node for a table.
     pub(super) fn count_relation(&mut self, name: &str) -> usize {
         let name = name.to_lowercase();
         let named = self.queries.iter().rev().flat_map(|query| query.known.iter().rev());

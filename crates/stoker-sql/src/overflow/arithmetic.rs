@@ -1,4 +1,4 @@
-//! `+`, `-`, `*` and negation that fail on overflow.
+//! The functions for `+`, `-`, `*` and negation that fail on overflow.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr_common::datum::apply;
 use datafusion::prelude::Expr;
 
-/// Which operator.
+/// An operator in which integers can overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operation {
     Add,
@@ -22,7 +22,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The operator of an expression, if integers can overflow in it.
+    /// Returns the operation of an expression, or `None` for other expressions.
     pub(super) fn of(expr: &Expr) -> Option<Self> {
         match expr {
             Expr::Negative(_) => Some(Self::Negate),
@@ -34,7 +34,7 @@ impl Operation {
     }
 }
 
-/// The operator as a function of integers of one type.
+/// An operator as a function whose arguments are integers of one type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Arithmetic {
     operation: Operation,
@@ -62,7 +62,7 @@ impl ScalarUDFImpl for Arithmetic {
         &self.signature
     }
 
-    /// The name of the operator's own column.
+    /// Returns the column name of the replaced operator, so that the names of result columns do not change.
     fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
         let name = |arg: &Expr| arg.schema_name().to_string();
         Ok(match (self.operation, args) {

@@ -1,4 +1,5 @@
-//! Sums of integers, which no number of rows can overflow before their result is one.
+//! Computes sums of integers as decimals, so that a sum fails only if its final result does not fit into the integer
+//! type.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::Expr;
 
-/// Sums the integers of an aggregate or a window as decimals, and casts what comes out back, which fails where it does not fit.
+/// Rewrites the integer sums of an aggregate or a window to decimal sums, and casts the results back to integers. The
+/// cast fails where a result does not fit.
 pub(super) fn widen(node: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
     let exprs = match &node {
@@ -40,7 +42,7 @@ pub(super) fn widen(node: LogicalPlan) -> DfResult<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Projection(projection)))
 }
 
-/// The expressions with wide sums; `None` if they have no sum of integers.
+/// Returns the expressions with decimal sums, or `None` if they contain no sum of integers.
 fn widen_all(exprs: &[Expr], schema: &DFSchema) -> DfResult<Option<Vec<Expr>>> {
     let mut any = false;
     let mut widened = Vec::with_capacity(exprs.len());

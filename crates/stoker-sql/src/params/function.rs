@@ -1,7 +1,7 @@
-//! Functions that stand for parameters.
+//! Functions that return the values of parameters.
 //!
-//! `"$1"()` is the first parameter, `"$1"(i)` the element i of a list, `"$1[]"()` a vector as a list. Columns and messages
-//! show all of them as users wrote them: `$1`.
+//! `"$1"()` is the first parameter, `"$1"(i)` is the element i of a list, and `"$1[]"()` is a vector as a list. Column
+//! names and messages show all of them as `$1`, which is what users wrote.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use stoker_types::ParamValue;
 
 use super::value;
 
-/// SQL for a parameter.
+/// Returns the SQL of a parameter.
 pub(super) fn whole(index: usize) -> String {
     format!("\"${}\"()", index + 1)
 }
 
-/// SQL for a vector as a list.
+/// Returns the SQL of a vector parameter as a list.
 pub(super) fn list(index: usize) -> String {
     format!("\"${}[]\"()", index + 1)
 }
 
-/// SQL for an element of a list.
+/// Returns the SQL of one element of a list parameter.
 pub(super) fn element(index: usize, element: usize) -> String {
     format!("\"${}\"({element})", index + 1)
 }
 
-/// The functions for the parameters of a query.
+/// Returns the functions for the parameters of a query.
 pub(crate) fn functions(params: &[ParamValue]) -> DfResult<Vec<ScalarUDF>> {
     let mut functions = Vec::new();
     for (index, param) in params.iter().enumerate() {
@@ -52,7 +52,7 @@ pub(crate) fn functions(params: &[ParamValue]) -> DfResult<Vec<ScalarUDF>> {
     Ok(functions)
 }
 
-/// One of them.
+/// A function that returns one parameter, or one element of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Param {
     name: String,
@@ -63,7 +63,7 @@ struct Param {
 }
 
 impl Hash for Param {
-    /// Within a query the name tells functions apart; equal functions have equal names.
+    /// Hashes only the name, which differs between the functions of a query; equal functions have equal names.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }

@@ -1,4 +1,4 @@
-//! Parameters as values of the planner.
+//! Converts parameters to values of the planner.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use stoker_types::ParamValue;
 
 use crate::resolve::Constant;
 
-/// Up to here a double holds every integer.
+/// 2^53, up to which an `f64` represents every integer.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A parameter where a vector or a scalar is expected; `None` for those that are literals in the AST.
+/// Returns the value of a parameter where a vector or a scalar is expected: a fixed-size list of `Float32` for a
+/// vector. Returns `None` for parameters that become literals in the AST.
 pub(super) fn whole(value: &ParamValue) -> DfResult<Option<ScalarValue>> {
     match value {
         ParamValue::Vector(values) => {
@@ -32,7 +33,8 @@ pub(super) fn whole(value: &ParamValue) -> DfResult<Option<ScalarValue>> {
     }
 }
 
-/// The elements of a list parameter: integers where all of a vector's are.
+/// Returns the elements of a list parameter: `Int64` if all numbers of a vector are integers, else `Float64`; the own
+/// type for an Arrow list.
 pub(super) fn elements(value: &ParamValue) -> Option<ArrayRef> {
     match value {
         ParamValue::Vector(values) => {
@@ -47,18 +49,18 @@ pub(super) fn elements(value: &ParamValue) -> Option<ArrayRef> {
     }
 }
 
-/// How many elements a list parameter has; `None` for other parameters.
+/// Returns the number of elements of a list parameter, or `None` for other parameters.
 pub(super) fn list_length(value: &ParamValue) -> Option<usize> {
     elements(value).map(|elements| elements.len())
 }
 
-/// A vector where a list is expected.
+/// Returns the elements of a vector as a list.
 pub(super) fn list(elements: ArrayRef) -> DfResult<ScalarValue> {
     let (item, offsets) = (item(elements.data_type()), OffsetBuffer::from_lengths([elements.len()]));
     Ok(ScalarValue::List(Arc::new(ListArray::try_new(item, offsets, elements, None)?)))
 }
 
-/// The numbers of a vector or of a list without nulls.
+/// Returns the numbers of a vector, or of a list of numbers without nulls.
 pub(crate) fn numbers(value: &ParamValue) -> Option<Vec<f64>> {
     let array = match value {
         ParamValue::Vector(values) => return Some(values.clone()),
@@ -70,7 +72,7 @@ pub(crate) fn numbers(value: &ParamValue) -> Option<Vec<f64>> {
     Some(values.as_primitive::<Float64Type>().values().to_vec())
 }
 
-/// A scalar parameter where the grammar wants a literal; `None` for what none can be.
+/// Returns a scalar parameter where the grammar requires a literal, or `None` for parameters that cannot be one.
 pub(crate) fn constant(value: &ParamValue) -> Option<Constant> {
     match value {
         ParamValue::Int(value) => Some(Constant::Int(*value)),
@@ -102,7 +104,7 @@ fn arrow_constant(value: &ArrayRef) -> Option<Constant> {
     }
 }
 
-/// The values of the only list of an array.
+/// Returns the values of an array of one list.
 fn list_values(list: &ArrayRef) -> Option<ArrayRef> {
     if list.is_null(0) {
         return None;

@@ -1,7 +1,7 @@
-//! Heavy columns of scanned rows: fetched by row address, a bounded number of bytes at a time.
+//! Reads the heavy columns of scanned rows by row address, in batches of at most 8 MiB or one row.
 //!
-//! A dense column is read by chunk scan: neighbouring rows in few large reads, as plain bytes. Other heavy columns go
-//! through Lance's decoder.
+//! A dense column is read by chunk scan, as plain bytes, with few large reads that cover neighbouring rows. Other heavy
+//! columns are read through Lance's decoder.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use stoker_lake::{DenseProbe, ROW_ADDR, Table};
 
 use super::{Layout, lake_error, rows_per_batch};
 
-/// Batches of heavy columns that are read at the same time, per partition.
+/// The most batches of heavy columns that a partition reads at the same time.
 const BATCHES_IN_FLIGHT: usize = 2;
 
-/// A pinned table and the means to read its heavy columns.
+/// A pinned table and the chunk scan that reads its heavy columns.
 #[derive(Clone, Debug)]
 pub(crate) struct HeavyTable {
     pub(crate) table: Table,
     pub(crate) chunks: ChunkScan,
 }
 
-/// The output batches for one batch of scanned light columns, in order.
+/// Returns the output batches for one batch of scanned light columns, in order.
 ///
-/// Without heavy columns this is one batch. With them the rows are cut so that the heavy columns of a batch stay within
-/// 8 MiB; each batch reads exactly its own rows, and one batch is read ahead.
+/// Without heavy columns this is one batch. With heavy columns the rows are cut into batches whose heavy columns take
+/// at most 8 MiB. Each batch reads exactly its own rows, and one batch is prefetched.
 pub(crate) fn complete(
     table: HeavyTable,
     layout: Arc<Layout>,
@@ -54,7 +54,7 @@ pub(crate) fn complete(
 }
 
 impl HeavyTable {
-    /// The heavy columns of these rows, with their names.
+    /// Reads the heavy columns of these rows. Returns each with its name, in any order.
     async fn fetch(&self, columns: &[String], rows: &RecordBatch) -> DfResult<Vec<(String, ArrayRef)>> {
         let addrs = rows.column_by_name(ROW_ADDR).and_then(|column| column.as_any().downcast_ref::<UInt64Array>());
         let Some(addrs) = addrs else {
@@ -82,7 +82,7 @@ impl HeavyTable {
         Ok(fetched)
     }
 
-    /// Fails for values that do not have their checksums.
+    /// Verifies the checksums of the values and fails with the first row whose values are bad.
     async fn verify(&self, column: &str, addrs: &[u64], values: &ArrayRef) -> DfResult<()> {
         let failed = |error: stoker_chunks::Error| DataFusionError::External(Box::new(error));
         let bad = verify_values(&self.table, column, addrs, values, self.chunks.retry()).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Where each output column of a scan comes from.
+//! Maps each output column of a scan to its source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use stoker_types::{fixed_row_bytes, is_heavy};
 
 use crate::search::DISTANCE;
 
-/// Heavy columns are fetched for so many bytes at a time.
+/// The most bytes of heavy columns in an output batch of several rows.
 const HEAVY_BATCH_BYTES: usize = 8 << 20;
-/// What a row of a variable-width heavy column is taken to hold.
+/// The assumed bytes per row of a heavy column of variable width.
 const VARIABLE_ROW_BYTES: usize = 128 << 10;
-/// The most rows of a batch.
+/// The most rows of an output batch.
 const BATCH_ROWS_MAX: usize = 8192;
 
 /// The source of an output column.
@@ -49,7 +49,7 @@ impl OutputColumn {
     }
 }
 
-/// Rows of a batch so that its heavy columns stay within 8 MiB, at least one row.
+/// Returns the most rows of a batch whose heavy columns take at most 8 MiB; at least one row.
 pub(crate) fn rows_per_batch(schema: &Schema) -> usize {
     let heavy = schema.fields().iter().filter(|field| is_heavy(field));
     let row_bytes: usize = heavy.map(|field| heavy_row_bytes(field.data_type())).sum();
@@ -72,7 +72,7 @@ impl Layout {
         &self.schema
     }
 
-    /// The light columns to scan, each once.
+    /// Returns the names of the light columns to scan, each once.
     pub(crate) fn light_columns(&self) -> Vec<String> {
         distinct(self.columns.iter().filter_map(|column| match column {
             OutputColumn::Light(name) => Some(name),
@@ -80,7 +80,7 @@ impl Layout {
         }))
     }
 
-    /// The heavy columns to fetch, each once.
+    /// Returns the names of the heavy columns to read, each once.
     pub(crate) fn heavy_columns(&self) -> Vec<String> {
         distinct(self.columns.iter().filter_map(|column| match column {
             OutputColumn::Heavy(name) => Some(name),
@@ -88,13 +88,14 @@ impl Layout {
         }))
     }
 
-    /// Whether the scan must give row addresses: to show them, to fetch heavy columns, or to count rows.
+    /// Tells whether the scan must return row addresses: to show them, to read heavy columns, or to count rows when no
+    /// light column is scanned.
     pub(crate) fn needs_row_addr(&self) -> bool {
         self.light_columns().is_empty()
             || self.columns.iter().any(|c| matches!(c, OutputColumn::RowAddr | OutputColumn::Heavy(_)))
     }
 
-    /// The output batch of scanned light columns and fetched heavy columns of the same rows.
+    /// Builds the output batch from scanned light columns and heavy columns of the same rows.
     pub(crate) fn assemble(&self, light: &RecordBatch, heavy: &[(String, ArrayRef)]) -> DfResult<RecordBatch> {
         let missing = |name: &str| DataFusionError::Internal(format!("a scan gave no column {name}"));
         let light_column = |name: &str| light.column_by_name(name).cloned().ok_or_else(|| missing(name));

@@ -25,19 +25,19 @@ use crate::{Error, Result};
 /// The column of `row_ids` that holds row addresses.
 const ROW_ID: &str = "row_id";
 
-/// Names of the hidden columns that a scan carries for a sample query.
+/// The names of the hidden columns that a scan adds for a sample query.
 #[derive(Clone, Debug)]
 pub(crate) struct CarriedNames {
-    /// The row address, UInt64.
+    /// The row address, `UInt64`.
     pub(crate) row_addr: String,
-    /// A second copy of the distance, for searches, Float32.
+    /// A second copy of the distance, `Float32`, which only searches have.
     pub(crate) distance: String,
 }
 
 /// A relation of a query.
 ///
-/// Its columns are the table's, then `_distance` for a search or `row_id` for `row_ids`, then the carried ones for sample
-/// queries.
+/// The columns are those of the table, then `_distance` for a search or `row_id` for `row_ids`, then the hidden columns
+/// for a sample query.
 #[derive(Clone)]
 pub(crate) struct Relation {
     table: HeavyTable,
@@ -59,7 +59,7 @@ impl Relation {
         Self { table, search: search.map(Arc::new), schema, columns }
     }
 
-    /// The same relation with a column for row addresses.
+    /// Returns the same relation with a column for row addresses.
     ///
     /// # Errors
     /// `InvalidRequest` for a table that has a column of that name.
@@ -75,12 +75,12 @@ impl Relation {
         Ok(self)
     }
 
-    /// Whether it has a column for row addresses that users can name.
+    /// Tells whether the relation has a column for row addresses that users can name.
     pub(crate) fn has_row_ids(&self) -> bool {
         self.schema.field_with_name(ROW_ID).is_ok() && self.table().schema().field_with_name(ROW_ID).is_err()
     }
 
-    /// The relation behind a provider.
+    /// Returns the relation behind a provider, or `None` for other providers.
     pub(crate) fn of(provider: &Arc<dyn TableProvider>) -> Option<&Relation> {
         (provider.as_ref() as &dyn Any).downcast_ref()
     }
@@ -93,7 +93,7 @@ impl Relation {
         self.search.as_deref()
     }
 
-    /// The same relation with hidden columns for a sample query.
+    /// Returns the same relation with the hidden columns of a sample query.
     pub(crate) fn with_carried(&self, names: &CarriedNames) -> Self {
         let mut relation = self.clone();
         let mut fields: Vec<FieldRef> = self.schema.fields().iter().cloned().collect();
@@ -107,7 +107,7 @@ impl Relation {
         relation
     }
 
-    /// The same search over fewer rows: those for which `prefilter` holds too.
+    /// Returns the same search over fewer rows: only those for which `prefilter` holds too.
     pub(crate) fn with_prefilter(&self, prefilter: Expr) -> Self {
         let mut relation = self.clone();
         relation.search = self.search.as_ref().map(|search| {
@@ -121,8 +121,9 @@ impl Relation {
         relation
     }
 
-    /// Lance evaluates any expression over light columns. What names a heavy column stays above the scan, so that it is
-    /// read only for rows that pass the rest.
+    /// Tells whether Lance can evaluate the filter in its scan. Lance evaluates any expression over light columns. A
+    /// filter that names a heavy column stays above the scan, so that the heavy column is read only for rows that pass
+    /// the other filters.
     fn can_push(&self, filter: &Expr) -> bool {
         let is_light = |name: &str| self.table().schema().field_with_name(name).is_ok_and(|field| !is_heavy(field));
         let has_subquery = filter.exists(|expr| {

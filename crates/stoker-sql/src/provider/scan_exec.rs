@@ -19,12 +19,12 @@ use stoker_lake::{ScanRequest, Table};
 
 use super::{HeavyTable, Layout, heavy, lake_error};
 
-/// Rows of light columns per batch from Lance.
+/// The most rows of light columns in a batch from Lance.
 const BATCH_ROWS: usize = 8192;
-/// A partition is worth starting for so many rows.
+/// The rows per partition below which no further partition is added.
 const PARTITION_ROWS_MIN: u64 = 8192;
 
-/// The plan of a table scan; each partition reads its own fragments.
+/// The physical plan of a table scan. Each partition reads its own fragments.
 #[derive(Debug)]
 pub(crate) struct ScanExec {
     table: HeavyTable,
@@ -35,7 +35,7 @@ pub(crate) struct ScanExec {
     properties: Arc<PlanProperties>,
 }
 
-/// Neighbouring fragments of one partition.
+/// The neighbouring fragments of one partition.
 #[derive(Clone, Debug, Default)]
 struct FragmentGroup {
     ids: Vec<u32>,
@@ -61,7 +61,7 @@ impl ScanExec {
     }
 }
 
-/// Cuts the fragments into at most `target` groups of about equally many rows, at least one group.
+/// Groups the fragments into at most `target` groups of about equally many rows; at least one group.
 fn group_fragments(table: &Table, target: usize) -> Vec<FragmentGroup> {
     let num_rows = table.num_rows();
     let target = (target as u64).min(num_rows.div_ceil(PARTITION_ROWS_MIN)).max(1);
@@ -159,7 +159,8 @@ impl ExecutionPlan for ScanExec {
     }
 }
 
-/// The same rows in batches of the query's size at most: operators above may put long constants beside each of them.
+/// Cuts the batches so that none has more rows than the query's batch size. Operators above the scan may add long
+/// constants to each row.
 pub(crate) fn split(
     rows: SendableRecordBatchStream,
     context: &TaskContext,
@@ -169,7 +170,7 @@ pub(crate) fn split(
     Box::pin(BatchSplitStream::new(rows, context.session_config().batch_size(), metrics))
 }
 
-/// Statistics that know the number of rows only.
+/// Returns statistics that contain only the number of rows.
 pub(crate) fn statistics(schema: &Schema, num_rows: Precision<usize>) -> Statistics {
     Statistics::new_unknown(schema).with_num_rows(num_rows)
 }

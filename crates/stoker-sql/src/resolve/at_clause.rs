@@ -1,4 +1,4 @@
-//! `AT (…)`: which version of a table.
+//! Parses `AT (…)`, which selects the version of a table.
 
 use arrow_cast::parse::string_to_timestamp_nanos;
 use datafusion::sql::sqlparser::ast::{
@@ -10,16 +10,16 @@ use stoker_types::{SnapshotRef, TableName};
 use crate::params::{Params, constant};
 use crate::{Error, Result};
 
-/// The version of a table that a query asks for.
+/// The version of a table that a query requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum At {
-    /// Newest, by number or by tag.
+    /// The newest version, or a version by number or by tag.
     Ref(SnapshotRef),
     /// The newest version that was committed at or before this time, in milliseconds since 1970 UTC.
     Timestamp(i64),
 }
 
-/// A literal in the AST, or the parameter in its place.
+/// The value of a literal in the AST, or of a parameter in place of a literal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Constant {
     Int(i64),
@@ -31,7 +31,7 @@ pub(crate) enum Constant {
 const FORMS: &str = "write AT (VERSION => 3), AT (TAG => 'v1') or AT (TIMESTAMP => '2026-01-31T12:00:00Z')";
 
 impl At {
-    /// Reads a version clause as sqlparser gives it; without one, the newest version.
+    /// Reads a version clause as sqlparser returns it. Without a clause, the version is the newest one.
     pub(crate) fn parse(version: Option<TableVersion>, params: &mut Params) -> Result<Self> {
         match version {
             None => Ok(At::Ref(SnapshotRef::Latest)),
@@ -58,7 +58,7 @@ impl At {
         }
     }
 
-    /// One `name => value` of an `AT` clause, or of the options of a search.
+    /// Reads one `name => value` of an `AT` clause or of the options of a search.
     pub(crate) fn named(name: &str, value: &Expr, params: &mut Params) -> Result<Self> {
         let constant = Constant::parse(value, params)?;
         match (name, constant) {
@@ -75,7 +75,7 @@ impl At {
         }
     }
 
-    /// The version to open.
+    /// Returns the version to open. For a timestamp this lists the versions of the table.
     pub(crate) async fn resolve(&self, lake: &Lake, name: &TableName) -> Result<SnapshotRef> {
         let millis = match self {
             At::Ref(at) => return Ok(at.clone()),
@@ -94,7 +94,7 @@ impl At {
 }
 
 impl Constant {
-    /// A literal, a negated number, a typed string or a scalar parameter.
+    /// Reads a literal, a negated number, a typed string or a scalar parameter.
     pub(crate) fn parse(expr: &Expr, params: &mut Params) -> Result<Self> {
         let refuse = || Error::refused(format!("{expr}"), "a literal or a parameter is needed here");
         match expr {

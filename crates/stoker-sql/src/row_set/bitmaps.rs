@@ -1,14 +1,14 @@
-//! Unranked rows: one compressed bitmap for each fragment, and how many rows come before it.
+//! Stores unranked rows as one compressed bitmap per fragment, with the number of rows before each fragment.
 
 use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
 
 use crate::{Error, Result};
 
-/// Up to so many rows ahead are stepped over instead of searched for.
+/// The largest distance to the next row that is iterated over; a greater distance is covered by a search.
 const STEPS_MAX: u64 = 64;
 
-/// Row addresses as a set, in ascending order.
+/// A set of row addresses, in ascending order.
 pub(super) struct Bitmaps {
     fragments: Vec<Fragment>,
     num_rows: u64,
@@ -17,11 +17,11 @@ pub(super) struct Bitmaps {
 struct Fragment {
     id: u32,
     rows: RoaringBitmap,
-    /// Rows of all fragments before this one.
+    /// The number of rows in all fragments before this one.
     first: u64,
 }
 
-/// Collects addresses in any order.
+/// Collects row addresses, which may come in any order.
 #[derive(Default)]
 pub(super) struct BitmapsBuilder {
     fragments: BTreeMap<u32, RoaringBitmap>,
@@ -63,9 +63,10 @@ impl Bitmaps {
         self.num_rows
     }
 
-    /// For each fragment: id and length as little-endian `u32`, then the bitmap in the portable Roaring format.
+    /// Serializes the set. Each fragment is its id and length as little-endian `u32`, then its bitmap in the portable
+    /// Roaring format.
     ///
-    /// Equal sets give equal bytes: which container a bitmap uses depends on its content only.
+    /// Equal sets give equal bytes, because the container that a bitmap uses depends only on its content.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for fragment in &self.fragments {
@@ -79,7 +80,7 @@ impl Bitmaps {
         Ok(bytes)
     }
 
-    /// Reads [`Bitmaps::to_bytes`]; the reason if the bytes are not that.
+    /// Reads the bytes of [`Bitmaps::to_bytes`], or returns why they are not valid.
     pub(super) fn from_bytes(mut bytes: &[u8]) -> Result<Self, String> {
         let mut fragments = BTreeMap::new();
         while !bytes.is_empty() {
@@ -95,7 +96,7 @@ impl Bitmaps {
         Ok(Self::new(fragments))
     }
 
-    /// The addresses at ascending positions within range.
+    /// Returns the addresses at ascending ordinals within range.
     pub(super) fn addresses(&self, ordinals: &[u64]) -> Result<Vec<u64>> {
         let mut addrs = Vec::with_capacity(ordinals.len());
         let mut ordinals = ordinals.iter().copied().peekable();
@@ -121,11 +122,11 @@ impl Bitmaps {
 }
 
 impl Fragment {
-    /// Appends the addresses at these positions of the row set, which lie in this fragment.
+    /// Appends the addresses at these ordinals of the row set, which must lie in this fragment.
     fn addresses(&self, ordinals: impl Iterator<Item = u64>, addrs: &mut Vec<u64>) -> Result<()> {
         let missing = || Error::internal("a bitmap has fewer rows than counted");
         let mut rows = self.rows.iter();
-        // The position of the row that `rows` gives next.
+        // The index in this fragment of the row that `rows` returns next.
         let mut next: Option<u64> = None;
         for ordinal in ordinals {
             let rank = ordinal - self.first;

@@ -1,4 +1,4 @@
-//! Evaluates selections into row sets, and finds stored ones again.
+//! Evaluates selections into row sets, and loads stored row sets.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
@@ -43,14 +43,14 @@ pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowS
     Ok(RowSet { digest, num_rows, sources, rows, recipe })
 }
 
-/// A row set without what all have in common.
+/// The parts of a row set that differ between ranked and unranked row sets.
 struct Made {
     digest: Digest,
     num_rows: u64,
     rows: Rows,
 }
 
-/// The stored row set, else the computed one, which must have the same digest.
+/// Loads the stored row set, or else computes it. The computed row set must have the same digest.
 pub(crate) async fn load_or_compute(engine: &Engine, query: &SampleQuery, expected: Digest) -> Result<RowSet> {
     match load_stored(engine, query, expected).await {
         Ok(Some(row_set)) => return Ok(row_set),
@@ -78,7 +78,8 @@ async fn load_stored(engine: &Engine, query: &SampleQuery, expected: Digest) -> 
     let snapshots: Vec<_> = selection.sources.iter().map(Table::snapshot).collect();
     let num_columns = selection.plan.schema().fields().len() - snapshots.len();
     if header.sources != snapshots || header.columns.len() != num_columns || header.ranked != selection.ranked {
-        // Digests of equal rows from other snapshots differ: the query must be evaluated to name its own.
+        // The stored row set is not that of this query at these snapshots. Evaluating the query shows which digest it
+        // has.
         return Ok(None);
     }
     let rows = match header.ranked {
@@ -129,7 +130,7 @@ async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream,
     let header = Header::new(false, snapshots(selection), &schema, vec![entry.clone()]);
     let digest = header.digest()?;
     let stored = async {
-        // Neither waits for the other: a header without its page is found out when it is read.
+        // The two requests run at the same time. A header without its page is detected when the row set is loaded.
         let (page, top, header) = (page_path(entry.digest), header_path(digest), header.to_bytes()?);
         let (page, header) = join(store.put(&page, &content), store.put(&top, &header)).await;
         page.and(header)
@@ -172,7 +173,7 @@ async fn ranked(query: &SampleQuery, mut batches: SendableRecordBatchStream, sto
     Ok(Made { digest, num_rows: header.num_rows, rows })
 }
 
-/// Every row of a heavy column comes from a table: tensors have no place for NULL in a batch.
+/// Checks that every row of a heavy column comes from a table, as tensors in a batch cannot be NULL.
 fn check_supplied(query: &SampleQuery, addrs: &RecordBatch) -> Result<()> {
     for column in query.columns().iter().filter(|column| column.optional && is_heavy(&column.field)) {
         let ColumnSource::Table(suppliers) = &column.source else { continue };
@@ -194,10 +195,10 @@ fn snapshots(selection: &Selection) -> Vec<stoker_types::Snapshot> {
     selection.sources.iter().map(Table::snapshot).collect()
 }
 
-/// Whether it was stored; memory takes its place where that failed.
+/// Tells whether the objects were stored. If storing failed, the rows are kept in memory.
 ///
 /// # Errors
-/// Who may leave no more in the lake gets no memory for it either.
+/// A lake error when the write allowance is spent: a client without allowance gets no memory for the rows either.
 fn check_stored(digest: Digest, stored: Result<()>) -> Result<bool> {
     match stored {
         Ok(()) => Ok(true),
@@ -217,14 +218,14 @@ async fn load_all(store: &Store, entries: &[PageEntry]) -> Result<Vec<RecordBatc
     Ok(pages)
 }
 
-/// Cuts batches into pages and stores them as they fill.
+/// Cuts batches into pages of [`PAGE_ROWS`] rows and stores each page when it is full.
 struct PageWriter {
     schema: SchemaRef,
     store: Store,
     pending: Vec<RecordBatch>,
     num_pending: usize,
     entries: Vec<PageEntry>,
-    /// All pages, once one could not be stored.
+    /// All pages, after one of them could not be stored.
     held: Option<Vec<RecordBatch>>,
 }
 

@@ -1,4 +1,4 @@
-//! Which objects of row sets nothing needs any more.
+//! Finds the objects of row sets that are not needed any more.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use super::header::Header;
 use super::store::{Store, header_path, page_path};
 use crate::Result;
 
-/// Headers that are read at a time.
+/// The most headers that are read at the same time.
 const HEADERS_IN_FLIGHT: usize = 16;
 
-/// The objects of row sets that are none of these and older than `age`, headers before their pages. Pages stay where a header cannot
-/// be read that might name them.
+/// Returns the row set objects that are older than `age` and belong to none of the `needed` row sets, headers before
+/// pages. This reads the header of every row set that is kept. If one of these headers cannot be read, no page is
+/// returned, as the header may name any page.
 ///
 /// # Errors
 /// Storage errors.

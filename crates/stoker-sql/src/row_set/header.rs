@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The version of the format of headers and pages.
 const FORMAT_VERSION: u32 = 1;
 
-/// Everything about a row set except its rows.
+/// The metadata of a row set: everything except its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) format: u32,
@@ -27,7 +27,7 @@ pub(super) struct Column {
     data_type: String,
 }
 
-/// A page: its content's digest, under which it is stored, and its rows.
+/// A page: the digest of its content, which is also its name in the lake, and its number of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PageEntry {
     pub(super) digest: Digest,
@@ -35,7 +35,7 @@ pub(super) struct PageEntry {
 }
 
 impl Header {
-    /// A header; `schema` is that of the selection: one address for each source, then the columns.
+    /// Creates a header. `schema` is that of the selection: one address column for each source, then the columns.
     pub(super) fn new(ranked: bool, sources: Vec<Snapshot>, schema: &SchemaRef, pages: Vec<PageEntry>) -> Self {
         let columns = schema
             .fields()
@@ -47,7 +47,7 @@ impl Header {
         Self { format: FORMAT_VERSION, ranked, sources, columns, num_rows, pages }
     }
 
-    /// The digest of the row set: SHA-256 over the header, which holds the digest of every page.
+    /// Returns the digest of the row set: SHA-256 over the header, which contains the digest of every page.
     pub(super) fn digest(&self) -> Result<Digest> {
         Ok(DigestBuilder::new("stoker.row_set").part(&self.to_bytes()?).finish())
     }
@@ -56,7 +56,7 @@ impl Header {
         serde_json::to_vec(self).map_err(|source| Error::internal(format!("a row set header as JSON: {source}")))
     }
 
-    /// Reads a header; the reason if it is not one.
+    /// Reads a header, or returns why the bytes are not one.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let header: Header = serde_json::from_slice(bytes).map_err(|source| source.to_string())?;
         match header.format {

@@ -1,4 +1,4 @@
-//! Frames objects with a magic number and a checksum.
+//! Frames the content of objects with a magic number and a checksum.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use stoker_types::Digest;
@@ -6,7 +6,7 @@ use stoker_types::Digest;
 const MAGIC: &[u8; 8] = b"STKRROWS";
 const DIGEST_BYTES: usize = 32;
 
-/// Magic, SHA-256 of the content, content.
+/// Returns the magic number, the SHA-256 digest of the content, and the content, as one buffer.
 pub(super) fn frame(content: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(MAGIC.len() + DIGEST_BYTES + content.len());
     framed.put_slice(MAGIC);
@@ -15,7 +15,7 @@ pub(super) fn frame(content: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// The content of a framed object, or what is wrong with it.
+/// Returns the content of a framed object, or what is wrong with the object.
 pub(super) fn unframe(framed: &Bytes) -> Result<Bytes, String> {
     let start = MAGIC.len() + DIGEST_BYTES;
     if framed.len() < start || &framed[..MAGIC.len()] != MAGIC {

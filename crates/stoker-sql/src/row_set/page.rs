@@ -1,4 +1,4 @@
-//! A page of ranked rows.
+//! Serializes, reads and digests a page of ranked rows.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use stoker_types::{Digest, DigestBuilder};
 use super::object::unframe;
 use crate::Result;
 
-/// Rows of every page but the last.
+/// The rows of every page but the last.
 pub(super) const PAGE_ROWS: usize = 65_536;
 
-/// The digest of a page's values: of Arrow's row format, which has one form for each value.
+/// Returns the digest of a page's values in Arrow's row format, in which equal values have equal bytes.
 ///
-/// IPC bytes would not do: what lies under NULLs and in padding is arbitrary.
+/// The IPC bytes cannot be digested instead, because the bytes below NULLs and in padding are arbitrary.
 pub(super) fn digest(batch: &RecordBatch) -> Result<Digest> {
     let fields: Vec<SortField> =
         batch.columns().iter().map(|column| SortField::new(column.data_type().clone())).collect();
@@ -30,14 +30,14 @@ pub(super) fn digest(batch: &RecordBatch) -> Result<Digest> {
     Ok(digest.finish())
 }
 
-/// A page as an Arrow IPC stream.
+/// Returns a page as an Arrow IPC stream.
 pub(super) fn to_ipc(batch: &RecordBatch) -> Result<Vec<u8>> {
     let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
     writer.write(batch)?;
     Ok(writer.into_inner()?)
 }
 
-/// Reads a stored page; the reason if it is damaged.
+/// Reads a stored page, or returns why it is damaged.
 pub(super) fn read(framed: &Bytes, expected: Digest) -> Result<RecordBatch, String> {
     let content = unframe(framed)?;
     let text = |source: &dyn std::fmt::Display| source.to_string();
@@ -50,7 +50,7 @@ pub(super) fn read(framed: &Bytes, expected: Digest) -> Result<RecordBatch, Stri
     }
 }
 
-/// Bytes of the buffers of a page.
+/// Returns the bytes of the buffers of a page.
 pub(super) fn bytes_in_memory(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(|column: &Arc<dyn Array>| ArrayRef::get_array_memory_size(column)).sum()
 }

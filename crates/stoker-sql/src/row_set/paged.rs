@@ -1,4 +1,4 @@
-//! Ranked rows: pages that are loaded as they are needed.
+//! Ranked rows in pages, which are loaded on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::store::{Store, page_path};
 use super::{NO_ROW, ResolvedRows};
 use crate::{Error, Result};
 
-/// How many loaded pages are kept.
+/// The most loaded pages that are cached.
 const NUM_CACHED_PAGES: usize = 8;
 
 /// The pages of a row set.
@@ -26,7 +26,7 @@ pub(super) struct Paged {
     pages: Pages,
 }
 
-/// Where the pages are.
+/// The storage of the pages.
 pub(super) enum Pages {
     /// In the lake.
     Stored { store: Store, entries: Vec<PageEntry>, cache: Mutex<VecDeque<(usize, RecordBatch)>> },
@@ -51,7 +51,7 @@ impl Paged {
         Self { schema, num_sources, pages }
     }
 
-    /// Rows at ascending positions within range.
+    /// Returns the rows at ascending ordinals within range. Each page that is not cached costs one request.
     pub(super) async fn resolve(&self, ordinals: &[u64]) -> Result<ResolvedRows> {
         let mut parts = Vec::new();
         let mut rest = ordinals;
@@ -100,7 +100,7 @@ impl Paged {
     }
 }
 
-/// A page of the cache, which becomes its most recently used.
+/// Returns a cached page and makes it the most recently used one.
 fn cached(cache: &mut Cache, index: usize) -> Option<RecordBatch> {
     let place = cache.iter().position(|(known, _)| *known == index)?;
     let entry = cache.remove(place)?;
@@ -109,7 +109,7 @@ fn cached(cache: &mut Cache, index: usize) -> Option<RecordBatch> {
     Some(page)
 }
 
-/// A page from the lake, checked against its digest.
+/// Loads a page from the lake and checks it against its digest. This costs one request.
 pub(super) async fn load(store: &Store, entry: &PageEntry) -> Result<RecordBatch> {
     let path = page_path(entry.digest);
     let corrupt = |reason: String| Error::RowSetCorrupt { path: path.clone(), reason };

@@ -1,4 +1,4 @@
-//! Row sets in the lake.
+//! Stores the objects of row sets in the lake.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use stoker_types::{Digest, ErrorKind};
 use super::object::{frame, unframe};
 use crate::{Error, Result};
 
-/// Requests at a time when objects are looked for.
+/// The most requests at the same time that check whether objects exist.
 const NUM_PROBES: usize = 16;
 
-/// Objects that are older are written again where they are needed anew: cleanups spare those of a day.
+/// The age from which an object is written again when it is stored again. Cleanups keep objects that are younger than a
+/// day.
 const YOUNG: Duration = Duration::from_secs(12 * 3600);
 
-/// The objects of row sets.
+/// Reads and writes the objects of row sets.
 #[derive(Clone)]
 pub(super) struct Store {
     objects: Objects,
@@ -35,8 +36,9 @@ impl Store {
         Self { objects }
     }
 
-    /// Stores content at a path that is derived from it; what is there already, intact and young stays. What is older is written
-    /// again, so that no cleanup takes it for unused before it is named.
+    /// Stores content at a path that is derived from the content. An intact object younger than [`YOUNG`] stays as it
+    /// is. An older object is written again, so that no cleanup deletes it before a specification refers to it. This
+    /// costs one request for a new object, and up to four requests for an existing one.
     pub(super) async fn put(&self, path: &str, content: &[u8]) -> Result<()> {
         let framed = frame(content);
         if self.objects.put_if_absent(path, framed.clone()).await? == PutOutcome::Exists {
@@ -57,12 +59,13 @@ impl Store {
         Ok(())
     }
 
-    /// The framed object at a path.
+    /// Returns the framed object at a path, or `None`.
     pub(super) async fn get(&self, path: &str) -> Result<Option<Bytes>> {
         Ok(self.objects.get(path).await?)
     }
 
-    /// Whether objects are at all these paths. Their content is checked when it is read.
+    /// Tells whether objects exist at all these paths. This costs one request of one byte per path; the content is
+    /// checked when it is read.
     pub(super) async fn all_exist(&self, paths: Vec<String>) -> Result<bool> {
         let probes = paths.into_iter().map(|path| async move {
             match self.objects.get_range(&path, 0..1).await {
@@ -74,7 +77,7 @@ impl Store {
         stream::iter(probes).buffer_unordered(NUM_PROBES).try_all(|exists| async move { exists }).await
     }
 
-    /// The content at a path; `None` if nothing is there.
+    /// Returns the content at a path, or `None` if there is no object.
     ///
     /// # Errors
     /// `DataCorrupt` when the object is damaged.

@@ -1,4 +1,4 @@
-//! Whether somebody still waits for a query.
+//! Tracks whether a client still waits for a query.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,12 +8,13 @@ use datafusion::execution::memory_pool::MemoryPool;
 
 use crate::Error;
 
-/// Bytes of the constants that a query's functions make while it is planned. Plans hold and copy them.
+/// The most bytes of constants that the functions of a query may create during planning. Plans hold and copy constants.
 const CONSTANT_BYTES_MAX: u64 = 4 << 20;
 
-/// One query's session: its memory, and how many wait for its plan or its rows.
+/// The state of one query: its memory pool, and how many clients wait for its plan or its rows.
 ///
-/// The session's rules and functions ask it between steps, so that a query stops soon after the last waiter is gone.
+/// The rules and functions of the query's session check it between steps, so that a query stops soon after the last
+/// waiting client has gone.
 #[derive(Debug)]
 pub(crate) struct Activity {
     pool: Arc<dyn MemoryPool>,
@@ -22,7 +23,7 @@ pub(crate) struct Activity {
     constant_bytes: AtomicU64,
 }
 
-/// Somebody waits for the query until this is dropped.
+/// A guard that counts as one waiting client until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<Activity>);
 
@@ -40,12 +41,12 @@ impl Activity {
         &self.pool
     }
 
-    /// The most operators and expressions of a plan.
+    /// Returns the most operators and expressions that a plan may have.
     pub(crate) fn plan_nodes_max(&self) -> usize {
         self.plan_nodes_max
     }
 
-    /// An error when nobody waits any more.
+    /// Fails with [`Error::Abandoned`] when no client waits any more.
     pub(crate) fn check(&self) -> DfResult<()> {
         match self.num_waiting.load(Ordering::Relaxed) {
             0 => Err(Error::Abandoned.into()),
@@ -53,7 +54,7 @@ impl Activity {
         }
     }
 
-    /// Counts a constant that a function made.
+    /// Adds a constant that a function created, and fails when the constants of the query exceed their limit.
     pub(crate) fn add_constant(&self, function: &str, bytes: u64) -> DfResult<()> {
         let all = self.constant_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if all <= CONSTANT_BYTES_MAX {

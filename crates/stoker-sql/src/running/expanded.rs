@@ -1,4 +1,4 @@
-//! The size of a plan once everything in it is written out.
+//! Limits the size of a plan in which all common table expressions are expanded.
 
 use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
@@ -7,8 +7,8 @@ use datafusion::logical_expr::LogicalPlan;
 use super::Activity;
 use crate::Error;
 
-/// Checks the number of operators and expressions of a plan: a common table expression that is named twice counts twice, as every
-/// rule of the planner goes through both. Counting ends at the limit.
+/// Checks the number of operators and expressions of a plan. A common table expression that is named twice counts
+/// twice, as every rule of the planner walks through both copies. Counting stops at the limit.
 pub(crate) fn check_expanded(plan: &LogicalPlan, activity: &Activity) -> DfResult<()> {
     let mut nodes = Nodes { counted: 0, limit: activity.plan_nodes_max() };
     plan.apply_with_subqueries(|node| {
@@ -18,8 +18,8 @@ pub(crate) fn check_expanded(plan: &LogicalPlan, activity: &Activity) -> DfResul
     Ok(())
 }
 
-/// Checks the expressions of an operator that a rule made, and those of the operators right below: a rule that puts expressions in
-/// place of columns can double them at each level.
+/// Checks the number of expressions of an operator that a rule rewrote, and of the operators right below it. A rule
+/// that replaces columns by expressions can double the expressions at each level.
 pub(super) fn check_rewritten(plan: &LogicalPlan, activity: &Activity) -> DfResult<()> {
     let mut nodes = Nodes { counted: 0, limit: activity.plan_nodes_max() };
     nodes.count_expressions(plan)?;

@@ -1,7 +1,7 @@
-//! Joins give way to other queries, and stop when nobody waits for them.
+//! Makes joins yield to other queries, and stop when no client waits for them.
 //!
-//! DataFusion 54 lets a join compare all its rows with each other in one step, which neither ends with its task nor lets another
-//! task of its thread go on.
+//! In DataFusion 54 a join may compare all its rows in one step. This step does not end when its task is cancelled, and
+//! blocks the other tasks of its thread.
 
 use std::any::Any;
 use std::fmt;
@@ -26,7 +26,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::Activity;
 
-/// Puts each join of a plan between steps at which it can stop. It is among the last rules.
+/// Wraps each join of a plan so that it yields, and stops when no client waits. This rule runs after all of
+/// DataFusion's rules.
 #[derive(Debug)]
 pub(crate) struct InterruptibleJoins {
     pub(crate) activity: Arc<Activity>,
@@ -68,7 +69,8 @@ impl InterruptibleJoins {
     }
 }
 
-/// Computes while other tasks of this thread go on.
+/// Runs `compute` while other threads take over the tasks of this thread, on a multi-thread runtime. On other runtimes
+/// `compute` just runs.
 pub(crate) fn beside_others<T>(compute: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(compute),
@@ -76,7 +78,7 @@ pub(crate) fn beside_others<T>(compute: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The condition of a join, which is evaluated for somebody who waits.
+/// The condition of a join, which fails when no client waits for the query.
 #[derive(Debug)]
 struct Condition {
     inner: Arc<dyn PhysicalExpr>,

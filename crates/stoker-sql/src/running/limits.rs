@@ -2,31 +2,34 @@
 
 use std::time::Duration;
 
-/// What one query may take, and how many run at once.
+/// Limits of one query, and of the number of queries that run at the same time.
 ///
-/// A query past one of them fails with `ResourceExhausted`, and its message names the limit. The defaults are those of a process that
-/// works for itself, whose queries may take long; servers have stricter ones.
+/// A query that exceeds a limit fails with `ResourceExhausted`, and its message names the limit. The defaults are for a
+/// process that runs its own queries, which may take long; servers have stricter limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryLimits {
-    /// Memory that one query may hold, in bytes, out of what all queries share. Default: 768 MiB.
+    /// The most memory that one query may hold, in bytes, as a part of the memory that all queries share. Default: 768
+    /// MiB.
     pub memory_bytes: usize,
-    /// Temporary files of one query's sorts and aggregates, in bytes. Default: 16 GiB.
+    /// The most bytes of temporary files for one query's sorts and aggregates. Default: 16 GiB.
     pub temp_bytes: u64,
-    /// How long planning may take. Default: 1 minute.
+    /// The longest time that a step of planning may take. Default: 1 minute.
     pub planning: Duration,
-    /// How long a query may compute; the time in which its consumer asks for nothing does not count. Default: no limit.
+    /// The longest time that the consumer of a query may wait for its rows, summed over all batches. The time in which
+    /// the consumer requests no rows does not count. Default: no limit.
     pub running: Duration,
-    /// Rows of a result. Default: no limit, since results are sent as they are computed.
+    /// The most rows of a result. Default: no limit, since results are sent as they are computed.
     pub rows: u64,
-    /// Bytes of a result in memory. Default: no limit.
+    /// The most bytes of a result, as its batches take in memory. Default: no limit.
     pub result_bytes: u64,
-    /// Operators and expressions of a plan, common table expressions counted each time that they are named. Default: 20,000.
+    /// The most operators and expressions of a plan. A common table expression counts each time that it is named.
+    /// Default: 20,000.
     pub plan_nodes: usize,
-    /// Queries that run at once. Default: 1,024.
+    /// The most queries that run at the same time. Default: 1,024.
     pub at_once: usize,
-    /// Queries that wait for a place, in order; those beyond are refused at once. Default: 128.
+    /// The most queries that wait to run, in order of arrival. Further queries are refused immediately. Default: 128.
     pub waiting: usize,
-    /// How long a query waits for a place. Default: 30 seconds.
+    /// The longest time that a query waits to run. Default: 30 seconds.
     pub queued: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A fair queue: so many at once, so many waiting in order of arrival.
+//! A fair queue with a limited number of permits and a limited number of waiters, in order of arrival.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{Error, Result};
 
-/// Places of one kind of work.
+/// The permits for one kind of work, and the queue for them.
 #[derive(Debug)]
 pub(crate) struct Places {
-    /// What they are taken for: `queries are running`.
+    /// The work of permit holders, as error messages name it: `queries are running`.
     what: &'static str,
     at_once: usize,
     free: Arc<Semaphore>,
@@ -22,16 +22,16 @@ pub(crate) struct Places {
     num_refused: AtomicU64,
 }
 
-/// How many use a kind of places.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStatus {
-    /// Places that are taken.
+    /// The number of permits that are held.
     pub running: u64,
-    /// Those who wait for one.
+    /// The number of waiters in the queue.
     pub waiting: u64,
-    /// Whether the next one is refused.
+    /// Whether the next request is refused: all permits are held and the queue is full.
     pub is_full: bool,
-    /// How many were refused, at once or after they had waited.
+    /// How many requests were refused, immediately or after they had waited.
     pub refused: u64,
 }
 
@@ -57,10 +57,10 @@ impl Places {
         Error::exhausted(format!("{} {}, and {why}; try again later", self.at_once, self.what))
     }
 
-    /// A place, which is free again when it is dropped. Waiters are served in order of arrival.
+    /// Returns a permit, which is released when it is dropped. Waiters are served in order of arrival.
     ///
     /// # Errors
-    /// `ResourceExhausted` at once when too many wait already, and for a waiter whose patience ends.
+    /// `ResourceExhausted` immediately when the queue is full, and for a waiter that gets no permit before its timeout.
     pub(crate) async fn take(&self) -> Result<OwnedSemaphorePermit> {
         if let Ok(place) = self.free.clone().try_acquire_owned() {
             return Ok(place);

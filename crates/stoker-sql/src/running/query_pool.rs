@@ -1,4 +1,4 @@
-//! One query's share of the memory of all queries.
+//! Limits one query's share of the memory of all queries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 
-/// A pool that takes from the pool of all queries, up to a limit of its own.
+/// A memory pool with its own limit that reserves its memory from the pool of all queries.
 #[derive(Debug)]
 pub(crate) struct QueryPool {
     shared: Arc<dyn MemoryPool>,

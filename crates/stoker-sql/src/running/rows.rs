@@ -1,4 +1,4 @@
-//! Runs a plan in a task of its own, within the limits of its query.
+//! Runs a plan in its own task, within the limits of its query.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Running;
 use crate::{Engine, Error, Result};
 
-/// Batches that wait for the consumer.
+/// The most batches that are queued for the consumer.
 const QUEUE_BATCHES: usize = 1;
 
-/// What the rows of a plan may be at most.
+/// The limits on the rows of a result.
 #[derive(Clone, Copy)]
 pub(crate) struct RowLimits {
     pub(crate) rows: u64,
@@ -27,14 +27,14 @@ pub(crate) struct RowLimits {
 }
 
 impl RowLimits {
-    /// Rows that are not sent to anybody.
+    /// No limits, for rows that are not sent to a client.
     pub(crate) const NONE: Self = Self { rows: u64::MAX, bytes: u64::MAX };
 }
 
-/// Starts a plan on the engine's threads once it is its turn. Dropping the rows stops it.
+/// Waits for a permit, then starts a plan on the engine's threads. Dropping the returned stream stops the plan.
 ///
 /// # Errors
-/// `ResourceExhausted` when too many queries run and wait.
+/// `ResourceExhausted` when too many queries run and wait, or when no permit is released in time.
 pub(crate) async fn run(
     engine: &Engine,
     plan: Arc<dyn ExecutionPlan>,
@@ -73,7 +73,7 @@ pub(crate) async fn run(
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
 }
 
-/// The rows of a plan that runs.
+/// The rows of a running plan.
 struct Rows {
     task: AbortOnDropHandle<()>,
     received: mpsc::Receiver<DfResult<RecordBatch>>,
@@ -97,7 +97,7 @@ impl Rows {
                 Err(Error::exhausted(format!("the query ran for {secs} s, which is its limit")).into())
             }
             Ok(Some(batch)) => batch.and_then(|batch| self.counted(batch)).map(Some),
-            // A task that panicked ended its batches too.
+            // The channel is also closed if the task panicked.
             Ok(None) => {
                 (&mut self.task).await.map(|()| None).map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))
             }

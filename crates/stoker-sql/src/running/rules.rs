@@ -1,4 +1,4 @@
-//! The planner's rules, which stop when nobody waits for the plan.
+//! Wraps the planner's rules so that planning stops when no client waits for the plan.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::Activity;
 use super::expanded::check_rewritten;
 
-/// A rule of the analyzer that is not begun for nobody.
+/// An analyzer rule that runs only while a client waits for the plan.
 #[derive(Debug)]
 pub(crate) struct InterruptibleAnalyzer {
     pub(crate) rule: Arc<dyn AnalyzerRule + Send + Sync>,
@@ -33,7 +33,7 @@ impl AnalyzerRule for InterruptibleAnalyzer {
     }
 }
 
-/// A rule of the optimizer that is not begun for nobody; most are begun once for each operator.
+/// An optimizer rule that runs only while a client waits for the plan. Most optimizer rules run once for each operator.
 #[derive(Debug)]
 pub(crate) struct InterruptibleOptimizer {
     pub(crate) rule: Arc<dyn OptimizerRule + Send + Sync>,
@@ -59,7 +59,7 @@ impl OptimizerRule for InterruptibleOptimizer {
     }
 }
 
-/// A rule over physical plans that is not begun for nobody.
+/// A rule over physical plans that runs only while a client waits for the plan.
 #[derive(Debug)]
 pub(crate) struct InterruptiblePhysical {
     pub(crate) rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,

@@ -1,4 +1,4 @@
-//! The rows that a window operator keeps are accounted for; DataFusion 54 does not.
+//! Reserves memory for the rows that a window operator keeps. DataFusion 54 does not reserve it.
 
 use std::any::Any;
 use std::fmt;
@@ -19,7 +19,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 
-/// Puts each window operator of a plan into one that accounts for its rows. It is the last rule.
+/// Wraps each window operator of a plan into one that reserves memory for its rows. This rule runs after all of
+/// DataFusion's rules.
 #[derive(Debug)]
 pub(crate) struct HoldWindows;
 
@@ -41,7 +42,7 @@ impl PhysicalOptimizerRule for HoldWindows {
     }
 }
 
-/// How many of the rows that were given out a window operator keeps.
+/// How many of the rows that a window operator has already output it still keeps.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     All,
@@ -61,19 +62,19 @@ fn kept_rows(plan: &dyn ExecutionPlan) -> Option<Kept> {
     }))
 }
 
-/// The rows before the current one that a function still needs.
+/// Returns how many rows before the current one a function still needs.
 fn before(function: &dyn WindowExpr) -> Kept {
     let frame = function.get_window_frame();
     match (&frame.units, &frame.start_bound) {
         (WindowFrameUnits::Rows, WindowFrameBound::Preceding(ScalarValue::UInt64(Some(rows)))) => Kept::AtMost(*rows),
-        // A sum from the first row on needs no rows, only their sum.
+        // A function over all rows up to the current one keeps a running value and no rows.
         (_, WindowFrameBound::Preceding(bound)) if bound.is_null() => Kept::AtMost(0),
         (_, WindowFrameBound::CurrentRow | WindowFrameBound::Following(_)) => Kept::AtMost(0),
         _ => Kept::All,
     }
 }
 
-/// A window operator whose rows are accounted for.
+/// A window operator with reserved memory for its rows.
 #[derive(Debug)]
 struct HeldWindow {
     window: Arc<dyn ExecutionPlan>,
@@ -120,7 +121,7 @@ impl ExecutionPlan for HeldWindow {
     }
 }
 
-/// What a window operator took and gave.
+/// Counts the rows that a window operator took as input and output, and the bytes of its input.
 struct Ledger {
     kept: Kept,
     rows: u64,
@@ -145,7 +146,7 @@ impl Ledger {
         self.reservation.resize(held);
     }
 
-    /// Bytes of the rows that are kept, which are taken to be as large as the others.
+    /// Returns the bytes of the kept rows, computed from the average bytes per row.
     fn held(&self) -> usize {
         let rows = match self.kept {
             Kept::All => self.rows,
@@ -156,7 +157,7 @@ impl Ledger {
     }
 }
 
-/// Rows that are there already, as a plan.
+/// An input stream that already exists, as a plan.
 struct Rows {
     rows: Mutex<Option<SendableRecordBatchStream>>,
     properties: Arc<PlanProperties>,

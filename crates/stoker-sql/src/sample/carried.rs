@@ -1,4 +1,4 @@
-//! The hidden columns that a lifted plan carries up.
+//! The hidden columns that a lifted plan passes to its output.
 
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
@@ -7,10 +7,10 @@ use datafusion::prelude::Expr;
 use crate::error::INTERNAL_PREFIX;
 use crate::provider::CarriedNames;
 
-/// What a hidden column holds.
+/// The content of a hidden column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
-    /// The distance of a search: orders before addresses.
+    /// The distance of a search, which sorts before addresses.
     Distance,
     /// The row address of a scan.
     RowAddr,
@@ -23,7 +23,7 @@ pub(super) struct Carried {
     pub(super) source: usize,
 }
 
-/// The names of the hidden columns of a scan.
+/// Returns the names of the hidden columns of a scan.
 pub(super) fn names(source: usize) -> CarriedNames {
     CarriedNames {
         row_addr: Carried { role: Role::RowAddr, source }.name(),
@@ -39,7 +39,7 @@ impl Carried {
         }
     }
 
-    /// NULL of the column's type.
+    /// Returns a NULL of the column's type.
     pub(super) fn null(self) -> Expr {
         let null = match self.role {
             Role::RowAddr => ScalarValue::UInt64(None),
@@ -48,7 +48,7 @@ impl Carried {
         Expr::Literal(null, None).alias(self.name())
     }
 
-    /// The hidden column in a plan's output.
+    /// Returns the hidden column in a plan's output, or `None` if the plan does not output it.
     pub(super) fn column(self, plan: &LogicalPlan) -> Option<Expr> {
         let name = self.name();
         let (qualifier, field) = plan.schema().iter().find(|(_, field)| *field.name() == name)?;
@@ -56,7 +56,7 @@ impl Carried {
     }
 }
 
-/// The columns of a plan that users see, in order.
+/// Returns the columns of a plan that users see, in order.
 pub(super) fn visible(plan: &LogicalPlan) -> Vec<Column> {
     let visible = plan.schema().iter().filter(|(_, field)| !is_carried(field.name()));
     visible.map(Column::from).collect()

@@ -1,4 +1,4 @@
-//! Refuses queries that may select other rows when they are evaluated again.
+//! Refuses queries that may select different rows when they are evaluated again.
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{LogicalPlan, Volatility};
@@ -6,7 +6,7 @@ use datafusion::prelude::Expr;
 
 use crate::{Error, Result};
 
-/// Every function of the plan and its subqueries must give the same result for the same arguments, at any time.
+/// Checks that every function of the plan and its subqueries always returns the same result for the same arguments.
 pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {

@@ -6,9 +6,9 @@
 //!     TableScan t                       TableScan t + addr_0
 //! ```
 //!
-//! Operators that keep rows pass the addresses on; aggregates and DISTINCT drop them. Beside the plan goes what each
-//! visible column is ([`Origin`]), and whether rows are ordered or may repeat. Sorts get addresses as tie-breakers, a LIMIT
-//! without an order gets one, so that the same snapshots always give the same rows.
+//! Operators that keep rows pass the addresses on; aggregates and DISTINCT drop them. The lifted plan also records the
+//! [`Origin`] of each visible column, whether rows are ordered, and whether they may repeat. Sorts get addresses as
+//! tie-breakers, and a LIMIT without an order gets a sort, so that the same snapshots always give the same rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ use crate::{Error, Result};
 
 mod window;
 
-/// A lifted plan.
+/// A plan whose output has row addresses where possible, and what is known about its rows.
 pub(super) struct Lifted {
     pub(super) plan: LogicalPlan,
-    /// What each visible column is, in order.
+    /// The origin of each visible column, in order.
     pub(super) origins: Vec<Origin>,
     /// The hidden columns of the plan: distances first, then addresses, by source.
     pub(super) carried: Vec<Carried>,
@@ -42,13 +42,13 @@ pub(super) struct Lifted {
     pub(super) sorted: bool,
     /// Whether a table row may occur twice.
     pub(super) repeats: bool,
-    /// Whether rows of something without an address take part.
+    /// Whether some rows come from an operator without row addresses, so that addresses may not identify them.
     pub(super) lossy: bool,
-    /// The sources that an outer join may leave out of a row.
+    /// The sources that may be missing from a row because of an outer join.
     pub(super) optional: BTreeSet<usize>,
 }
 
-/// The lifted plan and its scanned tables; a source is an index into them.
+/// The lifted plan and its scanned tables. A source is an index into these tables.
 pub(super) struct LiftedQuery {
     pub(super) root: Lifted,
     pub(super) tables: Vec<Table>,
@@ -65,20 +65,20 @@ struct Lifter {
 }
 
 impl Lifted {
-    /// A plan whose rows have no addresses.
+    /// Creates a lifted plan whose rows have no addresses.
     fn plain(plan: LogicalPlan, reason: &str) -> Self {
         let origins = visible(&plan).iter().map(|_| Origin::other(reason)).collect();
         let optional = BTreeSet::new();
         Self { plan, origins, carried: Vec::new(), sorted: false, repeats: true, lossy: true, optional }
     }
 
-    /// The hidden columns as expressions.
+    /// Returns the hidden columns as expressions.
     pub(super) fn carried_exprs(&self) -> Result<Vec<Expr>> {
         let missing = || Error::internal("a lifted plan lost a row address");
         self.carried.iter().map(|carried| carried.column(&self.plan).ok_or_else(missing)).collect()
     }
 
-    /// The plan with its visible columns only.
+    /// Returns the plan with its visible columns only.
     pub(super) fn into_visible(self) -> Result<LogicalPlan> {
         if self.carried.is_empty() {
             return Ok(self.plan);
@@ -87,7 +87,8 @@ impl Lifted {
         Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(self.plan))?))
     }
 
-    /// What orders the rows completely: distances, addresses, and where these do not suffice all light columns.
+    /// Returns sort keys that order the rows completely: distances, then addresses, then all light columns if addresses
+    /// may not identify the rows.
     pub(super) fn natural_order(&self) -> Result<Vec<SortExpr>> {
         let mut keys: Vec<SortExpr> = self.carried_exprs()?.into_iter().map(|expr| expr.sort(true, false)).collect();
         if self.lossy {
@@ -110,7 +111,7 @@ impl Lifted {
     }
 }
 
-/// Whether a column of an expression means this column of its input.
+/// Tells whether a column of an expression refers to this column of its input.
 fn refers_to(column: &Column, known: &Column) -> bool {
     column == known || (column.relation.is_none() && column.name == known.name)
 }
@@ -158,7 +159,8 @@ impl Lifter {
         self.lift(Arc::unwrap_or_clone(plan))
     }
 
-    /// Makes subqueries in the expressions of a node deterministic; their own addresses are not needed.
+    /// Makes the subqueries in the expressions of a node deterministic. The addresses of the subqueries' rows are not
+    /// needed.
     fn lift_subqueries(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let mut failure = None;
         let mapped = plan.map_expressions(|expr| {
@@ -320,7 +322,7 @@ impl Lifter {
         let mut inputs = Vec::with_capacity(branches.len());
         for branch in branches {
             let mut exprs: Vec<Expr> = visible(&branch.plan).into_iter().map(Expr::Column).collect();
-            // Unqualified, so that all branches agree.
+            // The aliases have no qualifiers, so that the hidden columns of all branches have the same names.
             exprs.extend(carried.iter().map(|carried| match carried.column(&branch.plan) {
                 Some(column) => column.alias(carried.name()),
                 None => carried.null(),

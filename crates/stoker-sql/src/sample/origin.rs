@@ -1,11 +1,11 @@
-//! What is known about a column while a plan is lifted.
+//! The origins of columns while a plan is lifted.
 
-/// Where a column's values come from.
+/// The source of a column's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The unchanged column of a scan whose row address is carried; several after a UNION.
+    /// An unchanged column of a scan whose row address is carried. After a UNION there are several.
     Bare(Vec<(usize, String)>),
-    /// Something else; in plain words, to follow the column's name: `goes through an aggregate`.
+    /// Another source, in plain words that follow the column's name, such as `goes through an aggregate`.
     Other(String),
 }
 
@@ -14,7 +14,7 @@ impl Origin {
         Origin::Other(reason.to_string())
     }
 
-    /// The origin after an operator that drops row addresses.
+    /// Returns the origin after an operator that drops row addresses.
     pub(super) fn without_address(self, reason: &str) -> Self {
         match self {
             Origin::Bare(_) => Origin::other(reason),
@@ -22,7 +22,7 @@ impl Origin {
         }
     }
 
-    /// The origin of a column of a UNION.
+    /// Returns the origin of a column of a UNION.
     pub(super) fn union(branches: impl IntoIterator<Item = Origin>) -> Self {
         let mut all = Vec::new();
         for branch in branches {

@@ -1,4 +1,4 @@
-//! The plan that selects rows: addresses and light columns, nothing heavy.
+//! Plans the selection of rows: row addresses and light columns, no heavy columns.
 
 use std::sync::Arc;
 
@@ -15,20 +15,21 @@ use super::origin::Origin;
 use super::{ColumnSource, SampleColumn};
 use crate::{Error, Result};
 
-/// What is evaluated to get a row set.
+/// The plan whose result is a row set.
 pub(crate) struct Selection {
     pub(crate) state: SessionState,
-    /// Output: one UInt64 address for each source, then the columns of the row set. In final order when ranked.
+    /// The plan. Its output is one `UInt64` address for each source, then the columns of the row set; the rows are in
+    /// final order if `ranked`.
     pub(crate) plan: LogicalPlan,
     /// The table of each source.
     pub(crate) sources: Vec<Table>,
-    /// Whether positions matter: otherwise the rows are a set of addresses of one source.
+    /// Whether the row set stores a sequence of rows. If not, it stores a set of addresses of one source.
     pub(crate) ranked: bool,
-    /// Whether the order comes from the query.
+    /// Whether the query defines the order.
     pub(crate) ordered: bool,
 }
 
-/// Decides for each output column whether the table or the row set supplies it.
+/// Decides for each output column whether a table or the row set supplies it.
 pub(super) fn select(
     lifted: LiftedQuery,
     fields: &[FieldRef],
@@ -86,7 +87,8 @@ pub(super) fn select(
     Ok((columns, Selection { state, plan, sources, ranked, ordered }))
 }
 
-/// The sources that supply a column, in order; all of them when none does, so that a row can still be told.
+/// Returns the sources that supply a column, in order, or all sources if none does, so that rows can still be
+/// identified.
 fn kept_sources(carried: &[usize], origins: &[Origin]) -> Vec<usize> {
     let supplies = |source: usize| {
         origins.iter().any(|origin| match origin {

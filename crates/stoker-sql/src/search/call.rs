@@ -1,4 +1,4 @@
-//! The arguments of `vector_search`.
+//! Parses the arguments of `vector_search`.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -23,7 +23,7 @@ const K_DEFAULT: i64 = 10;
 const USAGE: &str = "write vector_search(table, column, query, k => 10, metric => 'l2' | 'cosine' | 'dot', \
                      nprobes => n, refine => n, use_index => true); the query is an array or a parameter";
 
-/// The arguments as written, before the table is known.
+/// The arguments as written, before they are checked against the table.
 pub(crate) struct SearchCall {
     column: String,
     query: Vec<f64>,
@@ -35,7 +35,7 @@ pub(crate) struct SearchCall {
 }
 
 impl SearchCall {
-    /// Reads the arguments; gives the table as well.
+    /// Reads the arguments. Also returns the table that they name.
     pub(crate) fn parse(args: Vec<FunctionArg>, params: &mut Params) -> Result<(TableRequest, Self)> {
         let mut positional = Vec::new();
         let mut named = Vec::new();
@@ -99,7 +99,7 @@ impl SearchCall {
         Ok(())
     }
 
-    /// Checks the call against its table.
+    /// Checks the arguments against the table.
     pub(crate) fn bind(&self, table: &Table) -> Result<Search> {
         let schema = table.schema();
         let Ok(field) = schema.field_with_name(&self.column) else {
@@ -138,7 +138,7 @@ impl SearchCall {
     }
 }
 
-/// A query vector of a column's element type; the reason if it has no distances there.
+/// Converts a query vector to the column's element type, or returns why the vector has no distances in this type.
 fn elements(query: &[f64], element: &DataType, metric: Metric) -> Result<ArrayRef, String> {
     let text = |source: ArrowError| source.to_string();
     let values = cast(&Float64Array::from(query.to_vec()), element).map_err(text)?;
@@ -161,7 +161,7 @@ fn elements(query: &[f64], element: &DataType, metric: Metric) -> Result<ArrayRe
     }
 }
 
-/// A table as an argument: `t`, `'t'`, `public.t`, each optionally with `AT (…)`.
+/// Reads a table argument: `t`, `'t'` or `public.t`, each optionally with `AT (…)`.
 pub(crate) fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRequest> {
     match expr {
         Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right } if op == AT_OPERATOR => {

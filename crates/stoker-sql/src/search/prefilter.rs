@@ -1,9 +1,10 @@
-//! `WHERE` before a search.
+//! Applies `WHERE` before a search.
 //!
-//! A predicate on columns of a searched table limits the rows that may be found. This pass moves such predicates from the
-//! filters of the analysed plan into their search, and refuses those that it cannot move: they would otherwise
-//! silently filter the results. The search itself accepts no pushed filters, so that the meaning of a query never depends
-//! on what DataFusion's optimizer infers. Filters above `LIMIT`, aggregates and windows are no concern of the search.
+//! A predicate on columns of a searched table limits the rows that may be found. This pass moves such predicates from
+//! the filters of the analysed plan into their search, and refuses predicates that it cannot move, which would
+//! otherwise silently filter the results. The search itself accepts no filter pushdown, so that the meaning of a query
+//! never depends on what DataFusion's optimizer infers. Filters above `LIMIT`, aggregates and windows do not affect the
+//! search.
 
 use std::sync::Arc;
 
@@ -18,13 +19,14 @@ use super::DISTANCE;
 use crate::provider::Relation;
 use crate::{Error, Result};
 
-/// Where a column of a plan comes from.
+/// The origin of a column of a plan, with respect to searches.
 enum Origin {
-    /// Not from a search that a filter here could reach.
+    /// The column does not come from a search into which a filter above the column could move.
     Plain,
-    /// An expression over columns of one search: the way down to it as child indices, the expression unqualified.
+    /// The column is an expression over columns of one search: the path down to the search as child indices, and the
+    /// expression with unqualified columns.
     Search { path: Vec<usize>, expr: Expr },
-    /// From a search, but a filter on it cannot be moved there; why.
+    /// The column comes from a search, but a filter on it cannot move there, for this reason.
     Blocked(&'static str),
 }
 
@@ -52,7 +54,8 @@ fn rewrite(filter: Filter) -> Result<LogicalPlan> {
     })
 }
 
-/// The search that the predicate belongs to, and the predicate over its columns; `None` if it stays where it is.
+/// Returns the search to which the predicate belongs, and the predicate over the search's columns; `None` if the
+/// predicate stays where it is.
 fn target(predicate: &Expr, input: &LogicalPlan) -> Result<Option<(Vec<usize>, Expr)>> {
     let mut columns: Vec<Column> = predicate.column_refs().into_iter().cloned().collect();
     let outer = outer_columns(predicate)?;
@@ -87,7 +90,7 @@ fn refuse(predicate: &Expr, reason: &str) -> Error {
     )
 }
 
-/// What an expression over the columns of `plan` is in terms of a search.
+/// Rewrites an expression over the columns of `plan` to an expression over the columns of a search.
 fn substitute(expr: &Expr, columns: &[Column], plan: &LogicalPlan) -> Result<Origin> {
     let mut found: Option<Vec<usize>> = None;
     let mut replacements = Vec::new();
@@ -205,7 +208,7 @@ fn searched(scan: &TableScan) -> Option<Relation> {
     Relation::of(&provider).filter(|relation| relation.search().is_some()).cloned()
 }
 
-/// The plan with `prefilter` added to the search at the end of `path`.
+/// Adds `prefilter` to the search at the end of `path`.
 fn add_prefilter(plan: LogicalPlan, path: &[usize], prefilter: Expr) -> Result<LogicalPlan> {
     let Some((child, rest)) = path.split_first() else {
         let LogicalPlan::TableScan(mut scan) = plan else {
@@ -228,7 +231,7 @@ fn has_subquery(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(is_subquery(expr))).unwrap_or(true)
 }
 
-/// Columns of enclosing queries that an expression or its subqueries refer to.
+/// Returns the columns of enclosing queries that an expression or its subqueries refer to.
 fn outer_columns(expr: &Expr) -> Result<Vec<Column>> {
     let mut columns = Vec::new();
     expr.apply(|node| {

@@ -1,4 +1,4 @@
-//! Runs a search: exact order, ties broken by row address.
+//! Runs a search. Rows are in exact order of distance, and ties are ordered by row address.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use stoker_lake::{Nearest, ROW_ADDR, ScanRequest, Table};
 use super::{DISTANCE, Search};
 use crate::provider::{HeavyTable, Layout, heavy, lake_error, split};
 
-/// Rows asked for beyond `k`, so that ties at rank `k` are seen.
+/// The number of rows that are requested beyond `k`, to find ties at rank `k`.
 const NUM_EXTRA: usize = 32;
-/// Rows per batch from Lance.
+/// The most rows in a batch from Lance.
 const BATCH_ROWS: usize = 8192;
 
-/// The plan of one `vector_search`: one partition, rows in order of (`_distance`, row address).
+/// The physical plan of one `vector_search`: one partition, rows ordered by (`_distance`, row address).
 #[derive(Debug)]
 pub(crate) struct SearchExec {
     table: HeavyTable,
@@ -98,7 +98,8 @@ impl ExecutionPlan for SearchExec {
     }
 }
 
-/// The `k` nearest rows with their light columns, distance and address, in order.
+/// Returns the `k` nearest rows with their light columns, distance and address, in order. If rows beyond rank `k` may
+/// have the distance of rank `k`, the search runs again for four times as many rows.
 async fn nearest(table: &Table, search: &Search, layout: &Layout, context: &TaskContext) -> DfResult<RecordBatch> {
     let mut fetch = search.k.saturating_add(NUM_EXTRA);
     loop {
@@ -130,8 +131,8 @@ async fn nearest(table: &Table, search: &Search, layout: &Layout, context: &Task
         let found = concat_batches(&schema, &found)?;
         let sorted = sort(&found)?;
         let num_rows = sorted.num_rows();
-        // The last row that was found is farther than rank k, or there are no more rows: no tie is cut. Lance may sort NaN before
-        // numbers: then nearer rows may be missing.
+        // The result is complete if the last row is farther than rank k, or if there are no more rows: then no tie is
+        // cut off. Lance may sort NaN before numbers; if NaN is among the rows, nearer rows may be missing.
         let complete = num_rows < fetch || {
             let distances = distances(&sorted)?;
             distances.value(num_rows - 1) > distances.value(search.k - 1)
@@ -148,7 +149,7 @@ fn distances(batch: &RecordBatch) -> DfResult<&Float32Array> {
     column.ok_or_else(|| DataFusionError::Internal(format!("a search gave no {DISTANCE}")))
 }
 
-/// The rows in order of distance, NaN last, then address; rows without a distance are left out.
+/// Sorts the rows by distance (NaN last), then by address. Rows without a distance are left out.
 fn sort(batch: &RecordBatch) -> DfResult<RecordBatch> {
     let addrs = batch.column_by_name(ROW_ADDR).and_then(|column| column.as_any().downcast_ref::<UInt64Array>());
     let Some(addrs) = addrs else { return internal_err!("a search gave no {ROW_ADDR}") };
@@ -166,7 +167,7 @@ fn sort(batch: &RecordBatch) -> DfResult<RecordBatch> {
     Ok(take_record_batch(&batch, &UInt32Array::from(order))?)
 }
 
-/// Every NaN without a sign, which any sort puts after all numbers.
+/// Replaces every NaN by one without a sign, which `total_cmp` sorts after all numbers.
 fn without_signed_nan(distances: &Float32Array) -> Float32Array {
     distances.unary(|distance| if distance.is_nan() { f32::NAN } else { distance })
 }

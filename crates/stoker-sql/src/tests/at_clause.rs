@@ -1,4 +1,4 @@
-//! Versions: an `AT` clause is resolved or refused, never dropped.
+//! An `AT` clause is resolved or refused, never dropped.
 
 use stoker_types::{ErrorKind, ParamValue, SnapshotRef};
 

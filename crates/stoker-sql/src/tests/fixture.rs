@@ -1,4 +1,4 @@
-//! A lake with two versions of `samples` and a table `labels`, and brute-force copies of their rows.
+//! A lake with two versions of `samples` and a table `labels`, and the same rows in memory for brute-force results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::{Engine, EngineOptions, Error, RowSet, SampleQuery};
 
-/// Rows of `samples` at version 1; version 2 has [`NUM_NEWEST`].
+/// The number of rows of `samples` at version 1; version 2 has [`NUM_NEWEST`].
 pub const NUM_TAGGED: i64 = 250;
 pub const NUM_NEWEST: i64 = 300;
 pub const DIMENSIONS: usize = 4;
@@ -39,7 +39,7 @@ pub struct Row {
     pub emb: [f32; DIMENSIONS],
 }
 
-/// The rows of `samples` with ids below `num_rows`.
+/// Returns the rows of `samples` with ids below `num_rows`.
 pub fn rows(num_rows: i64) -> Vec<Row> {
     let row = |id: i64| Row {
         id,
@@ -124,7 +124,7 @@ impl Fixture {
         Self { dir, engine: Engine::new(lake, options) }
     }
 
-    /// One batch with all rows of a query.
+    /// Returns all rows of a query as one batch.
     pub async fn try_collect(&self, sql: &str, params: &[ParamValue]) -> Result<RecordBatch, Error> {
         let query = self.engine.query(sql, params).await?;
         let stream = query.execute().await?;
@@ -147,7 +147,7 @@ impl Fixture {
         (query, row_set)
     }
 
-    /// Checks that a query is refused with this kind, in words that contain all of `parts`.
+    /// Checks that a query is refused with this kind and a message that contains all of `parts`.
     pub async fn refuses(&self, sql: &str, params: &[ParamValue], kind: ErrorKind, parts: &[&str]) {
         let error = match self.try_collect(sql, params).await {
             Ok(batch) => panic!("{sql} gave {batch:?}"),
@@ -156,7 +156,7 @@ impl Fixture {
         check_error(sql, &error, kind, parts);
     }
 
-    /// As [`Fixture::refuses`], for sample queries.
+    /// Does the same as [`Fixture::refuses`] for sample queries.
     pub async fn refuses_sample(&self, sql: &str, parts: &[&str]) {
         match self.engine.sample(sql, &[]).await {
             Ok(query) => panic!("{sql} gave {query:?}"),
@@ -195,7 +195,7 @@ pub fn floats(batch: &RecordBatch, column: &str) -> Vec<f32> {
     column.as_primitive::<Float32Type>().values().to_vec()
 }
 
-/// The ids of a row set's rows, through its first source.
+/// Returns the ids of a row set's rows, read through its first source.
 pub async fn ids(row_set: &RowSet) -> Vec<i64> {
     let ordinals: Vec<u64> = (0..row_set.num_rows()).collect();
     let resolved = row_set.resolve(&ordinals).await.expect("resolved rows");
@@ -204,7 +204,7 @@ pub async fn ids(row_set: &RowSet) -> Vec<i64> {
     ints(&taken, "id")
 }
 
-/// The `k` rows of `rows` nearest to `query` by squared distance, ties by id.
+/// Returns the `k` rows of `rows` nearest to `query` by squared distance; ties are ordered by id.
 pub fn nearest(rows: &[Row], query: [f32; DIMENSIONS], k: usize) -> Vec<(i64, f32)> {
     let distance = |row: &Row| row.emb.iter().zip(query).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
     let mut found: Vec<(i64, f32)> = rows.iter().map(|row| (row.id, distance(row))).collect();

@@ -1,4 +1,4 @@
-//! Distance and tensor functions.
+//! Distance and tensor functions return the right values.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
@@ -84,7 +84,7 @@ async fn tensor_functions() {
     assert!(means.iter().enumerate().all(|(id, mean)| mean == Some((id % 256) as f64)));
     fixture.refuses("SELECT tensor_mean(name) FROM samples", &[], ErrorKind::InvalidRequest, &["name"]).await;
     fixture.refuses("SELECT tensor_shape(id) FROM samples", &[], ErrorKind::InvalidRequest, &["id"]).await;
-    // The shape is known from the type: no image is read.
+    // The shape is known from the type, so that no image is read.
     assert!(fixture.remove_images() > 0);
     let shape = fixture.collect("SELECT tensor_shape(image) AS shape FROM samples LIMIT 1").await;
     let shown = arrow_cast::display::array_value_to_string(shape.column(0), 0).expect("a list");

@@ -1,4 +1,4 @@
-//! Bounds, allowed statements, parameters.
+//! Bounds, statements and parameters outside the allowed ones are refused.
 
 use stoker_types::{ErrorKind, ParamValue};
 
@@ -47,7 +47,7 @@ async fn expressions_that_are_named_often_count_each_time() {
     fixture.refuses(&inner, &[], ErrorKind::InvalidRequest, &["once expanded"]).await;
     let fine = fixture.collect(&doubled(3)).await;
     assert_eq!(ints(&fine, "n"), ints(&fixture.collect("SELECT count(*) AS n FROM samples").await, "n"));
-    // A name within a query stands for nothing beside it.
+    // The name of a common table expression in a subquery is not in scope outside this subquery.
     let hidden = "SELECT a.x + b.x AS x FROM (WITH c AS (SELECT 1 AS x) SELECT x FROM c) a, \
                   (WITH c AS (SELECT 1 AS x) SELECT x FROM c) b";
     assert_eq!(ints(&fixture.collect(hidden).await, "x"), [2]);

@@ -1,4 +1,4 @@
-//! Which queries are sample queries, and where their columns come from.
+//! Sample queries are recognized, and their columns have the right sources.
 
 use super::fixture::{Fixture, NUM_NEWEST, ids, rows};
 use crate::{ColumnSource, NO_ROW};

@@ -1,4 +1,4 @@
-//! Limits of each query: places, rows, bytes, memory, plans.
+//! The limits of each query hold: queue, rows, bytes, memory, plans.
 
 use std::time::Duration;
 

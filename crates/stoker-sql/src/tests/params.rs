@@ -1,4 +1,4 @@
-//! Parameters of every type, and where they may stand.
+//! Parameters of every type work wherever they are allowed.
 
 use std::sync::Arc;
 

@@ -86,7 +86,7 @@ async fn snapshots_stay_while_the_table_grows() {
     }
 }
 
-/// DataFusion 54 drops one of two projections that read alike.
+/// Nested projections of the same text are all computed, of which DataFusion 54 drops one.
 #[tokio::test]
 async fn nested_projections_of_the_same_text_are_all_computed() {
     let fixture = Fixture::new().await;

@@ -111,7 +111,7 @@ async fn digests_are_deterministic_and_tell_rows_apart() {
         assert!(!digests.contains(&row_set.digest()), "{sql}");
         digests.push(row_set.digest());
     }
-    // Another lake of the same content, another number of partitions.
+    // Another lake with the same content, and another number of partitions, give the same digests.
     let options = crate::EngineOptions { target_partitions: 1, ..crate::EngineOptions::default() };
     let other = Fixture::with_options(options).await;
     for (sql, digest) in QUERIES.iter().zip(&digests) {
@@ -168,7 +168,8 @@ async fn stored_row_sets_load_and_lost_ones_are_computed_again() {
 #[tokio::test]
 async fn without_a_writable_lake_the_rows_stay_in_memory() {
     let fixture = Fixture::new().await;
-    // A file where the folder should be: nothing can be written below it, whoever runs the test.
+    // A file stands where the folder should be, so that nothing can be written below it, whatever the user's
+    // permissions.
     fs::write(fixture.dir.path().join("_stoker"), b"in the way").expect("a file");
     for sql in QUERIES {
         let (_, row_set) = fixture.sample(sql).await;

@@ -1,4 +1,4 @@
-//! `vector_search` against brute force.
+//! `vector_search` returns what brute force returns.
 
 use stoker_lake::{IndexKind, Metric};
 use stoker_types::{ErrorKind, ParamValue, SnapshotRef};
@@ -65,7 +65,7 @@ async fn what_stays_after_the_search_is_explicit() {
         "SELECT id FROM (SELECT * FROM {call} ORDER BY _distance LIMIT 40) t WHERE label = 3 ORDER BY _distance, id"
     );
     assert_eq!(ints(&fixture.collect(&sql).await, "id"), filtered);
-    // What the optimizer infers from a join must not reach the search.
+    // A predicate that the optimizer infers from a join must not reach the search.
     let joined = format!(
         "SELECT v.id FROM {call} v JOIN labels l ON v.label = l.label WHERE l.label = 3 ORDER BY _distance, id"
     );
@@ -142,7 +142,7 @@ async fn an_index_answers_unless_it_must_not() {
         let sql = format!("SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1], {option})");
         assert_eq!(ints(&fixture.collect(&sql).await, "id"), expected, "{option}");
     }
-    // One of two partitions has not all rows. An index for another metric does not answer.
+    // One of two partitions does not contain all rows. An index for another metric is not used.
     for (option, all) in
         [("nprobes => 1", false), ("use_index => false", true), ("nprobes => 1, metric => 'cosine'", true)]
     {

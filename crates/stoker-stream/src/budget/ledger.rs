@@ -1,4 +1,4 @@
-//! Who holds how much of a budget, and who may have more.
+//! The accounts of a budget: how much memory each stream holds, and how much it may reserve.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,81 +6,83 @@ use std::sync::Arc;
 use stoker_chunks::SharedReads;
 use tokio::sync::Notify;
 
-/// While streams share what they read, so many thirds of the bytes are for that: of a server's budget, as much as two windows have,
-/// since some ranks begin one while others are not done with the one before, and some more.
+/// While streams share blocks, this many thirds of the budget are for shared blocks. Of a server's budget, that is as
+/// much as two windows, because some ranks begin a window before others have finished the window before it, and some
+/// reserve.
 const SHARED_THIRDS: u64 = 2;
 
-/// The bytes of a budget.
+/// The number of bytes in a budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Total {
-    /// So many.
+    /// A fixed number of bytes.
     Fixed(u64),
-    /// So many, or as many as the largest cap of a member.
+    /// This number of bytes, or the largest cap of a member if that is more.
     AtLeast(u64),
 }
 
-/// What a stream asks for.
+/// A request of a stream for memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// Bytes of the next batch.
+    /// The bytes of the next batch.
     pub bytes: u64,
-    /// Bytes of batches that cannot be delivered before it.
+    /// The bytes of the stream's batches that cannot be delivered before that one.
     pub kept: u64,
 }
 
-/// What a stream may hold before its time.
+/// The memory that a prefetching stream may reserve in addition to what it holds, in bytes.
 pub(super) struct RoomAhead {
-    /// Whatever others do.
+    /// The bytes that it may reserve whatever other streams do.
     pub early: u64,
-    /// With what streams before it have left.
+    /// The bytes that it may reserve including the memory that the streams before it do not use any more.
     pub free: u64,
 }
 
-/// What streams leave to one that comes after them.
+/// The memory that other streams leave to a prefetching stream.
 enum Left {
-    /// So many bytes beside them.
+    /// At most this number of bytes, beside the other streams.
     Beside(u64),
-    /// Their place, but for so many bytes.
+    /// The whole share of the other streams, less this number of bytes, which they still hold.
     Place(u64),
 }
 
-/// What it gets.
+/// The answer to a request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The room.
+    /// The memory is reserved.
     Granted,
-    /// No room, and the stream holds nothing that its consumer could take.
+    /// There is no memory, and the stream holds no batch that its consumer could take.
     OnlyKept,
-    /// No room yet.
+    /// There is no memory at the moment.
     Wait,
 }
 
-/// Accounts of the streams of a budget.
+/// The accounts of all streams of a budget.
 #[derive(Debug)]
 pub(super) struct Ledger {
     rule: Total,
-    /// Bytes for streams.
+    /// Bytes that are available to streams.
     total: u64,
-    /// Bytes for what streams share.
+    /// Bytes that are set aside for shared blocks.
     aside: u64,
     shared: SharedReads,
     members: BTreeMap<u64, Member>,
     next_id: u64,
-    /// Bytes that all members hold.
+    /// Bytes that all members hold together.
     held: u64,
-    /// Bytes that a member may hold, unless its cap is smaller.
+    /// Bytes that each member may hold, unless its cap is smaller.
     fair: u64,
 }
 
 #[derive(Debug)]
 struct Member {
     cap: u64,
-    /// What it may hold while it is ahead of its time, unless streams before it leave more; `None` once its time has come.
+    /// The cap while the stream prefetches, unless the streams before it leave more. It is `None` once the stream has
+    /// begun.
     early: Option<u64>,
     held: u64,
-    /// Whether it may ask for more.
+    /// Whether the stream may request more memory.
     reads: bool,
-    /// What it waits for.
+    /// The request that waits for memory.
     waits: Option<Wanted>,
     woken: Arc<Notify>,
 }
@@ -93,7 +95,7 @@ impl Ledger {
         ledger
     }
 
-    /// Takes a stream in; its id. One that is ahead of its time has an `early` cap as well.
+    /// Adds a stream and returns its id. A prefetching stream has an `early` cap as well.
     pub fn join(&mut self, cap: u64, early: Option<u64>, woken: Arc<Notify>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -102,7 +104,7 @@ impl Ledger {
         id
     }
 
-    /// Lets the others share what a stream does not hold.
+    /// Records that a stream requests nothing more. The other streams share what it does not hold.
     pub fn retire(&mut self, id: u64) {
         if let Some(member) = self.members.get_mut(&id) {
             member.reads = false;
@@ -110,12 +112,12 @@ impl Ledger {
         self.divide();
     }
 
-    /// Whether a stream asks for nothing more.
+    /// Returns whether a stream requests nothing more.
     pub fn is_retired(&self, id: u64) -> bool {
         self.members.get(&id).is_none_or(|member| !member.reads)
     }
 
-    /// Says that the time of a stream has come, and what it may hold at most from now on.
+    /// Records that a prefetching stream begins, with a new cap.
     pub fn begin(&mut self, id: u64, cap: u64) {
         if let Some(member) = self.members.get_mut(&id) {
             (member.cap, member.early) = (cap, None);
@@ -123,7 +125,7 @@ impl Ledger {
         self.divide();
     }
 
-    /// Forgets a stream.
+    /// Removes a stream.
     pub fn leave(&mut self, id: u64) {
         if let Some(member) = self.members.remove(&id) {
             self.held -= member.held;
@@ -131,7 +133,7 @@ impl Ledger {
         self.divide();
     }
 
-    /// Gives a stream room if there is some.
+    /// Reserves memory for a stream if it is available.
     pub fn ask(&mut self, id: u64, wanted: Wanted) -> Answer {
         if self.sets_aside() != (self.aside > 0) {
             self.divide();
@@ -144,7 +146,7 @@ impl Ledger {
         answer
     }
 
-    /// As [`Ledger::ask`]; wakes the stream when asking again may help.
+    /// Like [`Ledger::ask`]. If the answer is [`Answer::Wait`], the stream is woken when a retry may succeed.
     pub fn ask_or_wait(&mut self, id: u64, wanted: Wanted) -> Answer {
         let answer = self.ask(id, wanted);
         if let Some(member) = self.members.get_mut(&id) {
@@ -153,14 +155,14 @@ impl Ledger {
         answer
     }
 
-    /// Wakes a stream when there may be room.
+    /// Wakes the stream when this much memory may be available.
     pub fn wait(&mut self, id: u64, wanted: Wanted) {
         if let Some(member) = self.members.get_mut(&id) {
             member.waits = Some(wanted);
         }
     }
 
-    /// Takes room back.
+    /// Releases memory that a stream holds.
     pub fn give_back(&mut self, id: u64, bytes: u64) {
         if let Some(member) = self.members.get_mut(&id) {
             member.held -= bytes;
@@ -169,12 +171,12 @@ impl Ledger {
         self.wake();
     }
 
-    /// Bytes that a stream may hold, once its time has come.
+    /// Returns the number of bytes that a stream may hold once it has begun.
     pub fn limit(&self, id: u64) -> u64 {
         self.members.get(&id).map_or(self.fair, |member| member.cap).min(self.fair)
     }
 
-    /// Bytes that a stream may hold beside what it holds, before its time.
+    /// Returns the number of bytes that a prefetching stream may reserve in addition to what it holds.
     pub fn room_ahead(&self, id: u64) -> RoomAhead {
         let Some(member) = self.members.get(&id) else { return RoomAhead { early: self.fair, free: self.fair } };
         let early = member.early.unwrap_or(member.cap).min(self.fair).saturating_sub(member.held);
@@ -196,7 +198,7 @@ impl Ledger {
 
     /// Bytes that the open streams may hold together, with what they share.
     pub fn open_bytes(&self) -> usize {
-        // One that is ahead of its time may hold more, but only in place of others.
+        // A prefetching stream may hold more than its early cap, but only in place of other streams.
         let cap = |member: &Member| member.early.unwrap_or(member.cap);
         let caps = self.members.values().fold(0, |sum: u64, member| sum.saturating_add(cap(member)));
         let aside = if self.members.is_empty() { 0 } else { self.aside };
@@ -215,7 +217,8 @@ impl Ledger {
         }
     }
 
-    /// Bytes that a member may hold at most, with what those whose place it takes still hold.
+    /// Returns the largest number of bytes that a member may hold, including what the streams that it replaces still
+    /// hold.
     fn cap(&self, id: u64, member: &Member) -> u64 {
         match self.left_before(id, member) {
             Left::Beside(early) => early,
@@ -223,14 +226,14 @@ impl Ledger {
         }
     }
 
-    /// Bytes that a member may hold at most in place of others, before its time: all such members together leave half of the total to
-    /// streams that come after them, but whose time is now.
+    /// Returns the largest number of bytes that a prefetching member may hold in place of other streams. All
+    /// prefetching members together leave half of the total to streams that are opened after them and begin at once.
     fn place_max(&self, id: u64) -> u64 {
         let others = self.members.iter().filter(|(other, member)| **other != id && member.early.is_some());
         (self.total / 2).saturating_sub(others.map(|(_, member)| member.held).sum())
     }
 
-    /// Bytes that a member may hold now.
+    /// Returns the number of bytes that a member may hold at the moment.
     fn room(&self, id: u64, member: &Member) -> u64 {
         let Some(early) = member.early else { return member.cap.min(self.fair) };
         match self.left_before(id, member) {
@@ -240,8 +243,8 @@ impl Ledger {
         .min(self.fair)
     }
 
-    /// What other streams leave a member, if it is ahead of its time: once all of those whose time has come have read everything, and as
-    /// long as one of them is there, it takes their place.
+    /// Returns the memory that other streams leave to a member. A prefetching member takes the share of all streams
+    /// that have begun, once all of them have read everything and as long as at least one of them is open.
     fn left_before(&self, id: u64, member: &Member) -> Left {
         let Some(early) = member.early else { return Left::Place(0) };
         let mut before =
@@ -254,12 +257,13 @@ impl Ledger {
         taken.map_or(Left::Beside(early), Left::Place)
     }
 
-    /// Whether bytes are set aside for what streams share. What is kept for the next epoch of streams that are gone gives way to others.
+    /// Returns whether memory is set aside for shared blocks. Blocks that are kept for the next epoch of closed streams
+    /// are evicted as soon as other streams are open.
     fn sets_aside(&self) -> bool {
         self.shared.are_wanted() && (self.shared.are_here() || self.members.is_empty())
     }
 
-    /// Finds the shares anew.
+    /// Computes the shares of all members again.
     fn divide(&mut self) {
         self.total = match self.rule {
             Total::Fixed(bytes) => bytes,
@@ -273,7 +277,7 @@ impl Ledger {
         self.wake();
     }
 
-    /// Wakes those who wait for what they may have now.
+    /// Wakes the streams whose requests can be answered now.
     fn wake(&mut self) {
         let is_ready = |(id, member): &(&u64, &Member)| {
             member.waits.is_some_and(|wanted| self.answer(**id, member, wanted) != Answer::Wait)
@@ -288,7 +292,8 @@ impl Ledger {
     }
 }
 
-/// What each may hold of a total: equal parts, but none above its cap, and what small caps leave goes to the others.
+/// Returns how many bytes of a total each member may hold: equal parts, but none above its cap. Memory that small caps
+/// leave goes to the other members.
 fn fair_share(total: u64, mut caps: Vec<u64>) -> u64 {
     caps.sort_unstable();
     let mut left = total;

@@ -1,4 +1,4 @@
-//! Rows whose stored bytes were damaged.
+//! Tests of rows whose stored bytes were damaged.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -32,7 +32,7 @@ fn address(id: i64) -> u64 {
     (((id / 450) as u64) << 32) | (id % 450) as u64
 }
 
-/// A rank's rows: id and validity, and what was substituted, by position.
+/// The rows of a rank: the id and validity of each row, and the substituted rows by position.
 struct Share {
     ids: Vec<(i64, bool)>,
     bad: Vec<SubstitutedRow>,

@@ -1,4 +1,4 @@
-//! Streams that share one budget.
+//! Tests of streams that share one budget.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What befalls a budget; streams are named by any number.
+/// An event that changes a budget. A stream is named by any number, modulo the number of open streams.
 #[derive(Clone, Debug)]
 enum Event {
     Join { cap: u64 },
@@ -38,7 +38,7 @@ struct Member {
     quota: Quota,
     held: Vec<Held>,
     reads: bool,
-    /// What it may hold at most, while it is ahead of its time.
+    /// The stream's cap after it begins. It is `None` unless the stream is prefetching.
     ahead: Option<u64>,
 }
 
@@ -49,8 +49,8 @@ impl Member {
 }
 
 proptest! {
-    /// Whatever streams do, together they hold at most the total and one batch each, one that holds nothing gets room at once,
-    /// and the shares of those that read are within the total.
+    /// Streams together hold at most the total and one batch each, a stream that holds nothing may reserve at once, and
+    /// the shares of streams that have begun are within the total.
     #[test]
     fn a_budget_is_kept_and_blocks_nobody(total in 0u64..1_000, events in vec(event(), 0..300)) {
         let budget = MemoryBudget::new(total);
@@ -101,7 +101,8 @@ proptest! {
             let now = members.iter().filter(|member| member.reads && member.ahead.is_none());
             let shares: u64 = now.map(|member| member.quota.bytes()).sum();
             prop_assert!(shares <= total, "shares of {shares} bytes");
-            // What is read before its time leaves half of the total, but for the small part and the batch that each may have.
+            // Prefetching streams leave half of the total free, except for the small share and the one batch that each
+            // of them may hold.
             let ahead = || members.iter().filter(|member| member.ahead.is_some());
             let early: u64 = ahead().map(|member| member.ahead.unwrap_or(0) / 16 + 1).sum();
             let batches: u64 = ahead().filter_map(|member| member.held.iter().map(Held::bytes).max()).sum();
@@ -120,7 +121,7 @@ fn shares_are_equal_and_grow_when_streams_end() {
     assert_eq!((first.bytes(), small.bytes()), (1_150, 50));
     let others: Vec<Quota> = (0..10).map(|_| budget.join(u64::MAX)).collect();
     assert_eq!((first.bytes(), small.bytes()), (1_150 / 11, 50));
-    // One that has read everything asks for nothing more.
+    // A stream that has read everything requests nothing more.
     others[1..].iter().for_each(Quota::retire);
     assert_eq!(first.bytes(), 1_150 / 2);
     drop(others);
@@ -157,13 +158,13 @@ fn a_waiting_stream_wakes_when_room_is_free_and_when_its_share_grows() {
 
 const BATCH_ROWS: u64 = 10;
 
-/// A rank's stream within a budget.
+/// Opens a rank's stream within a budget.
 fn open(plan: &StreamPlan, budget: &MemoryBudget, rank: u32, world_size: u32) -> BatchStream {
     let slice = slice(rank, world_size, BatchSize::PerRank(BATCH_ROWS), LastBatch::Uneven);
     plan.open_within(budget, &slice, &ReadOptions::default()).expect("a stream")
 }
 
-/// The ids of the rest of a stream, and the most bytes that its budget had to give meanwhile.
+/// Returns the ids of the rest of a stream, and the most bytes that all streams of its budget held in the meantime.
 async fn rest(mut stream: BatchStream, budget: MemoryBudget) -> (Vec<i64>, u64) {
     let (mut ids, mut held_max) = (Vec::new(), 0);
     while let Some(batch) = stream.next().await.expect("a batch") {
@@ -181,7 +182,7 @@ fn many_streams_finish_within_a_small_budget() {
         let world_size = 24;
         for shuffle in [ShuffleMode::Block, ShuffleMode::Full] {
             let plan = plan(&engine, ALL, shuffle).await;
-            // From less than a row to a few batches of each stream.
+            // The totals range from less than a row to a few batches of each stream.
             for total in [1, 30 << 10, 600 << 10] {
                 let budget = MemoryBudget::new(total);
                 let streams: Vec<_> = (0..world_size).map(|rank| open(&plan, &budget, rank, world_size)).collect();
@@ -239,7 +240,7 @@ fn streams_that_nobody_takes_from_do_not_block_the_others() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
         let budget = MemoryBudget::new(60 << 10);
-        // Alone at first, so that they may take everything.
+        // The idle streams are alone at first and may take the whole budget.
         let mut idle: Vec<BatchStream> = (0..3).map(|rank| open(&plan, &budget, rank, 5)).collect();
         let mut found = Vec::new();
         for stream in &mut idle {
@@ -250,7 +251,7 @@ fn streams_that_nobody_takes_from_do_not_block_the_others() {
         for (ids, _) in futures::future::join_all(quick).await {
             found.extend(ids);
         }
-        // One after the other, so that each goes on while those after it are still idle.
+        // The idle streams are read one after the other, so that each continues while the later ones are still idle.
         for stream in idle {
             found.extend(rest(stream, budget.clone()).await.0);
         }

@@ -1,4 +1,4 @@
-//! Streams over object stores that keep what they read in a folder.
+//! Tests of streams over object stores with a cache in a folder.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use stoker_chunks::{CacheOptions, ChunkCache};
 use super::shared::{NUM_ROWS, ROW_BYTES, TABLE_BYTES, assemble, distant, rest, sorted};
 use super::*;
 
-/// A budget as another process has it.
+/// Makes a budget with its own cache over the folder, as another process would.
 async fn budget(folder: &Path, bytes_max: u64) -> MemoryBudget {
     let options = CacheOptions { dir: folder.to_path_buf(), bytes_max: Some(bytes_max) };
     let cache = ChunkCache::open(&options).await.expect("a cache");
@@ -17,7 +17,7 @@ async fn budget(folder: &Path, bytes_max: u64) -> MemoryBudget {
     MemoryBudget::new(64 << 20).with_cache(Some(cache))
 }
 
-/// A plan whose blocks have two rows where the table is that of [`distant`].
+/// Plans a stream over the table of [`distant`]. Its blocks have two rows.
 async fn plan_of(engine: &Engine, shuffle: ShuffleMode) -> StreamPlan {
     let options = StreamOptions {
         seed: 7,
@@ -29,7 +29,7 @@ async fn plan_of(engine: &Engine, shuffle: ShuffleMode) -> StreamPlan {
     StreamPlan::create(engine, ALL, &[], &options).await.expect("a plan")
 }
 
-/// The streams of all ranks of an epoch. Their batches have one row.
+/// Opens the streams of all ranks of an epoch. Their batches have one row.
 fn open(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size: u32) -> Vec<BatchStream> {
     let slice = |rank| Slice { epoch, ..slice(rank, world_size, BatchSize::PerRank(1), LastBatch::Uneven) };
     let slices: Vec<Slice> = (0..world_size).map(slice).collect();
@@ -38,7 +38,7 @@ fn open(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size: u32) -
     slices.iter().map(open).collect()
 }
 
-/// What all ranks of an epoch got, and what was counted, once everything is kept.
+/// Returns the ids that all ranks of an epoch got, and the sums of their statistics, once the cache has been written.
 async fn epoch(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size: u32) -> (Vec<i64>, StreamStats) {
     let mut streams = open(plan, budget, epoch, world_size);
     let ids = join_all(streams.iter_mut().map(rest)).await.into_iter().flat_map(|(ids, _)| ids).collect();
@@ -56,7 +56,7 @@ async fn epoch(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size:
     (ids, sum)
 }
 
-/// Bytes of all files in a folder.
+/// Returns the bytes of all files in a folder.
 fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path());
     entries.map(|path| if path.is_dir() { size(&path) } else { path.metadata().expect("metadata").len() }).sum()
@@ -77,7 +77,7 @@ fn epochs_ranks_and_processes_after_the_first_read_nothing() {
             assert_eq!(ids, expected);
             assert!((TABLE_BYTES..=TABLE_BYTES * 11 / 10).contains(&stats.bytes_read), "{stats:?}");
             assert!(stats.requests <= plain_stats.requests + 10, "{stats:?}, without: {plain_stats:?}");
-            // The same process, and others that open the same folder; 3 and 4 ranks share no blocks, 7 and 16 do.
+            // The same process and others open the same folder. 3 and 4 ranks share no blocks, 7 and 16 do.
             for (number, world_size) in [(1, 1), (2, 1), (1, 3), (1, 4), (3, 7), (1, 16)] {
                 let other = budget(folder.path(), 1 << 30).await;
                 let budget = if number == 1 { &first } else { &other };
@@ -100,7 +100,7 @@ fn ranks_that_share_blocks_fill_the_cache() {
         assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>());
         assert!(first.bytes_read <= TABLE_BYTES * 11 / 10, "{first:?}");
         let (_, second) = epoch(&plan, &budget, 1, 16).await;
-        // Blocks of which only first rows were wanted were not read as a whole.
+        // Blocks of which only a first row was wanted were not read as a whole.
         assert!(second.bytes_read <= 16 * 2 * ROW_BYTES as u64, "{second:?}");
     });
 }
@@ -117,7 +117,7 @@ fn a_full_folder_serves_as_much_as_it_holds() {
             let (ids, stats) = epoch(&plan, &budget, number, 1).await;
             assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>());
             assert!(size(folder.path()) <= bytes_max, "{}", size(folder.path()));
-            // The block of the first row serves twice.
+            // The block of the first row may be read from the cache twice.
             assert!(stats.cache_hit_bytes + 3 * ROW_BYTES as u64 >= hits, "epoch {number}: {stats:?}");
             assert!(stats.cache_hit_bytes + stats.bytes_read <= TABLE_BYTES * 11 / 10, "{stats:?}");
             hits = stats.cache_hit_bytes;

@@ -1,4 +1,4 @@
-//! Streams that read local files past the system's memory of them.
+//! Tests of streams that read local files past the page cache.
 
 use stoker_chunks::LocalReads;
 

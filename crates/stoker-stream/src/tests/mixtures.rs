@@ -1,4 +1,4 @@
-//! Streams over several queries.
+//! Tests of streams over several queries.
 
 use stoker_types::{ErrorKind, MixtureStop, RunId};
 
@@ -21,7 +21,7 @@ pub fn request(weights: &[f64], stop: MixtureStop, epoch_rows: u64) -> PlanReque
     }
 }
 
-/// The ids of an epoch in order of positions, from all ranks.
+/// Returns the ids of an epoch from all ranks, in the order of positions.
 async fn epoch(plan: &StreamPlan, epoch: u64, world: u32, origin: u64) -> Vec<i64> {
     let mut by_position = BTreeMap::new();
     for rank in 0..world {
@@ -43,7 +43,8 @@ fn mixtures_are_elastic_and_sources_come_whole() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let plan = StreamPlan::plan(&engine, &request(&[0.75, 0.25], MixtureStop::First, 0)).await.expect("a plan");
-        // 300 rows at three quarters, 350 at a quarter: an epoch ends with the first query.
+        // The first query has 300 rows and three quarters of the draws, the second 350 rows and a quarter: an epoch
+        // ends with the first query.
         let first = epoch(&plan, 0, 1, 0).await;
         assert_eq!(first.len() as u64, plan.num_rows());
         assert!((399..=401).contains(&plan.num_rows()), "{}", plan.num_rows());
@@ -57,7 +58,8 @@ fn mixtures_are_elastic_and_sources_come_whole() {
             assert_eq!(epoch(&plan, 0, world, 0).await, first);
             assert_eq!(epoch(&plan, 0, world, 131).await, first[131..]);
         }
-        // The larger query goes on where it was: over some epochs each of its rows comes once before any comes again.
+        // The larger query continues where the last epoch ended: over several epochs, each of its rows comes once
+        // before any comes again.
         let mut large = Vec::new();
         for number in 0..4 {
             large.extend(epoch(&plan, number, 2, 0).await.into_iter().filter(|id| *id >= 300));
@@ -83,7 +85,7 @@ fn weights_change_at_a_position_and_the_past_stays() {
         assert_eq!(before[..150], after[..150]);
         let small = after[150..].iter().filter(|id| **id < 300).count();
         assert_eq!(small, 50);
-        // No row of the small query came before: it goes on where it was.
+        // No row of the small query came before, because the query continues where it was.
         let seen: Vec<i64> = after.iter().copied().filter(|id| *id < 300).collect();
         assert_eq!(seen.iter().collect::<std::collections::BTreeSet<_>>().len(), seen.len());
         let again =
@@ -101,7 +103,7 @@ fn weights_change_at_a_position_and_the_past_stays() {
     });
 }
 
-/// The paths of all stored specifications.
+/// Returns the paths of all stored specifications.
 async fn specs(engine: &Engine) -> Vec<String> {
     engine.lake().objects().list("specs").await.expect("a listing")
 }
@@ -130,7 +132,7 @@ fn a_change_of_weights_costs_the_same_however_many_came_before() {
         assert!(linked.spec().continues(plan.spec()) && plan.spec().continues(linked.spec()));
         assert!(linked.spec().continues(whole.spec()) && whole.spec().continues(linked.spec()));
 
-        // All of it can still be read, from any position on, and after it was loaded again.
+        // The whole mixture can still be read, from any position on, also after it is loaded again.
         let expected = epoch(&whole, 0, 1, 0).await;
         let again = StreamPlan::load_by_id(&engine, linked.stream_id()).await.expect("the stream");
         assert_eq!(epoch(&again, 0, 1, 0).await, expected);
@@ -143,7 +145,7 @@ fn a_change_of_weights_costs_the_same_however_many_came_before() {
             whole.row_addrs(0, &positions).await.expect("addresses")
         );
 
-        // Going back forgets what came later.
+        // A change of weights at an earlier draw drops the later changes.
         let weights = [3.0, 1.0];
         let back = again.reweigh(&engine, 0, 200, &weights, WeightHistory::Linked).await.expect("other weights");
         let expected = whole.reweigh(&engine, 0, 200, &weights, WeightHistory::Whole).await.expect("other weights");
@@ -174,7 +176,7 @@ fn epochs_whose_draws_cannot_be_counted_are_refused() {
             let error = plan.reweigh(&engine, beyond, 0, &[1.0, 2.0], WeightHistory::Linked).await.map(|_| ());
             assert_eq!(error.expect_err("no such epoch").kind(), ErrorKind::InvalidRequest);
         }
-        // The epochs of one query have no end.
+        // The epochs of a stream of one query have no end.
         let one = StreamPlan::create(&engine, ALL, &[], &StreamOptions::default()).await.expect("a plan");
         assert_eq!(ids(&one, slice(u64::MAX), 1).await.concat().len(), 64);
     });
@@ -219,7 +221,7 @@ fn a_run_keeps_its_stream_whoever_asks() {
         let races = (0..8).map(|_| StreamPlan::plan(&engine, &request));
         let plans = futures::future::try_join_all(races).await.expect("plans");
         assert!(plans.iter().all(|plan| plan.stream_id() == plans[0].stream_id()));
-        // Rows that were added since do not come.
+        // Rows that were added later are not delivered.
         let name = TableName::try_new("t").expect("a name");
         let table = engine.lake().table(&name, &stoker_types::SnapshotRef::Latest).await.expect("the table");
         let rows = table.take(&["x", "id", "name"].map(String::from), &[0, 1, 2]).await.expect("rows");
@@ -266,7 +268,8 @@ fn the_log_of_a_run_finds_the_rows_of_every_step() {
             world_size: 2,
             time_micros: 0,
         };
-        // Ten steps of 10; from step 6 on again with batches of 40, to the end; another epoch.
+        // The run has ten steps of 10 rows, then, again from step 6 on, batches of 40 rows to the end, and then another
+        // epoch.
         let log = [
             entry(RunEvent::Epoch, 0, 0, 0, 10),
             entry(RunEvent::Resume, 6, 0, 60, 40),

@@ -1,4 +1,4 @@
-//! Streams over outer joins: NULL where a table has no row.
+//! Tests of streams over outer joins, whose values are NULL where a table has no row.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
@@ -8,10 +8,11 @@ use stoker_types::ErrorKind;
 
 use super::*;
 
-/// Dimensions of the embeddings of `u`: not heavy, but stored like a tensor.
+/// The dimensions of the embeddings of `u`. The column is light, but stored like a tensor.
 const DIMENSIONS: usize = 200;
 
-/// The engine of [`super::engine`] with a table `u`: the even ids up to 40, with a text, a vector and a tensor.
+/// Makes the engine of [`super::engine`] with a table `u`: the even ids up to 40, each with a text, a vector and a
+/// tensor.
 async fn engine_with_u(uri: &str) -> Engine {
     let engine = engine(uri, 30).await;
     let name = TableName::try_new("u").expect("a name");
@@ -41,7 +42,7 @@ async fn engine_with_u(uri: &str) -> Engine {
     engine
 }
 
-/// A row: the id of `t`, and of `u` its id, text and vector.
+/// A row: the id of `t`, and the id, text and vector of `u`.
 type Row = (Option<i64>, Option<i64>, Option<String>, Option<f32>);
 
 async fn rows(plan: &StreamPlan) -> Vec<Row> {
@@ -93,7 +94,7 @@ fn light_columns_of_missing_rows_are_null() {
                 assert_eq!(rows(&plan).await, expected(pairs.iter().copied()), "{sql} {shuffle:?}");
             }
         }
-        // All rows of a batch may be without one.
+        // All rows of a batch may be without a row of `u`.
         let sql = "SELECT t.id, u.uid, u.text, u.v FROM t LEFT JOIN u ON u.uid = t.id WHERE t.id % 2 = 1";
         let odd = (0..30).filter(|id| id % 2 == 1).map(|id| (Some(id), None));
         assert_eq!(rows(&plan(&engine, sql, ShuffleMode::Block).await).await, expected(odd));
@@ -118,7 +119,7 @@ fn tensors_of_missing_rows_are_refused_when_a_stream_is_planned() {
                 assert!(error.to_string().contains(part), "{sql}: {error}");
             }
         }
-        // Where every row has one, an outer join is as good as an inner one.
+        // Where every row has its tensor, an outer join streams like an inner join.
         for sql in [
             "SELECT u.y AS x, t.id, t.name FROM t LEFT JOIN u ON u.uid = t.id WHERE u.uid IS NOT NULL",
             "SELECT u.y AS x, u.uid AS id, t.name FROM u LEFT JOIN t ON u.uid = t.id WHERE t.id >= 0",

@@ -1,4 +1,4 @@
-//! Batches in parts.
+//! Tests of batches that are delivered in parts.
 
 use arrow_select::concat::concat_batches;
 use proptest::prelude::*;
@@ -28,8 +28,8 @@ fn slices() -> impl Strategy<Value = Slice> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// The parts of a slice have each row of its batches once, in order, and none needs positions beyond its own, nor those of later
-    /// parts: a unit that ends before a part completes all parts before that.
+    /// The parts of a slice have each row of its batches once, in order, and no part needs positions of a later part: a
+    /// unit that ends before a part completes all parts before it.
     #[test]
     fn parts_follow_each_other_in_their_batches_and_in_the_order(
         slice in slices(),
@@ -63,10 +63,10 @@ proptest! {
     }
 }
 
-/// What is read in parts.
+/// A case of a slice that is read in parts.
 #[derive(Clone, Debug)]
 struct Case {
-    /// Which of the plans.
+    /// The index of the plan.
     plan: usize,
     slice: Slice,
     part_bytes: u64,
@@ -83,7 +83,7 @@ fn cases(num_plans: usize) -> impl Strategy<Value = Case> {
     })
 }
 
-/// One batch from its parts.
+/// Joins the parts of a batch.
 fn join(parts: &[Part]) -> Batch {
     let Part { step, cursor, num_valid, ref data, ref row_addrs, .. } = parts[0];
     let addrs = |table: usize| parts.iter().flat_map(|part| part.row_addrs[table].iter().copied()).collect();
@@ -163,7 +163,7 @@ fn parts_of_all_sizes_give_the_same_batches() {
 fn rows_that_are_read_alone_come_in_the_same_batches() {
     let folder = tempfile::tempdir().expect("a folder");
     run(async {
-        // So many bytes that they need several units, the first one left out.
+        // The rows have so many bytes that they need several units after the first one.
         let engine = engine_of(folder.path().to_str().expect("UTF-8"), 300, 70_000).await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
         assert!(PartSize::Bytes(1).stays_cached(&plan.inner) && !PartSize::Batch.stays_cached(&plan.inner));

@@ -1,4 +1,4 @@
-//! Rows of windows, for consumers that look for substitutes themselves.
+//! Tests of rows of windows, for consumers that look for substitutes themselves.
 
 use stoker_types::{ErrorKind, MixtureStop};
 
@@ -9,7 +9,8 @@ fn substituting() -> ReadOptions {
     ReadOptions { bad_rows: BadRows::Substitute, ..ReadOptions::default() }
 }
 
-/// The first good one among some rows of the window of a position, by its address in each table; checks values and bad rows.
+/// Returns the addresses, one for each table, of the first good row in the window of a position. Checks values and bad
+/// rows.
 async fn first_good(plan: &StreamPlan, epoch: u64, position: u64) -> Vec<u64> {
     let window = Windows::new(plan.spec(), epoch).of(position);
     let wanted: Vec<Beside> = (0..window.num_rows().min(6)).map(|offset| Beside { position, offset }).collect();
@@ -27,7 +28,7 @@ async fn first_good(plan: &StreamPlan, epoch: u64, position: u64) -> Vec<u64> {
     found.row_addrs.iter().map(|addrs| addrs[good[0]]).collect()
 }
 
-/// Checks that the rows in the places of bad ones are the first good ones of their windows; returns how many there were.
+/// Checks that bad rows were replaced by the first good rows of their windows. Returns the number of bad rows.
 async fn check(plan: &StreamPlan, epoch: u64) -> usize {
     let slice = Slice { epoch, ..slice(0, 1, BatchSize::Global(50), LastBatch::Uneven) };
     let mut stream = plan.open(&slice, &substituting()).expect("a stream");

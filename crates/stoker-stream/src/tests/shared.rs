@@ -1,4 +1,4 @@
-//! Ranks that want rows of the same blocks, as streams of one process.
+//! Tests of ranks that want rows of the same blocks and whose streams are in one process.
 
 use futures::future::join_all;
 use stoker_chunks::{Group, Membership};
@@ -11,15 +11,16 @@ pub(super) const NUM_ROWS: i64 = 2_000;
 pub(super) const ROW_BYTES: usize = 3_000;
 pub(super) const TABLE_BYTES: u64 = NUM_ROWS as u64 * ROW_BYTES as u64;
 
-/// Of a budget of 1 MiB, what is for blocks that are shared.
+/// The bytes of a budget of 1 MiB that are set aside for shared blocks.
 const SHARED_BYTES: u64 = (1 << 20) / 3 * 2;
 
-/// A lake that is no local folder.
+/// Makes an engine over a lake that is not a local folder.
 pub(super) async fn distant() -> Engine {
     engine_of("memory://", NUM_ROWS, ROW_BYTES).await
 }
 
-/// All ranks that take part, before the first of them reads: those that come early read their rows alone.
+/// Adds all ranks to their group before the first of them reads. Otherwise the ranks that come first would read their
+/// rows alone.
 pub(super) fn assemble(plan: &StreamPlan, budget: &MemoryBudget, slices: &[Slice]) -> Vec<Membership> {
     let share = |slice: &Slice| {
         let (group, num_ranks) = group(plan, slice)?;
@@ -28,7 +29,7 @@ pub(super) fn assemble(plan: &StreamPlan, budget: &MemoryBudget, slices: &[Slice
     slices.iter().filter_map(share).collect()
 }
 
-/// The streams of all ranks of an epoch, within one budget. Their batches have one row.
+/// Opens the streams of all ranks of an epoch within one budget. Their batches have one row.
 fn open(plan: &StreamPlan, budget: &MemoryBudget, world_size: u32) -> Vec<BatchStream> {
     let slice = |rank| slice(rank, world_size, BatchSize::PerRank(1), LastBatch::Uneven);
     let slices: Vec<Slice> = (0..world_size).map(slice).collect();
@@ -37,7 +38,7 @@ fn open(plan: &StreamPlan, budget: &MemoryBudget, world_size: u32) -> Vec<BatchS
     slices.iter().map(open).collect()
 }
 
-/// The rest of a stream: ids, and the bytes that were read. Checks the tensors.
+/// Returns the ids of the rest of a stream, and the bytes that it read. Checks the tensors.
 pub(super) async fn rest(stream: &mut BatchStream) -> (Vec<i64>, u64) {
     let mut all = Vec::new();
     while let Some(batch) = stream.next().await.expect("a batch") {
@@ -65,7 +66,7 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
         for (sql, num_rows) in [(ALL, NUM_ROWS), ("SELECT x, id, name FROM t WHERE id % 3 != 1", 1_333)] {
             for shuffle in [ShuffleMode::Block, ShuffleMode::Sequential] {
                 let plan = plan(&engine, sql, shuffle).await;
-                // The lanes are 12.
+                // The streams have 12 lanes.
                 for world_size in [7, 16, 64] {
                     let budget = MemoryBudget::new(16 << 20);
                     let mut streams = open(&plan, &budget, world_size);
@@ -75,7 +76,8 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
                     assert_eq!(ids.len() as i64, num_rows);
                     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "a row came twice");
                     let read: u64 = bytes.iter().sum();
-                    // Each rank's first row is read alone; rows between the selected ones are read along.
+                    // The first row of each rank is read alone, and rows between the selected ones are read along with
+                    // them.
                     assert!(read <= TABLE_BYTES * 11 / 10, "{shuffle:?}, {world_size} ranks: {read} of {TABLE_BYTES}");
                     drop(streams);
                 }
@@ -128,7 +130,7 @@ fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
         let first = first.data["id"].as_primitive::<Int64Type>().values().to_vec();
         let fast_ids = fast.iter().flat_map(|(ids, _)| ids.iter().copied());
         assert_eq!(sorted(fast_ids.chain(late).chain(first)), (0..NUM_ROWS).collect::<Vec<_>>());
-        // It reads what was given up for itself: its own rows, and what lies between them.
+        // The slow rank reads the evicted blocks for itself: its own rows, and the bytes between them.
         assert!(late_bytes < TABLE_BYTES / 16 * 4, "{late_bytes}");
         drop((streams, slow));
         assert_eq!(budget.held_bytes(), 0);
@@ -140,7 +142,7 @@ fn a_stream_opened_ahead_does_not_ask_for_the_rows_of_a_large_batch_one_by_one()
     run(async {
         let engine = distant().await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        // A sixteenth of the larger budget has room for the window, that of the smaller one has not.
+        // A sixteenth of the larger budget has memory for the window; a sixteenth of the smaller one does not.
         for (memory_budget_bytes, batch_rows, reads_ahead) in
             [(16 << 20, 1_024, true), (16 << 20, 1_025, false), (1 << 30, 1_025, true)]
         {
@@ -181,7 +183,7 @@ fn a_stream_opened_ahead_takes_the_place_of_those_before_it_when_they_have_read_
             }
             assert!(stream.stats().bytes_read < TABLE_BYTES, "the other one holds all of its memory");
         }
-        // Room alone is new memory; with memory that was given back, it is read into that.
+        // Free budget alone would need new memory. The stream reads as soon as the pool also has free memory.
         drop(held);
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
@@ -255,7 +257,7 @@ fn blocks_of_ranks_that_are_gone_give_way_to_another_stream() {
     let ranks = [0, 1].map(join);
     assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "they came back");
     drop(ranks);
-    // With the last of them, or when the other one asks for memory.
+    // The bytes are available again when the last rank has left, or when the other stream requests memory.
     drop(other.try_reserve(1));
     assert_eq!(budget.total_bytes(), 1 << 20);
 }
@@ -266,7 +268,7 @@ fn ranks_that_share_nothing_leave_the_whole_budget_to_streams() {
         let engine = distant().await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
         let budget = MemoryBudget::new(1 << 20);
-        // Twelve lanes can be dealt to four ranks, not to five.
+        // Twelve lanes can be divided among four ranks, but not among five.
         let four = open(&plan, &budget, 4);
         assert_eq!(budget.total_bytes(), 1 << 20);
         drop(four);

@@ -1,4 +1,4 @@
-//! Light columns that are read for several units at once.
+//! Tests of light columns that are read for several units at once.
 
 use stoker_chunks::{ChunkScan, ChunkScanOptions, Slots};
 use stoker_order::{StreamOrder, Visit};
@@ -55,7 +55,8 @@ fn units_get_from_spans_what_they_would_read_themselves() {
                 }
                 start += unit.len();
             }
-            // 84 units; one that two spans share is read for itself, at each of 16 borders at most.
+            // There are 84 units. A unit that lies in two spans is read on its own, which happens at each of the 16
+            // boundaries at most.
             assert!(num_known >= 84 - 16, "{num_known} units");
         }
     });
@@ -92,7 +93,7 @@ fn damaged_rows_are_found_where_the_rest_is_known() {
         let [(known, known_bytes), (alone, alone_bytes)] = &read[..] else { unreachable!("two reads") };
         assert_eq!((&known.light, &known.addrs, &known.bad), (&alone.light, &alone.addrs, &alone.bad));
         assert_eq!((known.bad.len(), known_bytes == alone_bytes), (4, true));
-        // A part of them, as a unit gets it.
+        // The rows of a span are sliced as for a unit.
         let (from, bad) = (visits.iter().position(|visit| visit.ordinal == 333).expect("the row"), &known.bad);
         let part = known.slice(from..from + 1);
         assert_eq!((part.bad.len(), part.bad.get(&0)), (1, bad.get(&from)));
@@ -111,7 +112,7 @@ fn large_local_rows_come_with_their_light_columns() {
             let mut found = Vec::new();
             for rank in 0..world_size {
                 let slice = slice(rank, world_size, BatchSize::PerRank(33), LastBatch::Pad);
-                // Units of 64 rows, whose labels are read 4,096 at a time.
+                // Units have 64 rows, and the labels of 4,096 rows are read at a time.
                 let options = ReadOptions { io_threads: 1, ..ReadOptions::default() };
                 let mut stream = plan.open(&slice, &options).expect("a stream");
                 while let Some(batch) = stream.next().await.expect("a batch") {

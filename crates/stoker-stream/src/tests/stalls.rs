@@ -1,10 +1,10 @@
-//! Where the time of steps goes.
+//! Tests of how the time of steps is divided.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Milliseconds of storage, decode, network and consumer.
+/// Makes stalls from the milliseconds of storage, decode, network and consumer.
 fn stalls(millis: [u64; 4]) -> Stalls {
     let [storage, decode, network, consumer] = millis.map(Duration::from_millis);
     Stalls { storage, decode, network, consumer }
@@ -16,17 +16,17 @@ fn a_step_is_divided_between_the_consumer_and_what_it_waited_for() {
     let at = |millis| start + Duration::from_millis(millis);
     let mut meter = StallMeter::default();
     assert_eq!(meter.sum().share(Duration::from_secs(1)), 0.0);
-    // What comes before the first request is no step.
+    // The time before the first request belongs to no step.
     meter.asked(at(5));
     assert_eq!(meter.taken(at(105), &stalls([30, 10, 0, 0])), Duration::from_millis(100));
     assert_eq!(meter.last_step(), stalls([75, 25, 0, 0]));
-    // A wait that was cancelled goes on with the next request.
+    // A cancelled wait continues with the next request.
     meter.asked(at(165));
     meter.asked(at(175));
     meter.taken(at(185), &stalls([5, 5, 10, 0]));
     assert_eq!(meter.last_step(), stalls([5, 5, 10, 60]));
     assert_eq!(meter.sum(), stalls([80, 30, 10, 60]));
-    // Where nothing was measured, the time counts as storage; no wait is no stall.
+    // If nothing was measured, the time counts as storage. A step without a wait has no stall.
     meter.asked(at(185));
     meter.taken(at(190), &Stalls::default());
     assert_eq!(meter.last_step(), stalls([5, 0, 0, 0]));

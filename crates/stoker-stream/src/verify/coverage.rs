@@ -1,25 +1,26 @@
-//! What became of each position of an epoch, by the parts of receipts.
+//! Counts how often the parts of receipts deliver each position of an epoch.
 //!
-//! One pass over the positions, a window of them at a time, after a sort: n parts of N positions cost n log n and N steps, and
-//! one for each position that a part claims. Receipts that claim too many positions are refused.
+//! The parts are sorted. Then one pass goes over the positions, one window at a time. For n parts and N positions this
+//! takes n log n + N steps, and one step for each position that a part claims. Receipts that claim too many positions
+//! are refused.
 
 use std::ops::Range;
 
 use super::Positions;
 use crate::{Error, ReceiptPart, Result, Skipped};
 
-/// Positions that are counted at once; one byte each for their count and their marks.
+/// The number of positions that are counted at once. Each position takes one byte for its count and one for its marks.
 const WINDOW: u64 = 1 << 20;
 
-/// How often the parts of one epoch may deliver it: more come from no training job.
+/// The largest number of times that the parts of one epoch may deliver it. No training job delivers it more often.
 const DELIVERIES_MAX: u64 = 64;
 
-/// Some part has the position within its run, though maybe for another rank.
+/// The mark of a position that lies within the run of a part, which may be a part of another rank.
 const TOUCHED: u8 = 1;
 const SKIPPED: u8 = 2;
 const DROPPED: u8 = 4;
 
-/// What became of the positions of an epoch that were not delivered exactly once.
+/// The positions of an epoch that were not delivered exactly once.
 #[derive(Default)]
 pub(super) struct Coverage {
     pub(super) missing: Positions,
@@ -28,10 +29,10 @@ pub(super) struct Coverage {
     pub(super) dropped: Positions,
 }
 
-/// Positions that no part has, positions that several have, and those that were left out on purpose.
+/// Finds the positions that no part has, those that several parts have, and those that were left out on purpose.
 ///
 /// # Errors
-/// [`Error::Receipt`] for parts that deliver the epoch more often than jobs do.
+/// [`Error::Receipt`] for parts that deliver the epoch more often than training jobs do.
 pub(super) async fn coverage(
     parts: &[&ReceiptPart],
     skips: &[&Skipped],
@@ -57,7 +58,7 @@ pub(super) async fn coverage(
         open.retain(|part| part.end > window.start);
         open.extend(begun);
         count(&mut found, &window, &open, &marks);
-        // Others' work goes on, and nobody counts for a client that is gone.
+        // Other tasks run in between, and the count can be cancelled here if its client has disconnected.
         tokio::task::yield_now().await;
     }
     Ok(found)
@@ -76,7 +77,7 @@ fn check_claims(parts: &[&ReceiptPart], num_rows: u64) -> Result<()> {
     }
 }
 
-/// Adds what became of the positions of a window, in which only these parts have positions.
+/// Counts the positions of a window. `parts` are all parts that have positions in it.
 fn count(found: &mut Coverage, window: &Range<u64>, parts: &[&ReceiptPart], marks: &[(u8, Vec<Range<u64>>)]) {
     let place = |position: u64| (position - window.start) as usize;
     let mut counts = vec![0_u8; place(window.end)];
@@ -106,7 +107,7 @@ fn count(found: &mut Coverage, window: &Range<u64>, parts: &[&ReceiptPart], mark
     }
 }
 
-/// The same positions as ascending runs that do not touch.
+/// Returns the same positions as ascending runs that do not touch each other.
 fn disjoint(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
     runs.retain(|run| !run.is_empty());
     runs.sort_unstable_by_key(|run| run.start);

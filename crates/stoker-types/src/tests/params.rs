@@ -1,4 +1,4 @@
-//! Forms of parameters.
+//! Tests of the JSON forms of parameters.
 
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ fn damaged_arrow_values_never_panic() {
     use base64::engine::general_purpose::STANDARD;
     let param = ArrowParam::try_new(Arc::new(StringArray::from(vec!["a text"]))).expect("one value");
     let bytes = STANDARD.decode(param.to_base64()).expect("base64");
-    // The end of the stream is a message of its own, of eight bytes, which may be left out.
+    // The last eight bytes are a message of their own, the end of the stream, which may be missing.
     for at in 0..bytes.len() - 8 {
         for changed in [0x00, 0x7f, 0xff, bytes[at] ^ 1] {
             let mut damaged = bytes.clone();

@@ -1,4 +1,4 @@
-//! HTTP/1.1, as much of it as S3 clients use.
+//! The part of HTTP/1.1 that S3 clients use.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
@@ -9,32 +9,33 @@ use std::os::unix::fs::FileExt;
 use crate::bench::object_server::stats::Stats;
 use crate::bench::object_server::xml::escape;
 
-/// Bytes of a line of a request's head at most.
+/// The maximum number of bytes of a line of a request's header.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// Bytes of a body that is read as text at most.
+/// The maximum number of bytes of a body that is read as text.
 const TEXT_BYTES_MAX: u64 = 8 << 20;
-/// Bytes of a file that are read and sent at once: they stay in the processor's cache in between. Letting the kernel copy
-/// from the file to the socket (sendfile) costs a quarter more processor time over the loopback interface, as measured.
+/// The number of bytes of a file that are read and sent at once. They fit the processor's cache, where they stay
+/// between the read and the write. According to our measurement over the loopback interface, `sendfile`, which copies
+/// in the kernel, costs a quarter more processor time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The head of a request.
+/// The header of a request.
 #[derive(Debug)]
 pub struct Request {
     pub method: String,
-    /// Decoded.
+    /// Percent-decoded.
     pub path: String,
-    /// Decoded.
+    /// Percent-decoded.
     query: Vec<(String, String)>,
-    /// Names in lower case.
+    /// The names are in lower case.
     headers: Vec<(String, String)>,
     pub keep_alive: bool,
 }
 
 impl Request {
-    /// The next request of a connection; `None` when the client has closed it.
+    /// Reads the next request of a connection; returns `None` if the client has closed it.
     ///
     /// # Errors
-    /// What is no HTTP request; bodies whose length is not given.
+    /// The input is no HTTP request, or the request has a body without a `Content-Length`.
     pub fn read(input: &mut BufReader<TcpStream>) -> Result<Option<Self>> {
         let first = read_line(input)?;
         let mut words = first.split(' ');
@@ -65,18 +66,18 @@ impl Request {
         Ok(Some(request))
     }
 
-    /// A header by its name in lower case.
+    /// Returns a header by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// A parameter of the query.
+    /// Returns a parameter of the query.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// A line without its end; empty at the end of the input.
+/// Reads a line without its end; returns an empty line at the end of the input.
 fn read_line(input: &mut BufReader<TcpStream>) -> Result<String> {
     let mut line = String::new();
     input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)?;
@@ -86,7 +87,7 @@ fn read_line(input: &mut BufReader<TcpStream>) -> Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_string())
 }
 
-/// A text without its percent encoding; what is not UTF-8 is replaced.
+/// Percent-decodes a text, and replaces bytes that are not UTF-8.
 pub fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -110,11 +111,11 @@ fn invalid(reason: &str) -> Error {
     Error::new(ErrorKind::InvalidData, reason)
 }
 
-/// What is sent behind the head of a response.
+/// The body of a response.
 #[derive(Debug)]
 pub enum Body {
     Empty,
-    /// Nothing, but the length of what `GET` would bring.
+    /// No body, but the length of the body that `GET` would send.
     Length(u64),
     Text(String),
     File(File, Range<u64>),
@@ -134,19 +135,19 @@ impl Response {
         Self { status, headers: Vec::new(), body: Body::Empty }
     }
 
-    /// A response of XML.
+    /// Makes a response whose body is XML.
     pub fn xml(text: String) -> Self {
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{text}");
         Self::new(200).with_header("Content-Type", "application/xml").with_body(Body::Text(text))
     }
 
-    /// An error as S3 describes it.
+    /// Makes an error response in the format of S3.
     pub fn error(status: u16, code: &str, message: &str) -> Self {
         let text = format!("<Error><Code>{code}</Code><Message>{}</Message></Error>", escape(message));
         Self { status, ..Self::xml(text) }
     }
 
-    /// The response to a request that failed on the folder.
+    /// Makes the response to a request that failed with an error of the file system.
     pub fn from_io_error(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Self::error(404, "NoSuchKey", "there is no such object"),
@@ -188,16 +189,16 @@ impl Response {
     }
 }
 
-/// A request whose body may still have to be read, and the place for its response.
+/// A request whose body may not have been read yet, with the socket for its response.
 pub struct Exchange<'a> {
     input: &'a mut BufReader<TcpStream>,
     output: &'a mut TcpStream,
-    /// Memory for parts of files; one for all requests of a connection.
+    /// Buffer for parts of files; all requests of a connection use it.
     piece: &'a mut Vec<u8>,
     is_head: bool,
-    /// The client waits for a sign before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     waits: bool,
-    /// Bytes of the body that were not read.
+    /// The number of bytes of the body that have not been read.
     left: u64,
 }
 
@@ -223,7 +224,7 @@ impl<'a> Exchange<'a> {
         if copied == expected { Ok(copied) } else { Err(ErrorKind::UnexpectedEof.into()) }
     }
 
-    /// The body as text.
+    /// Reads the body as text.
     pub fn read_text(&mut self) -> Result<String> {
         if self.left > TEXT_BYTES_MAX {
             return Err(invalid("the body is too long"));
@@ -233,7 +234,7 @@ impl<'a> Exchange<'a> {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Reads what nobody wanted.
+    /// Reads and discards the rest of the body.
     pub fn skip_body(&mut self) -> Result<()> {
         if self.left > 0 {
             self.copy_body(&mut std::io::sink())?;

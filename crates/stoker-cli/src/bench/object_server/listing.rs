@@ -1,4 +1,4 @@
-//! `ListObjectsV2`.
+//! The request `ListObjectsV2`.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Result};
@@ -12,21 +12,21 @@ use crate::bench::object_server::http::{Request, Response};
 use crate::bench::object_server::objects::etag;
 use crate::bench::object_server::xml::escape;
 
-/// Entries of a page at most, as S3 says.
+/// The maximum number of entries of a page, which is S3's limit.
 const ENTRIES_MAX: usize = 1_000;
 
-/// What a listing shows.
+/// An entry of a listing.
 enum Entry {
     Object {
         size: u64,
         modified: SystemTime,
     },
-    /// What lies behind the next delimiter.
+    /// A common prefix: the key up to and including the next delimiter.
     Prefix,
 }
 
 impl Store {
-    /// A page of the objects of a bucket, in order of their keys.
+    /// Returns a page of a bucket's objects, in the order of their keys.
     pub(super) fn list(&self, bucket: &str, request: &Request) -> Result<Response> {
         let root = self.dir.join(bucket);
         if !root.is_dir() {
@@ -46,8 +46,8 @@ impl Store {
     }
 }
 
-/// Adds what begins with a prefix. `base` is the key of the folder; with `by_folder`, what lies in folders behind the prefix
-/// is one entry each.
+/// Adds the objects whose keys begin with `prefix`. `base` is the key of `folder`. With `by_folder`, all objects in one
+/// folder after the prefix become a single entry.
 fn collect(
     folder: &Path,
     base: &str,
@@ -56,7 +56,7 @@ fn collect(
     entries: &mut BTreeMap<String, Entry>,
 ) -> Result<()> {
     let listed = match folder.read_dir() {
-        // It was removed meanwhile.
+        // Another request has removed the folder meanwhile.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         listed => listed?,
     };
@@ -84,7 +84,7 @@ fn collect(
     Ok(())
 }
 
-/// Whether a folder has files: S3 knows no empty folders.
+/// Whether a folder contains files; S3 does not list empty folders.
 fn has_objects(folder: &Path) -> Result<bool> {
     for found in folder.read_dir()? {
         let path = found?.path();

@@ -1,4 +1,4 @@
-//! Objects: reading, creating, replacing and removing them.
+//! Reads, creates, replaces and removes objects.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Result};
@@ -12,7 +12,7 @@ use crate::bench::object_server::http::{Body, Exchange, Request, Response};
 use crate::bench::object_server::range::{Wanted, wanted};
 use crate::bench::object_server::xml::{escape, texts};
 
-/// The folder, beside those of the buckets, for what is not complete yet; no bucket can have its name.
+/// The folder, next to the buckets, for incomplete uploads; no bucket can have its name.
 const INCOMPLETE: &str = ".incomplete";
 
 impl Store {
@@ -25,7 +25,7 @@ impl Store {
         Ok(Response::new(200))
     }
 
-    /// An object, a part of it, or, for `HEAD`, what is known of it.
+    /// Returns an object, a part of it, or, for `HEAD`, only its headers.
     pub(super) fn get(&self, bucket: &str, key: &str, request: &Request) -> Result<Response> {
         let file = File::open(self.dir.join(bucket).join(key))?;
         let metadata = file.metadata()?;
@@ -56,7 +56,7 @@ impl Store {
         }))
     }
 
-    /// Creates or replaces an object; with `If-None-Match: *`, only creates it.
+    /// Creates or replaces an object. With `If-None-Match: *`, it only creates one.
     pub(super) fn put(
         &self,
         bucket: &str,
@@ -96,7 +96,7 @@ impl Store {
         )))
     }
 
-    /// A new path for a file, or a folder, that becomes an object later.
+    /// Returns a new path for a file, or a folder, that becomes an object later.
     pub(super) fn incomplete(&self) -> Result<PathBuf> {
         let folder = self.dir.join(INCOMPLETE);
         fs::create_dir_all(&folder)?;
@@ -104,7 +104,8 @@ impl Store {
         Ok(folder.join(format!("{}-{number}", std::process::id())))
     }
 
-    /// Makes a complete file an object, in one step, and returns its tag; `None` if it exists and must not.
+    /// Publishes a complete file as an object, atomically, and returns its tag; returns `None` if the object exists and
+    /// the request forbids replacing it.
     pub(super) fn publish(
         &self,
         complete: &Path,
@@ -133,7 +134,8 @@ impl Store {
     }
 }
 
-/// The tag of an object's content: files are not changed in place.
+/// Returns the tag of an object, from its size and modification time; this suffices because files are not changed in
+/// place.
 pub fn etag(size: u64, modified: SystemTime) -> String {
     let nanos = modified.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     format!("\"{nanos:x}-{size:x}\"")

@@ -1,20 +1,20 @@
-//! The header `Range`.
+//! Parses the header `Range`.
 
 use std::ops::Range;
 
-/// What a header asks for.
+/// The bytes that a header requests.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// The whole object.
     All,
-    /// A part that is not empty.
+    /// A part of the object that is not empty.
     Part(Range<u64>),
     /// A part that the object does not have.
     Unsatisfiable,
 }
 
-/// The part that `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT` means for an object of so many bytes. Anything else
-/// is ignored, as RFC 9110 says.
+/// Returns the part that `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT` means for an object of `size` bytes. Any
+/// other header is ignored, as RFC 9110 allows.
 pub fn wanted(header: Option<&str>, size: u64) -> Wanted {
     let Some((first, last)) = header.and_then(|value| value.strip_prefix("bytes=")?.split_once('-')) else {
         return Wanted::All;

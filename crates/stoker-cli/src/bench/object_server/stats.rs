@@ -2,21 +2,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the store did so far.
+/// The number of requests and bytes so far.
 #[derive(Default)]
 pub struct Stats {
     get: AtomicU64,
     head: AtomicU64,
     list: AtomicU64,
     put: AtomicU64,
-    /// Requests of other methods.
+    /// Requests with other methods.
     other: AtomicU64,
-    /// Bytes of the bodies that were sent.
+    /// The bytes of the response bodies that were sent.
     bytes_sent: AtomicU64,
 }
 
 impl Stats {
-    /// Counts a request by its method; `GET` of a bucket is a listing.
+    /// Counts a request by its method; `GET` of a bucket counts as a listing.
     pub fn count(&self, method: &str, is_bucket: bool) {
         let counter = match (method, is_bucket) {
             ("GET", true) => &self.list,
@@ -28,12 +28,12 @@ impl Stats {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts bytes of a body.
+    /// Counts bytes of a response body.
     pub fn add_sent(&self, bytes: u64) {
         self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// All counts: `requests` is the sum of those by method, `bytes` counts bodies sent.
+    /// Returns all counts as JSON: `requests` is the sum over all methods, `bytes` counts the bodies that were sent.
     pub fn to_json(&self) -> String {
         let counts = [&self.get, &self.head, &self.list, &self.put, &self.other];
         let [get, head, list, put, other] = counts.map(|count| count.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Uploads in parts.
+//! Multipart uploads.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Result};
@@ -24,13 +24,13 @@ impl Store {
     pub(super) fn put_part(&self, request: &Request, exchange: &mut Exchange<'_>) -> Result<Response> {
         let number = request.query("partNumber").and_then(|number| number.parse::<u32>().ok());
         let number = number.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a part needs a number"))?;
-        // Names in order of numbers.
+        // The names sort in the order of the numbers.
         let mut part = File::create(self.upload(request)?.join(format!("{number:010}")))?;
         let bytes = exchange.copy_body(&mut part)?;
         Ok(Response::new(200).with_header("ETag", format!("\"{number:x}-{bytes:x}\"")))
     }
 
-    /// Joins all parts in order of their numbers.
+    /// Concatenates all parts in the order of their numbers.
     pub(super) fn finish_upload(&self, bucket: &str, key: &str, request: &Request) -> Result<Response> {
         let folder = self.upload(request)?;
         let mut parts = folder.read_dir()?.map(|part| Ok(part?.path())).collect::<Result<Vec<PathBuf>>>()?;
@@ -59,7 +59,7 @@ impl Store {
         Ok(Response::new(204))
     }
 
-    /// The folder of an upload's parts.
+    /// Returns the folder of an upload's parts.
     fn upload(&self, request: &Request) -> Result<PathBuf> {
         let id = request.query("uploadId").filter(|id| super::is_safe(id) && !id.contains('/'));
         let folder = self.incomplete()?.with_file_name(id.unwrap_or("none"));

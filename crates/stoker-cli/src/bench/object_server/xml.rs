@@ -1,6 +1,6 @@
-//! The little XML that the protocol needs.
+//! Writes and reads the small part of XML that the S3 protocol needs.
 
-/// Text with the characters replaced that XML gives a meaning.
+/// Replaces the characters that have a meaning in XML.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -16,7 +16,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The texts of all elements of a name, which have no attributes.
+/// Returns the texts of all elements of a name; the elements must have no attributes.
 pub fn texts(xml: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let inside = xml.split(open.as_str()).skip(1).filter_map(|rest| rest.split_once(close.as_str()));

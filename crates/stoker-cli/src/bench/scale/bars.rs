@@ -1,4 +1,4 @@
-//! What the figures must be at the default size.
+//! The limits for the figures at the default size.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 use crate::bench::scale::report::QueryReport;
 use crate::bench::scale::step::OpenedAt;
 
-/// A figure beside what it must stay below.
+/// A figure, with the limit that it must stay below.
 #[derive(Debug, Serialize)]
 pub struct Bar {
     what: &'static str,
-    /// `None` where the kernel does not tell.
+    /// `None` if the kernel does not report the figure.
     measured: Option<f64>,
     limit: f64,
     unit: Unit,
@@ -21,14 +21,14 @@ pub struct Bar {
 #[serde(rename_all = "snake_case")]
 enum Unit {
     Secs,
-    /// Of 10^6 bytes.
+    /// Units of 10^6 bytes.
     Megabytes,
     /// A ratio.
     Times,
 }
 
 impl Bar {
-    /// Whether it fails the run. Only memory does: times depend on what else the machine is doing.
+    /// Whether the bar fails the run. Only bars for memory do: times depend on the other load of the machine.
     pub fn fails(&self) -> bool {
         self.unit == Unit::Megabytes && self.is_missed()
     }
@@ -53,8 +53,8 @@ impl fmt::Display for Bar {
     }
 }
 
-/// The bars for 10^9 rows. `half` is the query that keeps half of them; what is not about its row set is held
-/// against the worst of all queries.
+/// Returns the bars for 10^9 rows. `half` is the query that keeps half of the rows; the bars for row sets are about its
+/// row set. The other bars are about the worst figure of all queries.
 pub fn bars(queries: &[QueryReport], half: &QueryReport) -> Vec<Bar> {
     let plans = || queries.iter().flat_map(|query| &query.planned.places);
     let plan_secs = worst(plans().map(|place| Some(place.secs)));
@@ -74,12 +74,12 @@ pub fn bars(queries: &[QueryReport], half: &QueryReport) -> Vec<Bar> {
     ]
 }
 
-/// A figure deep inside an epoch over that at its start; `None` if that is zero.
+/// Divides a figure deep inside an epoch by the figure at its start; returns `None` if the latter is zero.
 fn ratio([start, deep]: &[OpenedAt; 2], figure: impl Fn(&OpenedAt) -> f64) -> Option<f64> {
     (figure(start) > 0.0).then(|| figure(deep) / figure(start))
 }
 
-/// The largest value; `None` if one is missing.
+/// Returns the largest value, or `None` if one is missing.
 fn worst(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.reduce(|worst, value| Some(worst?.max(value?))).flatten()
 }

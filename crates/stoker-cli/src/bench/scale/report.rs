@@ -19,10 +19,10 @@ pub struct Report {
     cores: usize,
     rows: u64,
     num_fragments: usize,
-    /// Seconds that writing the table took; `None` when it was there.
+    /// Seconds for writing the table; `None` if the table existed.
     write_secs: Option<f64>,
     queries: Vec<QueryReport>,
-    /// None unless the table has the default size.
+    /// Empty unless the table has the default size.
     pub bars: Vec<Bar>,
 }
 
@@ -38,7 +38,7 @@ pub struct QueryReport {
 }
 
 impl Report {
-    /// The report; the last query is the one that keeps half of the rows.
+    /// Makes the report; the last query must be the one that keeps half of the rows.
     pub fn new(table: &ScaleTable, queries: Vec<QueryReport>) -> Self {
         let (cpu, cores) = machine();
         let bars = match queries.last() {
@@ -57,7 +57,7 @@ impl Report {
         }
     }
 
-    /// Two tables, what their columns mean, and the bars.
+    /// Prints two tables, what their columns mean, and the bars.
     pub fn print(&self, out: &mut impl Write) -> anyhow::Result<()> {
         writeln!(
             out,
@@ -132,7 +132,7 @@ impl Report {
     }
 }
 
-/// Millions of bytes.
+/// Formats a number of bytes in units of 10^6 bytes.
 fn megabytes(bytes: Option<u64>) -> String {
     bytes.map_or("–".to_string(), |bytes| format!("{:.1}", bytes as f64 / 1e6))
 }

@@ -1,7 +1,8 @@
-//! What `stoker bench scale` measures, each in a process of its own.
+//! The steps of `stoker bench scale`, each of which runs in a process of its own.
 //!
-//! The table stands for one of wider rows, of which it has only a column: blocks and windows hold as many rows as they
-//! would there, which is more to plan than the few long blocks of a table of bits.
+//! The table has one bit per row, but stands for a table of wider rows: its blocks and windows hold as many rows as
+//! those of rows of 2,048 bytes would. An order of many short blocks takes more planning than one of a few long blocks,
+//! which a table of bits would get by default.
 
 use std::io::Write;
 use std::time::Instant;
@@ -18,16 +19,16 @@ use stoker_types::{BatchSize, Batching, Digest, LastBatch, OrderOptions, Slice, 
 use crate::output::output;
 use crate::process::{bytes_read, process_use, reset_peak, resident_bytes};
 
-/// Bytes of the rows that the table stands for.
+/// Bytes of each row that the table stands for.
 const ROW_BYTES: u64 = 2_048;
 
-/// Bytes of its own rows, as streams count them.
+/// Bytes of each row of the table, as streams count them.
 const STORED_ROW_BYTES: u64 = 1;
 
-/// Rows of a global batch.
+/// The number of rows of a global batch.
 pub const BATCH_ROWS: u64 = 1_024;
 
-/// Repetitions; the median is reported.
+/// The number of repetitions; the median is reported.
 pub const REPEAT: u64 = 5;
 
 /// A step of `stoker bench scale`.
@@ -42,7 +43,7 @@ pub struct StepArgs {
 
 #[derive(Debug, Subcommand)]
 enum Step {
-    /// Make the row set of a query, and a stream over it
+    /// Make the row set of a query, and a stream over the row set
     Make {
         /// The query
         query: String,
@@ -51,70 +52,70 @@ enum Step {
     Plan {
         /// The query
         query: String,
-        /// The digest of its row set
+        /// The digest of the query's row set
         row_set: Digest,
     },
     /// Load a stream, then open it
     Open {
-        /// Its id
+        /// The id of the stream
         stream: Digest,
     },
 }
 
-/// What making a row set took.
+/// The costs of making a row set.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Made {
     pub stream: Digest,
     pub row_set: Digest,
     pub rows: u64,
     pub secs: f64,
-    /// The most memory that the process had.
+    /// The peak memory of the process in bytes.
     pub peak_bytes: u64,
 }
 
-/// What planning took, with the row set loaded.
+/// The costs of planning, with the row set loaded.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Planned {
-    /// Bytes of the row set, as it counts them.
+    /// Bytes of the row set, as the row set counts them.
     pub bytes_in_memory: u64,
-    /// Bytes by which loading it made the process grow.
+    /// Bytes by which the process grew when it loaded the row set.
     pub bytes_resident: u64,
-    /// Bytes of the process once it was loaded.
+    /// Resident bytes of the process after it loaded the row set.
     pub loaded_bytes: u64,
     pub places: [PlannedAt; 2],
 }
 
-/// Planning an epoch: its order, and the addresses of one global batch.
+/// The costs of planning an epoch: its order, and the addresses of one global batch.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PlannedAt {
     pub position: u64,
     pub secs: f64,
-    /// Bytes by which the process grew at most; `None` where the kernel does not tell.
+    /// Bytes by which the process grew at most; `None` if the kernel does not report them.
     pub bytes: Option<u64>,
 }
 
-/// What opening streams took, with the row set loaded.
+/// The costs of opening streams, with the row set loaded.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Opened {
     pub load_secs: f64,
-    /// Bytes of the process once it was loaded.
+    /// Resident bytes of the process after it loaded the stream.
     pub loaded_bytes: u64,
-    /// Bytes by which the process grew at most; `None` where the kernel does not tell.
+    /// Bytes by which the process grew at most; `None` if the kernel does not report them.
     pub bytes: Option<u64>,
     pub places: [OpenedAt; 2],
 }
 
-/// Opening a stream at a position.
+/// The costs of opening a stream at a position.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OpenedAt {
     pub position: u64,
-    /// Seconds from opening to the first batch.
+    /// Seconds from opening the stream to the first batch.
     pub first_batch_secs: f64,
     /// Bytes read for the first batch alone.
     pub bytes_read: u64,
 }
 
-/// Measures one step and prints what it found as JSON.
+/// Measures one step, and prints the figures as JSON.
 pub async fn run(args: &StepArgs) -> anyhow::Result<()> {
     let lake = Lake::open(&args.dir, &StorageOptions::default()).await?;
     let engine = Engine::new(lake, EngineOptions::default());
@@ -151,7 +152,7 @@ async fn plan(engine: &Engine, query: &str, digest: Digest) -> anyhow::Result<Pl
     })
 }
 
-/// Plans several epochs, each from a position on.
+/// Plans several epochs, each from `position` on.
 async fn plan_at(row_set: &RowSet, options: &OrderOptions, position: u64) -> anyhow::Result<PlannedAt> {
     let num_rows = row_set.num_rows();
     let end = position.saturating_add(BATCH_ROWS).min(num_rows);
@@ -174,7 +175,8 @@ async fn open(engine: &Engine, stream: Digest) -> anyhow::Result<Opened> {
     let plan = StreamPlan::load_by_id(engine, stream).await?;
     let load_secs = started.elapsed().as_secs_f64();
     let loaded_bytes = resident_bytes();
-    // A budget for one batch: nothing is read ahead, so that seconds and bytes are those of the first batch.
+    // This memory budget suffices for one batch only. Nothing is prefetched, so that seconds and bytes are those of the
+    // first batch.
     let alone = ReadOptions { memory_budget_bytes: 1, ..ReadOptions::default() };
     let places = first_batches(&plan, &alone).await?;
     let growth = Growth::start();
@@ -182,7 +184,7 @@ async fn open(engine: &Engine, stream: Digest) -> anyhow::Result<Opened> {
     Ok(Opened { load_secs, loaded_bytes, bytes: growth.map(Growth::finish), places })
 }
 
-/// Opens a stream several times, at the start of the epoch and deep inside it in turns. Medians.
+/// Opens a stream several times, alternately at the start of the epoch and deep inside it. Returns the medians.
 async fn first_batches(plan: &StreamPlan, options: &ReadOptions) -> anyhow::Result<[OpenedAt; 2]> {
     let positions = positions(plan.num_rows());
     let (mut secs, mut bytes) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
@@ -204,7 +206,7 @@ async fn first_batches(plan: &StreamPlan, options: &ReadOptions) -> anyhow::Resu
     Ok([opened_at(0), opened_at(1)])
 }
 
-/// Opens a stream at a position, as after an interruption, and takes its first batch.
+/// Opens a stream at a position, as a resume does, and reads its first batch.
 async fn first_batch(plan: &StreamPlan, options: &ReadOptions, position: u64) -> anyhow::Result<()> {
     let batching = Batching { size: BatchSize::PerRank(BATCH_ROWS), last: LastBatch::Uneven };
     let slice = Slice { origin: position, ..Slice::new(Topology::SINGLE, batching, 0) };
@@ -215,7 +217,7 @@ async fn first_batch(plan: &StreamPlan, options: &ReadOptions, position: u64) ->
     Ok(())
 }
 
-/// Blocks and windows of as many rows as those of wider rows have by default.
+/// Returns options for blocks and windows with as many rows as those of the wider rows have by default.
 fn options() -> StreamOptions {
     let default = StreamOptions::default();
     let stored = |bytes: u64| bytes / ROW_BYTES * STORED_ROW_BYTES;
@@ -223,23 +225,23 @@ fn options() -> StreamOptions {
     StreamOptions { shuffle_window_bytes: window, block_bytes: block, ..default }
 }
 
-/// The start of an epoch, and a place deep inside it.
+/// Returns the start of an epoch, and a position deep inside it.
 fn positions(num_rows: u64) -> [u64; 2] {
     [0, num_rows / 4 * 3]
 }
 
-/// By how much the memory of this process grows at most.
+/// Measures by how much the memory of this process grows at most.
 struct Growth {
     before: u64,
 }
 
 impl Growth {
-    /// `None` where the kernel cannot tell.
+    /// Begins a measurement; returns `None` if the kernel does not support it.
     fn start() -> Option<Self> {
         reset_peak().then(|| Self { before: resident_bytes() })
     }
 
-    /// Bytes since the start.
+    /// Returns the bytes by which the peak exceeds the memory at the start.
     fn finish(self) -> u64 {
         process_use(std::process::id()).peak_bytes.saturating_sub(self.before)
     }

@@ -1,4 +1,4 @@
-//! The table of the benchmark: one bit per row, kept or not at random.
+//! The table of the benchmark: one random bit per row.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
-/// Rows of a batch that is written at once: 128 KiB.
+/// The number of rows of a batch that is written at once: 128 KiB.
 const ROWS_PER_BATCH: u64 = 1 << 20;
 
-/// Rows of a fragment: 2 MiB, so that 10^9 rows are 60 fragments.
+/// The number of rows of a fragment: 2 MiB, so that 10^9 rows are 60 fragments.
 const ROWS_PER_FRAGMENT: u64 = 1 << 24;
 
 /// The seed of the bits.
 const SEED: u64 = 1;
 
-/// The time between two lines of progress where there is no terminal.
+/// The time between two lines of progress if standard error is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The table.
@@ -28,11 +28,11 @@ pub struct ScaleTable {
     pub lake: Lake,
     pub rows: u64,
     pub num_fragments: usize,
-    /// Seconds that writing took; `None` when the table was there.
+    /// Seconds for writing the table; `None` if the table existed.
     pub write_secs: Option<f64>,
 }
 
-/// Makes the table `scale` unless it is there.
+/// Writes the table `scale` unless it exists.
 pub async fn make(uri: &str, rows: u64) -> anyhow::Result<ScaleTable> {
     let lake = Lake::open(uri, &StorageOptions::default()).await?;
     let name = TableName::try_new("scale")?;
@@ -53,7 +53,7 @@ pub async fn make(uri: &str, rows: u64) -> anyhow::Result<ScaleTable> {
     Ok(ScaleTable { lake, rows, num_fragments: table.fragments().len(), write_secs })
 }
 
-/// Writes the table and returns how many seconds that took.
+/// Writes the table, and returns the seconds that writing took.
 async fn write(lake: &Lake, name: &TableName, rows: u64) -> anyhow::Result<f64> {
     let schema = Arc::new(Schema::new(vec![Field::new("keep", DataType::Boolean, false)]));
     let options = WriteOptions { rows_per_fragment_max: ROWS_PER_FRAGMENT, ..WriteOptions::default() };
@@ -88,7 +88,7 @@ impl SplitMix64 {
     }
 }
 
-/// Rows written so far, on standard error: a bar, or lines where it is no terminal.
+/// Shows the rows written so far on standard error: as a bar, or as lines if standard error is no terminal.
 struct Progress {
     bar: ProgressBar,
     rows: u64,

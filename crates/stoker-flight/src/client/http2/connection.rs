@@ -1,4 +1,4 @@
-//! A connection with one request, whose answer is read as a sequence of bytes.
+//! An HTTP/2 connection with one request, whose answer is read as a sequence of bytes.
 
 use std::time::Duration;
 
@@ -16,35 +16,36 @@ use super::{Request, reason_name, violation};
 use crate::wire::{self, FRAME_BYTES, WINDOW_BYTES};
 use crate::{Error, Result};
 
-/// Payloads of control frames at most: headers may be padded.
+/// The largest payload of a control frame that is accepted. Such a frame with its head fits into the input buffer.
 const CONTROL_BYTES_MAX: usize = HEADER_BYTES_MAX - (1 << 10);
-/// The code of a stream that is not wanted any more.
+/// The HTTP/2 error code of a stream that is not needed any more.
 const CANCEL: u32 = 8;
-/// Frames without data in sequence at most.
+/// The most consecutive frames without data; a server that sends more is cut off.
 const FRAMES_WITHOUT_DATA_MAX: u32 = 10_000;
 
 /// The answer to one request. Dropping it closes the connection, which cancels the call.
 ///
-/// Nothing happens between calls: a server whose answer is not read finds its windows used up, and its pings unanswered.
+/// The connection has no task, so nothing happens between calls. While nobody reads the answer, the server uses up its
+/// flow-control windows and gets no answer to its pings.
 pub(crate) struct Connection {
     link: Link,
     connection_window: ReceiveWindow,
     stream_window: ReceiveWindow,
     decoder: Decoder,
     payload: Payload,
-    /// Headers that are not complete.
+    /// A header block whose last frame has not come.
     block: Option<HeaderBlock>,
     phase: Phase,
     settings_came: bool,
     frames_without_data: u32,
 }
 
-/// What came of the answer.
+/// How much of the answer came.
 enum Phase {
     Nothing,
-    /// Headers. Data may come, then trailers.
+    /// The headers came. Data may follow, then trailers.
     Data,
-    /// Everything. Without trailers when data ended the stream.
+    /// The answer ended: with trailers, or with the last data frame (`None`).
     Ended(Option<Headers>),
 }
 
@@ -52,7 +53,8 @@ impl Connection {
     /// Sends the request and waits for the headers of its answer.
     ///
     /// # Errors
-    /// The server's error; `Unavailable` when it does not speak HTTP/2 or gRPC, and for connections that break.
+    /// The server's error; `Unavailable` for a server that does not speak HTTP/2 or gRPC, and for connections that
+    /// break.
     pub async fn open(io: Box<dyn Io>, request: &Request<'_>, patience: Patience) -> Result<Self> {
         let mut connection = Self {
             link: Link::new(io, Output::new(request), patience),
@@ -71,16 +73,16 @@ impl Connection {
         Ok(connection)
     }
 
-    /// A server that sends no byte of the answer for so long is gone.
+    /// Sets the longest time without a byte of the answer, after which the connection counts as broken.
     pub fn set_silence_max(&mut self, silence_max: Duration) {
         self.link.set_silence_max(silence_max);
     }
 
-    /// Reads bytes of the answer, one at least, straight from the socket where they are many; zero at the end of the answer.
-    /// Cancelling the future loses nothing.
+    /// Reads at least one byte of the answer and returns the number of bytes, which is zero at the end of the answer.
+    /// Large reads go from the socket straight to `out`. Cancelling the future loses nothing.
     ///
     /// # Errors
-    /// `Unavailable` when the connection breaks, and for a server that does not keep to HTTP/2.
+    /// `Unavailable` when the connection breaks, and for a server that violates HTTP/2.
     pub async fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         while self.payload.data == 0 {
             if let Phase::Ended(_) = self.phase {
@@ -94,7 +96,7 @@ impl Connection {
         Ok(read)
     }
 
-    /// What the server said after an answer that has ended.
+    /// Checks the gRPC status of an answer that has ended.
     ///
     /// # Errors
     /// The server's error; `Unavailable` for an answer that was cut off.
@@ -109,7 +111,8 @@ impl Connection {
         }
     }
 
-    /// Reads one frame; of data, all but the payload. Frames are taken from the input only as a whole.
+    /// Reads one frame, except for the payload of a data frame. A frame is taken from the input buffer only when it is
+    /// there as a whole.
     async fn frame(&mut self) -> Result<()> {
         while self.payload.skip > 0 {
             self.payload.skip -= self.link.skip(self.payload.skip).await?;
@@ -120,7 +123,8 @@ impl Connection {
         self.check_order(head)?;
         let bytes = match head.kind {
             Kind::Data => usize::from(head.has(PADDED)),
-            // These say all; a text for people may follow.
+            // The first 8 bytes hold the last stream and the error code. A text for people may follow, which is
+            // skipped.
             Kind::GoAway => 8,
             Kind::Unknown => 0,
             _ if head.length <= CONTROL_BYTES_MAX => head.length,
@@ -141,7 +145,7 @@ impl Connection {
         self.take(head, &payload)
     }
 
-    /// Frames that may not come now.
+    /// Refuses frames that must not come now.
     fn check_order(&self, head: FrameHead) -> Result<()> {
         if !self.settings_came && (head.kind != Kind::Settings || head.has(ACK)) {
             return Err(Error::broken("the server does not speak HTTP/2"));
@@ -186,7 +190,7 @@ impl Connection {
             Kind::WindowUpdate => self.link.output.open(head.stream, number(payload)?),
             Kind::Reset => {
                 let code = number(payload)?;
-                // What servers do with answers that nobody reads.
+                // A server cancels an answer that nobody reads.
                 let unread = if code == CANCEL { ", as for one that nobody read for long" } else { "" };
                 Err(Error::broken(format!("the server broke the answer off: {}{unread}", reason_name(code))))
             }
@@ -209,7 +213,8 @@ impl Connection {
 
     fn take_data(&mut self, head: FrameHead, padding: Option<u8>) -> Result<()> {
         let Phase::Data = self.phase else { return Err(violation("data comes before headers")) };
-        // The window counts padding, and is given back before the data is read: what is not read holds the server up anyway.
+        // The window counts padding too. The bytes return to the window before the data is read, because unread data in
+        // the socket slows the server down anyway.
         for (stream, window) in [(0, &mut self.connection_window), (STREAM, &mut self.stream_window)] {
             if let Some(used) = window.receive(head.length)? {
                 self.link.output.put(Kind::WindowUpdate, 0, stream, &used.to_be_bytes())?;
@@ -232,7 +237,7 @@ impl Connection {
         }
         let mut headers = block.decode(&mut self.decoder)?;
         self.phase = match (&self.phase, headers.status, block.ends_stream) {
-            // An interim answer, before the answer.
+            // An interim response, which comes before the final one.
             (Phase::Nothing, Some(status), false) if status.is_informational() => Phase::Nothing,
             (Phase::Nothing, Some(status), ends_stream) => {
                 check_headers(&mut headers, status)?;
@@ -245,7 +250,7 @@ impl Connection {
     }
 }
 
-/// Whether headers begin an answer of gRPC that is not an error.
+/// Checks that the headers begin a gRPC answer that is not an error.
 fn check_headers(headers: &mut Headers, status: StatusCode) -> Result<()> {
     match headers.grpc_status() {
         Some(status) if status.code() != tonic::Code::Ok => return Err(status.into()),
@@ -260,9 +265,9 @@ fn check_headers(headers: &mut Headers, status: StatusCode) -> Result<()> {
     }
 }
 
-/// The payload of a frame, or a part of it, that is a number.
+/// Decodes a payload, or a part of one, that is a 32-bit number.
 fn number(payload: &[u8]) -> Result<u32> {
     let bytes = payload.try_into().map_err(|_| violation("a frame has a wrong size"))?;
-    // The highest bit is reserved, or beyond all numbers that mean something.
+    // The highest bit is reserved, or belongs to numbers that have no meaning here.
     Ok(u32::from_be_bytes(bytes) & WINDOW_BYTES_MAX)
 }

@@ -1,4 +1,4 @@
-//! From a server's address to a socket.
+//! Connects sockets to servers.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,9 +23,9 @@ use crate::{Error, Result};
 
 const ALPN: &[u8] = b"h2";
 
-/// A server, and how to reach it.
+/// A server's address, and the TLS configuration for it.
 pub(crate) struct Server {
-    /// As configured, for messages.
+    /// The address for messages.
     name: String,
     authority: String,
     way: Way,
@@ -37,10 +37,10 @@ enum Way {
 }
 
 impl Server {
-    /// A server by its address. One that is reached over TLS needs settings for it.
+    /// Creates a server from its address. A server that is reached over TLS needs `tls`.
     ///
     /// # Errors
-    /// A text that is not a host and port.
+    /// An authority that is not a host and port.
     pub fn try_new(address: &Address, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         match address {
             Address::Tcp { authority, tls: uses_tls } => Self::tcp(authority, tls.filter(|_| *uses_tls).cloned()),
@@ -55,7 +55,7 @@ impl Server {
         let invalid = || Error::invalid(format!("{authority:?} is not a host and port"));
         let uri: Uri = format!("http://{authority}").parse().map_err(|_| invalid())?;
         let found = uri.authority().ok_or_else(invalid)?;
-        // IPv6 addresses stand in brackets.
+        // The host of a URI has its IPv6 address in brackets.
         let host = found.host().trim_start_matches('[').trim_end_matches(']').into();
         let port = found.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
         Ok(Self { name: found.to_string(), authority: found.to_string(), way: Way::Tcp { host, port, tls } })
@@ -72,7 +72,7 @@ impl Server {
     /// Opens a connection within `wait`.
     ///
     /// # Errors
-    /// `Unavailable` with the reason.
+    /// `Unavailable`, with the reason.
     pub async fn connect(&self, wait: Duration) -> Result<Box<dyn Io>> {
         let unreachable = |reason: String| Error::Unreachable { target: self.name.clone(), reason };
         match timeout(wait, self.dial(wait)).await {
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-/// Tries the addresses of a host one after the other. One that does not answer takes no more than its share of the time.
+/// Tries the addresses of a host one after the other. Each address gets an equal share of the timeout.
 async fn dial_tcp(host: &str, port: u16, wait: Duration) -> std::io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     let mut failure = std::io::Error::other("its name has no address");
@@ -115,14 +115,15 @@ async fn dial_tcp(host: &str, port: u16, wait: Duration) -> std::io::Result<TcpS
     Err(failure)
 }
 
-/// Settings of TLS: the system's certificate authorities and, if given, one in a PEM file; this client's certificate.
+/// Configures TLS: trusts the system's certificate authorities and the one of `tls_ca`, and uses this client's
+/// certificate if there is one.
 ///
 /// # Errors
-/// A file that cannot be read or has no certificates, a key of another certificate; a system without certificate authorities.
+/// A file that cannot be read or has no certificates; a key of another certificate; no certificate authorities at all.
 pub(crate) fn tls_config(options: &ConnectOptions) -> Result<Arc<ClientConfig>> {
     choose_ciphers();
     let mut roots = RootCertStore::empty();
-    // Some of a system's certificates may be unusable; those that are missing show when a server is not trusted.
+    // Some of the system's certificates may be unusable. A missing one shows as a server that is not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = &options.tls_ca {
         let cannot_read = |reason: String| {

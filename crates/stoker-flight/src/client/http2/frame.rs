@@ -1,29 +1,29 @@
-//! Frames: <https://www.rfc-editor.org/rfc/rfc9113#name-frame-format>.
+//! HTTP/2 frames: <https://www.rfc-editor.org/rfc/rfc9113#name-frame-format>.
 
 use bytes::{BufMut, BytesMut};
 
-/// What a client says first.
+/// The bytes that a client sends first on a connection.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes of a frame before its payload.
+/// The size of a frame's head, which precedes its payload.
 pub(crate) const HEAD_BYTES: usize = 9;
-/// The stream of the only request; zero is the connection itself.
+/// The id of the stream with the only request; id zero is the connection itself.
 pub(super) const STREAM: u32 = 1;
-/// The largest payload that every peer takes.
+/// The largest payload that every peer accepts.
 pub(super) const PAYLOAD_BYTES_DEFAULT: usize = 16 << 10;
-/// The window of every peer before it says otherwise.
+/// The window of every peer before its settings change it.
 pub(super) const WINDOW_BYTES_DEFAULT: u32 = (1 << 16) - 1;
-/// The largest window.
+/// The largest window, and the mask of a 31-bit number.
 pub(super) const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
-/// Flag of SETTINGS and PING.
+/// The flag of SETTINGS and PING frames that answer one.
 pub(super) const ACK: u8 = 0x1;
-/// Flags of DATA and HEADERS; the second also of CONTINUATION.
+/// The flag of the last DATA or HEADERS frame of a stream.
 pub(super) const END_STREAM: u8 = 0x1;
 pub(super) const END_HEADERS: u8 = 0x4;
 pub(crate) const PADDED: u8 = 0x8;
 pub(crate) const WITH_PRIORITY: u8 = 0x20;
 
-/// Numbers of settings.
+/// The identifiers of settings.
 pub(super) mod setting {
     pub const HEADER_TABLE_SIZE: u16 = 1;
     pub const ENABLE_PUSH: u16 = 2;
@@ -32,7 +32,7 @@ pub(super) mod setting {
     pub const MAX_HEADER_LIST_SIZE: u16 = 6;
 }
 
-/// What a frame is for.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Data,
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     GoAway,
     WindowUpdate,
     Continuation,
-    /// Of an extension; to be ignored.
+    /// A type of an extension. Such frames are ignored.
     Unknown,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHead {
-    /// Bytes of the payload.
+    /// The size of the payload in bytes.
     pub length: usize,
     pub kind: Kind,
     pub flags: u8,

@@ -10,18 +10,19 @@ use super::violation;
 use crate::Result;
 
 const STATUS: &[u8] = b":status";
-/// Details of an error, which nobody here reads, in a code that tonic believes to be valid.
+/// A field with error details, which this client does not read. Its Base64 text may be invalid, but tonic relies on
+/// valid text.
 const STATUS_DETAILS: &str = "grpc-status-details-bin";
 
-/// A block of headers that may go on in more frames.
+/// A header block, which may extend over several frames.
 pub(super) struct HeaderBlock {
     bytes: BytesMut,
-    /// Whether nothing follows it.
+    /// Whether the stream ends after this block.
     pub ends_stream: bool,
 }
 
 impl HeaderBlock {
-    /// The block of a HEADERS frame, without padding and priority.
+    /// Begins a block with the payload of a HEADERS frame, without its padding and priority.
     pub fn begin(head: FrameHead, payload: &[u8]) -> Result<Self> {
         let padded = usize::from(head.has(PADDED));
         let padding = if head.has(PADDED) { payload.first().map_or(0, |bytes| usize::from(*bytes)) } else { 0 };
@@ -51,10 +52,10 @@ impl HeaderBlock {
     }
 }
 
-/// Headers, or trailers.
+/// The decoded headers or trailers of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Headers {
-    /// Trailers have none.
+    /// The HTTP status; `None` for trailers.
     pub status: Option<StatusCode>,
     pub fields: HeaderMap,
 }
@@ -74,7 +75,7 @@ impl Headers {
         Ok(())
     }
 
-    /// What gRPC says about the call, if it says something.
+    /// Returns the gRPC status of the call; `None` when the headers have none.
     pub fn grpc_status(&mut self) -> Option<Status> {
         self.fields.remove(STATUS_DETAILS);
         Status::from_header_map(&self.fields)

@@ -1,9 +1,10 @@
-//! Bytes that were read before anybody asked for them.
+//! The input buffer: bytes that were read from the socket before the caller asked for them.
 
-/// Bytes at a time at most: heads of frames, and data that is not worth a read of its own.
+/// The size of the input buffer, which is for heads of frames and for reads too small to go straight to the caller's
+/// memory.
 pub(super) const INPUT_BYTES: usize = 64 << 10;
 
-/// A buffer between the socket and what reads heads of frames.
+/// A buffer between the socket and the parser of frames.
 pub(super) struct Input {
     bytes: Box<[u8]>,
     begin: usize,
@@ -15,12 +16,12 @@ impl Input {
         Self { bytes: vec![0; INPUT_BYTES].into(), begin: 0, end: 0 }
     }
 
-    /// What is there.
+    /// Returns the buffered bytes.
     pub fn buffered(&self) -> &[u8] {
         &self.bytes[self.begin..self.end]
     }
 
-    /// Drops the first bytes of what is there, or all when there are fewer.
+    /// Drops the first `bytes` buffered bytes, or all when there are fewer.
     pub fn consume(&mut self, bytes: usize) {
         self.begin = self.end.min(self.begin + bytes);
         if self.begin == self.end {
@@ -28,7 +29,7 @@ impl Input {
         }
     }
 
-    /// Moves bytes to `out`, as many as there are.
+    /// Moves buffered bytes to `out`, as many as there are and fit. Returns their number.
     pub fn take(&mut self, out: &mut [u8]) -> usize {
         let taken = out.len().min(self.buffered().len());
         out[..taken].copy_from_slice(&self.buffered()[..taken]);
@@ -36,7 +37,7 @@ impl Input {
         taken
     }
 
-    /// Memory for up to `bytes` more bytes; empty only when the buffer is full.
+    /// Returns memory for up to `bytes` more bytes. It is empty only when the buffer is full.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.begin > 0 && self.end + bytes > self.bytes.len() {
             self.bytes.copy_within(self.begin..self.end, 0);
@@ -46,7 +47,7 @@ impl Input {
         &mut self.bytes[self.end..end]
     }
 
-    /// Takes note of bytes that were written to [`Input::space`].
+    /// Records that `bytes` bytes were written to [`Input::space`].
     pub fn filled(&mut self, bytes: usize) {
         self.end = self.bytes.len().min(self.end + bytes);
     }

@@ -1,4 +1,4 @@
-//! Reading from a socket, and sending what waits whenever there is nothing to read.
+//! A socket that sends what waits in the output buffer whenever it is read.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,20 +14,21 @@ use super::input::{INPUT_BYTES, Input};
 use super::output::Output;
 use crate::{Error, Result};
 
-/// Reads of data of at least so many bytes go straight to their destination.
+/// Reads of at least this many bytes of data go straight to the caller's memory.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// What a connection runs over.
+/// The transport of a connection.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// How long a silent server is waited for.
+/// How long the client waits for a silent server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// A server that sent nothing for so long is asked whether it lives, and then has the same time to say so.
+    /// After this time without a byte, the client sends a ping. After the same time without an answer, the connection
+    /// counts as broken.
     pub ping: Duration,
-    /// A server that sent no byte of the answer for so long is gone, even if it answers pings.
+    /// After this time without a byte of the answer the connection counts as broken, even if the server answers pings.
     pub silence_max: Option<Duration>,
 }
 
@@ -37,21 +38,21 @@ impl Default for Patience {
     }
 }
 
-/// A socket with what was read too early and what waits to be sent.
+/// A socket with its input buffer and its output buffer.
 pub(super) struct Link {
     io: Box<dyn Io>,
     input: Input,
     pub output: Output,
     patience: Patience,
-    /// Why the server will close the connection.
+    /// The reason why the server will close the connection.
     going_away: Option<String>,
-    /// Since when no byte of the answer came, while it was waited for.
+    /// Since when the caller waits for a byte of the answer.
     silent_since: Option<Instant>,
 }
 
-/// Where to read to.
+/// The destination of a read.
 enum Target<'a> {
-    /// The input buffer, so many bytes at most.
+    /// The input buffer, with the largest number of bytes to read.
     Input(usize),
     Memory(&'a mut [u8]),
 }
@@ -61,19 +62,20 @@ impl Link {
         Self { io, input: Input::new(), output, patience, going_away: None, silent_since: None }
     }
 
-    /// Sets how long silence is borne from now on.
+    /// Sets the longest time without a byte of the answer, counted from now.
     pub fn set_silence_max(&mut self, silence_max: Duration) {
         self.patience.silence_max = Some(silence_max);
         self.silent_since = None;
     }
 
-    /// Takes note of why the server will close the connection.
+    /// Records why the server will close the connection.
     pub fn set_going_away(&mut self, reason: String) {
         self.going_away = Some(reason);
     }
 
-    /// Waits until `bytes` bytes are there, and leaves them there. `bytes` must not be more than the input buffer takes.
-    /// `fill_bytes` says how many bytes to read at once, for what comes after them. Cancelling the future loses nothing.
+    /// Waits until at least `bytes` bytes are in the input buffer, and returns them without consuming them. `bytes`
+    /// must not exceed the size of the input buffer. `fill_bytes` is the number of bytes to read at once, so that later
+    /// bytes need no read of their own. Cancelling the future loses nothing.
     pub async fn peek(&mut self, bytes: usize, fill_bytes: usize) -> Result<&[u8]> {
         while self.input.buffered().len() < bytes {
             let missing = bytes - self.input.buffered().len();
@@ -82,12 +84,12 @@ impl Link {
         Ok(&self.input.buffered()[..bytes])
     }
 
-    /// Drops bytes that were peeked at.
+    /// Drops bytes that [`Link::peek`] returned.
     pub fn consume(&mut self, bytes: usize) {
         self.input.consume(bytes);
     }
 
-    /// Reads bytes of the answer: one at least, unless there is no room. Cancelling the future loses nothing.
+    /// Reads bytes of the answer: at least one, unless `out` is empty. Cancelling the future loses nothing.
     pub async fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         let mut taken = self.input.take(out);
         if taken == 0 && !out.is_empty() {
@@ -103,7 +105,7 @@ impl Link {
         Ok(taken)
     }
 
-    /// Drops up to `bytes` bytes, and returns how many they were: one at least.
+    /// Drops up to `bytes` bytes, at least one, and returns their number.
     pub async fn skip(&mut self, bytes: usize) -> Result<usize> {
         self.peek(1, INPUT_BYTES).await?;
         let skipped = bytes.min(self.input.buffered().len());
@@ -111,7 +113,7 @@ impl Link {
         Ok(skipped)
     }
 
-    /// One read of one byte at least. Asks a silent server whether it lives.
+    /// Reads once and gets at least one byte. Pings a silent server.
     async fn receive(&mut self, mut target: Target<'_>) -> Result<usize> {
         let silent_since = *self.silent_since.get_or_insert_with(Instant::now);
         let mut pinged = false;

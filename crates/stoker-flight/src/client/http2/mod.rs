@@ -1,4 +1,4 @@
-//! HTTP/2 for DoGet: one connection, one request, and an answer that is read straight to where it belongs.
+//! HTTP/2 for `DoGet`: one connection with one request, whose answer is read straight into the caller's memory.
 //!
 //! ```text
 //! socket ─poll_read─┬─► Input ─► heads of frames, headers, small data ─┐
@@ -6,12 +6,12 @@
 //! socket ◄─poll_write── Output ◄── request, WINDOW_UPDATE, ACKs ◄──────┘
 //! ```
 //!
-//! A general client hands out frames, which somebody must copy to their places. Here the caller says where the next bytes
-//! belong before they are read, so that the kernel puts them there. There is no task: frames are handled when the answer is
-//! read, which also means that a server is held up by what nobody reads.
+//! A general HTTP/2 client hands out frames, which the caller must copy into its buffers. Here the caller passes the
+//! destination of the next bytes before they are read, so that the kernel writes them there. There is no background
+//! task: frames are handled only while the caller reads the answer. So a server whose answer nobody reads must wait.
 //!
-//! The protocol is that of <https://www.rfc-editor.org/rfc/rfc9113>. Servers that do not keep to it get an error, never a panic,
-//! and cannot take more memory than the limits here.
+//! The protocol is that of <https://www.rfc-editor.org/rfc/rfc9113>. A server that violates it causes an error, never a
+//! panic, and cannot make this client allocate more memory than the limits here.
 
 mod connection;
 mod dial;
@@ -34,12 +34,12 @@ pub(crate) use request::{Request, grpc_frame};
 
 use crate::Error;
 
-/// An error for a server that breaks a rule. Another server may keep it.
+/// The error for a server that violates HTTP/2. It is `Unavailable`, because another server may be correct.
 fn violation(reason: impl Display) -> Error {
     Error::broken(format!("the server does not keep to HTTP/2: {reason}"))
 }
 
-/// The name of an error code: <https://www.rfc-editor.org/rfc/rfc9113#name-error-codes>.
+/// Returns the name of an error code: <https://www.rfc-editor.org/rfc/rfc9113#name-error-codes>.
 fn reason_name(code: u32) -> String {
     const NAMES: [&str; 14] = [
         "NO_ERROR",

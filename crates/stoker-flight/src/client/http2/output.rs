@@ -1,4 +1,4 @@
-//! What waits to be sent: the request, and answers to control frames.
+//! The output buffer: the request, and answers to control frames.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,34 +15,34 @@ use super::{Io, Request, request, violation};
 use crate::Result;
 use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
 
-/// Bytes that wait, beyond which no more of the request is framed.
+/// While more than this many bytes wait, no more of the request is framed.
 const WAITING_BYTES: usize = 64 << 10;
-/// Bytes that wait at most: a server that asks for more answers than it takes is cut off.
+/// The most bytes that wait. A server that requests more answers than it reads is cut off.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Frames that wait for the socket, and the part of the request's body for which the server has no window yet.
+/// Frames that wait for the socket, and the part of the request's body that the server's windows do not allow yet.
 pub(super) struct Output {
     waiting: BytesMut,
     body: Bytes,
     body_ended: bool,
     connection_window: SendWindow,
     stream_window: SendWindow,
-    /// The server's initial window of streams.
+    /// The server's initial window of a stream.
     initial_window: u32,
     payload_bytes_max: usize,
-    /// The socket may keep bytes that it took.
+    /// Whether the socket may buffer bytes that it accepted.
     unflushed: bool,
-    /// The socket takes nothing any more. Reading shows why, and whether the answer came before that.
+    /// Whether writing failed. A read then tells why, and whether the answer came before that.
     failed: bool,
 }
 
 impl Output {
-    /// The preface, settings, and the request with as much of its body as every server takes.
+    /// Queues the preface, the settings and the headers of the request.
     pub fn new(request: &Request<'_>) -> Self {
         let mut waiting = BytesMut::with_capacity(1 << 10);
         waiting.put_slice(PREFACE);
         put_frame(&mut waiting, Kind::Settings, 0, 0, &settings());
-        // The window of the connection can only be changed by adding to it.
+        // Only a WINDOW_UPDATE frame can change the window of the connection.
         put_frame(&mut waiting, Kind::WindowUpdate, 0, 0, &(WINDOW_BYTES - WINDOW_BYTES_DEFAULT).to_be_bytes());
         let block = request::header_block(request);
         let mut parts = block.chunks(PAYLOAD_BYTES_DEFAULT).peekable();
@@ -65,10 +65,10 @@ impl Output {
         }
     }
 
-    /// Lets a frame wait.
+    /// Queues a frame.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// The server requests more answers than it reads.
     pub fn put(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Result<()> {
         if self.failed {
             return Ok(());
@@ -80,10 +80,10 @@ impl Output {
         Ok(())
     }
 
-    /// Follows the server's settings.
+    /// Applies the server's settings, and queues their acknowledgement.
     ///
     /// # Errors
-    /// Values that are not allowed.
+    /// Settings with values that are not allowed.
     pub fn follow(&mut self, settings: &[u8]) -> Result<()> {
         for entry in settings.chunks_exact(6) {
             let (mut name, mut value) = entry.split_at(2);
@@ -101,14 +101,15 @@ impl Output {
                         usize::try_from(bytes).ok().filter(|bytes| (PAYLOAD_BYTES_DEFAULT..1 << 24).contains(bytes));
                     self.payload_bytes_max = bytes.ok_or_else(|| violation("its frames have an impossible size"))?;
                 }
-                // The table of a compression that is not used here, and limits that one request does not reach.
+                // The other settings are about compression, which this client does not use, and limits that one request
+                // cannot reach.
                 _ => {}
             }
         }
         self.put(Kind::Settings, ACK, 0, &[])
     }
 
-    /// The server takes more bytes, of the connection or of the stream.
+    /// Enlarges the window of the connection or of the stream by `increment` bytes.
     pub fn open(&mut self, stream: u32, increment: u32) -> Result<()> {
         match (stream, increment) {
             (_, 0) => Err(violation("it opens a window by nothing")),
@@ -118,7 +119,7 @@ impl Output {
         }
     }
 
-    /// Sends what the socket takes. Never waits: the task is woken when the socket takes more.
+    /// Writes what the socket accepts, without waiting. The socket wakes the task when it accepts more.
     pub fn poll_send(&mut self, io: &mut dyn Io, cx: &mut Context<'_>) {
         let mut io = Pin::new(io);
         loop {
@@ -168,7 +169,7 @@ impl Output {
     }
 }
 
-/// The client's settings.
+/// Encodes the client's settings.
 fn settings() -> BytesMut {
     let mut settings = BytesMut::new();
     for (name, value) in [

@@ -1,27 +1,28 @@
-//! What is left of a frame.
+//! The unread rest of a frame.
 
 use super::frame::{FrameHead, PADDED};
 use super::input::INPUT_BYTES;
 use super::violation;
 use crate::Result;
 
-/// Frames from this size on are large: after one, little is read ahead, because the next one may be large as well.
+/// The size from which frames are large. After a large frame the input buffer reads little, because the next frame may
+/// be large as well, and its data should go straight to the caller's memory.
 const LARGE_BYTES: usize = 128 << 10;
-/// About what comes between two large frames.
+/// About the number of bytes between two large frames.
 const BETWEEN_BYTES: usize = 4 << 10;
 
-/// The part of the current frame that was not read yet.
+/// The unread rest of the current frame.
 #[derive(Default)]
 pub(super) struct Payload {
-    /// Bytes of the answer.
+    /// Unread bytes of the answer.
     pub data: usize,
-    /// Bytes after them that mean nothing.
+    /// Bytes after the data that are skipped, such as padding.
     pub skip: usize,
     is_large: bool,
 }
 
 impl Payload {
-    /// Of a DATA frame, after the byte that says how much padding there is.
+    /// The payload of a DATA frame, after the byte with the length of its padding.
     pub fn data(head: FrameHead, padding: Option<u8>) -> Result<Self> {
         let skip = padding.map_or(0, usize::from);
         let data = head.length.checked_sub(skip + usize::from(head.has(PADDED)));
@@ -29,7 +30,7 @@ impl Payload {
         Ok(Self { data, skip, is_large: data >= LARGE_BYTES })
     }
 
-    /// How many bytes to read at once for what comes after the frame.
+    /// Returns how many bytes to read at once for what follows the frame.
     pub fn fill_bytes(&self) -> usize {
         if self.is_large { BETWEEN_BYTES } else { INPUT_BYTES }
     }

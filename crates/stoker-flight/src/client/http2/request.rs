@@ -19,7 +19,7 @@ pub(crate) struct Request<'a> {
     pub body: Bytes,
 }
 
-/// A gRPC frame: not compressed, the length, the message.
+/// Frames a message for gRPC: the flag "not compressed", the length, the message.
 pub(crate) fn grpc_frame(message: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(5 + message.len());
     frame.put_u8(0);
@@ -28,7 +28,7 @@ pub(crate) fn grpc_frame(message: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// The request's headers: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests>.
+/// Encodes the request's headers: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests>.
 pub(super) fn header_block(request: &Request<'_>) -> BytesMut {
     let mut block = BytesMut::new();
     let scheme = if request.tls { "https" } else { "http" };

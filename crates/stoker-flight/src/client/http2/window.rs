@@ -4,8 +4,8 @@ use super::frame::WINDOW_BYTES_MAX;
 use super::violation;
 use crate::Result;
 
-/// What the server may still send. It gets its window back when half is used: what is not read yet waits in the socket,
-/// which holds the server up as well.
+/// The bytes that the server may still send. The client returns the used part when half of the window is used, even if
+/// the data was not read: unread data stays in the socket, which slows the server down as well.
 pub(super) struct ReceiveWindow {
     size: u32,
     left: u32,
@@ -16,10 +16,10 @@ impl ReceiveWindow {
         Self { size, left: size }
     }
 
-    /// Takes note of a frame; returns what is to be given back to the server.
+    /// Counts a frame of `bytes` bytes. Returns the increment for a WINDOW_UPDATE frame, if one is due.
     ///
     /// # Errors
-    /// More bytes than the window has.
+    /// A frame with more bytes than the window has left.
     pub fn receive(&mut self, bytes: usize) -> Result<Option<u32>> {
         let left = u32::try_from(bytes).ok().and_then(|bytes| self.left.checked_sub(bytes));
         self.left = left.ok_or_else(|| violation("it sends more than the window allows"))?;
@@ -32,7 +32,7 @@ impl ReceiveWindow {
     }
 }
 
-/// What the client may still send. Negative when the server made its windows smaller.
+/// The bytes that the client may still send. The number is negative after the server made its windows smaller.
 pub(super) struct SendWindow(i64);
 
 impl SendWindow {

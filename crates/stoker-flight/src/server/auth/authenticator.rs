@@ -1,4 +1,4 @@
-//! From a request to its principal.
+//! Finds the principal of a request.
 
 use std::path::Path;
 
@@ -13,24 +13,25 @@ use crate::server::auth::token_set::TokenSet;
 use crate::server::auth::ClientCertificate;
 use crate::{Error, Result};
 
-/// Knows the tokens of a server.
+/// Authenticates requests by the tokens of a server and by client certificates.
 pub(crate) struct Authenticator {
-    /// The token of the administrator.
+    /// The token of the administrator, from `token` or `token_file`.
     fixed: TokenSet,
-    /// Those of the file, which is read again.
+    /// The tokens of `tokens_file`, which is read again when it changes.
     named: RwLock<TokenSet>,
     has_tokens: bool,
-    /// What clients with a certificate may do.
+    /// The role of clients with a certificate, if an authority for them is configured.
     certificate_role: Option<Role>,
-    /// Who asks where nothing is asked for.
+    /// The principal of all requests, if neither tokens nor certificates are configured.
     everybody: Option<Principal>,
 }
 
 impl Authenticator {
-    /// What the settings ask for; without tokens, everybody is an administrator.
+    /// Creates the authenticator of a server's settings. Without tokens and without an authority for client
+    /// certificates, every client is an administrator.
     ///
     /// # Errors
-    /// Tokens that are too short; a file of tokens that cannot be read or is none.
+    /// Tokens that are too short; a token file that cannot be read or parsed.
     pub fn try_new(config: &ServerConfig) -> Result<Self> {
         let fixed = config.admin_token()?.as_ref().map(TokenSet::of_admin).transpose()?.unwrap_or_default();
         let named = config.tokens_file.as_deref().map(read_tokens).transpose()?.unwrap_or_default();
@@ -42,7 +43,7 @@ impl Authenticator {
         Ok(Self { fixed, named: RwLock::new(named), has_tokens, certificate_role, everybody })
     }
 
-    /// The principal of a request: that of its token, else that of its connection's certificate.
+    /// Returns the principal of a request: that of its token, or else that of its connection's certificate.
     ///
     /// # Errors
     /// A token that is missing, unknown or expired.
@@ -69,7 +70,7 @@ impl Authenticator {
         fixed.or(named).ok_or_else(|| Error::unauthenticated("the token is not valid"))
     }
 
-    /// Takes the tokens of a file that changed. A file that is none leaves them as they are, and is logged.
+    /// Uses the tokens of a changed file. If the file is not valid, logs an error and keeps the previous tokens.
     pub fn reload(&self, path: &Path, contents: &Result<Vec<u8>, String>) {
         match parse_tokens(path, contents) {
             Ok(tokens) => {

@@ -1,4 +1,4 @@
-//! From a client's certificate to its principal.
+//! Finds the principal of a client certificate.
 
 use rustls::pki_types::CertificateDer;
 use stoker_types::{Principal, PrincipalName, Role};
@@ -9,15 +9,16 @@ use crate::Result;
 /// The attribute type "common name", 2.5.4.3: <https://www.rfc-editor.org/rfc/rfc5280#appendix-A.1>.
 const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
 
-/// Names where a certificate has none that can be used.
+/// The name of principals whose certificate has no name that can be used.
 const UNNAMED: &str = "certificate";
 
-/// A certificate that a client showed, and whose authority was checked. An extension of the requests of its connection.
+/// A client certificate that its authority signed. All requests of the connection carry it as an extension.
 #[derive(Clone)]
 pub(crate) struct ClientCertificate(pub CertificateDer<'static>);
 
 impl ClientCertificate {
-    /// Whom the certificate stands for: its common name, else its first DNS name.
+    /// Returns the principal of the certificate. Its name is the common name of the certificate, or else its first DNS
+    /// name.
     pub fn principal(&self, role: Role) -> Result<Principal> {
         let Ok(certificate) = EndEntityCert::try_from(&self.0) else { return Self::unnamed(role) };
         let first_dns_name = certificate.valid_dns_names().next().map(str::to_string);
@@ -33,7 +34,7 @@ impl ClientCertificate {
     }
 }
 
-/// The common name in a subject: a string of fewer than 128 bytes behind its attribute type.
+/// Returns the common name in a subject: a string of fewer than 128 bytes behind its attribute type.
 fn common_name(subject: &[u8]) -> Option<String> {
     let at = subject.windows(COMMON_NAME.len()).position(|window| window == COMMON_NAME)?;
     let [_, length, text @ ..] = &subject[at + COMMON_NAME.len()..] else { return None };
@@ -41,7 +42,7 @@ fn common_name(subject: &[u8]) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-/// A name in the letters that names have.
+/// Replaces the characters that names of principals may not have by `_`.
 fn plain(name: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() || "_-.".contains(letter) { letter } else { '_' };
     name.chars().map(letter).collect()

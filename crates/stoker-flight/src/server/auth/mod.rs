@@ -1,7 +1,7 @@
-//! Who asks, and what they may do.
+//! Authentication (the principal of a request) and authorization (what its role allows).
 //!
 //! ```text
-//! request ─► Authenticator ─► Principal (name, role) ─► permission::of_method, the role of each action
+//! request ─► Authenticator ─► Principal (name, role) ─► role_of_method, the role of each action
 //!               ▲
 //!          TokenSet ◄── files, read again when they change
 //!          ClientCertificate ◄── TLS

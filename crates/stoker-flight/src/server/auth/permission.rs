@@ -1,16 +1,17 @@
-//! Which role each method takes. Those of actions stand with the actions.
+//! The role that each method of Flight requires. `server/do_action.rs` has those of the actions.
 
 use stoker_types::{Principal, Role};
 
 use crate::{Error, Result};
 
-/// The role that a method of Flight takes, by the path of its requests. What is not known takes the highest.
+/// Returns the role that a method of Flight requires, by the path of its requests. Unknown methods require the highest
+/// role.
 pub(crate) fn role_of_method(path: &str) -> Role {
     match path.rsplit('/').next().unwrap_or_default() {
         "Handshake" | "ListFlights" | "GetFlightInfo" | "PollFlightInfo" | "GetSchema" | "DoGet" | "ListActions" => {
             Role::Read
         }
-        // Each action has a role of its own.
+        // Each action requires a role of its own, which `do_action` checks.
         "DoAction" => Role::Read,
         "DoPut" | "DoExchange" => Role::Write,
         _ => Role::Admin,

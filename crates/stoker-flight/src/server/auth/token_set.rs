@@ -1,4 +1,4 @@
-//! Bearer tokens, by their digests.
+//! Sets of bearer tokens, which are stored as digests.
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
@@ -9,22 +9,23 @@ use tonic::codegen::http::HeaderValue;
 use crate::secret::Secret;
 use crate::{Error, Result, toml_file};
 
-/// Tokens of a file at most: each request is compared with all of them.
+/// The maximum number of tokens in a file: each request is compared with all of them.
 const TOKENS_MAX: usize = 1_000;
 
-/// Tokens with the principals that they stand for.
+/// Tokens and their principals.
 #[derive(Clone, Default)]
 pub(crate) struct TokenSet(Vec<Token>);
 
 #[derive(Clone)]
 struct Token {
-    /// The digest of the authorization header; digests are compared, so that the time does not depend on the token.
+    /// The SHA-256 digest of the authorization header. Digests are compared, so that the time of a comparison tells
+    /// nothing about the token.
     digest: [u8; 32],
     principal: Principal,
     expires_unix_secs: Option<i64>,
 }
 
-/// A file of tokens (TOML).
+/// The content of a token file (TOML).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokensFile {
@@ -37,21 +38,21 @@ struct NamedToken {
     name: String,
     role: Role,
     token: Secret,
-    /// A time with its offset from UTC.
+    /// The expiry time, with its offset from UTC.
     expires: Option<toml::value::Datetime>,
 }
 
 impl TokenSet {
-    /// The token of the administrator, without an end.
+    /// Creates the set with the token of the administrator, which never expires.
     pub fn of_admin(token: &Secret) -> Result<Self> {
         let principal = Principal { name: PrincipalName::try_new("token")?, role: Role::Admin };
         Ok(Self(vec![Token::new(token, principal, None)]))
     }
 
-    /// The tokens in the text of a file.
+    /// Parses the text of a token file.
     ///
     /// # Errors
-    /// A text that is no such file, or breaks a rule; the message has no token.
+    /// A text that does not parse or violates a rule. The message contains no token.
     pub fn parse(text: &str) -> Result<Self> {
         let file: TokensFile = toml_file::parse(text)?;
         if file.tokens.len() > TOKENS_MAX {
@@ -76,13 +77,13 @@ impl TokenSet {
         Ok(Self(tokens))
     }
 
-    /// The principal of an authorization header, if it carries one of the tokens.
+    /// Returns the principal of an authorization header; `None` if the set does not have its token.
     ///
     /// # Errors
     /// A token that has expired.
     pub fn principal(&self, authorization: &HeaderValue, now_unix_secs: u64) -> Result<Option<Principal>> {
         let digest: [u8; 32] = Sha256::digest(authorization.as_bytes()).into();
-        // All of them are looked at, whichever fits.
+        // The loop compares all tokens, so that its time does not tell which one matches.
         let found = self.0.iter().fold(None, |found, token| if token.digest == digest { Some(token) } else { found });
         let Some(token) = found else { return Ok(None) };
         match token.expires_unix_secs {
@@ -107,7 +108,7 @@ impl Token {
     }
 }
 
-/// A time in seconds since 1970 UTC.
+/// Converts a time to seconds since 1970 UTC.
 fn unix_secs(name: &PrincipalName, time: &toml::value::Datetime) -> Result<i64> {
     let parsed = DateTime::parse_from_rfc3339(&time.to_string());
     let wrong = |_| {

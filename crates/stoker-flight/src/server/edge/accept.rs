@@ -1,4 +1,4 @@
-//! Takes connections.
+//! Accepts connections.
 
 use std::io;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::server::listener::{Accepted, Listener};
 use crate::server::places::{Places, Standing};
 use crate::server::server_tls::ServerTls;
 
-/// Waits after the system refused to give a connection double from the first to the last of these.
+/// The backoff after an error of `accept`: the pause doubles from the first of these durations to the second.
 const WAIT_FIRST: Duration = Duration::from_millis(10);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What the connections of a server share.
+/// The state that the connections of a server share.
 pub(crate) struct Edge {
     pub routes: Routes,
     pub tls: Option<Arc<ServerTls>>,
     pub places: Places<Address>,
     pub times: ConnectionTimes,
-    /// Cancelled when no new connections and requests are taken.
+    /// Cancelled when the server stops accepting connections and requests.
     pub stopping: CancellationToken,
 }
 
-/// Takes connections until the server stops, and waits for them to end. Dropping the future cuts them.
+/// Accepts connections until the server stops, then waits until they have ended. Dropping the future cuts them.
 pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
     let mut connections = JoinSet::new();
     let mut wait = WAIT_FIRST;
@@ -43,7 +43,7 @@ pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
             Ok(accepted) => {
                 wait = WAIT_FIRST;
                 let (address, now) = (accepted.address(), Instant::now());
-                // Without a place, the connection is closed.
+                // Without a permit, the connection is closed.
                 let Ok(place) = edge.places.take(address, Standing::Unproven(now), now) else { continue };
                 let peer = Arc::new(Peer::new(address, place, now));
                 let edge = edge.clone();
@@ -54,7 +54,7 @@ pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                // The connection stays in the system's queue, so that the next call would fail at once.
+                // The connection stays in the system's queue, so without a pause the next call would fail at once.
                 let made_room = edge.places.displace_unproven();
                 tracing::warn!(%error, made_room, "no connection can be taken");
                 tokio::time::sleep(wait).await;
@@ -66,7 +66,8 @@ pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// Errors of a connection that ended before it was taken: <https://man7.org/linux/man-pages/man2/accept.2.html>.
+/// Returns whether an error concerns only one connection, which ended before it was accepted:
+/// <https://man7.org/linux/man-pages/man2/accept.2.html>.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | WouldBlock)

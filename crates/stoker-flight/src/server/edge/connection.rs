@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its last.
+//! Serves one connection, from its first byte to its last.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,18 +20,19 @@ use super::peer::Peer;
 use super::stream_tasks::StreamTasks;
 use crate::server::auth::ClientCertificate;
 
-/// Requests of a connection at once.
+/// The maximum number of concurrent requests of a connection.
 const REQUESTS_MAX: u32 = 128;
-/// Windows for requests, which are small; those for answers are the client's.
+/// The flow-control windows for requests, which are small, in bytes. Clients choose the windows for responses.
 const REQUEST_WINDOW_BYTES: u32 = 1 << 20;
-/// Streams that a client reset before anybody saw them, and that were reset for its errors, before the connection ends.
+/// The maximum number of pending HTTP/2 streams that a client reset before the service saw them, and of those that the
+/// server reset for errors of the client. More of either end the connection.
 const RESETS_MAX: usize = 32;
-/// Bytes of the headers of a request.
+/// The maximum size of the headers of a request in bytes.
 const HEADER_BYTES_MAX: u32 = 16 << 10;
-/// A client that is told that its connection ends gets so long to take note of it.
+/// The time that a client gets to react to GOAWAY before its connection is cut.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends: in the client's way or, without a word, when another one gets its place.
+/// Serves a connection until it ends. A connection that loses its permit to another one is cut without GOAWAY.
 pub(super) async fn serve_connection<T>(io: T, has_tls: bool, edge: Arc<Edge>, peer: Arc<Peer>)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -102,7 +103,7 @@ async fn serve_http<T>(
                 _ if !peer.has_asked() => peer.end("no request came in time"),
                 None => look_at = Instant::now() + edge.times.idle,
                 Some(since) if since + edge.times.idle > Instant::now() => look_at = since + edge.times.idle,
-                // Whoever asks in the meantime is answered.
+                // A request that comes before the client sees GOAWAY is still served.
                 Some(_) if !closing => {
                     closing = true;
                     connection.as_mut().graceful_shutdown();
@@ -124,7 +125,8 @@ fn http(edge: &Edge, peer: &Arc<Peer>) -> http2::Builder<StreamTasks> {
         .max_local_error_reset_streams(RESETS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
         .keep_alive_interval(edge.times.keepalive)
-        // A client that pauses reads nothing, thus answers nothing: its answer is cut before its connection.
+        // A client that pauses reads nothing and thus does not respond to pings. With this timeout its response is cut
+        // before its connection.
         .keep_alive_timeout(edge.times.stall + edge.times.keepalive);
     http
 }

@@ -1,14 +1,14 @@
-//! The files that the process may have open.
+//! The process's limit of open files.
 
 use std::io;
 
-/// More files are not asked for.
+/// The limit that the server asks for, even if the system would allow more.
 const FILES_MAX: u64 = 1 << 16;
 
-/// Raises the limit of open files as far as the system lets this process, and returns it.
+/// Raises the limit of open files as far as the system allows it, to at most 65,536, and returns the resulting limit.
 ///
 /// # Errors
-/// The system's.
+/// Errors of the operating system.
 pub(crate) fn raise_file_limit() -> io::Result<u64> {
     let (soft, hard) = rlimit::Resource::NOFILE.get()?;
     if soft >= FILES_MAX.min(hard) {

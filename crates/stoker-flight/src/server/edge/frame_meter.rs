@@ -1,32 +1,35 @@
-//! Counts the frames that a client sends, so that a flood of them ends its connection.
+//! A rate limit for the frames that a client sends, so that a flood of them ends its connection.
 //!
-//! hyper and h2 answer or drop each frame by itself; a client that sends nothing but PING, PRIORITY, SETTINGS, WINDOW_UPDATE,
-//! RST_STREAM or empty DATA costs them processor time without end. Each such frame takes a token, and so does each request. Tokens
-//! come with time, and with the bytes that the server sends, which clients acknowledge.
+//! hyper and h2 respond to each frame or drop it; a client that sends nothing but PING, PRIORITY, SETTINGS,
+//! WINDOW_UPDATE, RST_STREAM or empty DATA costs them processor time without end. So every frame takes a token, except
+//! DATA of 256 bytes or more. A client earns tokens with time, and with the bytes that the server sends to it, because
+//! clients acknowledge those with frames.
 
 use std::time::{Duration, Instant};
 
 use crate::client::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE};
 
-/// Frames in a burst: more than a client with 128 requests and small windows needs.
+/// The maximum number of tokens, and that of a new connection: more than a client with 128 requests and small windows
+/// needs.
 const TOKENS_MAX: u64 = 10_000;
-/// Time for each further frame: 500 come in a second.
+/// The time that earns one token: 500 tokens in a second.
 const MILLIS_PER_TOKEN: u64 = 2;
-/// Bytes sent for each further frame: clients that acknowledge frames of 16 KiB one by one, on both levels, use an eighth of it.
+/// The sent bytes that earn one token. A client that acknowledges frames of 16 KiB one by one, both for the stream and
+/// for the connection, spends an eighth of what it earns.
 const BYTES_PER_TOKEN: u64 = 1 << 10;
-/// DATA with more bytes is no control frame.
+/// DATA frames of at least this payload take no token.
 const DATA_BYTES_MIN: usize = 256;
 
-/// Follows what a client sends, from the first byte of a connection on.
+/// Parses the frame heads that a client sends, from the first byte of a connection on, and counts tokens.
 pub(crate) struct FrameMeter {
-    /// Bytes before the head of the next frame.
+    /// The number of bytes before the next frame head.
     skip: usize,
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     tokens: u64,
-    /// Until when tokens of time were counted.
+    /// The time up to which tokens were credited.
     counted_until: Instant,
-    /// Bytes sent that were not counted.
+    /// The sent bytes for which no token was credited yet.
     sent_bytes: u64,
 }
 
@@ -36,12 +39,12 @@ impl FrameMeter {
         Self { skip, head, head_bytes: 0, tokens: TOKENS_MAX, counted_until: now, sent_bytes: 0 }
     }
 
-    /// Takes note of bytes that were sent to the client.
+    /// Records bytes that were sent to the client.
     pub fn sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes as u64;
     }
 
-    /// Takes note of bytes that came. Says whether they are still no flood.
+    /// Records bytes that the client sent. Returns `false` if they are a flood.
     #[must_use]
     pub fn received(&mut self, mut bytes: &[u8], now: Instant) -> bool {
         self.earn(now);

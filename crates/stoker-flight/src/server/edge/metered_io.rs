@@ -1,4 +1,4 @@
-//! A connection whose frames are counted.
+//! A connection with a frame meter.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::frame_meter::FrameMeter;
 use super::peer::Peer;
 
-/// Ends the connection of a client that floods it. Nothing more is read then.
+/// Ends the connection of a client that floods it with frames, and reads nothing more from it.
 pub(super) struct MeteredIo<T> {
     io: T,
     meter: FrameMeter,

@@ -1,13 +1,13 @@
-//! From a listening socket to requests, with limits for clients that are silent, slow or hostile.
+//! The path from a listening socket to requests, with limits for clients that are silent, slow or hostile.
 //!
 //! ```text
-//! Listener ─► accept ─► a place ─► TLS ─► MeteredIo ─► hyper's HTTP/2 ─► service
+//! Listener ─► accept ─► permit ──► TLS ─► MeteredIo ─► hyper's HTTP/2 ─► service
 //!               │         │                  │             │
-//!           back-off    Places           FrameMeter    StreamTasks ─► Peer
+//!           backoff     Places           FrameMeter    StreamTasks ─► Peer
 //! ```
 //!
-//! Every connection has a [`Peer`], which knows what it showed so far. Connections without a request that was let in make room
-//! for others first; see [`Places`](crate::server::places::Places) for the rules.
+//! Every connection has a [`Peer`], which records the requests of its client so far. Connections without an
+//! authenticated request are displaced first; see [`Places`](crate::server::places::Places) for the rules.
 
 mod accept;
 mod connection;
@@ -24,15 +24,15 @@ pub(crate) use file_limit::raise_file_limit;
 pub(crate) use peer::{Address, Peer};
 pub(crate) use stream_tasks::Reset;
 
-/// How long connections may take, and be silent.
+/// The timeouts of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionTimes {
-    /// From its first byte to the headers of its first request.
+    /// The deadline from the first byte of a connection to the headers of its first request.
     pub handshake: Duration,
-    /// Without a request.
+    /// The time without a request after which a connection is closed.
     pub idle: Duration,
-    /// Without a frame before it is asked whether it lives.
+    /// The time without a frame after which the server pings the client.
     pub keepalive: Duration,
-    /// In which an answer must go on.
+    /// The time without progress after which a response is cut.
     pub stall: Duration,
 }

@@ -1,4 +1,4 @@
-//! What the other end of a connection showed so far.
+//! The state of a connection's client.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,17 +9,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::places::{Place, Standing};
 
-/// Requests in a row that are refused for want of a token, before their connection ends.
+/// The number of consecutive requests without a valid token after which a connection is closed.
 const REFUSED_MAX: u32 = 32;
-/// Bits of an IPv6 address that name a network: a host can have any address in it.
+/// The number of bits of an IPv6 address that name the network: a host can have any address in it.
 const NETWORK_BITS: u32 = 64;
 
-/// Where connections come from.
+/// The origin of a connection, for sharing permits among clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     /// An IPv4 address, or the network of an IPv6 address.
     Ip(IpAddr),
-    /// This host.
+    /// A Unix socket, and thus this host.
     Unix,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The other end of one connection, and its place.
+/// The client of one connection, and the connection's permit.
 pub(crate) struct Peer {
     pub address: Address,
     place: Place<Address>,
@@ -57,11 +57,11 @@ struct Shown {
     since: Instant,
     has_asked: bool,
     is_proven: bool,
-    /// Requests in a row that were refused.
+    /// The number of consecutive requests that were refused for want of a valid token.
     refused: u32,
-    /// Requests that are being answered.
+    /// The number of requests that are being served.
     running: usize,
-    /// Since when none is.
+    /// The time since which no request is being served.
     idle_since: Instant,
 }
 
@@ -71,14 +71,14 @@ impl Peer {
         Self { address, place, shown: Mutex::new(shown), ending: CancellationToken::new() }
     }
 
-    /// Takes note of a request that was let in.
+    /// Records a request that passed authentication.
     pub fn prove(&self) {
         let mut shown = self.shown.lock();
         (shown.is_proven, shown.refused) = (true, 0);
         self.place.set_standing(shown.standing());
     }
 
-    /// Takes note of a request that was refused for want of a token.
+    /// Records a request that was refused for want of a valid token. Too many in a row end the connection.
     pub fn refuse(&self) {
         let mut shown = self.shown.lock();
         shown.refused += 1;
@@ -88,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// Ends the connection.
+    /// Ends the connection with GOAWAY.
     pub fn end(&self, reason: &str) {
         tracing::debug!(address = ?self.address, reason, "closing a connection");
         self.ending.cancel();
@@ -108,12 +108,12 @@ impl Peer {
         self.place.set_standing(shown.standing());
     }
 
-    /// Whether the headers of a request came.
+    /// Returns whether the headers of a request have come.
     pub(super) fn has_asked(&self) -> bool {
         self.shown.lock().has_asked
     }
 
-    /// Since when no request is being answered.
+    /// Returns the time since which no request is being served; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let shown = self.shown.lock();
         (shown.running == 0).then_some(shown.idle_since)
@@ -124,7 +124,7 @@ impl Peer {
         self.ending.cancelled().await;
     }
 
-    /// Waits until another connection has the place of this one.
+    /// Waits until another connection has taken the permit of this one.
     pub(super) async fn displaced(&self) {
         self.place.displaced().await;
     }

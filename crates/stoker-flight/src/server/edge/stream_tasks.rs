@@ -1,4 +1,4 @@
-//! The tasks that answer the requests of a connection.
+//! The tasks that serve the requests of a connection.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ tokio::task_local! {
     static RESET: Reset;
 }
 
-/// Resets the HTTP/2 stream of one request. hyper does not ask a body for its end while the client's window is closed; dropping
-/// what hyper runs for the request is what resets its stream.
+/// Resets the HTTP/2 stream of one request. hyper polls no body while the client's flow-control window is closed, so a
+/// body cannot end a response then. Dropping the future that hyper runs for the request resets the stream.
 #[derive(Clone, Default)]
 pub(crate) struct Reset(CancellationToken);
 
 impl Reset {
-    /// That of the request which the current task answers; one without effect outside of such tasks.
+    /// Returns the handle for the request that the current task serves; outside of such a task, one without effect.
     pub fn current() -> Self {
         RESET.try_with(Reset::clone).unwrap_or_default()
     }
@@ -28,7 +28,7 @@ impl Reset {
     }
 }
 
-/// Runs the requests of a connection as tasks, and counts them.
+/// Runs the requests of a connection as tasks, and records them in its [`Peer`].
 #[derive(Clone)]
 pub(super) struct StreamTasks {
     pub peer: Arc<Peer>,
@@ -48,7 +48,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamTasks {
     }
 }
 
-/// A request that is being answered.
+/// A request that is being served.
 struct Running(Arc<Peer>);
 
 impl Running {

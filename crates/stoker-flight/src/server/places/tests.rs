@@ -1,8 +1,8 @@
-//! Who gets a place, and who makes room.
+//! Tests of the rules by which clients get permits and holders are displaced.
 
 use super::*;
 
-/// A time so many milliseconds after the first.
+/// Returns the time `millis` milliseconds after `begun`.
 fn at(begun: Instant, millis: u64) -> Instant {
     begun + Duration::from_millis(millis)
 }
@@ -59,7 +59,7 @@ fn who_proved_nothing_makes_room_first_and_who_waits_longest_of_those() {
         .collect();
     assert_eq!(take(Standing::Busy, 9_000).err(), Some(Full { ripe_at: None }), "all are at work");
     assert!(!is_displaced(&busy) && !newcomers.iter().any(is_displaced));
-    // Places that others have already are not given back twice.
+    // Dropping permits that were displaced releases nothing a second time.
     drop((early, late, idle));
     assert!(take(Standing::Busy, 9_000).is_err());
     drop(busy);
@@ -75,7 +75,7 @@ fn the_client_with_the_most_places_makes_room() {
     let now = at(begun, 10_000);
     let newcomer = places.take("c", Standing::Busy, now).expect("a place of another");
     assert!(is_displaced(&of_many[0]) && !is_displaced(&single) && !is_displaced(&newcomer));
-    // A client at its share makes room for itself, not others for it.
+    // A client at its maximum displaces one of its own holders, not one of another client.
     let again = places.take("a", Standing::Busy, now).err();
     assert!(again.is_none() && is_displaced(&of_many[1]) && !is_displaced(&single));
 }

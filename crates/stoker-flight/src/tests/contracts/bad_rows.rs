@@ -35,8 +35,8 @@ fn bad_rows_stop_those_who_read_them_over_flight() {
     check_few(Transport::OverFlight, damaged_case(), bad_rows_stop_those_who_read_them);
 }
 
-/// In the place of a bad row comes the next good one of its window, whoever reads it; batches and receipts name the bad rows and
-/// no others. Only a rank with a row of a window without a good one fails.
+/// The next good row of its window replaces a bad row, for every reader; batches and receipts name the bad rows and no
+/// others. A rank fails only if it reads a row of a window without a good row.
 async fn all_substitute_the_same_rows(lab: &Lab, case: &Case) -> TestCaseResult {
     let connection = lab.connection(case.num_endpoints);
     let (handle, local) = (case.plan(connection).await?, case.plan(lab.local()).await?);
@@ -51,7 +51,7 @@ async fn all_substitute_the_same_rows(lab: &Lab, case: &Case) -> TestCaseResult 
     Ok(())
 }
 
-/// Without substitutes an epoch fails if it selects a bad row, for the ranks that read one, and for no others.
+/// Without substitutes, the ranks that read a bad row fail, and no other ranks.
 async fn bad_rows_stop_those_who_read_them(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
     let epoch = Epoch::of(lab, case, &case.plan(lab.local()).await?).await?;
@@ -66,13 +66,13 @@ fn with_policy(job: &Job, bad_rows: BadRows) -> Job {
     Job { read: ReadOptions { bad_rows, max_bad_share: BadShare::ALL, ..job.read }, ..*job }
 }
 
-/// What is to come in an epoch of a damaged table.
+/// The expected content of an epoch of a damaged table.
 struct Epoch {
-    /// The address of the row at each position.
+    /// The address of the selected row at each position.
     wanted: Vec<u64>,
-    /// Those of them that are bad.
+    /// The selected rows that are bad.
     bad: BTreeSet<u64>,
-    /// The address of the row that comes at each position, with substitutes; none where a window has no good row.
+    /// The address of the delivered row at each position, after substitution; `None` where the window has no good row.
     delivered: Vec<Option<u64>>,
 }
 
@@ -103,7 +103,7 @@ impl Epoch {
         self.wanted.len() as u64
     }
 
-    /// What all ranks get; none of those that fail, as they must.
+    /// Reads the slices of all ranks. The result is `None` for the ranks that fail, as they must.
     async fn read_all(
         &self,
         lab: &Lab,
@@ -134,7 +134,7 @@ impl Epoch {
         Ok(None)
     }
 
-    /// The addresses of the rows that a rank is to read and cannot get.
+    /// Returns the addresses of the rows that a rank must read and for which it cannot get a row.
     fn fatal(&self, slice: &Slice, bad_rows: BadRows) -> Vec<u64> {
         let steps = 0..slice.num_steps(self.num_rows());
         let all = steps.flat_map(|step| positions(slice, step, self.num_rows()));
@@ -145,7 +145,7 @@ impl Epoch {
         all.filter(is_fatal).map(|position| self.wanted[position]).collect()
     }
 
-    /// Checks that the batches of a rank have the rows that are to come, and name the bad ones, padding included.
+    /// Checks that the batches of a rank contain the expected rows, and name the bad ones, padding included.
     fn check_batches(&self, lab: &Lab, rank: &Delivered) -> TestCaseResult {
         for batch in &rank.batches {
             let (step, positions) = (batch.step, positions(&rank.slice, batch.step, self.num_rows()));
@@ -162,7 +162,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// The positions that a job delivers and whose rows are bad, with their addresses.
+    /// Returns the positions that a job delivers and whose rows are bad, with their addresses.
     fn substituted(&self, job: &Job) -> Vec<(u64, Vec<u64>)> {
         let num_delivered = self.num_rows() - job.num_dropped(self.num_rows());
         let wanted = (0..num_delivered).zip(self.wanted.iter().copied());
@@ -170,7 +170,7 @@ impl Epoch {
         bad.map(|(position, addr)| (position, vec![addr])).collect()
     }
 
-    /// The receipts of all ranks prove the epoch, and name exactly the bad rows.
+    /// Checks that the receipts of all ranks prove the epoch, and name exactly the bad rows.
     async fn check_receipts(&self, connection: &Connection, job: &Job, ranks: &[Delivered]) -> TestCaseResult {
         let receipts: Vec<Receipt> = ranks.iter().map(|rank| rank.receipt.clone()).collect();
         let num_dropped = job.num_dropped(self.num_rows());
@@ -188,13 +188,13 @@ impl Epoch {
     }
 }
 
-/// The positions of the rows of a rank's batch, padding included.
+/// Returns the positions of the rows of a rank's batch, padding included.
 fn positions(slice: &Slice, step: u64, num_rows: u64) -> Vec<usize> {
     let share = slice.share(step, num_rows);
     (0..share.num_rows).map(|row| share.position(row) as usize).collect()
 }
 
-/// The error with which the stream of a rank ends.
+/// Returns the error that ends the stream of a rank.
 async fn failure(handle: &StreamHandle, job: &Job, rank: u32) -> Result<Error, TestCaseError> {
     let mut stream = handle.open(&job.slice(rank), &job.read).await?;
     loop {

@@ -9,10 +9,10 @@ use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, Topology}
 
 use crate::{Connection, StreamHandle};
 
-/// Rows of the tables: table `rows_n` has the ids `0..n`, ascending with the address.
+/// The sizes of the tables: table `rows_n` has the ids `0..n`, in the order of their addresses.
 pub const NUM_ROWS: [i64; 7] = [0, 1, 2, 7, 100, 1_000, 2_311];
 
-/// Rows of the tables with damaged bytes: table `damaged_n` is a copy of `rows_n`.
+/// The sizes of the tables with damaged bytes: table `damaged_n` is a copy of `rows_n`.
 pub const DAMAGED_ROWS: [i64; 2] = [100, 1_000];
 
 /// The most endpoints of a stream over Flight.
@@ -20,22 +20,22 @@ pub const ENDPOINTS_MAX: u32 = 3;
 
 const WORLD_SIZE_MAX: u32 = 9;
 
-/// Batches of an epoch, about; many small ones take long and show nothing new.
+/// About the most steps of an epoch; more steps take long and test nothing new.
 const STEPS_MAX: u64 = 40;
 
-/// Windows of an epoch, about; all ranks read from each.
+/// About the most windows of an epoch, because all ranks read every window.
 const WINDOWS_MAX: u64 = 10;
 
 /// A little more than the bytes of a row.
 const ROW_BYTES: u64 = 1_200;
 
-/// What is streamed, in which order, and to whom.
+/// A query, the options of its stream, and the ranks that read it.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub query: Query,
     pub options: StreamOptions,
     pub job: Job,
-    /// Over Flight.
+    /// The number of endpoints over Flight.
     pub num_endpoints: u32,
 }
 
@@ -48,15 +48,15 @@ pub struct Query {
     pub sorting: Sorting,
 }
 
-/// Whether the stored bytes of a table are those that were written.
+/// Whether the stored bytes of a table are as they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     Sound,
-    /// Some of its tensors have a flipped bit.
+    /// Some tensors of the table have a flipped bit.
     Damaged,
 }
 
-/// Which rows of a table are selected.
+/// The rows of a table that a query selects.
 #[derive(Clone, Copy, Debug)]
 pub enum Filter {
     All,
@@ -69,14 +69,14 @@ pub enum Filter {
 /// The order of a row set.
 #[derive(Clone, Copy, Debug)]
 pub enum Sorting {
-    /// Ascending, without an ORDER BY.
+    /// Ascending addresses, without an ORDER BY.
     Address,
     Descending,
-    /// With the seven classes one after the other.
+    /// One after another, the seven classes of `id % 7`.
     Classes,
 }
 
-/// Ranks that read an epoch together, from a position and a step on.
+/// Ranks that read an epoch together, beginning at a position and a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub world_size: u32,
@@ -87,14 +87,14 @@ pub struct Job {
     pub read: ReadOptions,
 }
 
-/// Ranks that are interrupted.
+/// A job that is interrupted.
 #[derive(Clone, Copy, Debug)]
 pub struct Leg {
-    /// Epoch and origin are where the leg before ended.
+    /// The ranks; their epoch and origin are replaced by the end of the previous leg.
     pub job: Job,
-    /// Batches of each rank before the interruption, unless the epoch has fewer.
+    /// The number of batches of each rank before the interruption, if the epoch has that many.
     pub num_batches: u64,
-    /// So many ranks are interrupted while they take one batch more.
+    /// The number of ranks that are interrupted while they take one batch more.
     pub num_ahead: u32,
 }
 
@@ -121,7 +121,7 @@ impl Query {
         format!("SELECT x, id, label FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
     }
 
-    /// The ids of the selected rows, in the order of the row set.
+    /// Returns the ids of the selected rows, in the order of the row set.
     pub fn ids(&self) -> Vec<i64> {
         let mut ids: Vec<i64> = (0..self.table_rows).filter(|id| self.filter.takes(*id)).collect();
         match self.sorting {
@@ -134,7 +134,7 @@ impl Query {
 }
 
 impl Condition {
-    /// The name of a table.
+    /// Returns the name of a table.
     pub fn table(self, num_rows: i64) -> String {
         match self {
             Condition::Sound => format!("rows_{num_rows}"),
@@ -166,19 +166,19 @@ impl Job {
         self.batching.global(self.world_size)
     }
 
-    /// A single rank with the same global batches.
+    /// Returns a job with a single rank and the same global batches.
     pub fn alone(self) -> Self {
         let size = BatchSize::Global(self.global_batch());
         Self { world_size: 1, batching: Batching { size, ..self.batching }, ..self }
     }
 
-    /// The same ranks from a position on; after the last row they begin the next epoch.
+    /// Returns a job with the same ranks that begins at a position, or at the next epoch if the position is the end.
     pub fn resume(self, epoch: u64, position: u64, num_rows: u64) -> Self {
         let (epoch, origin) = if position < num_rows { (epoch, position) } else { (epoch + 1, 0) };
         Self { epoch, origin, ..self }
     }
 
-    /// Rows from the origin on that the policy does not deliver.
+    /// Returns how many rows after the origin the policy drops.
     pub fn num_dropped(&self, num_rows: u64) -> u64 {
         match self.batching.last {
             LastBatch::Drop => (num_rows - self.origin) % self.global_batch(),
@@ -187,12 +187,12 @@ impl Job {
     }
 }
 
-/// Any table, selection, order and job from the start of an epoch.
+/// Any table, selection, order and job, from the start of an epoch.
 pub fn case() -> impl Strategy<Value = Case> {
     case_of(query(NUM_ROWS.to_vec(), Condition::Sound))
 }
 
-/// The same over the damaged tables.
+/// As [`case`], over the damaged tables.
 pub fn damaged_case() -> impl Strategy<Value = Case> {
     case_of(query(DAMAGED_ROWS.to_vec(), Condition::Damaged))
 }
@@ -224,7 +224,7 @@ fn filter(table_rows: i64) -> impl Strategy<Value = Filter> {
     ]
 }
 
-/// Windows from a row of each lane up to everything, except that large tables have no more than a few.
+/// Windows from one row of each lane up to the whole table. Large tables have at most about [`WINDOWS_MAX`] windows.
 pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
     let shuffle = select(vec![ShuffleMode::Block, ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential]);
     let window_rows = (0..=12u32).prop_map(move |bits| (table_rows / WINDOWS_MAX).max(1 << bits));
@@ -239,7 +239,7 @@ pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
     })
 }
 
-/// Ranks that read a table of so many rows, or a part of it, from the start of an epoch.
+/// Ranks that read a table of `table_rows` rows, or a part of it, from the start of an epoch.
 pub fn job(table_rows: u64) -> impl Strategy<Value = Job> {
     let ranks = (1..=WORLD_SIZE_MAX)
         .prop_flat_map(move |world_size| (Just(world_size), batching(table_rows, u64::from(world_size))));
@@ -270,7 +270,7 @@ fn batching(table_rows: u64, world_size: u64) -> impl Strategy<Value = Batching>
     })
 }
 
-/// Ranks that are interrupted; they drop no rows.
+/// A job that is interrupted and drops no rows.
 pub fn leg(table_rows: u64) -> impl Strategy<Value = Leg> {
     let num_batches = prop_oneof![2 => 0..=5u64, 1 => 0..=2 * STEPS_MAX];
     (job(table_rows), num_batches, 0..=WORLD_SIZE_MAX).prop_map(|(mut job, num_batches, num_ahead)| {

@@ -1,4 +1,4 @@
-//! Damage to stored rows.
+//! Damages stored rows.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -13,10 +13,10 @@ use stoker_types::{SnapshotRef, TableName};
 
 use crate::tests::contracts::lab::{WIDTH, address};
 
-/// The most damaged rows of a hundred.
+/// The largest percentage of damaged rows.
 const PERCENT_MAX: usize = 10;
 
-/// Draws which rows of a table are damaged: one to ten of a hundred, at least one.
+/// Draws the damaged rows of a table: 1 to 10 % of its rows, at least one.
 pub fn draw_damage(num_rows: i64) -> Vec<i64> {
     let ids: Vec<i64> = (0..num_rows).collect();
     let some = (1..=PERCENT_MAX).prop_flat_map(|percent| {
@@ -40,7 +40,7 @@ pub async fn damage(lake: &Lake, table: &str, ids: &[i64]) {
         let file = part.reader.local().expect("a local file");
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("a path");
         let file = fs::File::options().read(true).write(true).open(path).expect("the data file");
-        // Any byte of the row.
+        // The flipped bit can be in any byte of the row.
         let at = part.locate(row).expect("a row").0 + (*id as u64 * 31) % WIDTH as u64;
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).expect("a byte");

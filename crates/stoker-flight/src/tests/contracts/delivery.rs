@@ -1,4 +1,4 @@
-//! What the ranks of a job get.
+//! Reads the slices of a job's ranks.
 
 use futures::FutureExt;
 use futures::future::try_join_all;
@@ -11,29 +11,29 @@ use crate::StreamHandle;
 use crate::tests::contracts::case::{Job, Query};
 use crate::tests::contracts::lab::{Lab, Row};
 
-/// Rows of the batches of a rank that reads a whole epoch alone.
+/// The batch size of a rank that reads a whole epoch alone.
 const BATCH_ROWS: u64 = 100;
 
-/// What one rank got.
+/// What one rank received.
 pub struct Delivered {
     pub slice: Slice,
     pub batches: Vec<Batch>,
     pub receipt: Receipt,
 }
 
-/// When a rank stops.
+/// When a rank stops reading.
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
     /// At the end of the epoch.
     AtEnd,
-    /// After so many batches, if there are so many.
+    /// After this number of batches, or at the end of the epoch.
     After(u64),
-    /// While it takes the batch after so many.
+    /// While it takes the batch after this number of batches.
     Amid(u64),
 }
 
 impl Delivered {
-    /// The state after it, for a rank that took `step` steps before, with their log.
+    /// Returns the state after the batches, for a rank that took `step` steps before, with the log `log`.
     pub fn state(&self, handle: &StreamHandle, step: u64, log: &[BatchLogEntry]) -> StreamState {
         let Slice { epoch, origin, .. } = self.slice;
         let mut log = log.to_vec();
@@ -44,12 +44,12 @@ impl Delivered {
     }
 }
 
-/// All batches of all ranks, which read at the same time.
+/// Reads all batches of all ranks, which read at the same time.
 pub async fn deliver(handle: &StreamHandle, job: &Job) -> Result<Vec<Delivered>, TestCaseError> {
     deliver_until(handle, job, |_| Stop::AtEnd).await
 }
 
-/// The batches of all ranks, each until it stops.
+/// Reads the batches of all ranks, each until it stops.
 pub async fn deliver_until(
     handle: &StreamHandle,
     job: &Job,
@@ -58,7 +58,7 @@ pub async fn deliver_until(
     try_join_all((0..job.world_size).map(|rank| read_rank(handle, job, rank, stop(rank)))).await
 }
 
-/// The batches of one rank. Its receipt does not name what it got while it was interrupted.
+/// Reads the batches of one rank. Its receipt does not name the batch during which it was interrupted.
 pub async fn read_rank(handle: &StreamHandle, job: &Job, rank: u32, stop: Stop) -> Result<Delivered, TestCaseError> {
     let slice = job.slice(rank);
     let num_left = slice.num_steps(handle.num_rows()).saturating_sub(slice.first_step);
@@ -85,22 +85,22 @@ pub async fn read_rank(handle: &StreamHandle, job: &Job, rank: u32, stop: Stop) 
     Ok(Delivered { slice, batches, receipt })
 }
 
-/// The rows of an epoch in order of position, from a rank that reads it alone.
+/// Reads the rows of an epoch with a single rank, in order of position.
 pub async fn whole_epoch(lab: &Lab, handle: &StreamHandle, epoch: u64) -> Result<Vec<Row>, TestCaseError> {
     let batching = Batching { size: BatchSize::Global(BATCH_ROWS), last: LastBatch::Uneven };
     let job = Job { world_size: 1, batching, epoch, origin: 0, first_step: 0, read: ReadOptions::default() };
     Ok(global_rows(lab, &deliver(handle, &job).await?)?.concat())
 }
 
-/// The ids of each global batch in order of position, without padding.
+/// Returns the ids of each global batch in order of position, without padding.
 pub fn global_batches(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<i64>>, TestCaseError> {
     let ids = |rows: Vec<Row>| rows.into_iter().map(|row| row.id).collect::<Vec<i64>>();
     Ok(global_rows(lab, ranks)?.into_iter().map(ids).collect())
 }
 
-/// The rows of each global batch in order of position, without padding.
+/// Returns the rows of each global batch in order of position, without padding.
 ///
-/// The k-th row that rank r of W got since the origin has the position `origin + r + k * W`.
+/// The k-th row (from zero) that rank r of W ranks received since the origin has the position `origin + r + k * W`.
 pub fn global_rows(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<Row>>, TestCaseError> {
     let mut placed: Vec<Vec<(usize, Row)>> = Vec::new();
     for (rank, delivered) in ranks.iter().enumerate() {
@@ -123,7 +123,7 @@ pub fn global_rows(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<Row>>, Test
     Ok(placed.into_iter().map(in_order).collect())
 }
 
-/// Checks that the rows of an epoch were found once each, but for so many that were dropped.
+/// Checks that all rows of an epoch were found once, except for `num_dropped` dropped rows.
 pub fn check_once(query: &Query, mut found: Vec<i64>, num_dropped: u64) -> TestCaseResult {
     let mut expected = query.ids();
     expected.sort_unstable();

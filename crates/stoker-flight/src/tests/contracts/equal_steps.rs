@@ -21,13 +21,14 @@ fn ranks_take_equal_steps_over_flight() {
     check(Transport::OverFlight, case(), ranks_take_equal_steps);
 }
 
-/// All ranks get as many batches as the policy makes of the rows, with equal cursors and shares that differ by a row at most.
+/// All ranks get the number of batches that follows from the policy, with equal cursors, and with shares that differ by
+/// at most one row.
 async fn ranks_take_equal_steps(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
     check_steps(&handle, &case.job, case.query.ids().len() as u64, &deliver(&handle, &case.job).await?)
 }
 
-/// Checks the steps of ranks that read an epoch of so many rows from its start.
+/// Checks the steps of ranks that read an epoch of `num_rows` rows from its start.
 pub fn check_steps(handle: &StreamHandle, job: &Job, num_rows: u64, ranks: &[Delivered]) -> TestCaseResult {
     let global = job.global_batch();
     let num_steps = match job.batching.last {
@@ -66,7 +67,7 @@ fn check_shares(job: &Job, num_rows: u64, batches: &[&Batch]) -> TestCaseResult 
     Ok(())
 }
 
-/// Checks that shares make up `total`, and differ by a row at most.
+/// Checks that the shares sum to `total` and differ by at most one row.
 fn check_even(shares: &[u64], total: u64) -> TestCaseResult {
     let least = total / shares.len() as u64;
     let is_even = shares.iter().all(|share| (least..=least + 1).contains(share));

@@ -18,8 +18,8 @@ fn every_row_comes_once_over_flight() {
     check(Transport::OverFlight, case(), every_row_comes_once);
 }
 
-/// Every selected row comes once with its own bytes; a policy that drops rows drops fewer than a global batch. Padding repeats
-/// rows of its global batch.
+/// Every selected row comes once with its own bytes. A policy that drops rows drops fewer than a global batch. Padding
+/// repeats rows of its global batch.
 async fn every_row_comes_once(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
     let ranks = deliver(&handle, &case.job).await?;

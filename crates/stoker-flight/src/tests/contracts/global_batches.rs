@@ -18,7 +18,7 @@ fn any_number_of_ranks_gets_the_same_global_batches_over_flight() {
     check(Transport::OverFlight, case(), any_number_of_ranks_gets_the_same_global_batches);
 }
 
-/// Several ranks together get what a single rank with the same global batch size gets, in the same order.
+/// Several ranks together get the rows that a single rank with the same global batch size gets, in the same order.
 async fn any_number_of_ranks_gets_the_same_global_batches(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
     let expected = global_batches(lab, &deliver(&handle, &case.job.alone()).await?)?;

@@ -1,4 +1,4 @@
-//! A lake of small tables, and the ways to it.
+//! A lake of small tables, and connections to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::tests::contracts::damage::{damage, draw_damage};
 use crate::tests::fixture::{TestLake, TestServer, config, impatient};
 use crate::{ConnectOptions, Connection, StreamHandle, connect};
 
-/// Bytes of a tensor; more than a kibibyte, so that the column is heavy.
+/// Bytes of a tensor; more than 1 KiB, so that the column is heavy.
 pub const WIDTH: usize = 1_100;
 
-/// Rows of a fragment at most; the larger tables have several.
+/// The most rows of a fragment; the larger tables have several fragments.
 const FRAGMENT_ROWS: u64 = 300;
 
-/// A lake with a table for each of [`NUM_ROWS`] and a damaged one for each of [`DAMAGED_ROWS`], and what connects to it.
+/// A lake with a table for each of [`NUM_ROWS`] and a damaged table for each of [`DAMAGED_ROWS`], with its connections.
 pub struct Lab {
     local: Connection,
-    /// For each number of endpoints, from one on; none in process.
+    /// The connections to the server, for one endpoint, two endpoints and so on; empty for tests in process.
     remote: Vec<Connection>,
     lake: Lake,
     /// The tensors of all ids.
     tensors: Vec<u8>,
-    /// For each damaged table, by its number of rows, the ids of the damaged rows.
+    /// The ids of the damaged rows of each damaged table, by its number of rows.
     damaged: BTreeMap<i64, Vec<i64>>,
     _server: Option<TestServer>,
     _folder: TestLake,
 }
 
-/// A row of a query of a mixture; of the only query otherwise.
+/// A delivered row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
-    /// Which query.
+    /// The index of the row's query in a mixture; 0 for a stream of one query.
     pub source: usize,
     pub id: i64,
 }
@@ -75,12 +75,12 @@ impl Lab {
         Self { local: folder.local().await, remote, lake, tensors, damaged, _server: server, _folder: folder }
     }
 
-    /// The engine in this process.
+    /// Returns the connection to the engine in this process.
     pub fn local(&self) -> &Connection {
         &self.local
     }
 
-    /// What the test is about: the engine or the server.
+    /// Returns the connection under test: to the engine in this process or to the server.
     pub fn connection(&self, num_endpoints: u32) -> &Connection {
         match self.remote.is_empty() {
             true => &self.local,
@@ -92,12 +92,13 @@ impl Lab {
         case.plan(self.connection(case.num_endpoints)).await
     }
 
-    /// The ids of the damaged rows of the damaged table with so many rows.
+    /// Returns the ids of the damaged rows of the damaged table with `table_rows` rows.
     pub fn damaged_ids(&self, table_rows: i64) -> &[i64] {
         self.damaged.get(&table_rows).map_or(&[], Vec::as_slice)
     }
 
-    /// The rows of a batch, padding included. Checks their bytes, and that one table supplies each at the address of its id.
+    /// Returns the rows of a batch, padding included. Checks their bytes, and that exactly one table supplies each row,
+    /// at the address of its id.
     pub fn rows(&self, batch: &Batch) -> Result<Vec<Row>, TestCaseError> {
         let ids = self.checked_ids(batch)?;
         let mut rows = Vec::with_capacity(ids.len());
@@ -115,7 +116,8 @@ impl Lab {
         Ok(rows)
     }
 
-    /// The ids of a batch's rows. Checks that each row, padding included, has the tensor and the label of its id.
+    /// Returns the ids of a batch's rows. Checks that each row, padding included, has the tensor and the label of its
+    /// id.
     pub fn checked_ids(&self, batch: &Batch) -> Result<Vec<i64>, TestCaseError> {
         let ids = batch.data["id"].as_primitive::<Int64Type>().values().to_vec();
         let labels = batch.data["label"].as_string::<i32>();
@@ -132,7 +134,7 @@ impl Lab {
         Ok(ids)
     }
 
-    /// The ids that a table has at these addresses.
+    /// Reads the ids that a table has at these addresses.
     pub async fn stored_ids(&self, snapshot: &Snapshot, addrs: &[u64]) -> stoker_lake::Result<Vec<i64>> {
         let table = self.lake.table(&snapshot.table, &SnapshotRef::Version(snapshot.version)).await?;
         let rows = table.take(&["id".to_string()], addrs).await?;
@@ -140,13 +142,13 @@ impl Lab {
     }
 }
 
-/// The address of a row in any table.
+/// Returns the address of a row, which is the same in every table.
 pub fn address(id: i64) -> u64 {
     let id = id as u64;
     ((id / FRAGMENT_ROWS) << 32) | (id % FRAGMENT_ROWS)
 }
 
-/// The tensor of a row; no two rows have the same.
+/// Returns the tensor of a row; no two rows have the same tensor.
 fn tensor(id: i64) -> impl Iterator<Item = u8> {
     let id = id.to_le_bytes();
     (0..WIDTH).map(move |at| id[at % id.len()] ^ at as u8)

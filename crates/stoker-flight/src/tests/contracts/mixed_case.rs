@@ -11,20 +11,20 @@ use crate::{Connection, StreamHandle};
 
 const SOURCES_MAX: usize = 4;
 
-/// Rows of the tables that are mixed; large ones come more often, because small ones end an epoch soon.
+/// The sizes of the tables that are mixed. Large tables are more frequent, because small ones end an epoch soon.
 const TABLE_ROWS: [i64; 8] = [1, 7, 100, 100, 1_000, 1_000, 1_000, 2_311];
 
-/// Rows of an epoch at most, about.
+/// About the most rows of an epoch.
 const EPOCH_ROWS_MAX: u64 = 3_000;
 
-/// What is mixed, in which order, and who streams it.
+/// Queries, their mixture, the options of its stream, and the ranks that read it.
 #[derive(Clone, Debug)]
 pub struct MixedCase {
     pub queries: Vec<Query>,
     pub mix: MixOptions,
     pub options: StreamOptions,
     pub job: Job,
-    /// Over Flight.
+    /// The number of endpoints over Flight.
     pub num_endpoints: u32,
 }
 
@@ -40,13 +40,13 @@ impl MixedCase {
         connection.plan(&request).await
     }
 
-    /// Rows of an epoch, about.
+    /// Returns about the number of rows of an epoch.
     pub fn epoch_rows(&self) -> u64 {
         epoch_rows(&self.queries, &self.mix)
     }
 }
 
-/// Any mixture, order and job from the start of an epoch.
+/// Any mixture, order and job, from the start of an epoch.
 pub fn mixed_case() -> impl Strategy<Value = MixedCase> {
     let sources =
         (2..=SOURCES_MAX).prop_flat_map(|num_sources| (vec(query_with_rows(), num_sources), weights(num_sources)));
@@ -68,7 +68,7 @@ pub fn mixed_case() -> impl Strategy<Value = MixedCase> {
     })
 }
 
-/// Weights that are kept as they are, and such that have to be rounded.
+/// Weights, of which some must be rounded.
 pub fn weights(num_sources: usize) -> impl Strategy<Value = Vec<f64>> {
     let hundredths = (1..=99u32).prop_map(|weight| f64::from(weight) / 100.0);
     prop_oneof![
@@ -82,7 +82,7 @@ fn query_with_rows() -> impl Strategy<Value = Query> {
     queries.prop_filter("the queries of a mixture select rows", |query| !query.ids().is_empty())
 }
 
-/// Rows of an epoch, give or take one for each query.
+/// Returns the number of rows of an epoch; the exact number may differ by one for each query.
 fn epoch_rows(queries: &[Query], mix: &MixOptions) -> u64 {
     let total: f64 = mix.weights.iter().sum();
     let ends = queries.iter().zip(&mix.weights).map(|(query, weight)| query.ids().len() as f64 * total / weight);

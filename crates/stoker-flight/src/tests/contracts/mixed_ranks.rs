@@ -1,4 +1,4 @@
-//! Mixtures are the same for whoever reads them.
+//! Mixtures are the same for every reader.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -23,8 +23,8 @@ fn mixtures_do_not_depend_on_who_reads_them_over_flight() {
     check_few(Transport::OverFlight, mixed_case(), mixtures_do_not_depend_on_who_reads_them);
 }
 
-/// All ranks take equal steps, get what the engine gives them in process, and together the global batches of a single rank. Each
-/// query is a table of its own.
+/// All ranks take equal steps and get the batches that the engine gives them in process; together they get the global
+/// batches of a single rank. Each query is a table of its own.
 async fn mixtures_do_not_depend_on_who_reads_them(lab: &Lab, case: &MixedCase) -> TestCaseResult {
     let handle = case.plan(lab.connection(case.num_endpoints)).await?;
     let local = case.plan(lab.local()).await?;

@@ -1,4 +1,4 @@
-//! Mixtures keep their weights, and deliver their queries epoch by epoch.
+//! Mixtures keep their weights, and deliver each query epoch by epoch.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::tests::contracts::lab::{Lab, Row};
 use crate::tests::contracts::mixed_case::{MixedCase, mixed_case};
 use crate::tests::contracts::{Transport, check_few};
 
-/// The most epochs of a mixture that are read.
+/// The most epochs of a mixture that a case reads.
 const EPOCHS_MAX: u64 = 5;
 
-/// Weights are rounded by no more.
+/// The largest rounding error of a weight.
 const ROUNDING_MAX: f64 = 1.0 / 65_536.0;
 
 #[test]
@@ -29,8 +29,8 @@ fn mixtures_keep_weights_and_epochs_over_flight() {
     check_few(Transport::OverFlight, (mixed_case(), 1..=EPOCHS_MAX), mixtures_keep_weights_and_epochs);
 }
 
-/// After any number of rows each query has delivered its share, give or take less than one row, and each of its rows once before
-/// any came again. The epoch of the mixture ends where its rule says.
+/// After any number of rows, each query has delivered its share within less than one row, and has delivered each of its
+/// rows once before it repeats any. The epoch of the mixture ends according to its stop rule.
 async fn mixtures_keep_weights_and_epochs(lab: &Lab, (case, num_epochs): &(MixedCase, u64)) -> TestCaseResult {
     let handle = case.plan(lab.connection(case.num_endpoints)).await?;
     let job = Job { batching: Batching { last: LastBatch::Uneven, ..case.job.batching }, ..case.job };
@@ -46,7 +46,7 @@ async fn mixtures_keep_weights_and_epochs(lab: &Lab, (case, num_epochs): &(Mixed
     check_end(case, &rows[..handle.num_rows() as usize])
 }
 
-/// Checks that the weights are those that were asked for.
+/// Checks that the mixture keeps the requested weights, except for rounding.
 fn check_rounding(case: &MixedCase, handle: &StreamHandle) -> TestCaseResult {
     let total: f64 = case.mix.weights.iter().sum();
     let kept: Vec<Vec<f64>> = segments(handle).into_iter().map(MixtureSegment::weights).collect();
@@ -57,8 +57,8 @@ fn check_rounding(case: &MixedCase, handle: &StreamHandle) -> TestCaseResult {
     Ok(())
 }
 
-/// Checks that after any number of rows since its weights were set each query has its share of them, give or take less than one.
-/// The rows are those from the first draw on.
+/// Checks that, after any number of rows since its weights were set, each query has delivered its share within less
+/// than one row. `rows` begins with the first row of the stream.
 pub fn check_shares(handle: &StreamHandle, rows: &[Row]) -> TestCaseResult {
     let segments = segments(handle);
     let mut drawn = vec![0u64; handle.tables().len()];
@@ -71,7 +71,7 @@ pub fn check_shares(handle: &StreamHandle, rows: &[Row]) -> TestCaseResult {
             drawn[row.source] += 1;
             for (source, slots) in segment.slots.iter().enumerate() {
                 let found = drawn[source] - segment.drawn[source];
-                // In parts of a row, of which `period` make one.
+                // The difference from the exact share, in units of 1 / `period` of a row.
                 let off = (found * period).abs_diff(num_rows * u64::from(*slots));
                 prop_assert!(off < period, "query {source} has {found} of {num_rows} rows since {segment:?}");
             }
@@ -80,7 +80,7 @@ pub fn check_shares(handle: &StreamHandle, rows: &[Row]) -> TestCaseResult {
     Ok(())
 }
 
-/// Checks that of each query all rows come once before any comes again. The rows are those from the first draw on.
+/// Checks that each query delivers all its rows before it repeats any. `rows` begins with the first row of the stream.
 pub fn check_whole_epochs(case: &MixedCase, rows: &[Row]) -> TestCaseResult {
     for (source, query) in case.queries.iter().enumerate() {
         let in_order = query.ids();
@@ -98,11 +98,11 @@ pub fn check_whole_epochs(case: &MixedCase, rows: &[Row]) -> TestCaseResult {
     Ok(())
 }
 
-/// Checks that the first epoch of a mixture ends where it should.
+/// Checks that the first epoch of a mixture ends where its stop rule says.
 fn check_end(case: &MixedCase, rows: &[Row]) -> TestCaseResult {
     let num_rows_of = |source: usize| rows.iter().filter(|row| row.source == source).count();
     let sizes = case.queries.iter().map(|query| query.ids().len());
-    // Rows that each query delivered, and that it has.
+    // For each query, the number of delivered rows and the number of its rows.
     let counts: Vec<(usize, usize)> = sizes.enumerate().map(|(source, size)| (num_rows_of(source), size)).collect();
     let ends_a_query = rows.last().is_some_and(|row| counts[row.source].0 == counts[row.source].1);
     let is_right = match case.mix.stop {
@@ -114,7 +114,7 @@ fn check_end(case: &MixedCase, rows: &[Row]) -> TestCaseResult {
     Ok(())
 }
 
-/// The weights of a mixture, from the first draw on.
+/// Returns the weights of a mixture since its first row, one segment for each change.
 fn segments(handle: &StreamHandle) -> Vec<&MixtureSegment> {
     handle.spec().mixture.iter().flat_map(|mixture| &mixture.segments).collect()
 }

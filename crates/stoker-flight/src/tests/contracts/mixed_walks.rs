@@ -26,13 +26,13 @@ fn a_walk_over_a_mixture_keeps_its_order_over_flight() {
 /// Jobs that follow each other over at least one end of an epoch, until the last one ends its epoch.
 #[derive(Clone, Debug)]
 struct Walk {
-    /// Its job is the last one; its epoch is the first one.
+    /// The mixture and the last job. The first job begins in the epoch of this one.
     case: MixedCase,
     before: Vec<Leg>,
-    /// Is not interrupted: its ranks end an epoch.
+    /// A job that is not interrupted: its ranks end an epoch.
     border: Leg,
     after: Vec<Leg>,
-    /// Which part of the receipts is removed and doubled.
+    /// The part of the receipts that is removed and then doubled.
     part: Index,
 }
 
@@ -45,8 +45,8 @@ fn walk() -> impl Strategy<Value = Walk> {
     parts.prop_map(|(case, before, border, after, part)| Walk { case, before, border, after, part })
 }
 
-/// Through any interruptions and resumes, over the border of an epoch too, ranks get the rows that a single rank gets without
-/// them, and the receipts prove it, unless a part of them is missing or doubled.
+/// Through any interruptions and resumes, also over the end of an epoch, ranks get the rows that a single rank gets
+/// without interruptions. The receipts prove it, unless a part of them is missing or doubled.
 async fn a_walk_over_a_mixture_keeps_its_order(lab: &Lab, walk: &Walk) -> TestCaseResult {
     let Walk { case, before, border, after, part } = walk;
     let connection = lab.connection(case.num_endpoints);

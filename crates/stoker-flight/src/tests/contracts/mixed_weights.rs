@@ -1,4 +1,4 @@
-//! Weights that change on the way.
+//! Weights that change during an epoch.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,10 +23,10 @@ fn weights_may_change_at_any_step_over_flight() {
     check_few(Transport::OverFlight, course(), weights_may_change_at_any_step);
 }
 
-/// Jobs that follow each other from the first draw on, each but the last one with other weights after it.
+/// Jobs that follow each other from the first row on. The weights change after each job but the last.
 #[derive(Clone, Debug)]
 struct Course {
-    /// Its job is the last one.
+    /// The mixture and the last job.
     case: MixedCase,
     changes: Vec<(Leg, Vec<f64>)>,
 }
@@ -39,8 +39,9 @@ fn course() -> impl Strategy<Value = Course> {
     parts.prop_map(|(case, changes)| Course { case, changes })
 }
 
-/// All who ask for other weights get the same stream. What lies before the change stays; from there on each query has its new
-/// share, and goes on in its own epoch. The last stream proves what those before it delivered.
+/// All processes that set the same weights get the same stream. The rows before the change stay. After the change each
+/// query has its new share, and continues its own epoch. The last stream verifies the receipts of the streams before
+/// it.
 async fn weights_may_change_at_any_step(lab: &Lab, course: &Course) -> TestCaseResult {
     let connection = lab.connection(course.case.num_endpoints);
     let first = course.case.plan(connection).await?;

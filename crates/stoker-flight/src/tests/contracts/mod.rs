@@ -1,14 +1,14 @@
-//! The contracts of streams over random cases, in process and over Flight.
+//! The contracts of streams, checked with random cases, in process and over Flight.
 //!
 //! ```text
 //! strategy ──► Case (query, order, job) ──deliver──► what each rank got ──► the contract holds, or the smallest case is printed
 //! ```
 //!
-//! A contract is one function of a [`Lab`] and a case. [`check`] calls it with many cases, in a test against the engine in this
-//! process and in another against a server on this machine. What is expected follows from [`case::Query::ids`], so that a new
-//! kind of case is a new variant or field in `case.rs`. Mixtures of several queries have cases of their own, in `mixed_case.rs`;
-//! some bytes of the tables of `bad_rows.rs` are flipped. `positions.rs` checks what needs no lake. Cases and damaged rows are
-//! drawn anew in each run, unless `PROPTEST_RNG_SEED` is set.
+//! A contract is one function of a [`Lab`] and a case. [`check`] calls it with many cases, in one test against the
+//! engine in this process and in another against a server on this machine. The expected rows follow from
+//! [`case::Query::ids`], so that a new kind of case is a new variant or field in `case.rs`. Mixtures of several queries
+//! have cases of their own, in `mixed_case.rs`; the tables of `bad_rows.rs` have damaged bytes. `positions.rs` checks
+//! what needs no lake. Each run draws new cases and damaged rows, unless `PROPTEST_RNG_SEED` is set.
 
 mod bad_rows;
 mod case;
@@ -41,10 +41,10 @@ use tokio::time::timeout;
 
 use crate::tests::contracts::lab::Lab;
 
-/// A case that takes longer hangs; the usual one takes less than a tenth of a second.
+/// The timeout of a case. Most cases take less than 0.1 s.
 const CASE_MAX: Duration = Duration::from_secs(60);
 
-/// Smaller cases that are tried after one that fails.
+/// The most smaller cases that are tried after one fails.
 const SHRINKS_MAX: u32 = 300;
 
 /// How batches reach the ranks.
@@ -57,7 +57,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Cases for each contract. Each opens a connection for each rank and endpoint over Flight.
+    /// Returns the number of cases of each contract. A case over Flight opens a connection for each rank and endpoint.
     fn num_cases(self) -> u32 {
         match self {
             Transport::InProcess => 120,
@@ -66,7 +66,7 @@ impl Transport {
     }
 }
 
-/// Checks a contract over many cases, which share a lake.
+/// Checks a contract with many cases, which share a lake.
 pub fn check<C: Debug>(
     transport: Transport,
     cases: impl Strategy<Value = C>,
@@ -75,7 +75,7 @@ pub fn check<C: Debug>(
     check_some(transport, transport.num_cases(), cases, contract);
 }
 
-/// The same over fewer cases: each reads one epoch several times, or several epochs.
+/// As [`check`], with a third of the cases: each reads one epoch several times, or several epochs.
 pub fn check_few<C: Debug>(
     transport: Transport,
     cases: impl Strategy<Value = C>,

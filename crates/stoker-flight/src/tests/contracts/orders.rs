@@ -1,4 +1,4 @@
-//! Orders follow from seed, epoch and query.
+//! The order follows from seed, epoch and query.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -10,7 +10,7 @@ use crate::tests::contracts::delivery::{check_once, deliver, global_batches};
 use crate::tests::contracts::lab::Lab;
 use crate::tests::contracts::{Transport, check};
 
-/// Two permutations of so many rows have half of them in the same places less than once in a million.
+/// From this number of rows on, two random permutations agree in half of their positions with a probability below 1e-6.
 const ROWS_MIN: usize = 20;
 
 #[test]
@@ -23,8 +23,8 @@ fn seed_and_epoch_decide_the_order_over_flight() {
     check(Transport::OverFlight, case(), seed_and_epoch_decide_the_order);
 }
 
-/// The same seed and epoch give the same order on any number of ranks; others give others, unless rows are not shuffled: then
-/// the order is that of the query.
+/// The same seed and epoch give the same order on any number of ranks, and another seed or epoch gives another order. A
+/// stream that is not shuffled always has the order of the query.
 async fn seed_and_epoch_decide_the_order(lab: &Lab, case: &Case) -> TestCaseResult {
     let alone = case.job.alone();
     let next = Job { epoch: case.job.epoch + 1, ..alone };
@@ -50,7 +50,7 @@ async fn seed_and_epoch_decide_the_order(lab: &Lab, case: &Case) -> TestCaseResu
     Ok(())
 }
 
-/// The ids of an epoch by position.
+/// Returns the ids of an epoch by position.
 async fn order_of(lab: &Lab, case: &Case, job: &Job) -> Result<Vec<i64>, TestCaseError> {
     let whole = Job { batching: Batching { last: LastBatch::Uneven, ..job.batching }, ..*job };
     let handle = lab.plan(case).await?;

@@ -1,4 +1,4 @@
-//! What slices and receipts say about positions; no lake is needed.
+//! Positions in slices and receipts; these tests need no lake.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use stoker_types::Slice;
 
 use crate::tests::contracts::case::{Job, Leg, job, leg};
 
-/// Rows of a stream at most.
+/// The most rows of a stream.
 const ROWS_MAX: u64 = 3_000;
 
-/// Rows, jobs that are interrupted, and the last one.
+/// A number of rows, jobs that are interrupted, and the last job.
 fn walk() -> impl Strategy<Value = (u64, Vec<Leg>, Job)> {
     (0..=ROWS_MAX).prop_flat_map(|num_rows| (Just(num_rows), vec(leg(num_rows), 0..=6), job(num_rows)))
 }
 
-/// Rows, a job, and where it begins.
+/// A number of rows, and a job that begins at any position.
 fn resumed() -> impl Strategy<Value = (u64, Job)> {
     let parts = (0..=ROWS_MAX).prop_flat_map(|num_rows| (Just(num_rows), job(num_rows), 0..=num_rows));
     parts.prop_map(|(num_rows, job, origin)| (num_rows, Job { origin, ..job }))
 }
 
-/// The positions of the rows that a rank gets in a step.
+/// Returns the positions of the rows that a rank gets in a step.
 fn positions(slice: &Slice, step: u64, num_rows: u64) -> Vec<u64> {
     let share = slice.share(step, num_rows);
     (0..share.num_valid).map(|index| share.position(index)).collect()

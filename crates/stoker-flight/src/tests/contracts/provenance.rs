@@ -1,4 +1,4 @@
-//! Row addresses name the rows.
+//! Row addresses name the delivered rows.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -20,13 +20,13 @@ fn row_addrs_name_the_rows_over_flight() {
     check(Transport::OverFlight, case(), row_addrs_name_the_rows);
 }
 
-/// A table has the delivered rows at their addresses, padding included, at the snapshot of the stream.
+/// At the snapshot of the stream, its tables have the delivered rows at their row addresses, padding included.
 async fn row_addrs_name_the_rows(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
     check_row_addrs(lab, &handle, &deliver(&handle, &case.job).await?).await
 }
 
-/// Checks that the tables of a stream have the delivered rows at their addresses.
+/// Checks that the tables of a stream have the delivered rows at their row addresses.
 pub async fn check_row_addrs(lab: &Lab, handle: &StreamHandle, ranks: &[Delivered]) -> TestCaseResult {
     let batches: Vec<&Batch> = ranks.iter().flat_map(|rank| &rank.batches).collect();
     for (table, snapshot) in handle.spec().tables().enumerate() {

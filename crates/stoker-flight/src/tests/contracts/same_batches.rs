@@ -1,4 +1,4 @@
-//! Batches are the same wherever they come from and however they are read.
+//! Batches do not depend on their source or on how they are read.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -19,7 +19,8 @@ fn batches_do_not_depend_on_who_reads_them_over_flight() {
     check(Transport::OverFlight, (case(), 0..=50u64), batches_do_not_depend_on_who_reads_them);
 }
 
-/// With any budget, over Flight or not, from the start or from a later step on: the batches are those of the engine.
+/// With any memory budget, over Flight or in process, from the start or from a later step, the batches equal those of
+/// the engine.
 async fn batches_do_not_depend_on_who_reads_them(lab: &Lab, (case, first_step): &(Case, u64)) -> TestCaseResult {
     let handle = lab.plan(case).await?;
     let local = case.plan(lab.local()).await?;

@@ -1,4 +1,4 @@
-//! States are the same on all ranks, small, and good for one stream only.
+//! States are the same on all ranks, small, and valid for one stream only.
 
 use futures::future::try_join_all;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::tests::contracts::delivery::{Stop, read_rank};
 use crate::tests::contracts::lab::Lab;
 use crate::tests::contracts::{Transport, check};
 
-/// Bytes that a state has at most.
+/// The most bytes of a state.
 pub const STATE_BYTES_MAX: usize = 1_023;
 
 #[test]
@@ -24,8 +24,8 @@ fn states_are_equal_and_pin_their_stream_over_flight() {
     check(Transport::OverFlight, (case(), 0..=20u64), states_are_equal_and_pin_their_stream);
 }
 
-/// Ranks that plan a stream each for itself have the same state after the same number of batches. It survives JSON, opens the
-/// stream, and is refused by streams with another seed, order or query.
+/// Ranks that each plan a stream for themselves have the same state after the same number of batches. The state
+/// survives JSON and opens the stream; streams with another seed, order or query refuse it.
 async fn states_are_equal_and_pin_their_stream(lab: &Lab, (case, num_batches): &(Case, u64)) -> TestCaseResult {
     let plans = try_join_all((0..case.job.world_size).map(|_| lab.plan(case))).await?;
     let read = |(handle, rank)| read_rank(handle, &case.job, rank, Stop::After(*num_batches));
@@ -50,7 +50,7 @@ async fn states_are_equal_and_pin_their_stream(lab: &Lab, (case, num_batches): &
     Ok(())
 }
 
-/// Cases with another seed, other lanes and another query.
+/// Returns cases with another seed, other lanes and another query.
 fn others(case: &Case) -> [Case; 3] {
     let options = |options: StreamOptions| Case { options, ..case.clone() };
     let filter = Filter::Remainder { divisor: 97, remainder: 11 };

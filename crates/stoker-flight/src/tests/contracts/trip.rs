@@ -1,4 +1,4 @@
-//! A stream that is interrupted and resumed.
+//! A stream that is interrupted and resumed by one job after another.
 
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
@@ -16,7 +16,7 @@ use crate::tests::contracts::lab::{Lab, Row};
 use crate::tests::contracts::states::STATE_BYTES_MAX;
 use crate::{Connection, StreamHandle};
 
-/// What was delivered on the way.
+/// What the jobs delivered so far.
 pub struct Trip<'a> {
     lab: &'a Lab,
     connection: &'a Connection,
@@ -30,7 +30,7 @@ pub struct Trip<'a> {
 }
 
 impl<'a> Trip<'a> {
-    /// A trip that begins with a state.
+    /// Begins a trip at a state.
     pub fn new(lab: &'a Lab, connection: &'a Connection, state: &StreamState, job: Job) -> Self {
         Self { lab, connection, state: state.to_json(), job, rows: BTreeMap::new(), receipts: Vec::new() }
     }
@@ -42,7 +42,7 @@ impl<'a> Trip<'a> {
         self.ride(leg.job, stop).await
     }
 
-    /// Resumes from the state with a job whose ranks stop sooner or later, and keeps the state after it.
+    /// Resumes from the state with a job whose ranks stop at different times, and keeps the state after it.
     pub async fn ride(&mut self, job: Job, stop: impl Fn(u32) -> Stop) -> TestCaseResult {
         let state = StreamState::from_json(&self.state)?;
         let handle = self.connection.load_stream(&state).await?;
@@ -57,8 +57,8 @@ impl<'a> Trip<'a> {
         Ok(())
     }
 
-    /// All ranks of the latest job, and a process with the engine in it, give a mixture other weights from here on, each for
-    /// itself.
+    /// Changes the weights of a mixture from the state on: in every rank of the latest job and in a process with its
+    /// own engine, each on its own. All must get the same state.
     pub async fn reweigh(&mut self, weights: &[f64]) -> TestCaseResult {
         let state = StreamState::from_json(&self.state)?;
         let connections = repeat_n(self.connection, self.job.world_size as usize).chain([self.lab.local()]);
@@ -68,7 +68,7 @@ impl<'a> Trip<'a> {
         self.keep_state(&states)
     }
 
-    /// Keeps the state that all ranks have.
+    /// Checks that all ranks have the same state, and keeps it.
     fn keep_state(&mut self, states: &[String]) -> TestCaseResult {
         prop_assert!(states.iter().all(|state| *state == states[0]), "ranks have different states: {states:?}");
         prop_assert!(states[0].len() <= STATE_BYTES_MAX, "{} bytes: {}", states[0].len(), states[0]);
@@ -76,12 +76,12 @@ impl<'a> Trip<'a> {
         Ok(())
     }
 
-    /// Rows of an epoch that were not delivered: only the last job may drop some.
+    /// Returns how many rows of an epoch were not delivered: only the last job may drop rows.
     pub fn num_dropped(&self, epoch: u64, num_rows: u64) -> u64 {
         if epoch == self.job.epoch { self.job.num_dropped(num_rows) } else { 0 }
     }
 
-    /// Each epoch came as a single rank gets it.
+    /// Checks that each epoch came as a single rank gets it.
     pub async fn check_rows(&self, alone: &StreamHandle) -> TestCaseResult {
         for (epoch, found) in &self.rows {
             let mut expected = whole_epoch(self.lab, alone, *epoch).await?;
@@ -93,13 +93,13 @@ impl<'a> Trip<'a> {
         Ok(())
     }
 
-    /// Makes the receipts those of a stream that continues theirs, as a process does whose weights change.
+    /// Assigns the receipts to a stream that continues theirs, as a process does when weights change.
     pub fn assign_receipts(&mut self, handle: &StreamHandle) {
         let stream_id = handle.spec().stream_id();
         self.receipts.iter_mut().for_each(|receipt| receipt.stream_id = stream_id);
     }
 
-    /// The receipts of all jobs prove all epochs of which something was delivered.
+    /// Checks that the receipts of all jobs prove all epochs of which rows were delivered.
     pub async fn check_receipts(&self, num_rows: u64) -> TestCaseResult {
         let verdicts = self.connection.verify(&self.receipts).await?;
         let is_delivered = |verdict: &&EpochVerdict| left_out(verdict) < num_rows;
@@ -112,9 +112,10 @@ impl<'a> Trip<'a> {
         Ok(())
     }
 
-    /// Without a part, or with one twice, they do not, and the verdict counts its rows.
+    /// Checks that receipts without a part, or with one part twice, do not prove the epoch, and that the verdict counts
+    /// the rows of that part.
     pub async fn check_changed_receipts(&self, num_rows: u64, part: Index) -> TestCaseResult {
-        // A rank may have had no row of a global batch: then nothing is missing without its part.
+        // A rank that had no row of a global batch has an empty part; without it nothing is missing.
         let places = self.receipts.iter().enumerate().flat_map(|(receipt, found)| {
             let parts = found.parts.iter().enumerate().filter(|(_, part)| part.positions().next().is_some());
             parts.map(move |(part, _)| (receipt, part))
@@ -147,12 +148,13 @@ impl<'a> Trip<'a> {
     }
 }
 
-/// Positions that were not delivered. A receipt tells of dropped ones where its rank got the last batch of the epoch.
+/// Returns how many positions were not delivered. A receipt names dropped positions only if its rank got the last batch
+/// of the epoch.
 fn left_out(verdict: &EpochVerdict) -> u64 {
     verdict.missing.count + verdict.dropped.count
 }
 
-/// The stream of a state with other weights from there on.
+/// Loads the stream of a state and gives it other weights from there on.
 async fn reweigh(connection: &Connection, state: &StreamState, weights: &[f64]) -> crate::Result<StreamHandle> {
     let handle = connection.load_stream(state).await?;
     handle.reweigh(connection, state.epoch, state.position, weights).await

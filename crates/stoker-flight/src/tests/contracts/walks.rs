@@ -25,10 +25,10 @@ fn a_walk_loses_and_repeats_no_row_over_flight() {
 /// Jobs that follow each other until the last one ends its epoch.
 #[derive(Clone, Debug)]
 struct Walk {
-    /// Its job is the last one; its epoch is the first one.
+    /// The query and the last job. The first job begins in the epoch of this one.
     case: Case,
     legs: Vec<Leg>,
-    /// Which part of the receipts is removed and doubled.
+    /// The part of the receipts that is removed and then doubled.
     part: Index,
 }
 
@@ -40,7 +40,7 @@ fn walk() -> impl Strategy<Value = Walk> {
     parts.prop_map(|(case, legs, part)| Walk { case, legs, part })
 }
 
-/// Through any interruptions and resumes, also over the borders of epochs, each epoch delivers each row once, and the receipts
+/// Through any interruptions and resumes, also over the ends of epochs, each epoch delivers each row once. The receipts
 /// prove it, unless a part of them is missing or doubled.
 async fn a_walk_loses_and_repeats_no_row(lab: &Lab, walk: &Walk) -> TestCaseResult {
     let start = Place { epoch: walk.case.job.epoch, position: 0, step: 0 };

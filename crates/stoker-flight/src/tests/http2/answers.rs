@@ -1,4 +1,4 @@
-//! Messages arrive as they were sent, however they were cut into frames and reads.
+//! Messages arrive as they were sent, however frames and reads cut them.
 
 use arrow_flight::FlightData;
 use bytes::Bytes;
@@ -9,8 +9,8 @@ use crate::client::http2::{Patience, grpc_frame};
 use crate::decode::Place;
 use crate::tests::http2::script::*;
 
-/// Cuts bytes into DATA frames of the given sizes by turns, with padding where it is not zero, and puts a control frame between
-/// them now and then.
+/// Cuts bytes into DATA frames whose sizes and paddings cycle through `sizes`; a padding of zero means none. Adds
+/// control frames between them.
 fn framed(mut script: Script, mut bytes: &[u8], sizes: &[(usize, u8)]) -> Script {
     for (turn, (size, padding)) in sizes.iter().cycle().enumerate() {
         if bytes.is_empty() {
@@ -43,7 +43,7 @@ fn pattern(length: usize, salt: usize) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ salt) as u8).collect()
 }
 
-/// A message's fields one after the other, in an order that depends on `turn`, with one that nobody knows.
+/// Encodes the fields of a message, and an unknown field, in an order that depends on `turn`.
 fn shuffled(turn: usize, header: &[u8], metadata: &[u8], body: &[u8]) -> Bytes {
     let field = |data: FlightData| data.encode_to_vec();
     let mut fields = [
@@ -85,7 +85,7 @@ proptest! {
             prop_assert_eq!(&found.metadata, metadata);
             prop_assert!(found.body == body);
         }
-        // Once more, with some of each body read to its places.
+        // The same messages again, with parts of each body read into buffer slots.
         runtime().block_on(async {
             let socket = Box::new(Socket::new(script, &pieces, End::Wait));
             let mut reader = open(socket, grpc_frame(b"ticket"), Patience::default()).await.expect("an answer");

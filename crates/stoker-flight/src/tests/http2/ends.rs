@@ -1,4 +1,4 @@
-//! How answers end.
+//! The ends of answers.
 
 use stoker_types::ErrorKind;
 

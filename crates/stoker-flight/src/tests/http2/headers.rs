@@ -15,7 +15,7 @@ fn decode(decoder: &mut Decoder, hex: &str) -> Result<String, BadBlock> {
     Ok(decoder.decode(&bytes(hex))?.into_iter().map(line).collect())
 }
 
-/// The examples of <https://www.rfc-editor.org/rfc/rfc7541#appendix-C.6>, in a table of 256 bytes.
+/// The examples of <https://www.rfc-editor.org/rfc/rfc7541#appendix-C.6> decode as specified, in a table of 256 bytes.
 #[test]
 fn the_examples_of_the_standard() {
     let resized = "3fe101";
@@ -43,7 +43,7 @@ fn the_examples_of_the_standard() {
     assert_eq!(decode(&mut coded, block).expect("headers"), third);
 }
 
-/// A value of all bytes in their order, written with the codes of <https://www.rfc-editor.org/rfc/rfc7541#appendix-B>.
+/// A string of all bytes in their order, in the codes of <https://www.rfc-editor.org/rfc/rfc7541#appendix-B>.
 const ALL_BYTES: &str = "\
         000161ffc803ffc7fffd8fffffe2fffffe3fffffe4fffffe5fffffe6fffffe7fffffe8ffffeafffffff3fffffa7fffffabff\
         ffffdfffffebfffffecfffffedfffffeefffffefffffff0ffffff1ffffff2fffffffbfffffcffffffd3fffffd7fffffdbfff\
@@ -76,7 +76,7 @@ fn blocks_that_break_the_rules_are_refused() {
         ("0001610562", BadBlock::CutOff),
         ("3fe21f", BadBlock::Resize),
         ("8820", BadBlock::Resize),
-        // The code that ends a text, padding of a whole byte, and padding with zeros.
+        // The code that ends a string, padding of a whole byte, and padding with zeros.
         ("00016184ffffffff", BadBlock::Code),
         ("00016182 1fff", BadBlock::Code),
         ("00016181 18", BadBlock::Code),
@@ -88,7 +88,7 @@ fn blocks_that_break_the_rules_are_refused() {
 #[test]
 fn the_table_keeps_the_newest_fields_that_fit() {
     let mut decoder = Decoder::new();
-    // Two fields of 34 bytes in a table of 68, then a third.
+    // The table of 68 bytes holds two fields of 34 bytes; then a third field comes.
     decode(&mut decoder, "3f25 4001610131 4001620132").expect("headers");
     assert_eq!(decode(&mut decoder, "bebf").expect("headers"), "b: 2\na: 1\n");
     decode(&mut decoder, "4001630133").expect("headers");

@@ -1,4 +1,4 @@
-//! Servers that break the rules get an error.
+//! Servers that violate the protocol cause errors.
 
 use proptest::prelude::*;
 use stoker_types::ErrorKind;
@@ -9,7 +9,7 @@ use crate::tests::http2::script::*;
 fn check(name: &str, script: Script, kind: ErrorKind) {
     let error = read(script, &[4_096]).expect_err(name);
     assert_eq!(error.kind(), kind, "{name}: {error}");
-    // Not because the script ends.
+    // The error must not come from the end of the script.
     assert!(!error.to_string().contains("closed it"), "{name}: {error}");
 }
 
@@ -83,7 +83,7 @@ fn what_a_server_can_make_the_client_keep_is_bounded() {
         endless = endless.frame(CONTINUATION, 0, 1, b"");
     }
     check("endless headers", endless, ErrorKind::Unavailable);
-    // One byte each for a field of four kilobytes.
+    // Each byte 0xbe stands for a field of 4 kB in the table.
     let large = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e][..], &vec![b'b'; 4_000], &[0xbe; 100]].concat();
     check("headers that unfold", begin().frame(HEADERS, END_HEADERS, 1, &large), ErrorKind::Unavailable);
     let mut pings = Script::answer();

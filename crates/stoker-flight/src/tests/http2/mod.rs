@@ -1,4 +1,4 @@
-//! The client's HTTP/2, against servers that keep the protocol and servers that do not.
+//! The client's HTTP/2, against servers that keep to the protocol and servers that violate it.
 
 mod answers;
 mod ends;

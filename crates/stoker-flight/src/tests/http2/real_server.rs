@@ -1,4 +1,4 @@
-//! The client with hyper's server.
+//! The client's HTTP/2 against hyper's server.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use crate::client::message_reader::MessageReader;
 use crate::decode::Place;
 use crate::tests::http2::script::*;
 
-/// Pieces of an answer, and its trailers.
+/// The data frames of an answer, then its trailers.
 struct Pieces(VecDeque<Frame<Bytes>>);
 
 impl Body for Pieces {
@@ -48,7 +48,7 @@ fn pieces(bytes: &Bytes, sizes: &[usize], status: u16) -> Pieces {
     Pieces(frames)
 }
 
-/// The bytes of a request's body.
+/// Reads the body of a request.
 async fn collect(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -57,7 +57,8 @@ async fn collect(mut body: Incoming) -> Vec<u8> {
     bytes
 }
 
-/// A connection to a server that answers with messages in pieces of the given sizes, with its ticket as the first one.
+/// Connects to a server whose answer begins with a message that repeats the ticket. `messages` follows; the whole
+/// answer comes in pieces whose sizes cycle through `sizes`.
 async fn ask(ticket: &[u8], messages: Bytes, sizes: &[usize], status: u16) -> MessageReader {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("an address");
     let address = listener.local_addr().expect("an address");
@@ -78,7 +79,7 @@ async fn ask(ticket: &[u8], messages: Bytes, sizes: &[usize], status: u16) -> Me
             }
         });
         let server = http2::Builder::new(TokioExecutor::new());
-        // The client closes the connection when it has read enough.
+        // Serving fails when the client closes the connection, which it does after the last message.
         server.serve_connection(TokioIo::new(stream), answer).await.ok();
     });
     let stream = TcpStream::connect(address).await.expect("a server");

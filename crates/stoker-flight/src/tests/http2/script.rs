@@ -1,4 +1,4 @@
-//! A server that says what a test tells it.
+//! A server that sends the bytes of a script.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 pub const PADDED: u8 = 8;
 
-/// What a server says.
+/// The bytes that a server sends.
 #[derive(Clone, Default)]
 pub struct Script(pub Vec<u8>);
 
 impl Script {
-    /// Settings, and the headers of an answer.
+    /// Begins with the settings and the headers of an answer.
     pub fn answer() -> Self {
         Self::default().frame(SETTINGS, 0, 0, b"").headers(&[(":status", "200"), ("content-type", "application/grpc")])
     }
@@ -62,7 +62,7 @@ impl Script {
         self.frame(DATA, 0, 1, payload)
     }
 
-    /// The end of an answer without an error.
+    /// Ends an answer without an error.
     pub fn ok(self) -> Self {
         self.trailers(&[("grpc-status", "0")])
     }
@@ -74,7 +74,7 @@ pub fn block(fields: &[(&str, &str)]) -> BytesMut {
     block
 }
 
-/// A message, framed for gRPC.
+/// Encodes a message, framed for gRPC.
 pub fn message(header: &[u8], metadata: &[u8], body: &[u8]) -> Bytes {
     let data = FlightData {
         flight_descriptor: None,
@@ -85,14 +85,15 @@ pub fn message(header: &[u8], metadata: &[u8], body: &[u8]) -> Bytes {
     grpc_frame(&data.encode_to_vec())
 }
 
-/// What a script's socket does after the script.
+/// What a socket does after the end of its script: it closes the connection, or sends nothing more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
     Close,
     Wait,
 }
 
-/// A socket on which a script is read, in pieces of the given sizes by turns, and which notes down what is written.
+/// A socket from which a client reads a script, in pieces whose sizes cycle through `pieces`. It records what the
+/// client writes.
 pub struct Socket {
     script: Vec<u8>,
     at: usize,
@@ -147,7 +148,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A runtime with a clock.
+/// Creates a runtime with timers.
 pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
@@ -157,7 +158,7 @@ pub async fn open(io: Box<dyn Io>, body: Bytes, patience: Patience) -> Result<Me
     Ok(MessageReader::new(Connection::open(io, &request, patience).await?))
 }
 
-/// A message with its body in one piece.
+/// A message whose body is in one piece.
 #[derive(Debug, PartialEq)]
 pub struct Whole {
     pub header: Bytes,
@@ -165,7 +166,7 @@ pub struct Whole {
     pub body: Bytes,
 }
 
-/// All messages of an answer.
+/// Reads all messages of an answer.
 pub async fn drain(reader: &mut MessageReader) -> Result<Vec<Whole>> {
     let mut messages = Vec::new();
     while let Some(head) = reader.next().await? {
@@ -176,7 +177,7 @@ pub async fn drain(reader: &mut MessageReader) -> Result<Vec<Whole>> {
     Ok(messages)
 }
 
-/// What a client makes of a script, read in pieces of the given sizes.
+/// Reads all messages of a script, in pieces whose sizes cycle through `pieces`.
 pub fn read(script: Script, pieces: &[usize]) -> Result<Vec<Whole>> {
     runtime().block_on(async {
         let socket = Socket::new(script, pieces, End::Close);
@@ -184,7 +185,7 @@ pub fn read(script: Script, pieces: &[usize]) -> Result<Vec<Whole>> {
     })
 }
 
-/// Frames that a client wrote after its preface: kind, flags, stream, payload.
+/// Parses the frames that a client wrote after its preface: kind, flags, stream, payload.
 pub fn frames(written: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
     let mut rest = written.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("the preface");
     let mut frames = Vec::new();

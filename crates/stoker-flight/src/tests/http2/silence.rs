@@ -1,4 +1,4 @@
-//! Servers that say nothing.
+//! Servers that send nothing.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn a_silent_server_is_asked_whether_it_lives() {
     });
 }
 
-/// A server that answers pings and says nothing else.
+/// A server that answers pings and sends nothing else.
 async fn echo_pings(mut peer: tokio::io::DuplexStream) {
     let mut preface = [0; 24];
     peer.read_exact(&mut preface).await.expect("the preface");

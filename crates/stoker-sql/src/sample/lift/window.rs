@@ -1,4 +1,4 @@
-//! Window functions whose result depends on the order of equal rows.
+//! Makes window functions deterministic whose result depends on the order of equal rows.
 
 use datafusion::logical_expr::expr::{Alias, WindowFunction};
 use datafusion::logical_expr::{SortExpr, WindowFunctionDefinition};
@@ -6,10 +6,10 @@ use datafusion::prelude::Expr;
 
 use crate::Result;
 
-/// Functions that number or look at neighbouring rows, whatever the frame.
+/// Functions that number rows or read neighbouring rows, with any frame.
 const POSITIONAL: [&str; 4] = ["row_number", "ntile", "lag", "lead"];
 
-/// Adds `keys` to the order of a positional window function; the column keeps its name.
+/// Adds `keys` to the order of a positional window function. The column keeps its name.
 pub(super) fn with_ties(expr: Expr, keys: &[SortExpr]) -> Result<Expr> {
     let name = expr.schema_name().to_string();
     let (inner, alias) = match expr {

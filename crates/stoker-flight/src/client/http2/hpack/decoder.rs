@@ -1,4 +1,4 @@
-//! Headers as servers send them.
+//! Decodes the headers that servers send.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,17 @@ use bytes::Bytes;
 use super::static_table::STATIC_TABLE;
 use super::{BadBlock, HEADER_BYTES_MAX, huffman};
 
-/// Bytes of the dynamic table at most. Zero is what the client asks for, but a server may use the default until it knows.
+/// The largest dynamic table. The client asks for an empty one, but a server may use the default size until it knows
+/// that.
 const TABLE_BYTES_MAX: usize = 4096;
-/// What a field takes beyond its name and value: <https://www.rfc-editor.org/rfc/rfc7541#section-4.1>.
+/// The size of a table entry beyond its name and value: <https://www.rfc-editor.org/rfc/rfc7541#section-4.1>.
 const FIELD_BYTES: usize = 32;
 
 type Field = (Bytes, Bytes);
 
-/// Decodes the blocks of one connection, in their order.
+/// Decodes the header blocks of one connection, which must be passed in their order.
 pub(crate) struct Decoder {
-    /// The fields that blocks may refer to, the newest first.
+    /// The dynamic table: the fields to which blocks may refer, the newest first.
     table: VecDeque<Field>,
     table_bytes: usize,
     table_bytes_max: usize,
@@ -27,10 +28,10 @@ impl Decoder {
         Self { table: VecDeque::new(), table_bytes: 0, table_bytes_max: TABLE_BYTES_MAX }
     }
 
-    /// The names and values of a block.
+    /// Decodes a block into names and values.
     ///
     /// # Errors
-    /// A block that cannot be read, or is too long. The connection cannot be used any more.
+    /// A block that cannot be decoded, or is too long. After an error the connection cannot be used any more.
     pub fn decode(&mut self, block: &[u8]) -> Result<Vec<Field>, BadBlock> {
         let mut rest = Rest(block);
         let mut fields = Vec::new();
@@ -47,7 +48,7 @@ impl Decoder {
                     self.resize(rest.number(5)?, fields.is_empty())?;
                     continue;
                 }
-                // Without indexing, or never indexed.
+                // These fields are not put into the table.
                 _ => self.literal(&mut rest, 4)?,
             };
             bytes += size(&name, &value);
@@ -59,7 +60,7 @@ impl Decoder {
         Ok(fields)
     }
 
-    /// A field with its value in full, and its name as well or from a table.
+    /// Decodes a field whose value is a literal, and whose name is a literal or an index into the tables.
     fn literal(&self, rest: &mut Rest<'_>, prefix_bits: u32) -> Result<Field, BadBlock> {
         let name = match rest.number(prefix_bits)? {
             0 => rest.text()?,
@@ -68,7 +69,7 @@ impl Decoder {
         Ok((name, rest.text()?))
     }
 
-    /// A field of the tables: <https://www.rfc-editor.org/rfc/rfc7541#section-2.3.3>.
+    /// Returns a field of the static or the dynamic table: <https://www.rfc-editor.org/rfc/rfc7541#section-2.3.3>.
     fn field(&self, index: usize) -> Result<Field, BadBlock> {
         let index = index.checked_sub(1).ok_or(BadBlock::Index)?;
         if let Some((name, value)) = STATIC_TABLE.get(index) {
@@ -87,7 +88,7 @@ impl Decoder {
         }
     }
 
-    /// Changes the size of the table, which only the beginning of a block may do.
+    /// Changes the size of the table, which is allowed only at the beginning of a block.
     fn resize(&mut self, bytes: usize, at_begin: bool) -> Result<(), BadBlock> {
         if bytes > TABLE_BYTES_MAX || !at_begin {
             return Err(BadBlock::Resize);
@@ -97,7 +98,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Drops the oldest fields until the others take `bytes` bytes at most.
+    /// Evicts the oldest fields until the table has at most `bytes` bytes.
     fn shrink(&mut self, bytes: usize) {
         while self.table_bytes > bytes
             && let Some((name, value)) = self.table.pop_back()
@@ -111,7 +112,7 @@ fn size(name: &[u8], value: &[u8]) -> usize {
     name.len() + value.len() + FIELD_BYTES
 }
 
-/// What is left of a block.
+/// The bytes of a block that were not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -121,7 +122,7 @@ impl Rest<'_> {
         Ok(*byte)
     }
 
-    /// A number that begins in the last bits of a byte: <https://www.rfc-editor.org/rfc/rfc7541#section-5.1>.
+    /// Decodes a number that begins in the last bits of a byte: <https://www.rfc-editor.org/rfc/rfc7541#section-5.1>.
     fn number(&mut self, prefix_bits: u32) -> Result<usize, BadBlock> {
         let prefix_max = (1 << prefix_bits) - 1;
         let prefix = usize::from(self.byte()?) & prefix_max;
@@ -129,7 +130,7 @@ impl Rest<'_> {
             return Ok(prefix);
         }
         let mut number = prefix;
-        // Three bytes of seven bits hold any length and index that is allowed here.
+        // Three bytes of seven bits hold every length and index that is allowed here.
         for shift in [0, 7, 14] {
             let byte = usize::from(self.byte()?);
             number += (byte & 0x7f) << shift;
@@ -140,7 +141,7 @@ impl Rest<'_> {
         Err(BadBlock::Number)
     }
 
-    /// A text, as it is or in Huffman's code: <https://www.rfc-editor.org/rfc/rfc7541#section-5.2>.
+    /// Decodes a plain or Huffman-coded string: <https://www.rfc-editor.org/rfc/rfc7541#section-5.2>.
     fn text(&mut self) -> Result<Bytes, BadBlock> {
         let is_coded = self.0.first().is_some_and(|first| first & 0x80 != 0);
         let length = self.number(7)?;

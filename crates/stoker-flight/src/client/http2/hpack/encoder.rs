@@ -1,17 +1,18 @@
-//! Headers without compression.
+//! Encodes headers without compression.
 
 use bytes::{BufMut, BytesMut};
 
-/// Whether those who pass a field on may put it in a table.
+/// Whether receivers may put a field into a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Indexing {
-    /// It is not put in one here: <https://www.rfc-editor.org/rfc/rfc7541#section-6.2.2>.
+    /// This connection's table does not get the field: <https://www.rfc-editor.org/rfc/rfc7541#section-6.2.2>.
     Without = 0x00,
-    /// Nor anywhere, because it is secret: <https://www.rfc-editor.org/rfc/rfc7541#section-6.2.3>.
+    /// No table gets the field, also not that of a proxy, because it is secret:
+    /// <https://www.rfc-editor.org/rfc/rfc7541#section-6.2.3>.
     Never = 0x10,
 }
 
-/// Appends a field with its name and value in full.
+/// Appends a field, with its name and value as literals.
 pub(crate) fn put_field(block: &mut BytesMut, indexing: Indexing, name: &str, value: &[u8]) {
     block.put_u8(indexing as u8);
     for text in [name.as_bytes(), value] {
@@ -20,7 +21,7 @@ pub(crate) fn put_field(block: &mut BytesMut, indexing: Indexing, name: &str, va
     }
 }
 
-/// A number after a bit that is zero: <https://www.rfc-editor.org/rfc/rfc7541#section-5.1>.
+/// Appends a number after one bit that is zero: <https://www.rfc-editor.org/rfc/rfc7541#section-5.1>.
 fn put_number(block: &mut BytesMut, number: usize) {
     const PREFIX_MAX: usize = 0x7f;
     if number < PREFIX_MAX {

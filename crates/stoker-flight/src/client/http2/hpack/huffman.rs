@@ -1,14 +1,14 @@
-//! Huffman's code for headers: <https://www.rfc-editor.org/rfc/rfc7541#appendix-B>.
+//! The Huffman code of headers: <https://www.rfc-editor.org/rfc/rfc7541#appendix-B>.
 
 use super::BadBlock;
 
-/// Bits of the longest code.
+/// The length of the longest code in bits.
 const CODE_BITS_MAX: usize = 30;
-/// The symbol that ends a text, and is never sent.
+/// The symbol that ends a string. It is never sent.
 const END: u16 = 256;
 
-/// Bits of the code of each byte and of [`END`]. Codes follow from that: shorter ones come first, and codes of equal length are
-/// in the order of their symbols.
+/// The length in bits of the code of each byte and of [`END`]. The lengths determine the codes: shorter codes come
+/// first, and codes of equal length are in the order of their symbols.
 #[rustfmt::skip]
 const CODE_BITS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
@@ -23,7 +23,7 @@ const CODE_BITS: [u8; 257] = [
     27, 26, 30,
 ];
 
-/// Symbols in the order of their codes, and the number of codes of each length.
+/// The symbols in the order of their codes, and the number of codes of each length.
 struct Codes {
     symbols: [u16; 257],
     counts: [u32; CODE_BITS_MAX + 1],
@@ -49,10 +49,10 @@ const fn codes() -> Codes {
     codes
 }
 
-/// Decodes a text.
+/// Decodes a Huffman-coded string.
 ///
 /// # Errors
-/// Codes that no symbol has; an end that is not the beginning of [`END`]'s code, of less than a byte.
+/// A code that no symbol has; padding of eight bits or more, or with a bit that is zero.
 pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, BadBlock> {
     // The shortest code has five bits.
     let mut decoded = Vec::with_capacity(text.len() * 8 / 5);
@@ -72,19 +72,19 @@ pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, BadBlock> {
     }
 }
 
-/// The beginning of a code.
+/// The bits of a code that is not complete.
 #[derive(Default)]
 struct Code {
     bits: usize,
     value: u32,
     /// The first code of this length.
     first: u32,
-    /// Symbols with shorter codes.
+    /// The number of symbols with shorter codes.
     shorter: u32,
 }
 
 impl Code {
-    /// Appends a bit; a symbol when that completes its code.
+    /// Appends a bit. Returns the symbol when the bit completes its code.
     fn push(&mut self, bit: u8) -> Result<Option<u16>, BadBlock> {
         self.bits += 1;
         let count = *CODES.counts.get(self.bits).ok_or(BadBlock::Code)?;

@@ -1,6 +1,6 @@
-//! Compressed headers: <https://www.rfc-editor.org/rfc/rfc7541>.
+//! HPACK, the compression of HTTP/2 headers: <https://www.rfc-editor.org/rfc/rfc7541>.
 //!
-//! Requests are encoded without compression. Answers are decoded with all that a server may use; what they take is bounded.
+//! Requests are encoded without compression. The decoder supports all that a server may use, with bounded memory.
 
 mod decoder;
 mod encoder;
@@ -10,10 +10,11 @@ mod static_table;
 pub(crate) use decoder::Decoder;
 pub(crate) use encoder::{Indexing, put_field};
 
-/// Bytes of an answer's headers at most, before and after decompression; 32 are added for each field.
+/// The most bytes of an answer's headers, before and after decompression. Each field counts 32 bytes more than its name
+/// and value.
 pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
 
-/// Why a block of headers cannot be read.
+/// The reason why a header block cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadBlock {
     #[error("its headers end in the middle of a field")]

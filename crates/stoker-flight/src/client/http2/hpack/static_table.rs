@@ -1,6 +1,6 @@
-//! Fields that need not be sent: <https://www.rfc-editor.org/rfc/rfc7541#appendix-A>.
+//! The static table of fields: <https://www.rfc-editor.org/rfc/rfc7541#appendix-A>.
 
-/// Names and values; the first has index 1.
+/// Names and values of the fields; the first field has index 1.
 pub(crate) static STATIC_TABLE: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),

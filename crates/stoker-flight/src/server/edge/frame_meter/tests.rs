@@ -1,4 +1,4 @@
-//! Which frames are a flood.
+//! Tests of which frames count as a flood.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn frames(kind: Kind, length: usize, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether frames that come at once after the preface are a flood, in whatever pieces they come.
+/// Checks whether frames that come at once after the preface are a flood, in pieces of 1 byte, 7 bytes or all bytes.
 #[track_caller]
 fn check(kind: Kind, length: usize, count: usize, is_flood: bool) {
     let begun = Instant::now();
@@ -50,12 +50,12 @@ fn frames_are_earned_by_time_and_by_bytes_that_were_sent() {
     let (begun, count) = (Instant::now(), TOKENS_MAX as usize);
     let mut meter = FrameMeter::new(begun);
     assert!(meter.received(PREFACE, begun) && meter.received(&frames(Kind::Ping, 8, count), begun));
-    // Looking often costs nothing of what time brings.
+    // Frequent calls lose no fraction of the time that earns tokens.
     let second: Vec<Instant> = (1..=1_000).map(|millis| begun + Duration::from_millis(millis)).collect();
     assert!(second.iter().all(|now| meter.received(&[], *now)));
     let (now, earned) = (second[999], (1_000 / MILLIS_PER_TOKEN) as usize);
     assert!(meter.received(&frames(Kind::Ping, 8, earned), now));
-    // A client that acknowledges each frame of 16 KiB, for its stream and for the connection.
+    // The client acknowledges each frame of 16 KiB twice: for its stream and for the connection.
     for _ in 0..count {
         meter.sent(16 << 10);
         assert!(meter.received(&frames(Kind::WindowUpdate, 4, 2), now));
