@@ -8,9 +8,8 @@ use anyhow::{Context, Result, ensure};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use stoker_flight::{ConnectOptions, Connection, StreamHandle, connect};
-use stoker_stream::{ReadOptions, StreamOptions};
 use stoker_tests::{Server, image_folder, run, run_failing};
-use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, Topology};
+use stoker_types::{BatchSize, Batching, LastBatch, ReadOptions, ShuffleMode, Slice, StreamOptions, Topology};
 
 const QUERY: &str = "SELECT image, label, path FROM pictures";
 const KEY: &str = "test:0123456789abcdef0123456789abcdef\n";

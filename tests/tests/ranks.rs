@@ -18,9 +18,10 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use serde_json::Value;
 use stoker_flight::{ConnectOptions, connect};
-use stoker_stream::{ReadOptions, StreamOptions};
 use stoker_tests::{Server, run, stoker};
-use stoker_types::{BatchSize, Batching, DigestBuilder, LastBatch, ShuffleMode, Slice, Topology};
+use stoker_types::{
+    BatchSize, Batching, DigestBuilder, LastBatch, ReadOptions, ShuffleMode, Slice, StreamOptions, Topology,
+};
 use tempfile::TempDir;
 
 /// Rows of the table.

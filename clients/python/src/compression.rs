@@ -1,8 +1,7 @@
 //! Parses the codec of a request.
 
 use pyo3::prelude::*;
-use stoker_stream::Compression;
-use stoker_types::ErrorKind;
+use stoker_types::{Compression, ErrorKind};
 
 use crate::exceptions::error;
 

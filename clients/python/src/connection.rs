@@ -12,14 +12,13 @@ use pythonize::depythonize;
 use serde::Serialize;
 use stoker_flight::{ConnectOptions, LocalLake, Secret};
 use stoker_lake::StorageOptions;
-use stoker_stream::{MixOptions, PlanRequest, Query, StreamOptions};
 use stoker_types::calls::{
-    Answers, Call, DescribeTable, ExamineTable, ExplainQuery, ListStreams, ListTables, ListVersions, ReadRunLog, TableAt,
-    VerifyReceipts,
+    Answers, Call, DescribeTable, ExamineTable, ExplainQuery, ListStreams, ListTables, ListVersions, ReadRunLog,
+    TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, Digest, ErrorKind, MixtureStop, Receipt, RunEntry, RunId, ShuffleMode, SnapshotRef, StreamState,
-    TableName, Topology,
+    BadRowEntry, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, Receipt, RunEntry, RunId, ShuffleMode,
+    SnapshotRef, StreamOptions, StreamState, TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stoker_stream::{ReceiptBuilder, ReceiptPart, StreamStats};
-use stoker_types::ErrorKind;
+use stoker_stream::ReceiptBuilder;
+use stoker_types::{ErrorKind, ReceiptPart, StreamStats};
 
 use crate::batch::Batch;
 use crate::exceptions::{Raise, error};

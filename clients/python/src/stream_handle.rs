@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use stoker_stream::{BadRows, BadShare, ReadOptions, Windows};
-use stoker_types::{BatchLogEntry, ErrorKind, Place, Snapshot, StreamSpec, StreamState};
+use stoker_stream::Windows;
+use stoker_types::{
+    BadRows, BadShare, BatchLogEntry, ErrorKind, Place, ReadOptions, Snapshot, StreamSpec, StreamState,
+};
 
 use crate::arrow_export::ArrowSchema;
 use crate::compression::to_compression;

@@ -50,7 +50,7 @@ pub use request_limit::RequestLimit;
 pub use retry::{Fault, RetryPolicy, with_retries};
 pub use shared_reads::{Group, Membership, SharedReads};
 pub use slots::{SlotMut, Slots};
-pub use stats::{IoStats, IoTotals};
+pub use stats::IoStats;
 pub use verify::BadRow;
 pub use verify_values::verify_values;
 

@@ -3,6 +3,8 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stoker_types::IoTotals;
+
 /// Running counts; shared by all reads of a stream.
 #[derive(Debug, Default)]
 pub struct IoStats {
@@ -17,49 +19,6 @@ pub struct IoStats {
     cache_hit_bytes: AtomicU64,
     cache_miss_bytes: AtomicU64,
     cache_damaged: AtomicU64,
-}
-
-/// The counts at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoTotals {
-    /// Range reads: system calls on local files, GETs on object stores without those that retries and hedges add.
-    pub requests: u64,
-    /// Bytes read, those between wanted rows included, and those around them that direct reads of local files bring along.
-    pub bytes_read: u64,
-    /// Bytes of wanted rows.
-    pub bytes_used: u64,
-    /// Reads that were repeated after a transient fault.
-    pub retries: u64,
-    /// Second GETs for reads that were slow beyond their peers.
-    pub hedges: u64,
-    /// Hedges that finished first.
-    pub hedges_won: u64,
-    /// Bytes that were compared with the checksums of their rows.
-    pub verified_bytes: u64,
-    /// Rows that did not have their checksums in two reads.
-    pub bad_rows: u64,
-    /// Bytes of chunks that came from the cache in place of their stores.
-    pub cache_hit_bytes: u64,
-    /// Bytes of chunks that were looked for in the cache and were not there.
-    pub cache_miss_bytes: u64,
-    /// Chunks of the cache that were damaged: they were removed, and read from their stores.
-    pub cache_damaged: u64,
-}
-
-impl AddAssign for IoTotals {
-    fn add_assign(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.bytes_read += other.bytes_read;
-        self.bytes_used += other.bytes_used;
-        self.retries += other.retries;
-        self.hedges += other.hedges;
-        self.hedges_won += other.hedges_won;
-        self.verified_bytes += other.verified_bytes;
-        self.bad_rows += other.bad_rows;
-        self.cache_hit_bytes += other.cache_hit_bytes;
-        self.cache_miss_bytes += other.cache_miss_bytes;
-        self.cache_damaged += other.cache_damaged;
-    }
 }
 
 /// What reading a range took.

@@ -1,7 +1,7 @@
 //! The option `--compression`.
 
 use clap::ValueEnum;
-use stoker_stream::Compression;
+use stoker_types::Compression;
 
 /// The codec that compresses rows on their way from a server.
 #[derive(Clone, Copy, Debug, ValueEnum)]

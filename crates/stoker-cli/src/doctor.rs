@@ -27,7 +27,8 @@ pub struct DoctorArgs {
 pub async fn run(args: DoctorArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect().await?;
     let info = connection.table(&args.table, &args.at.snapshot()).await?;
-    let diagnosis = connection.call(ExamineTable(TableAt::new(&args.table, &SnapshotRef::Version(info.version)))).await?;
+    let diagnosis =
+        connection.call(ExamineTable(TableAt::new(&args.table, &SnapshotRef::Version(info.version)))).await?;
     let mut out = output();
     if args.json {
         let columns: Vec<Value> = diagnosis.columns.iter().map(with_verdict).collect::<Result<_, _>>()?;

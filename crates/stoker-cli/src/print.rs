@@ -49,7 +49,8 @@ pub fn print_values<T: Serialize>(out: &mut impl Write, values: &[T], json: bool
     if json {
         return Ok(writeln!(out, "{values:#}")?);
     }
-    let objects: Vec<&Map<String, Value>> = values.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
+    let objects: Vec<&Map<String, Value>> =
+        values.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
     let Some(first) = objects.first() else { return Ok(()) };
     let mut rows = vec![first.keys().cloned().collect::<Vec<_>>()];
     rows.extend(objects.iter().map(|object| object.values().map(cell).collect()));

@@ -9,8 +9,7 @@ use clap::Args;
 use stoker_flight::Connection;
 use stoker_lake::{Lake, Quarantined};
 use stoker_sql::{Engine, EngineOptions, NO_ROW};
-use stoker_stream::{Receipt, SubstitutedRow};
-use stoker_types::{Digest, SnapshotRef, TableName};
+use stoker_types::{Digest, Receipt, SnapshotRef, SubstitutedRow, TableName};
 
 use crate::connect::LakeArgs;
 use crate::output::output;

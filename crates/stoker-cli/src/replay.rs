@@ -10,8 +10,8 @@ use arrow_schema::{DataType, Field, Schema};
 use clap::Args;
 use futures::StreamExt;
 use stoker_flight::{Connection, SqlResult, StreamHandle};
-use stoker_stream::{BadRows, BadShare, ReadOptions, state_slice};
-use stoker_types::{RunId, Slice, StreamState, Topology};
+use stoker_stream::state_slice;
+use stoker_types::{BadRows, BadShare, ReadOptions, RunId, Slice, StreamState, Topology};
 
 use crate::connect::LakeArgs;
 use crate::output::output;

@@ -11,8 +11,10 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stoker_flight::{Connection, StreamHandle};
-use stoker_stream::{BadRows, BadShare, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, StreamOptions};
-use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, RunId, ShuffleMode, Slice, StreamState, Topology};
+use stoker_types::{
+    BadRows, BadShare, BatchLogEntry, BatchSize, Batching, LastBatch, PlanRequest, Query, ReadOptions, RunEntry,
+    RunEvent, RunId, ShuffleMode, Slice, StreamOptions, StreamState, Topology,
+};
 
 use crate::batch_log::BatchLog;
 use crate::codec::Codec;

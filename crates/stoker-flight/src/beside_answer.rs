@@ -10,9 +10,8 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
-use stoker_chunks::IoTotals;
 use stoker_stream::RowsBeside;
-use stoker_types::check_ipc_stream;
+use stoker_types::{IoTotals, check_ipc_stream};
 
 use crate::{Error, Result};
 

@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 
 use arrow_ipc::{BodyCompression, BodyCompressionMethod, CompressionType};
 use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
-use stoker_stream::Compression;
+use stoker_types::Compression;
 
 use crate::{Error, Result};
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use stoker_stream::{
-    BadRows, BadShare, Compression, MixOptions, PlanRequest, Query, ReadOptions, Stalls, StreamOptions,
+use stoker_types::{
+    BadRows, BadShare, BatchSize, Batching, Compression, LastBatch, MixOptions, MixtureStop, ParamValue, PlanRequest,
+    Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions, Topology,
 };
-use stoker_types::{BatchSize, Batching, LastBatch, MixtureStop, ParamValue, RunId, ShuffleMode, Slice, Topology};
 
 use crate::proto;
 use crate::{Error, Result};

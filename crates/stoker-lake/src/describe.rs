@@ -1,44 +1,14 @@
 //! The layout of a table's columns in storage.
 
 use arrow_schema::Field;
-use serde::{Deserialize, Serialize};
 use stoker_types::{
-    DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,
+    ColumnLayout, DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, fixed_row_bytes, is_encoded_image,
+    is_heavy,
 };
 
 use crate::blobs::is_blob;
 use crate::survey::ColumnSurvey;
 use crate::{Result, Table};
-
-/// The layout of one column.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ColumnLayout {
-    /// The column's name.
-    pub name: String,
-    /// The Arrow type of the column.
-    pub data_type: String,
-    /// What the values are: `tensor uint8[3, 224, 224]`, `vector float32[768]`, `encoded image`, `text`, `scalar`, ….
-    pub kind: String,
-    /// Whether the column is heavy: filtering does not read it, except where a predicate names it.
-    pub heavy: bool,
-    /// Bytes per row: exact for fixed-width columns, else the bytes on disk divided by the rows that are not deleted.
-    pub bytes_per_row: Option<u64>,
-    /// The number of chunks (Lance pages) in all fragments.
-    pub num_chunks: u64,
-    /// The size of the largest chunk on disk, in bytes.
-    pub chunk_bytes_max: u64,
-    /// The bytes of all chunks on disk.
-    pub bytes: u64,
-    /// Whether every chunk is plain row-major bytes, which are read without decoding.
-    pub dense: bool,
-    /// Why the column is not dense; `None` for dense columns.
-    pub why_not_dense: Option<String>,
-    /// The encodings found, for example `none` or `miniblock: bitpacking`.
-    pub compression: String,
-    /// The number of fragments in which the values have no checksums, so that damage to them is not noticed.
-    #[serde(default)]
-    pub unchecked_fragments: u64,
-}
 
 impl Table {
     /// Describes the layout of each column, in the order of the schema. Reads the footers of all data files.

@@ -6,7 +6,7 @@ use lance::index::vector::VectorIndexParams;
 use lance::index::{DatasetIndexExt, IndexDescription};
 use lance_index::IndexType;
 use lance_index::scalar::{InvertedIndexParams, ScalarIndexParams};
-use serde::{Deserialize, Serialize};
+use stoker_types::IndexInfo;
 
 use crate::{Error, Metric, Result, Table};
 
@@ -35,18 +35,6 @@ pub enum IndexKind {
     Bitmap,
     /// A full-text index of the words of a text column.
     Inverted,
-}
-
-/// An index that exists.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IndexInfo {
-    /// The name of the index.
-    pub name: String,
-    /// The indexed columns.
-    pub columns: Vec<String>,
-    /// Lance's name for the kind of index: `IVF_PQ`, `BTree`, `Inverted`, ….
-    #[serde(default)]
-    pub kind: String,
 }
 
 impl Table {

@@ -67,12 +67,10 @@ pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
 pub use dense::{DenseColumn, DenseFile, DenseProbe, Run};
-pub use describe::ColumnLayout;
-pub use doctor::{Diagnosis, Finding, Verdict};
 pub use error::{Error, Result};
 pub use history::History;
 pub use holds::{HOLD_DAYS, HOLD_DAYS_MAX};
-pub use index::{IndexInfo, IndexKind};
+pub use index::IndexKind;
 pub use lake::Lake;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
 pub use quarantine::Quarantined;
@@ -83,7 +81,6 @@ pub use sound_rows::SoundRows;
 pub use storage_options::StorageOptions;
 pub use table::{FragmentInfo, Table};
 pub use uncached_file::UncachedFile;
-pub use versions::VersionInfo;
 pub use write::{FragmentDraft, TableWriter, WriteOptions};
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
-use serde::{Deserialize, Serialize};
-use stoker_types::{ErrorKind, TagName};
+use stoker_types::{ErrorKind, TagName, VersionInfo};
 
 use crate::again::again;
 use crate::caught::caught;
@@ -14,17 +13,6 @@ use crate::{Error, Result, Table};
 
 /// The number of tags that are read at the same time.
 const TAGS_AT_ONCE: usize = 10;
-
-/// A version of a table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VersionInfo {
-    /// The version number.
-    pub version: u64,
-    /// When the version was committed, in milliseconds since 1970 UTC.
-    pub timestamp_millis: i64,
-    /// The tags that point to the version.
-    pub tags: Vec<String>,
-}
 
 impl Table {
     /// Returns all versions that still exist, oldest first.

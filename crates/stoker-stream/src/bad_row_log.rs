@@ -4,37 +4,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use serde::{Deserialize, Serialize};
 use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
-use stoker_types::{Digest, RunId, TableName};
+use stoker_types::{BadRowEntry, Digest, RunId, TableName};
 
 use crate::{Error, Result};
 
 /// The name of the table of bad rows that the runs of a lake met.
 pub const BAD_ROWS_TABLE: &str = "stoker_bad_rows";
-
-/// A bad row that was replaced by another row in a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BadRowEntry {
-    /// The run.
-    pub run_id: RunId,
-    /// The stream id.
-    pub stream_id: Digest,
-    /// The epoch, from zero.
-    pub epoch: u64,
-    /// The position of the bad row.
-    pub position: u64,
-    /// The table that supplies the bad row.
-    pub table: TableName,
-    /// The version of the table.
-    pub version: u64,
-    /// The address of the bad row.
-    pub row_addr: u64,
-    /// What is wrong with the bad row.
-    pub reason: String,
-}
 
 /// Adds rows to the table of bad rows. If there is a key, rows that were added under the same key are not added again.
 ///

@@ -1,10 +1,10 @@
 //! The stream of a rank's batches.
 
 use arrow_schema::SchemaRef;
-use stoker_types::Slice;
+use stoker_types::{ReadOptions, Slice, StreamStats};
 
 use crate::part_plan::PartSize;
-use crate::{Batch, MemoryBudget, Part, PartStream, ReadOptions, Result, StreamPlan, StreamStats};
+use crate::{Batch, MemoryBudget, Part, PartStream, Result, StreamPlan};
 
 /// A rank's batches in order. It prefetches within its quota of a memory budget. Dropping it cancels all of its reads.
 pub struct BatchStream {

@@ -36,13 +36,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use stoker_chunks::{BufferPool, ChunkCache, Group, LocalReads, Membership, RequestLimit, SharedReads};
 use stoker_types::calls::OpenStream;
-use stoker_types::{Digest, Slice};
+use stoker_types::{Digest, ReadOptions, Slice};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
-use crate::ReadOptions;
-use crate::open_streams::{OpenEntry, OpenStreams};
 use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
+use crate::open_streams::{OpenEntry, OpenStreams};
+use crate::options::early_budget_bytes;
 
 /// The bytes of all streams by default, which is enough for two streams with the default cap.
 const TOTAL_BYTES: u64 = 2 << 30;
@@ -153,7 +153,7 @@ impl MemoryBudget {
 
     /// Like [`MemoryBudget::join`], for a stream with these options, which may be a prefetching one.
     pub fn join_with(&self, options: &ReadOptions) -> Quota {
-        self.enter(options.memory_budget_bytes, options.ahead.then(|| options.early_budget_bytes()))
+        self.enter(options.memory_budget_bytes, options.ahead.then(|| early_budget_bytes(options)))
     }
 
     fn enter(&self, cap_bytes: u64, early_bytes: Option<u64>) -> Quota {

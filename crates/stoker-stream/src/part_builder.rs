@@ -8,14 +8,14 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat;
 use stoker_chunks::{BufferPool, Slots, to_array};
-use stoker_types::{Cursor, Slice};
+use stoker_types::{Cursor, Slice, Stalls};
 
 use crate::budget::Held;
 use crate::part_plan::PartPlan;
 use crate::plan::PlanInner;
 use crate::read::Damage;
 use crate::source::ColumnPlan;
-use crate::{Error, Part, Result, Stalls, Substitution};
+use crate::{Error, Part, Result, Substitution};
 
 /// A part whose rows are being read.
 pub(crate) struct PartBuilder {

@@ -5,16 +5,17 @@ use std::time::Instant;
 
 use arrow_schema::SchemaRef;
 use stoker_chunks::{IoStats, RequestLimit};
-use stoker_types::Slice;
+use stoker_types::{ReadOptions, Slice, StreamStats};
 use tokio::sync::mpsc;
 
 use crate::blocks::{are_kept, group};
 use crate::budget::Quota;
 use crate::open_streams::OpenEntry;
+use crate::options::chunk_scan;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
 use crate::planner::{AbortOnDrop, Planner, Share};
-use crate::{Error, MemoryBudget, Part, ReadOptions, Result, StallMeter, StreamPlan, StreamStats};
+use crate::{Error, MemoryBudget, Part, Result, StallMeter, StreamPlan};
 
 /// The largest number of finished parts that wait for the consumer. The memory budget limits their bytes.
 const QUEUE_PARTS: usize = 64;
@@ -52,7 +53,7 @@ impl PartStream {
         part_size: PartSize,
     ) -> Self {
         let cache = budget.cache().filter(|_| are_kept(&plan)).cloned();
-        let scan = options.chunk_scan(budget).with_cache(cache);
+        let scan = chunk_scan(options, budget).with_cache(cache);
         let blocks = group(&plan, &slice).map(|(group, ranks)| budget.share(group, slice.topology.rank, ranks));
         let quota = budget.join_with(options);
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };

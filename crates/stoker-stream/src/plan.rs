@@ -10,16 +10,14 @@ use stoker_lake::{Lake, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{
-    Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, PrincipalName, SPEC_VERSION, Slice,
-    Snapshot, SourceSpec, StreamSpec, slots_for,
+    Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, PlanRequest, PrincipalName, Query,
+    ReadOptions, SPEC_VERSION, Slice, Snapshot, SourceSpec, StreamOptions, StreamSpec, slots_for,
 };
 
+use crate::options::orders;
 use crate::part_plan::PartSize;
 use crate::source::{ColumnPlan, SourcePlan, unify};
-use crate::{
-    BatchStream, Error, MemoryBudget, PartStream, PlanRequest, Query, ReadOptions, Result, StreamOptions,
-    check_batches, removed, run,
-};
+use crate::{BatchStream, Error, MemoryBudget, PartStream, Result, check_batches, removed, run};
 
 /// A planned stream: pinned queries, row sets and order options. It opens any slice of any epoch. Clones share their
 /// data.
@@ -90,7 +88,7 @@ impl StreamPlan {
             return Err(Error::EmptySource { query: empty });
         }
         let weights: Vec<f64> = slots.iter().flatten().map(|slots| f64::from(*slots)).collect();
-        let orders = options.orders(&sources, &weights);
+        let orders = orders(options, &sources, &weights);
         let source_spec = |((query, source), order): ((&Query, &SourcePlan), _)| SourceSpec {
             sql: query.sql.clone(),
             params: query.params.clone(),

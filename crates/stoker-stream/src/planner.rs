@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use stoker_chunks::{BlockReads, ChunkScan, Membership, SlotMut};
 use stoker_order::StreamOrder;
-use stoker_types::Slice;
+use stoker_types::{BadRows, Positions, ReadOptions, Slice, Stalls};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -23,7 +23,7 @@ use crate::spans::Spans;
 use crate::substitute::{Met, substitutes};
 use crate::unit::{UnitSize, Units, rows_of_local_unit};
 use crate::unit_clock::UnitClock;
-use crate::{BadRows, Error, ReadOptions, Result, Stalls};
+use crate::{Error, Result};
 
 /// The number of units that are read concurrently: one begins while another one finishes.
 const UNITS_AT_ONCE: usize = 2;

@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use serde::{Deserialize, Serialize};
-use stoker_chunks::{ChunkScan, IoTotals, SlotMut, Slots, to_array};
+use stoker_chunks::{ChunkScan, SlotMut, Slots, to_array};
 use stoker_order::Visit;
+use stoker_types::{IoTotals, ReadOptions};
 
 use crate::budget::Held;
 use crate::found_rows::FoundRows;
+use crate::options::chunk_scan;
 use crate::read::{Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
 use crate::windows::Window;
-use crate::{Error, MemoryBudget, ReadOptions, Result, StreamPlan};
+use crate::{Error, MemoryBudget, Result, StreamPlan};
 
 /// The largest size of the rows that one call reads, in bytes, estimated by [`StreamPlan::row_bytes`]. A call reads at
 /// least one row.
@@ -24,17 +25,6 @@ const BYTES_MAX: u64 = 8 << 20;
 
 /// The largest number of rows that one call reads.
 const ROWS_MAX: u64 = 1_024;
-
-/// A row in the window of a position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Beside {
-    /// The position in the epoch.
-    pub position: u64,
-    /// The number of rows from the position to this row in the window, cyclically. It is 0 for the row at the position
-    /// itself.
-    pub offset: u64,
-}
 
 /// Rows of windows, in the order of the request.
 #[derive(Debug)]
@@ -69,7 +59,7 @@ impl StreamPlan {
         let visits = self.visits_beside(epoch, wanted.iter().take(num_rows as usize))?;
         let bytes = self.row_bytes().saturating_mul(visits.len() as u64);
         let held = budget.join(bytes).reserve(bytes).await;
-        let scan = options.chunk_scan(budget);
+        let scan = chunk_scan(options, budget);
         let (Rows { light, addrs, bad }, dense) = self.read_visits(&scan, &visits).await?;
         let schema = self.schema();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(light.len());

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use stoker_lake::PutOutcome;
 use stoker_sql::{Engine, is_same_query};
-use stoker_types::{Digest, ErrorKind, PrincipalName, RunId, SourceSpec, StreamSpec, slots_for};
+use stoker_types::{Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamSpec, slots_for};
 
 use crate::plan::load_spec;
-use crate::{Error, PlanRequest, Result, StreamPlan};
+use crate::{Error, Result, StreamPlan};
 
 /// The stream that a run delivers. It is stored as an object that the first process of the run creates, once.
 #[derive(Serialize, Deserialize)]
@@ -122,7 +122,7 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
     let weights = request.mix.as_ref().map(|mix| slots_for(&mix.weights)).transpose()?;
     let shares: Vec<f64> = weights.iter().flatten().map(|slots| f64::from(*slots)).collect();
     let fits = shares.is_empty() || shares.len() == plan.inner.sources.len();
-    let orders = if fits { request.options.orders(&plan.inner.sources, &shares) } else { Vec::new() };
+    let orders = if fits { orders(&request.options, &plan.inner.sources, &shares) } else { Vec::new() };
     let mut sources = Vec::new();
     for (index, query) in request.queries.iter().enumerate() {
         let known = spec.sources.get(index).or(spec.sources.first());

@@ -11,73 +11,17 @@ use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use futures::TryStreamExt;
-use serde::{Deserialize, Serialize};
 use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
 use stoker_types::{
-    BatchSize, Batching, Digest, ErrorKind, LastBatch, ParamValue, RunId, Slice, StreamState, TableName, Topology,
+    BatchSize, Batching, Digest, ErrorKind, LastBatch, ParamValue, RunEntry, RunEvent, RunId, Slice, StreamState,
+    TableName, Topology,
 };
 
 use crate::{Error, Result};
 
 /// The name of the table that contains the logs of all runs of a lake.
 pub const RUN_LOG_TABLE: &str = "stoker_run_log";
-
-/// The reason for an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunEvent {
-    /// An epoch began.
-    Epoch,
-    /// The run was continued after an interruption, or with another batch size.
-    Resume,
-    /// Positions were skipped.
-    Skip,
-    /// The weights of a mixture changed.
-    Weights,
-}
-
-impl RunEvent {
-    /// Returns the event's name in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RunEvent::Epoch => "epoch",
-            RunEvent::Resume => "resume",
-            RunEvent::Skip => "skip",
-            RunEvent::Weights => "weights",
-        }
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        [Self::Epoch, Self::Resume, Self::Skip, Self::Weights].into_iter().find(|event| event.as_str() == name)
-    }
-}
-
-/// An entry of the log of a run: the positions that are delivered from a step on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunEntry {
-    /// The run.
-    pub run_id: RunId,
-    /// The reason for the entry.
-    pub event: RunEvent,
-    /// The stream id.
-    pub stream_id: Digest,
-    /// The first step of the entry.
-    pub step: u64,
-    /// The epoch, from zero.
-    pub epoch: u64,
-    /// The position of the first step.
-    pub position: u64,
-    /// The number of rows in a global batch.
-    pub global_batch: u64,
-    /// The policy for the last batch of the epoch.
-    pub last_batch: LastBatch,
-    /// The number of ranks.
-    pub world_size: u32,
-    /// The time at which the entry was written, in microseconds since 1970 UTC. Times ascend within a run.
-    pub time_micros: i64,
-}
 
 /// Adds an entry to the log of its run. The entry's time is set to now, or to a later time if that is not after all
 /// other entries of the run. If there is a key, an entry that was added under the same key is not added again.
@@ -134,23 +78,21 @@ pub fn step_entry<'a>(run_id: &RunId, entries: &'a [RunEntry], step: u64) -> Res
     entry.ok_or_else(|| unknown(format!("its log begins at step {}", first.step)))
 }
 
-impl RunEntry {
-    /// Returns the slice of a rank that begins with `step`, in a stream of `num_rows` rows per epoch.
-    ///
-    /// # Errors
-    /// [`Error::UnknownStep`] for a step after the end of the entry's epoch; `InvalidValue` for an invalid rank.
-    pub fn slice(&self, step: u64, topology: Topology, num_rows: u64) -> Result<Slice> {
-        let batching = Batching { size: BatchSize::Global(self.global_batch), last: self.last_batch };
-        let first_step = step.saturating_sub(self.step);
-        let slice = Slice { topology, batching, epoch: self.epoch, origin: self.position, first_step };
-        slice.validate()?;
-        let steps = slice.num_steps(num_rows);
-        if first_step < steps {
-            return Ok(slice);
-        }
-        let reason = format!("its log ends before step {}, with epoch {}", self.step.saturating_add(steps), self.epoch);
-        Err(Error::UnknownStep { run_id: self.run_id.to_string(), step, reason })
+/// Returns the slice of a rank that begins with `step`, in a stream of `num_rows` rows per epoch.
+///
+/// # Errors
+/// [`Error::UnknownStep`] for a step after the end of the entry's epoch; `InvalidValue` for an invalid rank.
+pub fn entry_slice(entry: &RunEntry, step: u64, topology: Topology, num_rows: u64) -> Result<Slice> {
+    let batching = Batching { size: BatchSize::Global(entry.global_batch), last: entry.last_batch };
+    let first_step = step.saturating_sub(entry.step);
+    let slice = Slice { topology, batching, epoch: entry.epoch, origin: entry.position, first_step };
+    slice.validate()?;
+    let steps = slice.num_steps(num_rows);
+    if first_step < steps {
+        return Ok(slice);
     }
+    let reason = format!("its log ends before step {}, with epoch {}", entry.step.saturating_add(steps), entry.epoch);
+    Err(Error::UnknownStep { run_id: entry.run_id.to_string(), step, reason })
 }
 
 /// Returns the slice of a rank that begins with `step`, which must be a step of the epoch of the state's log.

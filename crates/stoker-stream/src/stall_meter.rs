@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Stalls;
+use stoker_types::Stalls;
 
 /// Attributes the time of each step of a stream, as [`Stalls`] describes. The caller supplies the current time. If
 /// batches are delivered in parts, the times of a step are the sums over the parts of its batch.

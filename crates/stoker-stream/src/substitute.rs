@@ -7,13 +7,14 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use stoker_chunks::{ChunkScan, Slots};
 use stoker_order::{StreamOrder, Visit};
+use stoker_types::BadShare;
 
 use crate::found_rows::FoundRows;
 use crate::part_builder::{PartBuilder, Piece};
 use crate::read::{Damage, Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
 use crate::windows::{Window, WindowRow};
-use crate::{BadRowsMet, BadShare, Error, Result, StreamPlan};
+use crate::{BadRowsMet, Error, Result, StreamPlan};
 
 /// The largest number of concurrent searches for substitutes.
 const SEARCHES_AT_ONCE: usize = 16;

@@ -9,7 +9,10 @@ use arrow_array::{FixedSizeListArray, Int64Array, RecordBatch, StringArray, UInt
 use arrow_schema::{DataType, Field, Schema};
 use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
-use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, TableName, TensorType, Topology};
+use stoker_types::{
+    BatchSize, Batching, LastBatch, ReadOptions, Receipt, ShuffleMode, Skipped, Slice, StreamOptions, TableName,
+    TensorType, Topology,
+};
 
 use crate::*;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::Stalls;
+use stoker_types::Stalls;
 
 /// Measures the time from the start of a unit, and the time during which at least one read of storage was in flight.
 #[derive(Debug)]

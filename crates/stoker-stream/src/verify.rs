@@ -6,86 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use stoker_sql::Engine;
-use stoker_types::{MixtureSpec, StreamSpec};
+use stoker_types::{EpochVerdict, MixtureSpec, Receipt, ReceiptPart, Skipped, StreamSpec, SubstitutedRow};
 
 use coverage::{Coverage, coverage};
 
 use crate::found_rows::row_addrs;
 use crate::plan::load_spec;
-use crate::receipt::row_hash;
-use crate::{Error, Receipt, ReceiptPart, Result, Skipped, StreamPlan, SubstitutedRow};
+use crate::{Error, Result, StreamPlan};
 
 /// The number of positions whose rows are resolved at once.
 const LOOKUP_ROWS: usize = 1 << 16;
-
-/// The largest number of runs of positions that a verdict lists.
-const RUNS_MAX: usize = 20;
-
-/// What receipts prove about one epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct EpochVerdict {
-    /// The epoch, from zero.
-    pub epoch: u64,
-    /// The number of rows in the epoch.
-    pub num_rows: u64,
-    /// Positions that no rank delivered.
-    pub missing: Positions,
-    /// Positions that were delivered more than once.
-    pub repeated: Positions,
-    /// Parts of receipts whose rows are not those of their positions.
-    pub wrong: Vec<ReceiptPart>,
-    /// Positions that were skipped on purpose.
-    pub skipped: Positions,
-    /// Positions at the end of the epoch that fill no global batch and were dropped.
-    #[serde(default)]
-    pub dropped: Positions,
-    /// Bad rows that were replaced by other rows, in ascending order.
-    pub substituted: Vec<SubstitutedRow>,
-}
-
-/// Some positions of an epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Positions {
-    /// The number of positions.
-    pub count: u64,
-    /// The first runs of these positions, at most twenty.
-    pub runs: Vec<Range<u64>>,
-}
-
-impl EpochVerdict {
-    /// Returns whether every row was delivered exactly once, apart from rows that were skipped on purpose or dropped,
-    /// and from bad rows.
-    pub fn is_exactly_once(&self) -> bool {
-        self.missing.count == 0 && self.repeated.count == 0 && self.wrong.is_empty()
-    }
-}
-
-impl Positions {
-    fn push(&mut self, run: Range<u64>) {
-        if run.is_empty() {
-            return;
-        }
-        self.count += run.end - run.start;
-        let is_full = self.runs.len() >= RUNS_MAX;
-        match self.runs.last_mut().filter(|last| last.end == run.start) {
-            Some(last) => last.end = run.end,
-            None if is_full => {}
-            None => self.runs.push(run),
-        }
-    }
-}
-
-impl fmt::Display for Positions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runs: Vec<String> = self.runs.iter().map(|run| format!("{}..{}", run.start, run.end)).collect();
-        let listed: u64 = self.runs.iter().map(|run| run.end - run.start).sum();
-        let more = if listed < self.count { ", …" } else { "" };
-        write!(f, "{} positions: {}{more}", self.count, runs.join(", "))
-    }
-}
 
 /// Returns what receipts prove about each epoch that they name. The specifications are loaded from the lake. Receipts
 /// of a mixture from before and after a change of its weights are verified together.

@@ -35,6 +35,12 @@ pub enum Error {
         /// What is wrong with the document, and where.
         reason: String,
     },
+    /// A receipt that cannot be used.
+    #[error("cannot use the receipt: {reason}")]
+    Receipt {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A state belongs to another stream.
     #[error("the state belongs to another stream: {}{}", differences.join("; "), way_out(differences))]
     StateMismatch {
@@ -47,9 +53,10 @@ impl Error {
     /// Returns the kind of this error, which tells a caller what to do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::InvalidName { .. } | Error::InvalidValue { .. } | Error::Malformed { .. } => {
-                ErrorKind::InvalidRequest
-            }
+            Error::InvalidName { .. }
+            | Error::InvalidValue { .. }
+            | Error::Malformed { .. }
+            | Error::Receipt { .. } => ErrorKind::InvalidRequest,
             Error::StateMismatch { .. } => ErrorKind::StateMismatch,
         }
     }

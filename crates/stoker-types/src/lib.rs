@@ -11,6 +11,9 @@
 
 mod arrow_param;
 mod batching;
+pub mod calls;
+mod column_layout;
+mod context;
 mod cursor;
 mod digest;
 mod error;
@@ -21,14 +24,22 @@ mod mixture;
 mod name;
 mod order_options;
 mod param;
+mod plan_request;
+mod read_options;
+mod receipt;
+mod run_entry;
 mod slice;
 mod snapshot;
 mod spec;
 mod state;
+mod stream_stats;
+mod table_info;
 mod tensor;
 
 pub use arrow_param::ArrowParam;
 pub use batching::{BatchSize, Batching, LastBatch, Topology};
+pub use column_layout::{ColumnLayout, Diagnosis, Finding, Verdict};
+pub use context::{Context, Principal, Role};
 pub use cursor::Cursor;
 pub use digest::{Digest, DigestBuilder};
 pub use error::{Error, Result};
@@ -39,10 +50,19 @@ pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOU
 pub use name::{PrincipalName, RunId, TableName, TagName};
 pub use order_options::{ORDER_VERSION, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
+pub use plan_request::{MixOptions, PlanRequest, Query, StreamOptions};
+pub use read_options::{BadRows, BadShare, Compression, ReadOptions};
+pub use receipt::{
+    EpochVerdict, Positions, RECEIPT_VERSION, RECEIPT_VERSION_MIN, Receipt, ReceiptPart, Skipped, SubstitutedRow,
+    row_hash,
+};
+pub use run_entry::{BadRowEntry, RunEntry, RunEvent};
 pub use slice::{Share, Slice};
 pub use snapshot::{Snapshot, SnapshotRef};
 pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec};
 pub use state::{BatchLogEntry, Place, STATE_VERSION, StreamState};
+pub use stream_stats::{IoTotals, Stalls, StreamStats};
+pub use table_info::{IndexInfo, VersionInfo};
 pub use tensor::{
     DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY, HEAVY_ROW_BYTES,
     KIND_ENCODED_IMAGE, KIND_KEY, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,

@@ -104,3 +104,10 @@ name!(TableName, "table name");
 name!(TagName, "tag");
 name!(RunId, "run id");
 name!(PrincipalName, "name");
+
+impl PrincipalName {
+    /// A name that the code itself gives. It must be valid.
+    pub(crate) fn from_static(name: &'static str) -> Self {
+        Self(name.to_string())
+    }
+}

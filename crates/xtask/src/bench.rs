@@ -42,7 +42,8 @@ fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> 
         build::build(workspace, narrator, Targets::Programs)?;
     } else {
         let python = Python::locate(workspace)?;
-        let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
+        let (python, ()) =
+            python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
         python.add_to(&mut bench);
     }
     narrator.step("Measure", |_| {
@@ -57,7 +58,8 @@ fn peers(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Res
         return command::run(python::base()?.arg(script).args(args), "see its message above");
     }
     let python = Python::locate_peers(workspace)?;
-    let (python, ()) = python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
+    let (python, ()) =
+        python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
     build::install_native_module(workspace, narrator)?;
     let mut bench = python.command();
     bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);

@@ -12,13 +12,13 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use stoker_lake::RangeBody;
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, IoTotals};
 
 use super::virtual_time::VirtualTime;
 use crate::clock::Clock;
 use crate::coalesce::{Piece, Read};
 use crate::remote::{Remote, Source};
-use crate::{BufferPool, ChunkScanOptions, IoStats, IoTotals, RequestLimit, Result, Slots};
+use crate::{BufferPool, ChunkScanOptions, IoStats, RequestLimit, Result, Slots};
 
 /// What object_store says of a store that gets too many requests.
 pub(super) const REFUSAL: &str = "Server returned non-2xx status code: 503 Service Unavailable: SlowDown";

@@ -13,8 +13,10 @@ use image::{Rgb, RgbImage};
 use stoker_decode::{BatchDecoder, ImageTransform, decode_jpeg_alone};
 use stoker_flight::{ConnectOptions, DecodeOptions, StreamHandle, connect};
 use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
-use stoker_stream::{ReadOptions, StreamOptions};
-use stoker_types::{BatchSize, Batching, HEAVY_KEY, LastBatch, ShuffleMode, Slice, SnapshotRef, TableName, Topology};
+use stoker_types::{
+    BatchSize, Batching, HEAVY_KEY, LastBatch, ReadOptions, ShuffleMode, Slice, SnapshotRef, StreamOptions, TableName,
+    Topology,
+};
 
 use crate::bench::raw::{pass, threads};
 use crate::bench::report::{Measurement, Role, Section};

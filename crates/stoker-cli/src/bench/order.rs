@@ -7,8 +7,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 use stoker_order::EpochOrder;
-use stoker_stream::StreamOptions;
-use stoker_types::ShuffleMode;
+use stoker_types::{ShuffleMode, StreamOptions};
 
 use crate::output::output;
 use crate::stream::Shuffle;

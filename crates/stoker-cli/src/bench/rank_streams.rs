@@ -7,8 +7,7 @@ use clap::Args;
 use futures::future::try_join_all;
 use indicatif::ProgressBar;
 use serde_json::json;
-use stoker_stream::{ReadOptions, StreamOptions};
-use stoker_types::{BatchSize, Batching, LastBatch, Slice, Topology};
+use stoker_types::{BatchSize, Batching, LastBatch, ReadOptions, Slice, StreamOptions, Topology};
 
 use crate::connect::LakeArgs;
 use crate::output::output;

@@ -6,8 +6,7 @@ use futures::FutureExt;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use stoker_flight::{SampleStream, StreamHandle};
-use stoker_stream::{ReadOptions, Receipt, StreamStats};
-use stoker_types::{BatchLogEntry, Place, Slice, StreamState};
+use stoker_types::{BatchLogEntry, Place, ReadOptions, Receipt, Slice, StreamState, StreamStats};
 
 use crate::batch_log::BatchLog;
 use crate::process::process_use;

@@ -1,7 +1,7 @@
 //! Breaks down the time of steps, for people and for programs.
 
 use serde_json::{Map, Value, json};
-use stoker_stream::Stalls;
+use stoker_types::Stalls;
 
 /// Returns a line such as `storage 61 %, decode 4 %, consumer 35 %`, without the parts that round to 0 %.
 pub fn line(stalls: &Stalls) -> String {

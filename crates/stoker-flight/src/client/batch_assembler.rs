@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use arrow_schema::SchemaRef;
 use prost::Message;
 use stoker_chunks::BufferPool;
-use stoker_stream::{Batch, Stalls, Substitution};
-use stoker_types::{Cursor, Digest, Slice};
+use stoker_stream::{Batch, Substitution};
+use stoker_types::{Cursor, Digest, Slice, Stalls};
 
 use crate::client::decode_message::decode_message;
 use crate::client::message_reader::MessageReader;

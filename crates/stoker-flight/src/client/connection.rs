@@ -8,9 +8,12 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use stoker_stream::{Compression, PlanRequest, Query, StreamOptions, StreamPlan};
+use stoker_stream::StreamPlan;
 use stoker_types::calls::{Answering, Answers, Call, OpenTable, TableAnswer, TableAt, TagVersion};
-use stoker_types::{Context, Digest, ErrorKind, ParamValue, SnapshotRef, StreamSpec, StreamState};
+use stoker_types::{
+    Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamSpec,
+    StreamState,
+};
 
 use crate::client::handle::{Place, StreamHandle};
 use crate::client::patience::Patience;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use stoker_stream::StreamStats;
+use stoker_types::StreamStats;
 
 /// The counters behind [`StreamStats`]. Only the servers know the number of storage requests and their bytes.
 #[derive(Default)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use stoker_chunks::IoTotals;
-use stoker_stream::{Batch, Held, Quota, StallMeter, Stalls, StreamStats};
+use stoker_stream::{Batch, Held, Quota, StallMeter};
+use stoker_types::{IoTotals, Stalls, StreamStats};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 

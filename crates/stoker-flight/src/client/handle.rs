@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use stoker_sql::is_same_query;
-use stoker_stream::{BadRows, MemoryBudget, ReadOptions, ReceiptBuilder, StreamPlan, WeightHistory, check_batches};
+use stoker_stream::{MemoryBudget, ReceiptBuilder, StreamPlan, WeightHistory, check_batches};
 use stoker_types::calls::{Answers, FindNulls};
-use stoker_types::{self as types, BatchLogEntry, Context, ErrorKind, Slice, Snapshot, StreamSpec, StreamState};
+use stoker_types::{
+    self as types, BadRows, BatchLogEntry, Context, ErrorKind, ReadOptions, Slice, Snapshot, StreamSpec, StreamState,
+};
 
 use crate::client::connection::plan_remote;
 use crate::client::decode_stage::DecodeStage;
@@ -171,7 +173,7 @@ impl StreamHandle {
     ///
     /// # Errors
     /// As for [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that is null or cannot be decoded makes
-    /// its row a bad row. With [`BadRows::Error`](stoker_stream::BadRows) the stream then ends with
+    /// its row a bad row. With [`BadRows::Error`](stoker_types::BadRows) the stream then ends with
     /// [`Error::BadImage`]. Otherwise the next row of the same window whose images decode replaces the bad row, and all
     /// ranks with these transforms choose the same row; the stream ends with [`Error::NoSubstitute`] when the window
     /// has no such row.

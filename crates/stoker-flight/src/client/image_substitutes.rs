@@ -17,7 +17,9 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_select::take::take_record_batch;
 use parking_lot::Mutex;
-use stoker_stream::{BadRowsMet, Beside, ReadOptions, RowsBeside, Substitution, Window, WindowRow, Windows};
+use stoker_stream::{BadRowsMet, RowsBeside, Substitution, Window, WindowRow, Windows};
+use stoker_types::ReadOptions;
+use stoker_types::calls::Beside;
 use tokio::task::spawn_blocking;
 
 use crate::client::StreamHandle;

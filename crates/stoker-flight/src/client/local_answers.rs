@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stoker_stream::{ReadOptions, StreamPlan, log_bad_rows, log_run, run_entries, verify};
+use stoker_stream::{StreamPlan, log_bad_rows, log_run, run_entries, verify};
 use stoker_types::calls::{
     Answering, Answers, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, GetStatus, GetVersion,
     IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenStream, OpenTable, ReadBeside, ReadRunLog,
     ServerStatus, ServerVersion, TableAnswer, TableAt, TagVersion, VerifyReceipts,
 };
-use stoker_types::{ColumnLayout, Context, Diagnosis, EpochVerdict, RunEntry, StreamSpec, TagName, VersionInfo};
+use stoker_types::{
+    ColumnLayout, Context, Diagnosis, EpochVerdict, ReadOptions, RunEntry, StreamSpec, TagName, VersionInfo,
+};
 
 use crate::client::LocalLake;
 use crate::schema_text::schema_to_text;

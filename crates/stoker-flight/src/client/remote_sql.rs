@@ -7,8 +7,7 @@ use arrow_flight::FlightInfo;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use futures::stream;
-use stoker_stream::Compression;
-use stoker_types::{ErrorKind, ParamValue};
+use stoker_types::{Compression, ErrorKind, ParamValue};
 use tokio::time::Instant;
 
 use crate::client::decode_message::decode_message;

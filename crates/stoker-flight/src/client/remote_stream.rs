@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use arrow_schema::SchemaRef;
 use futures::future::try_join_all;
 use stoker_chunks::BufferPool;
-use stoker_stream::{Batch, Held, Quota, ReadOptions, StallMeter, Stalls, StreamStats};
-use stoker_types::{ErrorKind, Slice, StreamSpec};
+use stoker_stream::{Batch, Held, Quota, StallMeter};
+use stoker_types::{ErrorKind, ReadOptions, Slice, Stalls, StreamSpec, StreamStats};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 

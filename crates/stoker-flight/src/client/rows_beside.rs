@@ -1,8 +1,8 @@
 //! Reads rows of windows, from the engine in this process or from servers.
 
-use stoker_stream::{ReadOptions, RowsBeside};
-use stoker_types::ErrorKind;
+use stoker_stream::RowsBeside;
 use stoker_types::calls::{Beside, IpcBytes, ReadBeside};
+use stoker_types::{ErrorKind, ReadOptions};
 
 use crate::client::handle::{Place, StreamHandle};
 use crate::client::patience::Patience;

@@ -41,7 +41,9 @@ impl Connection {
             match self.call_once(keyed.clone()).await {
                 Ok(_) => Ok(true),
                 // Another one of several servers with different versions may have done the write.
-                Err(error) if knows_no_keys(&error) && !(self.has_replicas() && is_uncertain.load(Ordering::Relaxed)) => {
+                Err(error)
+                    if knows_no_keys(&error) && !(self.has_replicas() && is_uncertain.load(Ordering::Relaxed)) =>
+                {
                     Ok(false)
                 }
                 Err(error) => {

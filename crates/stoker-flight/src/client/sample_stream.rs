@@ -2,7 +2,8 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use stoker_stream::{Batch, BatchStream, Receipt, ReceiptBuilder, ReceiptPart, StreamStats};
+use stoker_stream::{Batch, BatchStream, ReceiptBuilder};
+use stoker_types::{Receipt, ReceiptPart, StreamStats};
 
 use crate::Result;
 use crate::client::decode_stage::DecodeStage;

@@ -6,7 +6,7 @@ use arrow_data::ArrayData;
 use arrow_ipc::FieldNode;
 use arrow_schema::DataType;
 use bytes::Bytes;
-use stoker_stream::Compression;
+use stoker_types::Compression;
 
 use crate::buffer_codec::BufferEncoder;
 use crate::encode::{BatchLayout, Message, record_batch_header};

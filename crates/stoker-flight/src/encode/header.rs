@@ -6,7 +6,7 @@ use arrow_ipc::{
 };
 use bytes::Bytes;
 use flatbuffers::FlatBufferBuilder;
-use stoker_stream::Compression;
+use stoker_types::Compression;
 
 use crate::buffer_codec::compression_type;
 

@@ -26,7 +26,8 @@ use arrow_ipc::writer::{CompressionContext, DictionaryTracker, IpcDataGenerator,
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use prost::Message as _;
-use stoker_stream::{Compression, Part, Stalls};
+use stoker_stream::Part;
+use stoker_types::{Compression, Stalls};
 
 pub(crate) use header::{BatchLayout, record_batch_header};
 pub(crate) use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};

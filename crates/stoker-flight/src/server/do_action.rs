@@ -10,10 +10,8 @@ use crate::{Error, Result};
 
 /// What `ListActions` answers.
 pub(crate) fn action_types() -> Vec<ActionType> {
-    let action = |call: &stoker_types::calls::CallInfo| ActionType {
-        r#type: call.name.into(),
-        description: call.about.into(),
-    };
+    let action =
+        |call: &stoker_types::calls::CallInfo| ActionType { r#type: call.name.into(), description: call.about.into() };
     CALLS.iter().map(action).collect()
 }
 
@@ -26,9 +24,9 @@ impl ServerState {
         let answer = answer_action(self, context, name, body);
         match context.deadline {
             None => answer.await,
-            Some(deadline) => timeout_at(Instant::from_std(deadline), answer).await.unwrap_or_else(|_| {
-                Err(Error::Deadline { attempted: format!("action {name}") })
-            }),
+            Some(deadline) => timeout_at(Instant::from_std(deadline), answer)
+                .await
+                .unwrap_or_else(|_| Err(Error::Deadline { attempted: format!("action {name}") })),
         }
     }
 }

@@ -8,8 +8,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use futures::{FutureExt, StreamExt};
 use stoker_sql::SqlQuery;
-use stoker_stream::{ReadOptions, StreamPlan};
-use stoker_types::{Digest, Principal, Slice, Snapshot, Topology};
+use stoker_stream::StreamPlan;
+use stoker_types::{Digest, Principal, ReadOptions, Slice, Snapshot, Topology};
 use tokio::runtime::Handle;
 
 use crate::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};

@@ -5,8 +5,8 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticke
 use arrow_schema::Schema;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
-use stoker_stream::{ReadOptions, StreamPlan};
-use stoker_types::{Principal, SnapshotRef, TableName};
+use stoker_stream::StreamPlan;
+use stoker_types::{Principal, ReadOptions, SnapshotRef, TableName};
 
 use crate::convert::{
     COMMAND_VERSION, compression_from_proto, endpoint_slice, params_from_json, policy_from_proto, slice_from_proto,

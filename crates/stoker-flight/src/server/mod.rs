@@ -2,8 +2,8 @@
 
 mod access_log;
 mod admin;
-mod answers;
 mod answer_body;
+mod answers;
 mod auth;
 pub(crate) mod authority_filter;
 mod caller;

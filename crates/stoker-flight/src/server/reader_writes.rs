@@ -1,9 +1,9 @@
 //! Checks what the server writes for principals with the role `read`: logs of their own runs, about rows that exist.
 
 use stoker_lake::Expense;
-use stoker_stream::{BadRowEntry, RunEntry, own_run};
+use stoker_stream::own_run;
+use stoker_types::{BadRowEntry, Principal, RunEntry};
 
-use stoker_types::Principal;
 use crate::server::state::ServerState;
 use crate::{Error, Result};
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use arrow_flight::Ticket;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use prost::Message;
+use stoker_types::Principal;
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codec::{DecodeBuf, Decoder};
@@ -18,7 +19,6 @@ use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 use tonic::{Code, Status, Streaming};
 use tracing::Instrument;
-use stoker_types::Principal;
 
 use crate::server::answer_body::AnswerBody;
 use crate::server::auth::{Authenticator, ClientCertificate, check_role, role_of_method};

@@ -111,7 +111,7 @@ impl ServerState {
         match source {
             Some(Source::Query(query)) => {
                 let request = convert::request_from_proto(&query)?;
-                let plan = StreamPlan::plan_for(&self.lake_for(principal), &request, principal.run_owner()).await?;
+                let plan = StreamPlan::plan_for(&self.engine_for(principal), &request, principal.run_owner()).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }
@@ -125,7 +125,7 @@ impl ServerState {
                 let may_link = reweigh.may_link && plan.spec_stored();
                 let history = if may_link { WeightHistory::Linked } else { WeightHistory::Whole };
                 let (epoch, position, weights) = (reweigh.epoch, reweigh.position, &reweigh.weights);
-                let plan = plan.reweigh(&self.lake_for(principal), epoch, position, weights, history).await?;
+                let plan = plan.reweigh(&self.engine_for(principal), epoch, position, weights, history).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }
@@ -137,7 +137,8 @@ impl ServerState {
 
     /// Returns the totals since the server started, and its current memory use.
     pub fn status(&self) -> ServerStatus {
-        let (memory_budget_bytes, memory_held_bytes) = (self.lake.budget().total_bytes(), self.lake.budget().held_bytes());
+        let (memory_budget_bytes, memory_held_bytes) =
+            (self.lake.budget().total_bytes(), self.lake.budget().held_bytes());
         let request_limit = self.lake.budget().requests().num_requests() as u64;
         ServerStatus { memory_budget_bytes, memory_held_bytes, request_limit, ..self.totals.status() }
     }
@@ -152,7 +153,7 @@ impl ServerState {
         let spec = StreamSpec::from_json(json)?;
         let load = || async {
             Ok(match principal.role {
-                Role::Read => StreamPlan::load_unstored(&self.lake_for(principal), &spec).boxed().await?,
+                Role::Read => StreamPlan::load_unstored(&self.engine_for(principal), &spec).boxed().await?,
                 Role::Write | Role::Admin => StreamPlan::load(&self.lake, &spec).boxed().await?,
             })
         };

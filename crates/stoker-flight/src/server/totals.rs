@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use stoker_stream::{PartStream, StreamStats};
-use stoker_types::calls::ServerStatus;
+use stoker_stream::PartStream;
+use stoker_types::{StreamStats, calls::ServerStatus};
 
 use crate::server::access_log::AccessEntry;
 use crate::server::metrics::Metrics;

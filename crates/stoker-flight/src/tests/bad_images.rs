@@ -9,11 +9,13 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, LargeBinaryArray, Re
 use arrow_schema::{DataType, Field, Schema};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use stoker_chunks::IoTotals;
 use stoker_decode::ImageTransform;
 use stoker_lake::{CommitMode, WriteOptions};
-use stoker_stream::{BadRows, BadShare, Batch, ReadOptions, Receipt, RowsBeside};
-use stoker_types::{BatchSize, ErrorKind, LastBatch, ShuffleMode, Slice, TableName, TensorType};
+use stoker_stream::{Batch, RowsBeside};
+use stoker_types::{
+    BadRows, BadShare, BatchSize, ErrorKind, IoTotals, LastBatch, ReadOptions, Receipt, ShuffleMode, Slice, TableName,
+    TensorType,
+};
 
 use crate::tests::fixture::*;
 use crate::{ConnectOptions, Connection, DecodeOptions, Error, StreamHandle, beside_answer, connect};
@@ -69,7 +71,7 @@ async fn write(lake: &TestLake, bad_images: &BTreeSet<i64>, bad_thumbs: &BTreeSe
 }
 
 async fn photos(connection: &Connection, shuffle: ShuffleMode) -> StreamHandle {
-    let mut options = stoker_stream::StreamOptions { shuffle, num_lanes: 12, ..options() };
+    let mut options = stoker_types::StreamOptions { shuffle, num_lanes: 12, ..options() };
     let sql = "SELECT x, id, image, thumb FROM photos";
     // With these options a window has five rows of each of the 12 lanes.
     let row_bytes = connection.plan_stream(sql, &[], &options).await.expect("a plan");

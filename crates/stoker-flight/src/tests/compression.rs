@@ -11,8 +11,7 @@ use arrow_ipc::{Buffer, CompressionType, FieldNode, root_as_message};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use stoker_chunks::BufferPool;
-use stoker_stream::Compression;
-use stoker_types::ErrorKind;
+use stoker_types::{Compression, ErrorKind};
 
 use crate::Result;
 use crate::buffer_codec::{BufferEncoder, compression_type};

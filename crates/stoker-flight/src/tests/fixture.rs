@@ -7,8 +7,10 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, Record
 use arrow_schema::{DataType, Field, Schema};
 use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
-use stoker_stream::{Batch, StreamOptions};
-use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, TableName, TensorType, Topology};
+use stoker_stream::Batch;
+use stoker_types::{
+    BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamOptions, TableName, TensorType, Topology,
+};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;

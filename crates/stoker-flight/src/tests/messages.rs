@@ -15,8 +15,8 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use prost::Message as _;
 use stoker_chunks::BufferPool;
-use stoker_stream::{Compression, Part, Stalls, Substitution};
-use stoker_types::{Cursor, Digest, ErrorKind};
+use stoker_stream::{Part, Substitution};
+use stoker_types::{Compression, Cursor, Digest, ErrorKind, Stalls};
 
 use crate::Result;
 use crate::client::http2::{Patience, grpc_frame};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use stoker_stream::{RunEntry, RunEvent, log_run, run_entries};
-use stoker_types::{BatchSize, Digest, ErrorKind, LastBatch, RunId, SnapshotRef};
+use stoker_stream::{log_run, run_entries};
+use stoker_types::{BatchSize, Digest, ErrorKind, LastBatch, RunEntry, RunEvent, RunId, SnapshotRef};
 use tempfile::TempDir;
 
 use crate::client::LocalLake;
@@ -107,9 +107,9 @@ fn a_stream_of_its_own_budget_gives_up_by_it() {
         let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
         server.kill();
         let slice = slice(0, 1, BatchSize::PerRank(32), LastBatch::Pad);
-        let read = stoker_stream::ReadOptions {
+        let read = stoker_types::ReadOptions {
             retry_budget: Some(Duration::from_millis(200)),
-            ..stoker_stream::ReadOptions::default()
+            ..stoker_types::ReadOptions::default()
         };
         let mut stream = handle.open(&slice, &read).await.expect("a stream");
         let error = stream.next().await.expect_err("nobody answers");

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use stoker_stream::ReadOptions;
-use stoker_types::{BatchSize, ErrorKind, LastBatch};
+use stoker_types::{BatchSize, ErrorKind, LastBatch, ReadOptions};
 
 use crate::tests::fixture::*;
 use crate::{ConnectOptions, TicketKey, connect};

@@ -7,8 +7,7 @@ use arrow_flight::{Action, Criteria, Empty, FlightDescriptor, Ticket};
 use futures::TryStreamExt;
 use prost::Message;
 use stoker_lake::CommitMode;
-use stoker_stream::Compression;
-use stoker_types::{BatchSize, ErrorKind, LastBatch, ParamValue, SnapshotRef};
+use stoker_types::{BatchSize, Compression, ErrorKind, LastBatch, ParamValue, SnapshotRef};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 

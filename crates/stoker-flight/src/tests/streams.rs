@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use stoker_stream::ReadOptions;
-use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, Place, Slice};
+use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, Place, ReadOptions, Slice};
 use tokio::time::timeout;
 
 use crate::tests::fixture::*;

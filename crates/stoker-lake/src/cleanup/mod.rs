@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::TryStreamExt;
 use lance::dataset::cleanup::CleanupPolicy;
 use object_store::path::Path;
+use stoker_types::VersionInfo;
 use stoker_types::{ErrorKind, TableName};
 
 pub use lock::CleanupLock;
@@ -17,7 +18,7 @@ pub use lock::CleanupLock;
 use crate::again::again;
 use crate::caught::caught;
 use crate::holds::Hold;
-use crate::{Error, Lake, Result, Table, VersionInfo};
+use crate::{Error, Lake, Result, Table};
 
 /// The shortest retention, whatever a caller asks for: a reader may be about to open a version, or a writer to name a
 /// file.

@@ -1,13 +1,13 @@
 //! Findings about the layout of a column.
 
 use arrow_schema::{DataType, Field, Fields};
-use stoker_types::{HEAVY_ROW_BYTES, is_encoded_image};
+use stoker_types::{ColumnLayout, HEAVY_ROW_BYTES, is_encoded_image};
 
 use super::{Finding, Verdict, example};
+use crate::Table;
 use crate::blobs::{self, is_blob};
 use crate::obstacle::Obstacle;
 use crate::survey::{ColumnSurvey, Fragments, GENERAL};
-use crate::{ColumnLayout, Table};
 
 /// The smallest average size of a piece, in bytes, that is no finding. A piece is a run of plain bytes that one
 /// request can read. An object store takes about as long to answer a request as to send 1 MiB.

@@ -13,71 +13,10 @@ mod unchecked;
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use stoker_types::{ColumnLayout, Diagnosis};
 
 use self::column::ColumnCase;
-use crate::{ColumnLayout, Result, Table};
-
-/// The layout of a table's columns, and what about the table costs speed or safety.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Diagnosis {
-    /// The layout of each column, in the order of the schema.
-    pub columns: Vec<ColumnLayout>,
-    /// The findings about columns in the order of the schema, then those about the table.
-    pub findings: Vec<Finding>,
-}
-
-/// A property of a table's layout that costs speed or safety.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// The column; `None` for the table as a whole.
-    #[serde(default)]
-    pub column: Option<String>,
-    /// A stable identifier of the kind of finding, for programs: `nulls`, `no_checksums`, ….
-    pub code: String,
-    /// What was found, and in which fragments.
-    pub what: String,
-    /// What it costs.
-    pub cost: String,
-    /// What to do about it.
-    pub remedy: String,
-    /// Lines of Python that apply the remedy, where `lake` is a connection to this lake.
-    #[serde(default)]
-    pub example: Option<String>,
-}
-
-/// How the bytes of a column are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Dense: bytes are read at the offsets in the page table, directly into batches.
-    Dense,
-    /// Heavy but not dense: bytes are read through Lance's decoder.
-    Decoder,
-    /// Neither heavy nor dense: bytes are read through Lance's decoder too, which is cheap for few bytes.
-    Light,
-}
-
-impl Verdict {
-    /// `dense`, `decoder` or `light`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Dense => "dense",
-            Verdict::Decoder => "decoder",
-            Verdict::Light => "light",
-        }
-    }
-}
-
-impl ColumnLayout {
-    /// How the bytes of the column are read.
-    pub fn verdict(&self) -> Verdict {
-        match (self.dense, self.heavy) {
-            (true, _) => Verdict::Dense,
-            (false, true) => Verdict::Decoder,
-            (false, false) => Verdict::Light,
-        }
-    }
-}
+use crate::{Result, Table};
 
 impl Table {
     /// Reports the layout of the table, what about it costs speed or safety, and what to do about that. Reads the
@@ -100,21 +39,5 @@ impl Table {
         findings.extend(unchecked::finding(self, &unchecked));
         findings.extend(fragments::findings(self));
         Ok(Diagnosis { columns, findings })
-    }
-}
-
-/// Writes a paragraph of several lines. The first one begins with the column and the code.
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.column {
-            Some(column) => write!(f, "column {column}")?,
-            None => f.write_str("table")?,
-        }
-        let Finding { code, what, cost, remedy, .. } = self;
-        write!(f, " [{code}]: {what}\n  costs: {cost}\n  do this: {remedy}")?;
-        for line in self.example.iter().flat_map(|example| example.lines()) {
-            write!(f, "\n    {line}")?;
-        }
-        Ok(())
     }
 }

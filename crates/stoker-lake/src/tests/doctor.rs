@@ -13,12 +13,12 @@ use lance::Dataset;
 use lance::dataset::optimize::{CompactionOptions, compact_files};
 use lance::dataset::{NewColumnTransform, WriteParams};
 use lance_file::version::LanceFileVersion;
-use stoker_types::{HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY};
+use stoker_types::{Diagnosis, Finding, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY, Verdict};
 
 use super::data::{
     TestResult, append, image_field, latest, media, memory_lake, schema, small, table_name, tensor, test_lake,
 };
-use crate::{DenseProbe, Diagnosis, Finding, Lake, Table, Verdict, WriteOptions};
+use crate::{DenseProbe, Lake, Table, WriteOptions};
 
 type Failure = Box<dyn std::error::Error>;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow_array::types::UInt8Type;
 use arrow_array::{Array, FixedSizeBinaryArray, ListArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
+use stoker_types::ColumnLayout;
 
 use super::data::{TestResult, append, image_field, latest, media, memory_lake, schema, table_name, tensor, test_lake};
-use crate::{ColumnLayout, CommitMode, Table, WriteOptions};
+use crate::{CommitMode, Table, WriteOptions};
 
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use stoker_lake::DenseProbe;
-use stoker_types::SnapshotRef;
+use stoker_types::{BadRows, BadShare, ReadOptions, Receipt, SnapshotRef, SubstitutedRow};
 
 use super::*;
 

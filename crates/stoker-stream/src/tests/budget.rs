@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::poll;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use stoker_types::ReadOptions;
 
 use super::*;
 

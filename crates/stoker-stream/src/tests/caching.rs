@@ -5,6 +5,7 @@ use std::path::Path;
 
 use futures::future::join_all;
 use stoker_chunks::{CacheOptions, ChunkCache};
+use stoker_types::{ReadOptions, StreamOptions, StreamStats};
 
 use super::shared::{NUM_ROWS, ROW_BYTES, TABLE_BYTES, assemble, distant, rest, sorted};
 use super::*;

@@ -1,6 +1,7 @@
 //! Tests of streams that read local files past the page cache.
 
 use stoker_chunks::LocalReads;
+use stoker_types::ReadOptions;
 
 use super::*;
 

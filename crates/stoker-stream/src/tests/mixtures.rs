@@ -1,6 +1,8 @@
 //! Tests of streams over several queries.
 
-use stoker_types::{ErrorKind, MixtureStop, RunId};
+use stoker_types::{
+    ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, RunId, StreamOptions,
+};
 
 use super::*;
 

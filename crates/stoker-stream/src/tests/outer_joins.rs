@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array};
 use stoker_sql::NO_ROW;
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, ReadOptions, StreamOptions};
 
 use super::*;
 

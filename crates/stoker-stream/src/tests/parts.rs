@@ -3,7 +3,7 @@
 use arrow_select::concat::concat_batches;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
-use stoker_types::MixtureStop;
+use stoker_types::{BadRows, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions, StreamOptions};
 
 use super::bad_rows::damage;
 use super::*;

@@ -2,6 +2,7 @@
 
 use stoker_chunks::{ChunkScan, ChunkScanOptions, Slots};
 use stoker_order::{StreamOrder, Visit};
+use stoker_types::ReadOptions;
 
 use super::bad_rows::damage;
 use super::*;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use stoker_types::{ReadOptions, Stalls};
+
 use super::*;
 
 /// Makes stalls from the milliseconds of storage, decode, network and consumer.

@@ -6,8 +6,10 @@
 
 use std::ops::Range;
 
+use stoker_types::{ReceiptPart, Skipped};
+
 use super::Positions;
-use crate::{Error, ReceiptPart, Result, Skipped};
+use crate::{Error, Result};
 
 /// The number of positions that are counted at once. Each position takes one byte for its count and one for its marks.
 const WINDOW: u64 = 1 << 20;

@@ -39,8 +39,8 @@ impl TableAt {
     pub fn new(table: &str, at: &SnapshotRef) -> Self {
         let (version, tag) = match at {
             SnapshotRef::Latest => (None, None),
-            SnapshotRef::GetVersion(version) => (Some(*version), None),
-            SnapshotRef::TagVersion(tag) => (None, Some(tag.clone())),
+            SnapshotRef::Version(version) => (Some(*version), None),
+            SnapshotRef::Tag(tag) => (None, Some(tag.clone())),
         };
         Self { table: table.to_string(), version, tag }
     }
@@ -56,8 +56,8 @@ impl TableAt {
     /// The snapshot.
     pub fn at(&self) -> SnapshotRef {
         match (self.version, &self.tag) {
-            (Some(version), _) => SnapshotRef::GetVersion(version),
-            (None, Some(tag)) => SnapshotRef::TagVersion(tag.clone()),
+            (Some(version), _) => SnapshotRef::Version(version),
+            (None, Some(tag)) => SnapshotRef::Tag(tag.clone()),
             (None, None) => SnapshotRef::Latest,
         }
     }

@@ -22,9 +22,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use about_streams::{
-    Beside, FindNulls, OpenStream, ROW_ADDRS_MAX, FindRows, ReadBeside, ServerStatus, ServerVersion, GetStatus, ListStreams, GetVersion,
+    Beside, FindNulls, FindRows, GetStatus, GetVersion, ListStreams, OpenStream, ROW_ADDRS_MAX, ReadBeside,
+    ServerStatus, ServerVersion,
 };
-pub use about_tables::{DescribeTable, ExamineTable, ExplainQuery, OpenTable, TableAnswer, TableAt, ListTables, TagVersion, ListVersions};
+pub use about_tables::{
+    DescribeTable, ExamineTable, ExplainQuery, ListTables, ListVersions, OpenTable, TableAnswer, TableAt, TagVersion,
+};
 pub use answer::{Answer, Done, IpcBytes};
 pub use runs::{LogBadRows, LogRun, ReadRunLog, VerifyReceipts, WriteKey};
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use stoker_lake::{Lake, StorageOptions};
 use stoker_order::EpochOrder;
 use stoker_sql::{Engine, EngineOptions, RowSet};
-use stoker_stream::{ReadOptions, StreamOptions, StreamPlan};
-use stoker_types::{BatchSize, Batching, Digest, LastBatch, OrderOptions, Slice, Topology};
+use stoker_stream::StreamPlan;
+use stoker_types::{BatchSize, Batching, Digest, LastBatch, OrderOptions, ReadOptions, Slice, StreamOptions, Topology};
 
 use crate::output::output;
 use crate::process::{bytes_read, process_use, reset_peak, resident_bytes};

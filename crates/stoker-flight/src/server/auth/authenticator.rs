@@ -9,8 +9,8 @@ use tonic::codegen::http::header::AUTHORIZATION;
 
 use crate::secret::warn_of_readers;
 use crate::server::ServerConfig;
-use crate::server::auth::token_set::TokenSet;
 use crate::server::auth::ClientCertificate;
+use crate::server::auth::token_set::TokenSet;
 use crate::{Error, Result};
 
 /// Authenticates requests by the tokens of a server and by client certificates.

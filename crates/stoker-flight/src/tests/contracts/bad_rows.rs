@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::{BadRows, BadShare, ReadOptions, Receipt};
-use stoker_types::{ErrorKind, Slice};
+use stoker_types::{BadRows, BadShare, ErrorKind, ReadOptions, Receipt, Slice};
 
 use crate::tests::contracts::case::{Case, Job, damaged_case};
 use crate::tests::contracts::delivery::{Delivered, Stop, read_rank};

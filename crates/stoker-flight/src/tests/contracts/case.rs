@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use stoker_stream::{Compression, ReadOptions, StreamOptions};
-use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, Topology};
+use stoker_types::{
+    BatchSize, Batching, Compression, LastBatch, ReadOptions, ShuffleMode, Slice, StreamOptions, Topology,
+};
 
 use crate::{Connection, StreamHandle};
 

@@ -4,8 +4,8 @@ use futures::FutureExt;
 use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::{Batch, ReadOptions, Receipt};
-use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, Place, Slice, StreamState};
+use stoker_stream::Batch;
+use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, Place, ReadOptions, Receipt, Slice, StreamState};
 
 use crate::StreamHandle;
 use crate::tests::contracts::case::{Job, Query};

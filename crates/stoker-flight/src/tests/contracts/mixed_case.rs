@@ -3,8 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use stoker_stream::{MixOptions, PlanRequest, StreamOptions};
-use stoker_types::MixtureStop;
+use stoker_types::{MixOptions, MixtureStop, PlanRequest, StreamOptions};
 
 use crate::tests::contracts::case::{Condition, ENDPOINTS_MAX, Job, Query, job, options, query};
 use crate::{Connection, StreamHandle};
@@ -30,7 +29,7 @@ pub struct MixedCase {
 
 impl MixedCase {
     pub async fn plan(&self, connection: &Connection) -> crate::Result<StreamHandle> {
-        let with_sql = |query: &Query| stoker_stream::Query::new(query.sql(), &[]);
+        let with_sql = |query: &Query| stoker_types::Query::new(query.sql(), &[]);
         let request = PlanRequest {
             queries: self.queries.iter().map(with_sql).collect(),
             mix: Some(self.mix.clone()),

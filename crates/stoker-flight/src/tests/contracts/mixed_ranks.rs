@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::ReadOptions;
+use stoker_types::ReadOptions;
 
 use crate::tests::contracts::case::Job;
 use crate::tests::contracts::delivery::{deliver, global_rows};

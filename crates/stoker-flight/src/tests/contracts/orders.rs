@@ -2,8 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::StreamOptions;
-use stoker_types::{Batching, LastBatch, ShuffleMode};
+use stoker_types::{Batching, LastBatch, ShuffleMode, StreamOptions};
 
 use crate::tests::contracts::case::{Case, Job, case};
 use crate::tests::contracts::delivery::{check_once, deliver, global_batches};

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use stoker_stream::ReceiptPart;
-use stoker_types::Slice;
+use stoker_types::{ReceiptPart, Slice};
 
 use crate::tests::contracts::case::{Job, Leg, job, leg};
 

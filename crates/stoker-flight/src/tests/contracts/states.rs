@@ -3,8 +3,7 @@
 use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::StreamOptions;
-use stoker_types::{BatchLogEntry, ErrorKind, StreamState};
+use stoker_types::{BatchLogEntry, ErrorKind, StreamOptions, StreamState};
 
 use crate::tests::contracts::case::{Case, Filter, Query, case};
 use crate::tests::contracts::delivery::{Stop, read_rank};

@@ -7,8 +7,7 @@ use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use stoker_stream::{EpochVerdict, Receipt};
-use stoker_types::{Place, StreamState};
+use stoker_types::{EpochVerdict, Place, Receipt, StreamState};
 
 use crate::tests::contracts::case::{Job, Leg};
 use crate::tests::contracts::delivery::{Stop, deliver_until, global_rows, whole_epoch};

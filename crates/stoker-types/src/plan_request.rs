@@ -1,0 +1,132 @@
+//! What a stream is planned from.
+
+use crate::{Error, MixtureStop, ORDER_VERSION, OrderOptions, ParamValue, Result, RunId, ShuffleMode, slots_for};
+
+/// A sample query as it was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// The text of the query.
+    pub sql: String,
+    /// The positional parameters.
+    pub params: Vec<ParamValue>,
+}
+
+impl Query {
+    /// Makes a query from its text and parameters.
+    pub fn new(sql: impl Into<String>, params: &[ParamValue]) -> Self {
+        Self { sql: sql.into(), params: params.to_vec() }
+    }
+}
+
+/// How several queries are mixed into one stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixOptions {
+    /// The weight of each query. Weights need not add up to one.
+    pub weights: Vec<f64>,
+    /// What ends an epoch.
+    pub stop: MixtureStop,
+    /// The number of rows in an epoch, for [`MixtureStop::Rows`].
+    pub epoch_rows: u64,
+}
+
+/// A request to plan a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanRequest {
+    /// The query of the stream, or the queries of its mixture.
+    pub queries: Vec<Query>,
+    /// How several queries are mixed into one stream, or `None` for one query.
+    pub mix: Option<MixOptions>,
+    /// The options that determine the order.
+    pub options: StreamOptions,
+    /// The run, if there is one. All its processes get the same stream, whichever of them plans it first.
+    pub run_id: Option<RunId>,
+}
+
+impl PlanRequest {
+    /// Makes a request for a stream of one query.
+    pub fn new(query: Query, options: StreamOptions) -> Self {
+        Self { queries: vec![query], mix: None, options, run_id: None }
+    }
+
+    /// Checks everything that can be checked without the lake.
+    ///
+    /// # Errors
+    /// `InvalidValue` naming the option.
+    pub fn validate(&self) -> Result<()> {
+        let fail = |what, reason: String| Err(Error::InvalidValue { what, reason });
+        let StreamOptions { shuffle_window_bytes, block_bytes, num_lanes, .. } = &self.options;
+        let numbers = [
+            ("shuffle_window_bytes", *shuffle_window_bytes),
+            ("block_bytes", *block_bytes),
+            ("num_lanes", u64::from(*num_lanes)),
+        ];
+        if let Some((what, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
+            return fail(what, "it is 0; it must be at least 1".into());
+        }
+        match &self.mix {
+            None if self.queries.len() == 1 => Ok(()),
+            None => fail("queries", format!("{} queries need weights to become one stream", self.queries.len())),
+            Some(mix) => {
+                let slots = slots_for(&mix.weights)?;
+                if slots.len() != self.queries.len() {
+                    return fail("weights", format!("{} weights for {} queries", slots.len(), self.queries.len()));
+                }
+                match mix.stop == MixtureStop::Rows && mix.epoch_rows == 0 {
+                    true => fail("epoch_rows", "an epoch needs at least one row".into()),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The options that determine the order of a stream, together with its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// The seed. The default is 0.
+    pub seed: u64,
+    /// The mode of shuffling. The default is [`ShuffleMode::Block`].
+    pub shuffle: ShuffleMode,
+    /// The size of the windows of all lanes together, for any number of ranks, in bytes. The default is 512 MiB.
+    pub shuffle_window_bytes: u64,
+    /// The size of a block of neighbouring rows, in bytes. The default is 512 KiB.
+    pub block_bytes: u64,
+    /// The number of lanes. The default is 48. If the number of ranks divides it, the cluster reads each byte once per
+    /// epoch.
+    pub num_lanes: u32,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            shuffle: ShuffleMode::Block,
+            shuffle_window_bytes: 512 << 20,
+            block_bytes: 512 << 10,
+            num_lanes: 48,
+        }
+    }
+}
+
+/// The number of blocks that the windows of all lanes should hold together. More blocks do not mix rows noticeably
+/// better.
+const BLOCKS_PER_WINDOW: u64 = 1_024;
+
+impl StreamOptions {
+    /// Converts sizes in bytes to numbers of rows. This happens once, because the result is frozen in the stream's
+    /// specification.
+    ///
+    /// Row sets that are smaller than the windows get smaller blocks, so that their rows mix equally well.
+    pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
+        let row_bytes = row_bytes.max(1);
+        let window = (self.shuffle_window_bytes / row_bytes / u64::from(self.num_lanes.max(1))).max(1);
+        let reach = num_rows.min(window.saturating_mul(u64::from(self.num_lanes))).div_ceil(BLOCKS_PER_WINDOW);
+        OrderOptions {
+            version: ORDER_VERSION,
+            mode: self.shuffle,
+            num_lanes: self.num_lanes,
+            rows_per_block: (self.block_bytes / row_bytes).min(reach).max(1),
+            rows_per_window: window,
+        }
+    }
+}
