@@ -1,6 +1,5 @@
 //! Counts of requests and bytes.
 
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoker_types::IoTotals;

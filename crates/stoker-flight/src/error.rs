@@ -146,6 +146,17 @@ pub enum Error {
     },
 }
 
+impl From<stoker_net::Error> for Error {
+    fn from(error: stoker_net::Error) -> Self {
+        match error {
+            stoker_net::Error::Invalid { reason } => Error::InvalidRequest { reason },
+            stoker_net::Error::Unreachable { target, reason } => Error::Unreachable { target, reason },
+            stoker_net::Error::Interrupted { reason } => Error::Interrupted { reason },
+            error => Error::Internal { reason: error.to_string() },
+        }
+    }
+}
+
 impl Error {
     /// Returns the kind of the error, which says what a caller should do about it.
     pub fn kind(&self) -> ErrorKind {

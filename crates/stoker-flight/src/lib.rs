@@ -27,9 +27,7 @@ mod secret;
 mod server;
 mod status;
 mod ticket;
-mod tls;
 mod toml_file;
-mod unix_path;
 mod wire;
 mod write_key;
 

@@ -1,6 +1,5 @@
 //! Tests of the service.
 
-mod addresses;
 mod authority_filter;
 mod bad_images;
 mod budget;

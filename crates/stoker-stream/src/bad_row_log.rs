@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
-use stoker_types::{BadRowEntry, Digest, RunId, TableName};
+use stoker_types::{BadRowEntry, TableName};
 
 use crate::{Error, Result};
 

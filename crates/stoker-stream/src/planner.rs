@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use stoker_chunks::{BlockReads, ChunkScan, Membership, SlotMut};
 use stoker_order::StreamOrder;
-use stoker_types::{BadRows, Positions, ReadOptions, Slice, Stalls};
+use stoker_types::{BadRows, ReadOptions, Slice, Stalls};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

@@ -1,13 +1,11 @@
 //! Receipts, which record the positions that a rank delivered and a sum over their rows.
 
-use std::ops::Range;
-
 use stoker_types::{
     Digest, LastBatch, RECEIPT_VERSION, RECEIPT_VERSION_MIN, Receipt, ReceiptPart, Share, Skipped, Slice,
     SubstitutedRow, row_hash,
 };
 
-use crate::{Batch, Error, Result, Substitution};
+use crate::{Batch, Substitution};
 
 /// Builds a receipt while a stream is read.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! Runs, whose processes agree on one stream through the lake.
 
+use crate::options::orders;
 use serde::{Deserialize, Serialize};
 use stoker_lake::PutOutcome;
 use stoker_sql::{Engine, is_same_query};

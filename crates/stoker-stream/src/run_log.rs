@@ -14,8 +14,8 @@ use futures::TryStreamExt;
 use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
 use stoker_types::{
-    BatchSize, Batching, Digest, ErrorKind, LastBatch, ParamValue, RunEntry, RunEvent, RunId, Slice, StreamState,
-    TableName, Topology,
+    BatchSize, Batching, ErrorKind, LastBatch, ParamValue, RunEntry, RunEvent, RunId, Slice, StreamState, TableName,
+    Topology,
 };
 
 use crate::{Error, Result};

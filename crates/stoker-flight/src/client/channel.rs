@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use stoker_net::Address;
+use stoker_net::choose_ciphers;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::client::ConnectOptions;
-use crate::client::address::Address;
-use crate::tls::choose_ciphers;
 use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
 use crate::{Error, Result};
 

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX, Lake, StorageOptions};
+use stoker_net::{Address, TlsFiles};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_stream::MemoryBudget;
 
 use crate::cache::open_cache;
-use crate::client::address::Address;
 use crate::client::patience::Patience;
 use crate::client::{Connection, LocalLake, RemoteLake};
 use crate::local_reads::local_reads;
@@ -64,6 +64,15 @@ impl ConnectOptions {
             (Some(_), None) => Err(Error::invalid("tls_cert needs tls_key, the file with its private key")),
             (None, Some(_)) => Err(Error::invalid("tls_key needs tls_cert, the file with its certificate")),
         }
+    }
+
+    /// Returns the files for TLS.
+    ///
+    /// # Errors
+    /// A certificate without a key, or a key without a certificate.
+    pub(crate) fn tls_files(&self) -> Result<TlsFiles> {
+        let identity = self.identity()?.map(|(cert, key)| (cert.to_path_buf(), key.to_path_buf()));
+        Ok(TlsFiles { ca: self.tls_ca.clone(), identity })
     }
 
     /// Builds the memory budget of a connection.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use arrow_flight::Ticket;
 use prost::Message;
+use stoker_net::http2::{Patience, Request, Server};
 
 use crate::Result;
-use crate::client::http2::{Connection, Patience, Request, Server, grpc_frame};
+use crate::client::grpc::{CALL_HEADERS, call, grpc_frame};
 use crate::client::message_reader::MessageReader;
 use crate::client::remote_lake::Token;
 use crate::wire::DO_GET_PATH;
@@ -22,8 +23,9 @@ pub(crate) async fn do_get(server: &Server, wait: Duration, ticket: &Ticket, tok
         tls: server.is_tls(),
         authority: server.authority(),
         path: DO_GET_PATH,
+        headers: &CALL_HEADERS,
         authorization: token.value().map(|token| token.as_bytes()),
         body: grpc_frame(&ticket.encode_to_vec()),
     };
-    Ok(MessageReader::new(Connection::open(io, &request, Patience::default()).await?))
+    Ok(MessageReader::new(call(io, &request, Patience::default()).await?))
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::client::http2::Connection;
+use stoker_net::http2::Connection;
+
+use crate::client::grpc::finish;
 use crate::decode::{MessageBody, MessageHead, Place, malformed};
 use crate::encode::{APP_METADATA, DATA_BODY, DATA_HEADER};
 use crate::wire::MESSAGE_BYTES_MAX;
@@ -82,7 +84,7 @@ impl MessageReader {
         let mut prefix = [0; PREFIX_BYTES];
         match self.connection.read(&mut prefix).await? {
             0 => {
-                self.connection.end()?;
+                finish(&mut self.connection)?;
                 return Ok(None);
             }
             read => self.fill(&mut prefix[read..]).await?,
@@ -187,7 +189,7 @@ impl MessageReader {
         while !out.is_empty() {
             let read = self.connection.read(out).await?;
             if read == 0 {
-                self.connection.end()?;
+                finish(&mut self.connection)?;
                 return Err(Error::broken("the answer was cut off"));
             }
             self.left = self.left.saturating_sub(read);

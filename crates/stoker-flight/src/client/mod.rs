@@ -1,6 +1,5 @@
 //! The client: one interface to an engine in this process and to servers.
 
-pub(crate) mod address;
 mod batch_assembler;
 mod channel;
 mod connect;
@@ -9,8 +8,8 @@ mod counters;
 mod decode_message;
 mod decode_stage;
 mod do_get;
+pub(crate) mod grpc;
 mod handle;
-pub(crate) mod http2;
 mod image_columns;
 mod image_substitutes;
 mod interleave;

@@ -8,6 +8,9 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, FlightDescriptor, FlightInfo, Ticket};
 use parking_lot::Mutex;
 use prost::Message;
+use stoker_net::Address;
+use stoker_net::http2::Server;
+use stoker_net::{Protocol, client_config};
 use stoker_stream::MemoryBudget;
 use stoker_types::calls::{Answering, Answers, Call, decode_answer, encode_call};
 use stoker_types::{Context, ErrorKind};
@@ -17,10 +20,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::ConnectOptions;
-use crate::client::address::Address;
 use crate::client::channel::{CONNECT_TIMEOUT, endpoint};
 use crate::client::do_get::do_get;
-use crate::client::http2::{Server, tls_config};
 use crate::client::message_reader::MessageReader;
 use crate::client::patience::Patience;
 use crate::convert::COMMAND_VERSION;
@@ -90,7 +91,9 @@ impl RemoteLake {
     /// Configures the servers at these addresses, of which there must be at least one. Sends no request.
     pub(crate) fn try_new(addresses: &[Address], options: &ConnectOptions, patience: Patience) -> Result<Self> {
         let needs_tls = addresses.iter().any(Address::is_tls);
-        let tls = needs_tls.then(|| tls_config(options)).transpose()?;
+        let tls = needs_tls
+            .then(|| client_config(&options.tls_files()?, Protocol::Http2).map_err(Error::from))
+            .transpose()?;
         let server = |address: &Address| Ok((Server::try_new(address, tls.as_ref())?, endpoint(address, options)?));
         let servers = addresses.iter().map(server).collect::<Result<_>>()?;
         let inner = Inner {

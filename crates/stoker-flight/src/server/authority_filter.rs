@@ -6,7 +6,7 @@
 //! that come from the socket, which keeps all lengths. These clients send headers without Huffman coding; Huffman-coded
 //! headers could not be changed in place.
 
-use crate::client::http2::frame::{FrameHead, HEAD_BYTES, Kind, PADDED, PREFACE, WITH_PRIORITY};
+use stoker_net::http2::frame::{FrameHead, HEAD_BYTES, Kind, PADDED, PREFACE, WITH_PRIORITY};
 
 const AUTHORITY: &[u8] = b":authority";
 /// The index of `:authority` in the static table: <https://www.rfc-editor.org/rfc/rfc7541#appendix-A>.

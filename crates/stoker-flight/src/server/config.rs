@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX};
+use stoker_net::UnixPath;
 use stoker_types::Role;
 
 use crate::secret::Secret;
@@ -12,7 +13,6 @@ use crate::server::QuerySettings;
 use crate::server::edge::ConnectionTimes;
 use crate::server::places::Shares;
 use crate::server::ticket_key::TicketKey;
-use crate::unix_path::UnixPath;
 use crate::{Error, Result, toml_file};
 
 /// The upper bound of the default for `connections_max`: an idle connection takes about 30 KiB of memory.

@@ -1,9 +1,9 @@
 //! Checks of addresses that other machines reach.
 
+use stoker_net::UnixPath;
 use tokio::net::lookup_host;
 
 use crate::server::ServerConfig;
-use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
 /// Checks that addresses which other machines reach are served only with authentication and TLS, unless `insecure` is

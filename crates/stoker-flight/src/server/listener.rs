@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use socket2::SockRef;
+use stoker_net::UnixPath;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::server::edge::Address;
 use crate::server::unix_connection::UnixConnection;
 use crate::server::unix_socket::ListeningSocket;
-use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
 /// The listening socket of one address.

@@ -8,12 +8,12 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use stoker_net::choose_ciphers;
 use tokio_rustls::TlsAcceptor;
 
 use crate::secret::warn_of_readers;
 use crate::server::TlsFiles;
 use crate::server::watch::Contents;
-use crate::tls::choose_ciphers;
 use crate::{Error, Result};
 
 const ALPN: &[u8] = b"h2";

@@ -4,10 +4,10 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
+use stoker_net::UnixPath;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use crate::server::unix_connection::UnixConnection;
-use crate::unix_path::UnixPath;
 use crate::{Error, Result};
 
 /// The mode of the socket's file: only the user who runs the server may connect. An operator who wants to admit others

@@ -15,11 +15,13 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use prost::Message as _;
 use stoker_chunks::BufferPool;
+use stoker_net::http2::Patience;
 use stoker_stream::{Part, Substitution};
 use stoker_types::{Compression, Cursor, Digest, ErrorKind, Stalls};
 
 use crate::Result;
-use crate::client::http2::{Patience, grpc_frame};
+
+use crate::client::grpc::grpc_frame;
 use crate::decode::{RowAssembler, planned_schema, schema_of_answer};
 use crate::encode::{
     BatchLayout, Message, MessageOptions, part_messages, record_batch_header, record_batch_messages, schema_message,

@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use crate::client::http2::{Connection, Patience, Request, grpc_frame};
+use stoker_net::http2::{Patience, Request};
+
+use crate::client::grpc::{CALL_HEADERS, call, grpc_frame};
 use crate::tests::fixture::*;
 use crate::wire::DO_GET_PATH;
 use crate::{ConnectOptions, Error, Result, ServerConfig, TlsFiles, connect, serve};
@@ -84,8 +86,9 @@ fn any_name_of_the_server_is_taken() {
         for authority in ["localhost", "tmp%2Fstoker.sock", "a%20b:c@d"] {
             let io = UnixStream::connect(place.path()).await.expect("a server");
             let body = grpc_frame(b"");
-            let request = Request { tls: false, authority, path: DO_GET_PATH, authorization: None, body };
-            let answer = Connection::open(Box::new(io), &request, Patience::default()).await.map(|_| ());
+            let request =
+                Request { tls: false, authority, path: DO_GET_PATH, headers: &CALL_HEADERS, authorization: None, body };
+            let answer = call(Box::new(io), &request, Patience::default()).await.map(|_| ());
             let error = answer.expect_err("no ticket");
             // When hyper refuses a request, the client gets no answer but an `Unavailable` error.
             assert_eq!(error.kind(), ErrorKind::Expired, "{authority}: {error}");

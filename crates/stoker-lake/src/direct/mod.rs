@@ -6,14 +6,12 @@
 //! ```
 //!
 //! object_store signs requests, retries them and interprets responses. But its HTTP client returns bodies in its own
-//! memory, which costs one more copy of each byte, into fresh pages. Here, requests for ranges use this crate's own
-//! connections instead, and the body stays in the socket until its reader reads it. This works for S3 over plain
-//! HTTP, as stores in a local network offer it. All other requests (over TLS or a proxy, to other stores, with
-//! responses whose body has no known length) use object_store's usual client.
+//! memory, which costs one more copy of each byte, into fresh pages. Here, requests for ranges use the connections of
+//! `stoker-net` instead, and the body stays in the socket until its reader reads it. This works for S3 and stores that
+//! speak its protocol, in plain text and over TLS. Where it does not, one line of the log says why; then, as for other
+//! requests (over a proxy, to other stores, with responses whose body has no known length), object_store's usual client
+//! is used.
 
-mod body;
-mod connections;
-mod head;
 mod service;
 
 use std::collections::HashMap;
@@ -26,16 +24,27 @@ use lance_io::object_store::{ObjectStoreParams, StorageOptions};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStore, RetryConfig};
+use stoker_net::http1::Timeouts;
+use stoker_net::{Protocol, TlsFiles, client_config};
 
-pub(crate) use self::body::{SocketBody, fill};
+pub(crate) use stoker_net::http1::{SocketBody, fill};
+
 use crate::breaker::Breaker;
 use crate::breaker_store::through_twice;
 use crate::renewable::{Purpose, Renewable};
 
-use self::service::{DirectConnector, Handover, Timeouts};
+use self::service::{DirectConnector, Handover};
 
 /// Options that the usual client supports and this one does not.
-const FOREIGN_OPTIONS: [&str; 5] = ["use_opendal", "proxy_url", "proxy_ca_certificate", "s3_express", "aws_s3_express"];
+const FOREIGN_OPTIONS: [&str; 7] = [
+    "use_opendal",
+    "proxy_url",
+    "proxy_ca_certificate",
+    "s3_express",
+    "aws_s3_express",
+    "allow_invalid_certificates",
+    "aws_allow_invalid_certificates",
+];
 
 /// Environment variables that send requests through a proxy.
 const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
@@ -74,22 +83,50 @@ impl DirectStore {
     }
 }
 
-/// Opens the bucket with the current credentials. Returns `None` where this client cannot serve it.
+/// Opens the bucket with the current credentials. Returns `None` where this client cannot serve it, and says why.
 async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
+    if !uri.starts_with("s3://") {
+        return None;
+    }
     let mut options = StorageOptions::new(params.storage_options().cloned().unwrap_or_default());
     options.with_env_s3();
-    let is_foreign = |key: &String| FOREIGN_OPTIONS.contains(&key.as_str()) || key.starts_with("headers.");
-    let is_set = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-    if options.0.keys().any(is_foreign) || is_set("AWS_PROFILE") || PROXY_VARIABLES.into_iter().any(is_set) {
-        return None;
+    match build(uri, params, &options).await {
+        Ok(store) => Some(store),
+        Err(reason) => {
+            tracing::info!(uri, reason, "ranges of objects are read through the general client, with a further copy");
+            None
+        }
+    }
+}
+
+/// Why the bucket cannot be read over the connections of this crate.
+fn obstacle(options: &StorageOptions) -> Option<String> {
+    let is_foreign = |key: &&String| FOREIGN_OPTIONS.contains(&key.as_str()) || key.starts_with("headers.");
+    if let Some(option) = options.0.keys().find(is_foreign) {
+        return Some(format!("it does not know the storage option {option}"));
+    }
+    let is_set = |variable: &&str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    let variable = ["AWS_PROFILE"].into_iter().chain(PROXY_VARIABLES).find(is_set)?;
+    Some(format!("it does not follow the environment variable {variable}"))
+}
+
+async fn build(uri: &str, params: &ObjectStoreParams, options: &StorageOptions) -> Result<AmazonS3, String> {
+    if let Some(reason) = obstacle(options) {
+        return Err(reason);
     }
     let known: HashMap<AmazonS3ConfigKey, String> = options.as_s3_options();
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| known.get(key));
-    if !uri.starts_with("s3://") || !endpoint?.starts_with("http://") {
-        return None;
-    }
-    let duration = |key: &str| humantime::parse_duration(options.0.get(key)?).ok();
-    let (answer, connect) = (duration("timeout")?, duration("connect_timeout")?);
+    let tls = match endpoint {
+        Some(endpoint) if endpoint.starts_with("http://") => None,
+        Some(endpoint) if !endpoint.starts_with("https://") => return Err("its endpoint has no known scheme".into()),
+        // Without an endpoint, the store is that of AWS.
+        _ => Some(client_config(&TlsFiles::default(), Protocol::Http1).map_err(|error| error.to_string())?),
+    };
+    let duration = |key: &str| -> Result<Duration, String> {
+        let value = options.0.get(key).ok_or_else(|| format!("the storage option {key} is not set"))?;
+        humantime::parse_duration(value).map_err(|error| format!("the storage option {key}: {error}"))
+    };
+    let timeouts = Timeouts { connect: duration("connect_timeout")?, answer: duration("timeout")? };
     // Lance opens its own store in the same way, and errors of that were reported already.
     let credentials = build_aws_credential(
         params.s3_credentials_refresh_offset,
@@ -97,10 +134,11 @@ async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
         Some(&known),
         known.get(&AmazonS3ConfigKey::Region).cloned(),
         params.get_accessor(),
-        options.aws_provider_scheme().ok()?,
+        options.aws_provider_scheme().map_err(|error| error.to_string())?,
     );
-    let (credentials, region) = credentials.await.ok()?;
-    let mut builder = AmazonS3Builder::new().with_client_options(options.client_options().ok()?);
+    let (credentials, region) = credentials.await.map_err(|error| error.to_string())?;
+    let mut builder =
+        AmazonS3Builder::new().with_client_options(options.client_options().map_err(|error| error.to_string())?);
     for (key, value) in known {
         builder = builder.with_config(key, value);
     }
@@ -109,9 +147,9 @@ async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
         retry_timeout: Duration::from_secs(options.client_retry_timeout()),
         ..RetryConfig::default()
     };
-    let connector = DirectConnector::new(Timeouts { connect, answer });
+    let connector = DirectConnector::new(tls, timeouts);
     let builder = builder.with_url(uri).with_credentials(credentials).with_region(region).with_retry(retry);
-    builder.with_http_connector(connector).build().ok()
+    builder.with_http_connector(connector).build().map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -11,12 +11,13 @@ use object_store::aws::AmazonS3Builder;
 use object_store::client::{HttpClient, HttpConnector, HttpErrorKind, HttpRequestBody, HttpResponse};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, GetOptions, RetryConfig};
+use stoker_net::http1::Timeouts;
 use stoker_types::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::service::{DirectConnector, Handover, Timeouts};
+use super::service::{DirectConnector, Handover};
 use super::{DirectStore, SocketBody};
 use crate::Error;
 use crate::renewable::Renewable;
@@ -56,7 +57,7 @@ async fn head(stream: &mut TcpStream) -> Result<String> {
 
 fn client(answer: Duration) -> Result<HttpClient> {
     let timeouts = Timeouts { connect: Duration::from_secs(20), answer };
-    Ok(DirectConnector::new(timeouts).connect(&ClientOptions::new().with_allow_http(true))?)
+    Ok(DirectConnector::new(None, timeouts).connect(&ClientOptions::new().with_allow_http(true))?)
 }
 
 const PATIENT: Duration = Duration::from_secs(20);
@@ -149,7 +150,7 @@ fn store(url: &str, max_retries: usize) -> Result<DirectStore> {
     let builder = AmazonS3Builder::new().with_endpoint(endpoint).with_bucket_name("bucket").with_region("us-east-1");
     let builder = builder.with_access_key_id("a").with_secret_access_key("b").with_allow_http(true);
     let builder = builder.with_retry(RetryConfig { backoff, max_retries, ..RetryConfig::default() });
-    let connector = DirectConnector::new(Timeouts { connect: PATIENT, answer: Duration::from_millis(500) });
+    let connector = DirectConnector::new(None, Timeouts { connect: PATIENT, answer: Duration::from_millis(500) });
     let store = builder.with_http_connector(connector).build()?;
     let reopen = Box::new(|| std::future::ready(None).boxed());
     Ok(DirectStore { store: Renewable::new(store, reopen), breaker: Arc::default() })

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE};
+use stoker_net::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE};
 
 /// The maximum number of tokens, and that of a new connection: more than a client with 128 requests and small windows
 /// needs.

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use prost::Message;
 
-use crate::client::http2::{Patience, grpc_frame};
+use stoker_net::http2::Patience;
+
+use crate::client::grpc::grpc_frame;
 use crate::decode::Place;
 use crate::tests::http2::script::*;
 

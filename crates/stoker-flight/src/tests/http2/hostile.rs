@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stoker_types::ErrorKind;
 
-use crate::client::http2::grpc_frame;
+use crate::client::grpc::grpc_frame;
 use crate::tests::http2::script::*;
 
 fn check(name: &str, script: Script, kind: ErrorKind) {

@@ -2,7 +2,6 @@
 
 mod answers;
 mod ends;
-mod headers;
 mod hostile;
 mod real_server;
 pub mod script;

@@ -14,7 +14,9 @@ use stoker_types::ErrorKind;
 use tokio::net::{TcpListener, TcpStream};
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 
-use crate::client::http2::{Patience, grpc_frame};
+use stoker_net::http2::Patience;
+
+use crate::client::grpc::grpc_frame;
 use crate::client::message_reader::MessageReader;
 use crate::decode::Place;
 use crate::tests::http2::script::*;

@@ -8,12 +8,14 @@ use arrow_flight::FlightData;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use prost::Message;
+use stoker_net::http2::hpack::{Indexing, put_field};
+use stoker_net::http2::{Io, Patience, Request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Result;
-use crate::client::http2::hpack::{Indexing, put_field};
-use crate::client::http2::{Connection, Io, Patience, Request, grpc_frame};
+
+use crate::client::grpc::{CALL_HEADERS, call, grpc_frame};
 use crate::client::message_reader::MessageReader;
 
 pub const DATA: u8 = 0;
@@ -154,8 +156,15 @@ pub fn runtime() -> Runtime {
 }
 
 pub async fn open(io: Box<dyn Io>, body: Bytes, patience: Patience) -> Result<MessageReader> {
-    let request = Request { tls: false, authority: "server:1", path: "/DoGet", authorization: Some(b"Bearer t"), body };
-    Ok(MessageReader::new(Connection::open(io, &request, patience).await?))
+    let request = Request {
+        tls: false,
+        authority: "server:1",
+        path: "/DoGet",
+        headers: &CALL_HEADERS,
+        authorization: Some(b"Bearer t"),
+        body,
+    };
+    Ok(MessageReader::new(call(io, &request, patience).await?))
 }
 
 /// A message whose body is in one piece.

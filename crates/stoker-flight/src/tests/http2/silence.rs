@@ -5,7 +5,9 @@ use std::time::Duration;
 use stoker_types::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::http2::{Patience, grpc_frame};
+use stoker_net::http2::Patience;
+
+use crate::client::grpc::grpc_frame;
 use crate::tests::http2::script::*;
 
 const MOMENT: Duration = Duration::from_millis(30);

@@ -1,8 +1,7 @@
 //! Headers and trailers of an answer.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tonic::Status;
-use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::frame::{END_STREAM, FrameHead, PADDED, WITH_PRIORITY};
 use super::hpack::{Decoder, HEADER_BYTES_MAX};
@@ -10,9 +9,6 @@ use super::violation;
 use crate::Result;
 
 const STATUS: &[u8] = b":status";
-/// A field with error details, which this client does not read. Its Base64 text may be invalid, but tonic relies on
-/// valid text.
-const STATUS_DETAILS: &str = "grpc-status-details-bin";
 
 /// A header block, which may extend over several frames.
 pub(super) struct HeaderBlock {
@@ -54,9 +50,10 @@ impl HeaderBlock {
 
 /// The decoded headers or trailers of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Headers {
+pub struct Headers {
     /// The HTTP status; `None` for trailers.
     pub status: Option<StatusCode>,
+    /// All other fields.
     pub fields: HeaderMap,
 }
 
@@ -73,11 +70,5 @@ impl Headers {
         let value = HeaderValue::from_maybe_shared(value).map_err(|_| violation("a header has an impossible value"))?;
         self.fields.try_append(name, value).map_err(violation)?;
         Ok(())
-    }
-
-    /// Returns the gRPC status of the call; `None` when the headers have none.
-    pub fn grpc_status(&mut self) -> Option<Status> {
-        self.fields.remove(STATUS_DETAILS);
-        Status::from_header_map(&self.fields)
     }
 }

@@ -3,9 +3,9 @@
 use bytes::{BufMut, BytesMut};
 
 /// The bytes that a client sends first on a connection.
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The size of a frame's head, which precedes its payload.
-pub(crate) const HEAD_BYTES: usize = 9;
+pub const HEAD_BYTES: usize = 9;
 /// The id of the stream with the only request; id zero is the connection itself.
 pub(super) const STREAM: u32 = 1;
 /// The largest payload that every peer accepts.
@@ -20,8 +20,8 @@ pub(super) const ACK: u8 = 0x1;
 /// The flag of the last DATA or HEADERS frame of a stream.
 pub(super) const END_STREAM: u8 = 0x1;
 pub(super) const END_HEADERS: u8 = 0x4;
-pub(crate) const PADDED: u8 = 0x8;
-pub(crate) const WITH_PRIORITY: u8 = 0x20;
+pub const PADDED: u8 = 0x8;
+pub const WITH_PRIORITY: u8 = 0x20;
 
 /// The identifiers of settings.
 pub(super) mod setting {
@@ -34,7 +34,7 @@ pub(super) mod setting {
 
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Data,
     Headers,
     Priority,
@@ -66,7 +66,7 @@ impl Kind {
 
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FrameHead {
+pub struct FrameHead {
     /// The size of the payload in bytes.
     pub length: usize,
     pub kind: Kind,

@@ -1,6 +1,6 @@
 //! Compressed headers.
 
-use crate::client::http2::hpack::{BadBlock, Decoder};
+use super::{BadBlock, Decoder};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, resp
 const HEADERS_MAX: usize = 96;
 
 /// Encodes the head of a request without a body.
-pub(super) fn request_head<B>(request: &Request<B>) -> Vec<u8> {
+pub fn request_head<B>(request: &Request<B>) -> Vec<u8> {
     let uri = request.uri();
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let mut head = format!("{} {target} HTTP/1.1\r\n", request.method()).into_bytes();

@@ -53,7 +53,7 @@ const fn codes() -> Codes {
 ///
 /// # Errors
 /// A code that no symbol has; padding of eight bits or more, or with a bit that is zero.
-pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, BadBlock> {
+pub fn decode(text: &[u8]) -> Result<Vec<u8>, BadBlock> {
     // The shortest code has five bits.
     let mut decoded = Vec::with_capacity(text.len() * 8 / 5);
     let mut code = Code::default();

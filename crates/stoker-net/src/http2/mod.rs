@@ -1,4 +1,4 @@
-//! HTTP/2 for `DoGet`: one connection with one request, whose answer is read straight into the caller's memory.
+//! HTTP/2 for one request on a connection of its own, whose response is read straight into the caller's memory.
 //!
 //! ```text
 //! socket ─poll_read─┬─► Input ─► heads of frames, headers, small data ─┐
@@ -15,9 +15,9 @@
 
 mod connection;
 mod dial;
-pub(crate) mod frame;
+pub mod frame;
 mod headers;
-pub(crate) mod hpack;
+pub mod hpack;
 mod input;
 mod link;
 mod output;
@@ -27,14 +27,21 @@ mod window;
 
 use std::fmt::Display;
 
-pub(crate) use connection::Connection;
-pub(crate) use dial::{Server, tls_config};
-pub(crate) use link::{Io, Patience};
-pub(crate) use request::{Request, grpc_frame};
+pub use connection::Connection;
+pub use dial::Server;
+pub use headers::Headers;
+pub use link::{Io, Patience};
+pub use request::Request;
 
 use crate::Error;
 
-/// The error for a server that violates HTTP/2. It is `Unavailable`, because another server may be correct.
+/// The size of the flow-control windows for responses: the bytes that a server may send before the client acknowledges them.
+pub const WINDOW_BYTES: u32 = 32 << 20;
+
+/// The maximum size of frames in responses. HTTP/2's default of 16 KiB costs more processor time.
+pub const FRAME_BYTES: u32 = 1 << 20;
+
+/// The error for a server that violates HTTP/2. Another server may be correct.
 fn violation(reason: impl Display) -> Error {
     Error::broken(format!("the server does not keep to HTTP/2: {reason}"))
 }

@@ -4,15 +4,15 @@ use std::io::{self, IoSliceMut};
 
 use bytes::{Buf, Bytes};
 use http::uri::Authority;
-use tokio::net::TcpStream;
 
-use crate::direct::connections::Connections;
+use super::connections::Connections;
+use super::stream::Stream;
 
 /// The body of a response whose head was read. Dropping it before its end closes the connection.
 #[derive(Debug)]
-pub(crate) struct SocketBody {
+pub struct SocketBody {
     /// `None` once the body has ended.
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     /// The beginning of the body, which arrived together with the head.
     before: Bytes,
     /// The number of bytes still to be read, those in `before` included.
@@ -24,7 +24,7 @@ pub(crate) struct SocketBody {
 
 impl SocketBody {
     /// A body of `length` bytes, whose beginning `before` arrived together with the head.
-    pub(super) fn new(stream: TcpStream, before: Bytes, length: u64, home: Option<(Connections, Authority)>) -> Self {
+    pub(super) fn new(stream: Stream, before: Bytes, length: u64, home: Option<(Connections, Authority)>) -> Self {
         let mut body = Self { stream: Some(stream), before, left: length, home, was_refused: false };
         body.before.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         body.end_if_empty();
@@ -32,7 +32,8 @@ impl SocketBody {
     }
 
     /// Marks the body as that of a retry, after the store had refused an earlier attempt.
-    pub(super) fn after_refusal(self) -> Self {
+    #[must_use]
+    pub fn after_refusal(self) -> Self {
         Self { was_refused: true, ..self }
     }
 
@@ -54,17 +55,13 @@ impl SocketBody {
             self.took(count);
             return Ok(count);
         }
-        let Some(stream) = &self.stream else { return Ok(0) };
-        loop {
-            stream.readable().await?;
-            match try_read(stream, slices, self.left) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => {
-                    self.took(count);
-                    return Ok(count);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+        let Some(stream) = &mut self.stream else { return Ok(0) };
+        match stream.read_into(slices, self.left).await? {
+            0 if slices.iter().all(|slice| slice.is_empty()) => Ok(0),
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                self.took(count);
+                Ok(count)
             }
         }
     }
@@ -85,19 +82,8 @@ impl SocketBody {
     }
 }
 
-/// Reads the bytes that have arrived, but none beyond the end of the body.
-fn try_read(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], left: u64) -> io::Result<usize> {
-    let room: usize = slices.iter().map(|slice| slice.len()).sum();
-    if room as u64 <= left {
-        return stream.try_read_vectored(slices);
-    }
-    let Some(first) = slices.iter_mut().find(|slice| !slice.is_empty()) else { return Ok(0) };
-    let length = first.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-    stream.try_read(&mut first[..length])
-}
-
 /// Copies bytes into slices, as many as fit. Returns their number.
-pub(crate) fn fill(slices: &mut [IoSliceMut<'_>], mut bytes: &[u8]) -> usize {
+pub fn fill(slices: &mut [IoSliceMut<'_>], mut bytes: &[u8]) -> usize {
     let before = bytes.len();
     for slice in slices {
         let count = slice.len().min(bytes.len());

@@ -16,7 +16,7 @@ const FIELD_BYTES: usize = 32;
 type Field = (Bytes, Bytes);
 
 /// Decodes the header blocks of one connection, which must be passed in their order.
-pub(crate) struct Decoder {
+pub struct Decoder {
     /// The dynamic table: the fields to which blocks may refer, the newest first.
     table: VecDeque<Field>,
     table_bytes: usize,

@@ -1,30 +1,25 @@
 //! Connects sockets to servers.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use http::Uri;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tonic::codegen::http::Uri;
 
 use super::Io;
-use crate::client::ConnectOptions;
-use crate::client::address::Address;
-use crate::tls::choose_ciphers;
-use crate::unix_path::UnixPath;
-use crate::wire::UNIX_AUTHORITY;
-use crate::{Error, Result};
+use crate::tls::Protocol;
+use crate::{Address, Error, Result, UnixPath};
 
-const ALPN: &[u8] = b"h2";
+/// The `:authority` of requests over a Unix socket. gRPC's own clients use it too.
+const UNIX_AUTHORITY: &str = "localhost";
 
 /// A server's address, and the TLS configuration for it.
-pub(crate) struct Server {
+pub struct Server {
     /// The address for messages.
     name: String,
     authority: String,
@@ -61,10 +56,12 @@ impl Server {
         Ok(Self { name: found.to_string(), authority: found.to_string(), way: Way::Tcp { host, port, tls } })
     }
 
+    /// The value of `:authority`.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
+    /// Whether connections are encrypted.
     pub fn is_tls(&self) -> bool {
         matches!(self.way, Way::Tcp { tls: Some(_), .. })
     }
@@ -72,7 +69,7 @@ impl Server {
     /// Opens a connection within `wait`.
     ///
     /// # Errors
-    /// `Unavailable`, with the reason.
+    /// `Unreachable`, with the reason.
     pub async fn connect(&self, wait: Duration) -> Result<Box<dyn Io>> {
         let unreachable = |reason: String| Error::Unreachable { target: self.name.clone(), reason };
         match timeout(wait, self.dial(wait)).await {
@@ -94,7 +91,7 @@ impl Server {
         let Some(config) = tls else { return Ok(Box::new(tcp)) };
         let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
         let tls = TlsConnector::from(config.clone()).connect(name, tcp).await.map_err(|error| error.to_string())?;
-        match tls.get_ref().1.alpn_protocol() == Some(ALPN) {
+        match tls.get_ref().1.alpn_protocol() == Some(Protocol::Http2.alpn()) {
             true => Ok(Box::new(tls)),
             false => Err("it does not offer HTTP/2".into()),
         }
@@ -113,45 +110,4 @@ async fn dial_tcp(host: &str, port: u16, wait: Duration) -> std::io::Result<TcpS
         }
     }
     Err(failure)
-}
-
-/// Configures TLS: trusts the system's certificate authorities and the one of `tls_ca`, and uses this client's
-/// certificate if there is one.
-///
-/// # Errors
-/// A file that cannot be read or has no certificates; a key of another certificate; no certificate authorities at all.
-pub(crate) fn tls_config(options: &ConnectOptions) -> Result<Arc<ClientConfig>> {
-    choose_ciphers();
-    let mut roots = RootCertStore::empty();
-    // Some of the system's certificates may be unusable. A missing one shows as a server that is not trusted.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = &options.tls_ca {
-        let cannot_read = |reason: String| {
-            Error::invalid(format!("cannot read the certificate authority {}: {reason}", path.display()))
-        };
-        let pem = std::fs::read(path).map_err(|source| cannot_read(source.to_string()))?;
-        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-        let certificates = certificates.map_err(|source| cannot_read(source.to_string()))?;
-        if let (0, _) = roots.add_parsable_certificates(certificates) {
-            return Err(cannot_read("it has no certificate that can be used".into()));
-        }
-    }
-    if roots.is_empty() {
-        return Err(Error::invalid("TLS cannot be set up: the system has no certificate authorities"));
-    }
-    let builder = ClientConfig::builder().with_root_certificates(roots);
-    let mut config = match options.identity()? {
-        None => builder.with_no_client_auth(),
-        Some((cert, key)) => {
-            let invalid = |path: &Path, reason: String| {
-                Error::invalid(format!("cannot use the client certificate {}: {reason}", path.display()))
-            };
-            let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            let chain = chain.map_err(|source| invalid(cert, source.to_string()))?;
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|source| invalid(key, source.to_string()))?;
-            builder.with_client_auth_cert(chain, secret).map_err(|source| invalid(cert, source.to_string()))?
-        }
-    };
-    config.alpn_protocols = vec![ALPN.to_vec()];
-    Ok(Arc::new(config))
 }

@@ -2,17 +2,19 @@
 
 use std::fmt;
 
-use crate::unix_path::UnixPath;
-use crate::{Error, Result};
+use crate::{Error, Result, UnixPath};
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub enum Address {
     /// A host with an optional port, `host:port`.
     Tcp {
+        /// Host and port.
         authority: String,
+        /// Whether the connection is encrypted.
         tls: bool,
     },
+    /// A socket of this host.
     Unix(UnixPath),
 }
 
@@ -76,3 +78,6 @@ fn split_scheme(part: &str) -> (Option<Scheme>, &str) {
         _ => UnixPath::strip_scheme(part).map_or((None, part), |path| (Some(Scheme::Unix), path)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,14 @@
 //! A pool of idle connections.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use http::uri::Authority;
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+
+use super::stream::Stream;
 
 /// The longest idle time of a connection that is used again. Servers usually wait longer than this before they close
 /// one.
@@ -16,8 +16,6 @@ const IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// The maximum number of idle connections to one server: as many as the requests that a process may have in flight.
 const KEPT_MAX: usize = 512;
-
-const HTTP_PORT: u16 = 80;
 
 /// The pool of a store's idle connections. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug, Default)]
@@ -34,13 +32,13 @@ struct Kept {
 
 #[derive(Debug)]
 struct Idle {
-    stream: TcpStream,
+    stream: Stream,
     since: Instant,
 }
 
 impl Connections {
     /// Takes the most recently used connection from the pool. Returns `None` when it has none, or only expired ones.
-    pub fn take(&self, authority: &Authority) -> Option<TcpStream> {
+    pub fn take(&self, authority: &Authority) -> Option<Stream> {
         let mut kept = self.kept.lock();
         let idle = kept.streams.get_mut(authority)?;
         let newest = idle.pop()?;
@@ -52,7 +50,7 @@ impl Connections {
     }
 
     /// Returns a connection to the pool after a response was read to its end.
-    pub fn keep(&self, authority: &Authority, stream: TcpStream) {
+    pub fn keep(&self, authority: &Authority, stream: Stream) {
         let mut kept = self.kept.lock();
         let idle = kept.streams.entry(authority.clone()).or_default();
         if idle.len() < KEPT_MAX {
@@ -82,12 +80,4 @@ async fn close_idle(kept: Weak<Mutex<Kept>>) {
             return;
         }
     }
-}
-
-/// Opens a new connection.
-pub(super) async fn connect(authority: &Authority) -> io::Result<TcpStream> {
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(HTTP_PORT))).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }

@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 /// Whether receivers may put a field into a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Indexing {
+pub enum Indexing {
     /// This connection's table does not get the field: <https://www.rfc-editor.org/rfc/rfc7541#section-6.2.2>.
     Without = 0x00,
     /// No table gets the field, also not that of a proxy, because it is secret:
@@ -13,7 +13,7 @@ pub(crate) enum Indexing {
 }
 
 /// Appends a field, with its name and value as literals.
-pub(crate) fn put_field(block: &mut BytesMut, indexing: Indexing, name: &str, value: &[u8]) {
+pub fn put_field(block: &mut BytesMut, indexing: Indexing, name: &str, value: &[u8]) {
     block.put_u8(indexing as u8);
     for text in [name.as_bytes(), value] {
         put_number(block, text.len());

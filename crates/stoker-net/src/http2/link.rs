@@ -18,13 +18,13 @@ use crate::{Error, Result};
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
 /// The transport of a connection.
-pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// How long the client waits for a silent server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// After this time without a byte, the client sends a ping. After the same time without an answer, the connection
     /// counts as broken.
     pub ping: Duration,

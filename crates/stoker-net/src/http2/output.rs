@@ -11,9 +11,8 @@ use super::frame::{
 };
 use super::hpack::HEADER_BYTES_MAX;
 use super::window::SendWindow;
-use super::{Io, Request, request, violation};
+use super::{FRAME_BYTES, Io, Request, WINDOW_BYTES, request, violation};
 use crate::Result;
-use crate::wire::{FRAME_BYTES, WINDOW_BYTES};
 
 /// While more than this many bytes wait, no more of the request is framed.
 const WAITING_BYTES: usize = 64 << 10;

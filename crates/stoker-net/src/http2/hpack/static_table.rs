@@ -1,7 +1,7 @@
 //! The static table of fields: <https://www.rfc-editor.org/rfc/rfc7541#appendix-A>.
 
 /// Names and values of the fields; the first field has index 1.
-pub(crate) static STATIC_TABLE: [(&str, &str); 61] = [
+pub static STATIC_TABLE: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
     (":method", "POST"),

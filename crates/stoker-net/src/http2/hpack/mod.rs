@@ -6,17 +6,19 @@ mod decoder;
 mod encoder;
 mod huffman;
 mod static_table;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use decoder::Decoder;
-pub(crate) use encoder::{Indexing, put_field};
+pub use decoder::Decoder;
+pub use encoder::{Indexing, put_field};
 
 /// The most bytes of an answer's headers, before and after decompression. Each field counts 32 bytes more than its name
 /// and value.
-pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
+pub const HEADER_BYTES_MAX: usize = 64 << 10;
 
 /// The reason why a header block cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadBlock {
+pub enum BadBlock {
     #[error("its headers end in the middle of a field")]
     CutOff,
     #[error("its headers have a number that is too large")]

@@ -15,7 +15,7 @@ const PATH_BYTES_MAX: usize = 107;
 /// The absolute path of a Unix socket, short enough for the operating system. The text is used as it is: no part of it
 /// is percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnixPath(String);
+pub struct UnixPath(String);
 
 impl UnixPath {
     /// Returns the part of a Unix socket's address behind the scheme; `None` for other addresses.

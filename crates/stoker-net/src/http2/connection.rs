@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use tonic::codegen::http::StatusCode;
-use tonic::codegen::http::header::CONTENT_TYPE;
+use http::HeaderMap;
 
 use super::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_BYTES, Kind, PADDED, STREAM, WINDOW_BYTES_MAX};
 use super::headers::{HeaderBlock, Headers};
@@ -12,8 +11,7 @@ use super::link::{Io, Link, Patience};
 use super::output::Output;
 use super::payload::Payload;
 use super::window::ReceiveWindow;
-use super::{Request, reason_name, violation};
-use crate::wire::{self, FRAME_BYTES, WINDOW_BYTES};
+use super::{FRAME_BYTES, Request, WINDOW_BYTES, reason_name, violation};
 use crate::{Error, Result};
 
 /// The largest payload of a control frame that is accepted. Such a frame with its head fits into the input buffer.
@@ -27,7 +25,7 @@ const FRAMES_WITHOUT_DATA_MAX: u32 = 10_000;
 ///
 /// The connection has no task, so nothing happens between calls. While nobody reads the answer, the server uses up its
 /// flow-control windows and gets no answer to its pings.
-pub(crate) struct Connection {
+pub struct Connection {
     link: Link,
     connection_window: ReceiveWindow,
     stream_window: ReceiveWindow,
@@ -36,6 +34,7 @@ pub(crate) struct Connection {
     /// A header block whose last frame has not come.
     block: Option<HeaderBlock>,
     phase: Phase,
+    response: Headers,
     settings_came: bool,
     frames_without_data: u32,
 }
@@ -46,15 +45,14 @@ enum Phase {
     /// The headers came. Data may follow, then trailers.
     Data,
     /// The answer ended: with trailers, or with the last data frame (`None`).
-    Ended(Option<Headers>),
+    Ended(Option<HeaderMap>),
 }
 
 impl Connection {
     /// Sends the request and waits for the headers of its answer.
     ///
     /// # Errors
-    /// The server's error; `Unavailable` for a server that does not speak HTTP/2 or gRPC, and for connections that
-    /// break.
+    /// `Interrupted` for a server that does not speak HTTP/2, and for connections that break.
     pub async fn open(io: Box<dyn Io>, request: &Request<'_>, patience: Patience) -> Result<Self> {
         let mut connection = Self {
             link: Link::new(io, Output::new(request), patience),
@@ -64,6 +62,7 @@ impl Connection {
             payload: Payload::default(),
             block: None,
             phase: Phase::Nothing,
+            response: Headers::default(),
             settings_came: false,
             frames_without_data: 0,
         };
@@ -82,7 +81,7 @@ impl Connection {
     /// Large reads go from the socket straight to `out`. Cancelling the future loses nothing.
     ///
     /// # Errors
-    /// `Unavailable` when the connection breaks, and for a server that violates HTTP/2.
+    /// `Interrupted` when the connection breaks, and for a server that violates HTTP/2.
     pub async fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         while self.payload.data == 0 {
             if let Phase::Ended(_) = self.phase {
@@ -96,18 +95,19 @@ impl Connection {
         Ok(read)
     }
 
-    /// Checks the gRPC status of an answer that has ended.
+    /// The status and the headers of the response.
+    pub fn response(&self) -> &Headers {
+        &self.response
+    }
+
+    /// The trailers of a response that was read to its end; `None` where it ended without trailers.
     ///
     /// # Errors
-    /// The server's error; `Unavailable` for an answer that was cut off.
-    pub fn end(&mut self) -> Result<()> {
-        match &mut self.phase {
-            Phase::Ended(Some(trailers)) => match trailers.grpc_status() {
-                Some(status) if status.code() != tonic::Code::Ok => Err(status.into()),
-                Some(_) => Ok(()),
-                None => Err(Error::broken("the answer was cut off")),
-            },
-            _ => Err(Error::broken("the answer was cut off")),
+    /// `Interrupted` for a response that has not ended.
+    pub fn end(&mut self) -> Result<Option<HeaderMap>> {
+        match &self.phase {
+            Phase::Ended(trailers) => Ok(trailers.clone()),
+            Phase::Nothing | Phase::Data => Err(Error::broken("the answer was cut off")),
         }
     }
 
@@ -235,33 +235,18 @@ impl Connection {
             self.block = Some(block);
             return Ok(());
         }
-        let mut headers = block.decode(&mut self.decoder)?;
+        let headers = block.decode(&mut self.decoder)?;
         self.phase = match (&self.phase, headers.status, block.ends_stream) {
             // An interim response, which comes before the final one.
             (Phase::Nothing, Some(status), false) if status.is_informational() => Phase::Nothing,
-            (Phase::Nothing, Some(status), ends_stream) => {
-                check_headers(&mut headers, status)?;
-                if ends_stream { Phase::Ended(Some(headers)) } else { Phase::Data }
+            (Phase::Nothing, Some(_), ends_stream) => {
+                self.response = headers;
+                if ends_stream { Phase::Ended(Some(self.response.fields.clone())) } else { Phase::Data }
             }
-            (Phase::Data, None, true) => Phase::Ended(Some(headers)),
+            (Phase::Data, None, true) => Phase::Ended(Some(headers.fields)),
             _ => return Err(violation("headers come without a status, or where trailers should")),
         };
         Ok(())
-    }
-}
-
-/// Checks that the headers begin a gRPC answer that is not an error.
-fn check_headers(headers: &mut Headers, status: StatusCode) -> Result<()> {
-    match headers.grpc_status() {
-        Some(status) if status.code() != tonic::Code::Ok => return Err(status.into()),
-        _ if status != StatusCode::OK => return Err(Error::broken(format!("the answer has HTTP status {status}"))),
-        _ => {}
-    }
-    match headers.fields.get(CONTENT_TYPE) {
-        Some(found) if !found.as_bytes().starts_with(wire::CONTENT_TYPE.as_bytes()) => {
-            Err(Error::broken(format!("the answer is {found:?}, not gRPC")))
-        }
-        _ => Ok(()),
     }
 }
 
