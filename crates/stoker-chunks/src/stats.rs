@@ -1,9 +1,9 @@
-//! Counts of requests and bytes.
+//! Counters of requests and bytes.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Running counts; shared by all reads of a stream.
+/// Running counters, shared by all reads of a stream.
 #[derive(Debug, Default)]
 pub struct IoStats {
     requests: AtomicU64,
@@ -19,30 +19,31 @@ pub struct IoStats {
     cache_damaged: AtomicU64,
 }
 
-/// The counts at one moment.
+/// The values of the counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoTotals {
-    /// Range reads: system calls on local files, GETs on object stores without those that retries and hedges add.
+    /// Reads of ranges: system calls on local files; GETs on object stores, without those of retries and hedges.
     pub requests: u64,
-    /// Bytes read, those between wanted rows included, and those around them that direct reads of local files bring along.
+    /// Bytes that were read: wanted rows, the bytes between them, and the bytes that aligned direct reads of local
+    /// files add.
     pub bytes_read: u64,
     /// Bytes of wanted rows.
     pub bytes_used: u64,
     /// Reads that were repeated after a transient fault.
     pub retries: u64,
-    /// Second GETs for reads that were slow beyond their peers.
+    /// Second GETs for reads that took much longer than others.
     pub hedges: u64,
-    /// Hedges that finished first.
+    /// Hedges that finished before the first GET.
     pub hedges_won: u64,
     /// Bytes that were compared with the checksums of their rows.
     pub verified_bytes: u64,
-    /// Rows that did not have their checksums in two reads.
+    /// Rows that did not match their checksums in two reads.
     pub bad_rows: u64,
-    /// Bytes of chunks that came from the cache in place of their stores.
+    /// Bytes of chunks that were read from the cache.
     pub cache_hit_bytes: u64,
-    /// Bytes of chunks that were looked for in the cache and were not there.
+    /// Bytes of chunks that were requested from the cache but not found there.
     pub cache_miss_bytes: u64,
-    /// Chunks of the cache that were damaged: they were removed, and read from their stores.
+    /// Damaged chunks in the cache. They were removed and read from their stores.
     pub cache_damaged: u64,
 }
 
@@ -62,12 +63,12 @@ impl AddAssign for IoTotals {
     }
 }
 
-/// What reading a range took.
+/// The reads that a range needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Range reads, as [`IoTotals::requests`].
+    /// The number of reads, as in [`IoTotals::requests`].
     pub requests: u64,
-    /// Bytes that were asked for.
+    /// The number of bytes that were requested.
     pub bytes: u64,
 }
 
@@ -110,7 +111,7 @@ impl IoStats {
         self.cache_damaged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts now.
+    /// Returns the current values.
     pub fn totals(&self) -> IoTotals {
         IoTotals {
             requests: self.requests.load(Ordering::Relaxed),
