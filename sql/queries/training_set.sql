@@ -1,2 +1,2 @@
--- A training set: heavy column, label and split of one table; streams without reading an image to select.
+-- A training set: a heavy column and a label of one table. Stoker selects its rows without reading an image.
 SELECT image, kind AS label FROM points WHERE note IS NOT NULL

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The `stoker` binary: `STOKER_BIN`, or the one beside the tests.
+/// Returns the path of the `stoker` binary: `STOKER_BIN`, or the binary next to the tests.
 pub fn stoker_bin() -> PathBuf {
     if let Some(path) = std::env::var_os("STOKER_BIN") {
         return path.into();
@@ -15,7 +15,7 @@ pub fn stoker_bin() -> PathBuf {
     test.ancestors().nth(2).unwrap_or(Path::new("")).join("stoker")
 }
 
-/// A command of the real binary, without the caller's settings.
+/// Returns a command that runs the real binary, without the caller's settings.
 pub fn stoker(args: &[&str]) -> Command {
     let mut command = Command::new(stoker_bin());
     command.args(args);
@@ -41,10 +41,10 @@ pub fn run_failing(args: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-/// A real server process, ended when dropped.
+/// A real server process, which is killed when this value is dropped.
 pub struct Server {
     process: Child,
-    /// The URL that it listens on: `grpc://host:port`, or that of another service.
+    /// The URL at which the process listens: `grpc://host:port`, or the URL of another service.
     pub address: String,
 }
 
@@ -56,7 +56,7 @@ impl Server {
         Self::spawn(&args)
     }
 
-    /// Starts a command that serves and waits until it says where it listens.
+    /// Starts a server command, and waits until it prints the URL at which it listens.
     pub fn spawn(args: &[&str]) -> Result<Self> {
         let mut process = stoker(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let output = process.stdout.take().context("the server has no output")?;
@@ -69,7 +69,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Ends the process with SIGKILL and waits for it.
+    /// Kills the process with SIGKILL, and waits for it.
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()?;
         self.process.wait()?;
@@ -91,7 +91,7 @@ impl Drop for Server {
     }
 }
 
-/// Writes `DIR/<class>/<n>.png` for three classes, small images whose pixels are a function of class and number.
+/// Writes `DIR/<class>/<n>.png` for three classes: small images whose pixels are a function of class and number.
 pub fn image_folder(dir: &Path, per_class: u8) -> Result<()> {
     for class in 0..3u8 {
         let folder = dir.join(format!("class{class}"));

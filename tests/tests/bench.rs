@@ -1,4 +1,4 @@
-//! What `stoker bench` reports: its structure, and what must hold however fast the machine is.
+//! Tests the reports of `stoker bench`: their structure, and what holds at any speed of the machine.
 
 #[path = "bench/rates.rs"]
 mod rates;
@@ -7,13 +7,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use stoker_tests::{image_folder, run, run_failing};
 
-/// Rows of the table of `bench scale`.
+/// The number of rows of the table of `bench scale`.
 const ROWS: u64 = 200_000;
 
-/// Bytes that do not grow with the rows: the last container of a bitmap, which may be all but empty, and headers.
+/// Bytes of a row set that do not grow with the rows: headers, and the last container of a bitmap, which may be almost
+/// empty.
 const ROW_SET_BYTES: u64 = 16 << 10;
 
-/// Bytes of metadata that opening a stream may read.
+/// The maximum bytes of metadata that opening a stream may read.
 const METADATA_BYTES: u64 = 64 << 10;
 
 fn report(args: &[&str]) -> Result<Value> {
@@ -21,7 +22,7 @@ fn report(args: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{args:?} printed {text}"))
 }
 
-/// The number at a place of a report, such as `made/rows`.
+/// Returns the number at a path of a report, such as `made/rows`.
 fn number(report: &Value, place: &str) -> Result<f64> {
     let found = report.pointer(&format!("/{place}")).and_then(Value::as_f64);
     found.with_context(|| format!("no number at {place} in {report}"))
@@ -37,7 +38,7 @@ fn list<'a>(report: &'a Value, place: &str) -> Result<&'a [Value]> {
     found.map(Vec::as_slice).with_context(|| format!("no list at {place} in {report}"))
 }
 
-/// The queries of a report of `bench scale`, after checks of what holds for any number of rows.
+/// Returns the queries of a report of `bench scale`, after it has checked what holds for any number of rows.
 fn scale_queries(report: &Value, rows: u64) -> Result<&[Value]> {
     ensure!(whole(report, "rows")? == rows, "{report}");
     ensure!(list(report, "bars")?.is_empty(), "bars at a size that they do not hold for: {report}");
@@ -59,7 +60,7 @@ fn scale_queries(report: &Value, rows: u64) -> Result<&[Value]> {
         ensure!(whole(query, "bytes_on_disk")? > 0, "{query}");
         let start = whole(query, "opened/places/0/bytes_read")?;
         let deep = whole(query, "opened/places/1/bytes_read")?;
-        // A window holds 262,128 rows: all rows are one unit.
+        // A window holds 262,128 rows, so that all rows are one unit.
         ensure!(
             deep <= start + rows.div_ceil(8) + METADATA_BYTES,
             "{deep} bytes read deep inside, {start} at the start"
@@ -79,7 +80,7 @@ fn scale_keeps_half_of_the_rows_in_one_bit_each() -> Result<()> {
     ensure!(number(&first, "write_secs")? > 0.0, "{first}");
     let queries = scale_queries(&first, ROWS)?;
     let kept = whole(&queries[1], "made/rows")?;
-    // Five standard deviations of so many throws of a coin.
+    // The tolerance is five standard deviations of this number of coin tosses.
     let spread = 5.0 * (ROWS as f64 / 4.0).sqrt();
     ensure!((kept as f64 - ROWS as f64 / 2.0).abs() <= spread, "{kept} of {ROWS} rows were kept");
 
@@ -120,7 +121,7 @@ fn scale_leaves_other_tables_alone() -> Result<()> {
     Ok(())
 }
 
-/// What holds for any table whose lanes the ranks divide.
+/// Checks what holds for any table whose lanes can be divided among the ranks.
 fn check_order(case: &Value) -> Result<()> {
     ensure!(list(case, "distinct_labels")?.len() == 2 && number(case, "neighbours")? > 0.0, "{case}");
     let amplification = number(case, "read_amplification")?;

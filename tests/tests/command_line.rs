@@ -1,4 +1,4 @@
-//! The commands about tables with the real binary, and an ingest that is killed.
+//! Tests the commands about tables with the real binary, and an ingest that is killed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,27 +18,27 @@ use parquet::arrow::ArrowWriter;
 use stoker_flight::{ConnectOptions, connect};
 use stoker_tests::{Server, image_folder, run, run_failing, stoker};
 
-/// Vectors of the indexed table, and their dimension.
+/// The number of vectors of the indexed table, and their dimension.
 const NUM_VECTORS: i64 = 600;
 const DIMENSION: usize = 8;
 
-/// Pictures of the ingest that is killed, and the length of their sides in pixels.
+/// The number of pictures of the ingest that is killed, and the length of their sides in pixels.
 const NUM_PICTURES: usize = 400;
 const SIDE: usize = 160;
 
-/// Bytes of a picture's tensor.
+/// The number of bytes of a picture's tensor.
 const PICTURE_BYTES: usize = 3 * SIDE * SIDE;
 
 fn text(path: &Path) -> Result<&str> {
     path.to_str().context("UTF-8")
 }
 
-/// The words of a command.
+/// Concatenates the words of a command.
 fn words<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {
     parts.concat()
 }
 
-/// A lake with table `pictures`: version 1 of 15 rows, version 2 of 30.
+/// Makes a lake with the table `pictures`: version 1 has 15 rows, version 2 has 30.
 fn lake_of_pictures(folder: &Path) -> Result<String> {
     let (pictures, lake) = (folder.join("pictures"), folder.join("lake"));
     image_folder(&pictures, 5)?;
@@ -127,14 +127,14 @@ fn describe_tells_how_columns_are_stored() -> Result<()> {
     Ok(())
 }
 
-/// The vector of a row: numbers from -1 to 1 that look random.
+/// Returns the vector of a row: pseudorandom numbers from -1 to 1.
 fn vector(id: i64) -> [f32; DIMENSION] {
     let mut state = id as u64 + 1;
     std::array::from_fn(|_| (xorshift(&mut state) >> 40) as f32 / (1u64 << 23) as f32 - 1.0)
 }
 
-/// The next number of a sequence that looks random: Marsaglia, "Xorshift RNGs", 2003, after a multiplication that spreads small
-/// seeds.
+/// Returns the next number of a pseudorandom sequence (Marsaglia, "Xorshift RNGs", 2003), after a multiplication that
+/// spreads small seeds.
 fn xorshift(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     *state ^= *state << 13;
@@ -143,7 +143,7 @@ fn xorshift(state: &mut u64) -> u64 {
     *state
 }
 
-/// A lake with table `vectors`: id, emb.
+/// Makes a lake with the table `vectors`, whose columns are id and emb.
 fn lake_of_vectors(folder: &Path) -> Result<String> {
     let (file, lake) = (folder.join("vectors.parquet"), folder.join("lake"));
     let item = Arc::new(Field::new("item", DataType::Float32, false));
@@ -164,7 +164,7 @@ fn lake_of_vectors(folder: &Path) -> Result<String> {
     Ok(text(&lake)?.to_string())
 }
 
-/// The nearest rows with their distances, by brute force.
+/// Returns the nearest rows with their distances, by brute force.
 fn nearest(query: &[f32; DIMENSION], metric: &str, k: usize) -> Vec<(i64, f64)> {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let distance = |id: i64| {
@@ -227,7 +227,7 @@ fn searches_agree_with_brute_force_with_and_without_an_index_of_their_metric() -
     Ok(())
 }
 
-/// The line of a command that fails.
+/// Returns the error line of a command that fails.
 fn error_line(args: &[&str]) -> Result<String> {
     let output = run_failing(args)?;
     let mut lines = output.lines().filter(|line| line.starts_with("error: "));
@@ -263,13 +263,14 @@ fn errors_say_everything_once_and_nothing_of_the_source_code() -> Result<()> {
     Ok(())
 }
 
-/// The pixels of a picture, which PNG cannot make smaller: rows of pixels of red, green and blue.
+/// Returns the pixels of a picture, as red, green and blue of each pixel. They are pseudorandom, so that PNG cannot
+/// compress them.
 fn pixels(number: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;
     (0..PICTURE_BYTES).map(|_| (xorshift(&mut state) >> 32) as u8).collect()
 }
 
-/// The same pixels as the table has them: a plane of each colour.
+/// Returns the same pixels as the table stores them: one plane for each colour.
 fn planes(number: usize) -> Vec<u8> {
     let pixels = pixels(number);
     (0..3).flat_map(|colour| pixels.iter().skip(colour).step_by(3).copied()).collect()
@@ -279,7 +280,7 @@ fn picture_path(number: usize) -> String {
     format!("class{}/{number:04}.png", number % 4)
 }
 
-/// Notes about finished units in the journal of a lake where one ingest runs.
+/// Returns the number of finished units in the journal of a lake in which one ingest runs.
 fn finished_units(lake: &Path) -> usize {
     let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let runs = entries(lake.join("_stoker/ingest")).filter(|run| !run.ends_with("done"));

@@ -1,4 +1,4 @@
-//! `stoker doctor` with the real binary: verdicts, findings, and a finding that its remedy mends.
+//! Tests `stoker doctor` with the real binary: verdicts, findings, and a finding that disappears after its remedy.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,14 +11,14 @@ use parquet::arrow::ArrowWriter;
 use serde_json::Value;
 use stoker_tests::{Server, image_folder, run, run_failing};
 
-/// Elements of each list.
+/// The number of elements of each list.
 const LENGTH: usize = 400;
 
 fn text(path: &Path) -> Result<&str> {
     path.to_str().context("UTF-8")
 }
 
-/// A Parquet file with columns `id` and `x`, lists of one length.
+/// Writes a Parquet file with the columns `id` and `x`; `x` holds lists of one length.
 fn lists(path: &Path) -> Result<()> {
     let list = |row: usize| Some((0..LENGTH).map(move |item| Some((row * LENGTH + item) as f32 * 1.7)));
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..50));
@@ -30,19 +30,19 @@ fn lists(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The answer as JSON.
+/// Returns the answer of `stoker doctor` as JSON.
 fn diagnosis(table: &str, place: [&str; 2]) -> Result<Value> {
     Ok(serde_json::from_str(&run(&["doctor", table, "--json", place[0], place[1]])?)?)
 }
 
-/// The verdict of a column.
+/// Returns the verdict on a column.
 fn verdict<'a>(diagnosis: &'a Value, column: &str) -> Result<&'a str> {
     let columns = diagnosis["columns"].as_array().context("columns")?;
     let column = columns.iter().find(|found| found["name"] == column).context("the column")?;
     column["verdict"].as_str().context("a verdict")
 }
 
-/// The columns and codes of all findings.
+/// Returns the columns and codes of all findings.
 fn codes(diagnosis: &Value) -> Result<Vec<(&str, &str)>> {
     let mut codes = Vec::new();
     for finding in diagnosis["findings"].as_array().context("findings")? {

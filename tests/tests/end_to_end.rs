@@ -1,4 +1,4 @@
-//! The whole path with the real binary: ingest, query, stream, serve, kill.
+//! Tests the whole path with the real binary: ingest, query, stream, serve, kill.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -14,14 +14,14 @@ use stoker_types::{BatchSize, Batching, LastBatch, ReadOptions, ShuffleMode, Sli
 const QUERY: &str = "SELECT image, label, path FROM pictures";
 const KEY: &str = "test:0123456789abcdef0123456789abcdef\n";
 
-/// A server over a lake, with the ticket key of all servers of these tests in a file.
+/// Starts a server over a lake, with the ticket key that all servers of these tests share.
 fn serve(folder: &Path, lake: &str, listen: &str) -> Result<Server> {
     let file = folder.join("ticket-key");
     std::fs::write(&file, KEY)?;
     Server::start(lake, listen, &["--ticket-key-file", file.to_str().context("UTF-8")?])
 }
 
-/// A lake with table `pictures`: three classes of `per_class` images.
+/// Makes a lake with the table `pictures`: three classes of `per_class` images.
 fn lake(folder: &Path, per_class: u8) -> Result<String> {
     let pictures = folder.join("pictures");
     image_folder(&pictures, per_class)?;
@@ -40,7 +40,7 @@ fn slice(rank: u32, world_size: u32) -> Slice {
     Slice::new(Topology { rank, world_size }, batching, 1)
 }
 
-/// The batches of a slice.
+/// Reads the batches of a slice.
 async fn drain(handle: &StreamHandle, slice: Slice) -> Result<Vec<arrow_array::RecordBatch>> {
     let mut stream = handle.open(&slice, &ReadOptions::default()).await?;
     let mut batches = Vec::new();
@@ -98,7 +98,7 @@ async fn in_process_and_through_flight_give_identical_batches() -> Result<()> {
     Ok(())
 }
 
-/// A port that nobody listens on now; both servers of a test must have the same one.
+/// Returns a port that is free now. A fixed port is needed because both servers of a test must listen on the same one.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
@@ -110,7 +110,7 @@ async fn a_killed_and_replaced_server_loses_and_repeats_no_row() -> Result<()> {
     check_replacement(&format!("unix://{}/socket", folder.path().display())).await
 }
 
-/// Kills and replaces a server twice during a stream.
+/// Kills and replaces a server twice during a stream, and checks that every row arrives exactly once.
 async fn check_replacement(listen: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let lake = lake(folder.path(), 100)?;

@@ -1,4 +1,4 @@
-//! Which crate may depend on which: a member depends only on members listed before it in the workspace manifest.
+//! Checks the layers: a member depends only on members that the workspace manifest lists before it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn manifest(path: &Path) -> Result<toml::Table> {
     Ok(std::fs::read_to_string(path).with_context(|| path.display().to_string())?.parse()?)
 }
 
-/// Names of members in order of layers, with their manifests.
+/// Returns the names of the members, from the lowest layer to the highest, with their manifests.
 fn members() -> Result<Vec<(String, toml::Table)>> {
     let workspace = manifest(&root().join("Cargo.toml"))?;
     let members = workspace["workspace"]["members"].as_array().context("members")?;
@@ -24,7 +24,7 @@ fn members() -> Result<Vec<(String, toml::Table)>> {
     members.iter().map(read).collect()
 }
 
-/// What a member depends on, on some target at least.
+/// Returns the dependencies of a member, on all targets.
 fn dependencies(manifest: &toml::Table) -> Vec<String> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let by_target = targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);

@@ -1,5 +1,6 @@
-//! Ranks are processes of the real binary: every row exactly once, the same global batches on any number of ranks, resume at
-//! any position, and through Flight the same bytes.
+//! Runs ranks as processes of the real binary, and checks that they deliver every row exactly once, the same global
+//! batches for any number of ranks, and the same bytes in process and through Flight, and that a job resumes at any
+//! position.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,24 +25,24 @@ use stoker_types::{
 };
 use tempfile::TempDir;
 
-/// Rows of the table.
+/// The number of rows of the table.
 const NUM_ROWS: i64 = 10_007;
 
-/// Bytes of a row's tensor; over 1 KiB, so that it is heavy.
+/// The number of bytes of a row's tensor: over 1 KiB, so that the column is heavy.
 const PAYLOAD: usize = 1_500;
 
 const ROW_COUNTS: [i64; 5] = [0, 1, 7, 1000, NUM_ROWS];
 
 const WORLD_SIZES: [u32; 5] = [1, 2, 3, 5, 8];
 
-/// A lake with table `rows`, and what the streams over it must hold.
+/// A lake with the table `rows`, and what the streams over it must deliver.
 struct Fixture {
     folder: TempDir,
     lake: String,
     schema: SchemaRef,
-    /// The id of the row at an address.
+    /// The id of the row at each address.
     ids: BTreeMap<u64, i64>,
-    /// Jobs so far.
+    /// The number of jobs so far.
     jobs: Cell<u32>,
 }
 
@@ -55,7 +56,7 @@ struct Step {
     sha256: String,
 }
 
-/// What a rank that ended left behind.
+/// The results of a rank that has exited.
 struct Rank {
     steps: Vec<Step>,
     state: Value,
@@ -63,7 +64,7 @@ struct Rank {
 }
 
 impl Fixture {
-    /// Ingests two Parquet files with the binary, then reads them in process to learn at which address each row lies.
+    /// Ingests two Parquet files with the binary, then reads them in process to learn the address of each row.
     async fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let path = |name: &str| Ok::<_, anyhow::Error>(folder.path().join(name).to_str().context("UTF-8")?.to_string());
@@ -81,7 +82,7 @@ impl Fixture {
         Ok(Self { folder, lake, schema, ids, jobs: Cell::new(0) })
     }
 
-    /// Runs all ranks of a job at the same time, each a process, and checks their batches against what is stored.
+    /// Runs all ranks of a job concurrently, each in a process, and checks their batches against the ingested rows.
     fn job(&self, place: [&str; 2], num_rows: i64, world_size: u32, more: &[&str]) -> Result<Vec<Rank>> {
         let query = format!("SELECT id, name, payload FROM rows WHERE id < {num_rows}");
         let world = world_size.to_string();
@@ -126,7 +127,7 @@ impl Fixture {
         ["--lake", &self.lake]
     }
 
-    /// The digest of a batch of the rows at these addresses, made from what was ingested.
+    /// Returns the digest of a batch of the rows at these addresses, computed from the ingested rows.
     fn digest(&self, addrs: &[u64]) -> Result<String> {
         let ids: Option<Vec<i64>> = addrs.iter().map(|addr| self.ids.get(addr).copied()).collect();
         let batch = rows(&ids.context("an address outside the table")?, &self.schema)?;
@@ -137,7 +138,7 @@ impl Fixture {
         Ok(digest.finish().to_string())
     }
 
-    /// Whether the valid rows of all steps are ids `0..num_rows`, each once.
+    /// Checks that the valid rows of all steps have the ids `0..num_rows`, each exactly once.
     fn ensure_exactly_once<'a>(&self, steps: impl Iterator<Item = &'a Step>, num_rows: i64) -> Result<()> {
         let mut ids: Vec<i64> =
             steps.flat_map(|step| &step.addrs[..step.num_valid]).map(|addr| self.ids[addr]).collect();
@@ -162,7 +163,7 @@ impl Step {
     }
 }
 
-/// A row is a function of its id.
+/// Returns the rows of these ids; a row is a function of its id.
 fn rows(ids: &[i64], schema: &SchemaRef) -> Result<RecordBatch> {
     let payload = |id: i64| (0..PAYLOAD).map(move |index| (id as usize * 31 + index * (1 + id as usize % 7)) as u8);
     let bytes: ArrayRef = Arc::new(UInt8Array::from_iter_values(ids.iter().copied().flat_map(payload)));
@@ -189,7 +190,7 @@ fn write_parquet(path: &Path, ids: Range<i64>) -> Result<()> {
     Ok(())
 }
 
-/// The schema of the streams' batches, and the id at each address of the table, whose other columns are checked.
+/// Returns the schema of the streams' batches, and the id at each address of the table; checks the other columns.
 async fn stored(lake: &str) -> Result<(SchemaRef, BTreeMap<u64, i64>)> {
     let connection = connect(lake, &ConnectOptions::default()).await?;
     let options = StreamOptions { shuffle: ShuffleMode::Sequential, ..StreamOptions::default() };
@@ -206,7 +207,7 @@ async fn stored(lake: &str) -> Result<(SchemaRef, BTreeMap<u64, i64>)> {
     Ok((handle.schema(), ids))
 }
 
-/// Whether `stoker verify` finds that receipts prove exactly once, and what it prints.
+/// Runs `stoker verify`; returns whether the receipts prove exactly-once delivery, and the output.
 fn verify(place: [&str; 2], receipts: &[&Path]) -> Result<(bool, String)> {
     let output = stoker(&["verify"]).args(place).args(receipts).output()?;
     let text = String::from_utf8(output.stdout)? + &String::from_utf8_lossy(&output.stderr);
@@ -214,8 +215,8 @@ fn verify(place: [&str; 2], receipts: &[&Path]) -> Result<(bool, String)> {
     Ok((output.status.success(), text))
 }
 
-/// The addresses of global batch `step` in order of position: the k-th of rank r is position r + k·W, counted from where the
-/// job began.
+/// Returns the addresses of global batch `step` in order of position. Row k of rank r has position r + k·W, counted
+/// from the start of the job, where W is the number of ranks.
 fn global_batch(ranks: &[Rank], step: usize) -> Vec<u64> {
     let before = |rank: &Rank| rank.steps[..step].iter().map(|step| step.num_valid).sum::<usize>();
     let world = ranks.len();
@@ -286,7 +287,7 @@ async fn a_job_resumes_at_every_position_on_another_number_of_ranks() -> Result<
         let onward = ["--batch-size", "2", "--state", &state.to_string()];
         let resumed = fixture.job(place, ROWS, 2, &onward)?;
         if position == ROWS {
-            // The epoch has ended: the next one follows.
+            // The epoch has ended, so that the job resumes with the next one.
             ensure!(resumed[0].state["epoch"] == 1, "{}", resumed[0].state);
             for job in [&interrupted, &resumed] {
                 fixture.ensure_exactly_once(job.iter().flat_map(|rank| &rank.steps), ROWS)?;

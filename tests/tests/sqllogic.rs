@@ -17,7 +17,7 @@ use stoker_types::{SnapshotRef, TableName, TagName, TensorType};
 use tokio::runtime::Runtime;
 
 const IMAGE_BYTES: usize = 40 * 40;
-/// Reference queries that are plain SQL on purpose.
+/// Reference queries that are intentionally plain SQL, no sample queries.
 const PLAIN: [&str; 1] = ["class_balance"];
 
 struct Database {
@@ -45,7 +45,7 @@ async fn collect(engine: &Engine, sql: &str) -> Result<Vec<RecordBatch>, Error> 
     Ok(engine.query(sql, &[]).await?.execute().await?.try_collect().await?)
 }
 
-/// The values of a batch as text, row by row.
+/// Returns the values of a batch as text, row by row.
 fn shown(batch: &RecordBatch) -> Vec<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let formatters: Vec<ArrayFormatter> = batch
@@ -116,7 +116,7 @@ async fn engine() -> anyhow::Result<Engine> {
     Ok(Engine::new(lake, EngineOptions::default()))
 }
 
-/// The files of a folder in `sql`, in order of their names.
+/// Returns the files of a folder in `sql`, sorted by name.
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql").join(folder);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,35 +1,36 @@
-"""Stoker beside pylance, LitData, MosaicML Streaming, WebDataset and Deeplake: the same data, machine and run.
+"""Measures Stoker, pylance, LitData, MosaicML Streaming, WebDataset and Deeplake on the same data in one run.
 
     python clients/python/bench/bench_peers.py --dir /data/bench --json peers.json
 
-It runs with the Python that has the libraries (``requirements-peers.txt`` beside this file has versions that go
-together) and, on ``PYTHONPATH``, the ``stoker`` package. Libraries that are missing are named and left out. All S3
+The Python that runs it must have the libraries (``requirements-peers.txt`` beside this file has versions that work
+together) and the ``stoker`` package, which may be on ``PYTHONPATH``. Missing libraries are named and left out. All S3
 traffic goes to ``stoker bench object-server`` on the loopback interface, which waits ``--latency-ms`` before each
-answer. What libraries would tell their makers goes to a proxy that does not exist.
+response. HTTPS requests, such as the libraries' telemetry, go to a proxy that does not exist.
 
 Data: ``--rows`` images ``uint8[3,224,224]`` and labels, sorted by 100 classes, and a score (``harness/dataset.py``).
 Each library writes them once into ``--dir`` in its own uncompressed format; the S3 paths read the same files.
 
 Paths: ``local`` and ``s3``, each ``sequential``, ``shuffled`` and ``subset``, which is the 5 % of the rows with
-``score < 5``, shuffled. Each library takes the way that its documentation shows; where that shows two which differ in
-what they deliver, both are measured:
+``score < 5``, shuffled. Each library is used as its documentation shows. Where the documentation shows two ways that
+deliver different rows or orders, both are measured:
 
 - pylance: ``LanceDataset``, shuffled by batches, and ``take`` of random rows (``peers/pylance.py``);
 - Deeplake: ``batches()`` of a query, and a ``DataLoader`` over ``pytorch()`` (``peers/deeplake.py``);
-- LitData: ``StreamingDataset(shuffle=True)``; of the subset its ``subset``, or all rows filtered, whichever is faster
+- LitData: ``StreamingDataset(shuffle=True)``; for the subset its ``subset``, or all rows filtered, whichever is faster
   (``peers/litdata.py``);
-- MosaicML Streaming: ``StreamingDataset(shuffle=True)``; of the subset random access, or all rows filtered, whichever
+- MosaicML Streaming: ``StreamingDataset(shuffle=True)``; for the subset random access, or all rows filtered, whichever
   is faster (``peers/mosaicml.py``);
-- WebDataset: ``shardshuffle`` and ``shuffle(1000)``; of the subset ``select`` (``peers/webdataset.py``);
+- WebDataset: ``shardshuffle`` and ``shuffle(1000)``; for the subset ``select`` (``peers/webdataset.py``);
 - Stoker: ``Query.torch`` with its defaults (``peers/stoker.py``);
 - the ceiling: a mapped file, and parallel GETs (``peers/ceiling.py``).
 
-Each measurement is a process of its own with a time limit, so that a library that hangs or crashes costs its own line
-only. All settings (by default 0 and 2 workers) are measured once, and the fastest ``--repeat`` times in all, in turn
-with the other systems. What is measured, and how it is checked that each row came exactly once:
-``harness/measure.py``. By default an epoch has 32 batches and the subset two, one for each of two workers; ``--rows``
-and ``--batch-size`` give longer ones. What takes more than ``--epoch-secs`` is cut, and the table says so. ``mixing``
-is the number of distinct labels per batch over its expectation under a uniform permutation.
+Each measurement runs in a process of its own with a time limit, so that a library that hangs or crashes loses only its
+own line. Each setting (by default 0 and 2 workers) is measured once. Then the fastest setting of each system is
+repeated, in turn with the other systems, until it has ``--repeat`` measurements. ``harness/measure.py`` describes what
+is measured, and how it checks that each row came exactly once. By default an epoch has 32 batches, and the subset has
+two, one for each of two workers; ``--rows`` and ``--batch-size`` change that. An epoch that takes more than
+``--epoch-secs`` is cut, and the table says so. ``mixing`` is the number of distinct labels per batch, divided by its
+expectation under a uniform permutation.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _PATHS = [str(DataPath(place, order)) for place in Place for order in Order]
 
 
 def main() -> int:
-    """Measures, and prints the tables; returns the exit status."""
+    """Makes the measurements and prints the tables; returns the exit status."""
     arguments = _parser().parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     paths = [DataPath.parse(name) for name in arguments.paths]
@@ -80,7 +81,7 @@ def main() -> int:
 
 
 def _run(bench: Bench, paths: list[DataPath], systems: list[System], endpoint: str | None) -> int:
-    """Measures until the end, or until somebody stops it; what was measured until then is worth reporting."""
+    """Makes the measurements and returns the exit status. After SIGINT or SIGTERM, what was measured is reported."""
     try:
         bench.run(paths, systems, endpoint)
     except KeyboardInterrupt:

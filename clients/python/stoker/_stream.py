@@ -329,13 +329,12 @@ class Stream:
         return stream_stats(self._counters)
 
     def receipt(self) -> dict[str, Any]:
-        """Returns the receipt of the loops over this object as JSON values: ranges of positions, and a sum over their
-        rows.
+        """Returns the receipt of the loops over this object, as JSON values.
 
-        The receipts of all ranks together prove that each row of an epoch was delivered exactly once: ``stoker verify``
-        and :meth:`Lake.verify` check them. After a resume, the receipt that was saved with the state covers the steps
-        before the interruption, and this one the steps after it. For an evaluation, the receipt covers the running or,
-        if none is running, the last pass.
+        It has ranges of positions, and a checksum over the rows of each range. The receipts of all ranks together prove
+        that each row of an epoch was delivered exactly once: ``stoker verify`` and :meth:`Lake.verify` check them.
+        After a resume, the receipt that was saved with the state covers the steps before the interruption, and this one
+        the steps after it. For an evaluation, the receipt covers the running or, if none is running, the last pass.
 
         Example:
             >>> stream = lake.sql("SELECT label FROM digits").stream(batch_size=4)
@@ -380,8 +379,7 @@ class Stream:
         return f"Stream({self.stream_id[:8]}, rows={self.num_rows}, {where})"
 
     def _iterate(self, made: Callable[[Iterable[Batch]], Iterable[tuple[Batch, _Value]]]) -> Iterator[_Value]:
-        """Yields the rest of the epoch. ``made`` may run ahead of the loop, which has got only what this generator
-        yields."""
+        """Yields the rest of the epoch. ``made`` may run ahead of the loop; only yielded batches count as delivered."""
         this, ended = self._enter(), False
         try:
             while not this.is_closed:
@@ -417,8 +415,7 @@ class Stream:
         return self._running
 
     def _leave(self, this: _Pass, ended: bool) -> None:
-        """Cleans up after a pass, unless a newer one has begun. Keeps the prefetched next epoch if this one has
-        ended."""
+        """Cleans up after a pass, unless a newer one has begun. The prefetched next epoch is kept if this one ended."""
         if self._running is not this:
             return
         self._running = None

@@ -138,8 +138,7 @@ class TorchLoader(IterableDataset[Any]):
         return TorchBatch._of(values, batch._rows, self._device) if isinstance(values, Mapping) else values
 
     def __len__(self) -> int:
-        """The number of batches of this epoch, equal on all ranks; asked by a ``DataLoader``, that of all its
-        workers."""
+        """The number of batches of this epoch, equal on all ranks; for a ``DataLoader``, those of all its workers."""
         num_workers = _embedding.num_workers_of(sys._getframe(1))
         if num_workers > 0:
             _embedding.warn_of_workers(num_workers)

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 class Issuer:
-    """A certificate authority of a test."""
+    """A certificate authority for tests."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -24,7 +24,7 @@ class Issuer:
         self.ca.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, host: x509.GeneralName, name: str = "a server") -> tuple[Path, Path]:
-        """Writes a certificate for a host or a client, and its key."""
+        """Issues a certificate for a host or a client; returns the paths of the certificate and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         issued = self._sign(subject, key, x509.SubjectAlternativeName([host]))
@@ -55,7 +55,7 @@ class Issuer:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files for TLS: two authorities, and certificates with their keys, both of the first one."""
+    """Files for TLS: the certificates of two authorities, and two (certificate, key) pairs from the first one."""
 
     ca: Path
     other_ca: Path
@@ -64,7 +64,7 @@ class Certificates:
 
     @classmethod
     def issue(cls, folder: Path) -> Certificates:
-        """Writes the files into a folder."""
+        """Writes all files into a folder."""
         issuer, other = Issuer(folder, "issuer"), Issuer(folder, "other")
         good = issuer.issue(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
         return cls(issuer.ca, other.ca, good, issuer.issue(x509.DNSName("stoker.example")))

@@ -1,4 +1,4 @@
-"""The chaos job: its servers, proxies and ranks, and what is done to them while it runs."""
+"""The chaos job: its servers, proxies and ranks, and the faults and kills that it injects while the job runs."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from test_service import environment
 NUM_EPOCHS = 3
 LAKE = f"s3://{BUCKET}/chaos"
 QUERY = "SELECT id, name, payload FROM samples"
-#: Options of the stream. The numbers of ranks divide the number of lanes, as they should.
+#: Options of the stream. The world sizes of all runs (4, 3 and 6) divide the number of lanes, as they should.
 STREAM: dict[str, Any] = {"seed": 11, "num_lanes": 12, "bad_rows": "substitute"}
 
 S3_FAULTS = {"slow_down": 0.05, "reset": 0.04, "truncated": 0.03, "cut": 0.02, "stalled": 0.01}
 GRPC_FAULTS = {"reset": 0.3, "stalled": 0.2}
-#: A rank's share of an epoch on four ranks is 1.6 MB.
+#: The rate limit of one connection. A rank's share of an epoch on four ranks is 1.6 MB.
 GRPC_BYTES_PER_SEC = 400_000
 GRPC_FAULT_BYTES_MAX = 800_000
 
-#: Rows over all ranks from one blow at the replicas to the next.
+#: Rows that all ranks together receive between two blows at the replicas (see `blows`).
 ROWS_PER_BLOW = 500
 CHECKPOINT_STEPS = 10
-#: Steps that a rank may be ahead of the slowest.
+#: The most steps by which a rank may lead the slowest running rank.
 LEAD_STEPS = 6
-#: A job that makes no progress for so long hangs.
+#: A job in which no rank finishes a step for this many seconds counts as hung.
 SILENCE_SECS_MAX = 60.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """How the job runs until it is killed."""
+    """One run of the job: its ranks, its batches, and the step at which it is killed."""
 
     world_size: int
     batching: dict[str, Any]
     global_batch: int
     num_endpoints: int = 1
-    #: Rank r is killed once it has noted so many steps and r more; without a number, the run finishes the job.
+    #: Rank r is killed once its ledger has `kill_at_step + r` steps. With None, the run finishes the job.
     kill_at_step: int | None = None
 
 
 def tail(path: Path, num_bytes: int = 3_000) -> str:
-    """The end of a log."""
+    """Returns the last `num_bytes` characters of a log, or an empty text if there is no log."""
     return path.read_text(errors="replace")[-num_bytes:] if path.exists() else ""
 
 
 def wait_for(condition: Callable[[], bool], what: str, secs: float = 60.0) -> None:
-    """Looks at a condition until it holds."""
+    """Polls a condition until it holds; fails after `secs` seconds."""
     deadline = time.monotonic() + secs
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {secs} s"
@@ -67,33 +67,34 @@ def wait_for(condition: Callable[[], bool], what: str, secs: float = 60.0) -> No
 
 
 class Replica:
-    """A server that is killed and started again, always on the same port."""
+    """A server process that the test kills and restarts, always on the same port."""
 
     def __init__(self, name: str, variables: dict[str, str], folder: Path) -> None:
         self.name = name
         self.log = folder / f"replica-{name}.log"
         self.num_kills = 0
-        # A port that is bound is given to nobody else; as this socket does not listen, the server may bind it too.
+        # This socket reserves the port between two lives of the server: the kernel gives a bound port to no other
+        # process. As the socket does not listen and sets SO_REUSEADDR, the server can bind the same port.
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._reserved.bind(("127.0.0.1", 0))
         self.port: int = self._reserved.getsockname()[1]
         self._command = [stoker_bin(), "serve", "--lake", LAKE, "--listen", f"127.0.0.1:{self.port}"]
-        # Small messages, so that each batch is several.
+        # Messages are small, so that each batch is sent as several of them.
         self._command += ["--message-bytes", "4096"]
         self._environment = environment({"STOKER_TICKET_KEY": "a key of both replicas"} | variables)
         self._process: subprocess.Popen[bytes] | None = None
         self._log_began = 0
 
     def start(self) -> None:
-        """Starts it, if it is not running."""
+        """Starts the server if it is not running."""
         if self._process is None:
             with self.log.open("ab") as log:
                 self._log_began = log.tell()
                 self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
 
     def is_settled(self) -> bool:
-        """Whether it is down, or takes connections. One that ended by itself is an error."""
+        """Returns whether the server is down or accepts connections. Fails if the server ended without a kill."""
         if self._process is None:
             return True
         assert self._process.poll() is None, f"replica {self.name} ended with {self._process.returncode}"
@@ -112,7 +113,11 @@ class Replica:
 
 
 def blows(servers: Sequence[tuple[Replica, GrpcProxy]]) -> Iterator[None]:
-    """Kills and starts replicas, one blow for each item: each alone and with its connections, then both processes."""
+    """Strikes one blow at the replicas for each item that is taken from this iterator.
+
+    The blows repeat in this order: for each replica, a kill that also resets its connections, then its restart; after
+    these, a kill and an immediate restart of all replicas, whose connections the proxies do not reset.
+    """
     while True:
         for victim, proxy in servers:
             victim.kill()
@@ -128,7 +133,7 @@ def blows(servers: Sequence[tuple[Replica, GrpcProxy]]) -> Iterator[None]:
 
 
 class Rank:
-    """A process of one run."""
+    """The process of one rank in one run."""
 
     def __init__(self, job: RankJob, kill_at_step: int | None) -> None:
         self.job = job
@@ -143,7 +148,7 @@ class Rank:
             self.process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=log, stderr=log, bufsize=0)
 
     def look(self) -> None:
-        """Reads how far it is, and kills it where that is due. A rank that failed is an error."""
+        """Counts the steps in the rank's ledger; kills the rank when its step has come. Fails if the rank failed."""
         if self.ledger.exists():
             with self.ledger.open("rb") as file:
                 file.seek(self._num_read)
@@ -156,11 +161,11 @@ class Rank:
             self.kill()
 
     def allow(self, num_steps: int) -> None:
-        """Lets it begin so many steps in all."""
+        """Allows the rank to begin `num_steps` steps in total, by writing a byte for each new one to its input."""
         assert self.process.stdin is not None
         more = num_steps - self._num_allowed
         if more > 0:
-            with suppress(BrokenPipeError):  # it ended meanwhile
+            with suppress(BrokenPipeError):  # The rank has ended meanwhile.
                 self.process.stdin.write(b"." * more)
             self._num_allowed = num_steps
 
@@ -177,7 +182,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What all ranks of a run had saved at the same place."""
+    """The newest checkpoint that all ranks of a run have saved at the same epoch and position."""
 
     place: Place
     state: dict[str, Any]
@@ -200,7 +205,7 @@ class Checkpoint:
 
 
 class Chaos:
-    """The servers, the proxies and what was done to them."""
+    """The servers and proxies of the job, and counts of the faults and kills that they suffered."""
 
     def __init__(self, store: Store, folder: Path, seed: int, stack: ExitStack) -> None:
         self.folder = folder
@@ -224,7 +229,7 @@ class Chaos:
         self._blows = blows(list(zip(self.replicas, proxies, strict=True)))
 
     def run(self, number: int, run: Run, state: dict[str, Any] | None) -> list[Rank]:
-        """Runs the job to its end, or until its ranks are killed. Meanwhile, progress brings blows."""
+        """Runs the job to its end or until its ranks are killed, and strikes a blow for every `ROWS_PER_BLOW` rows."""
         self.settle()
         ranks: list[Rank] = []
         try:
@@ -237,7 +242,7 @@ class Chaos:
         return ranks
 
     def settle(self) -> None:
-        """Starts the replicas that are down, and waits for them."""
+        """Starts the replicas that are down, and waits until all of them accept connections."""
         for replica in self.replicas:
             replica.start()
         wait_for(lambda: all(replica.is_settled() for replica in self.replicas), "the start of the replicas")
@@ -262,7 +267,7 @@ class Chaos:
         return Rank(job, None if run.kill_at_step is None else run.kill_at_step + rank)
 
     def _watch(self, run: Run, ranks: Sequence[Rank]) -> None:
-        """Looks after running ranks until all have ended."""
+        """Watches, paces and kills the ranks until all have ended; strikes blows as they make progress."""
         num_steps, next_blow, deadline = 0, ROWS_PER_BLOW, time.monotonic() + SILENCE_SECS_MAX
         while True:
             for rank in ranks:
@@ -284,7 +289,7 @@ class Chaos:
             time.sleep(0.005)
 
     def report(self) -> str:
-        """What happened so far."""
+        """Returns a text with the kills and faults so far."""
         kills = {replica.name: replica.num_kills for replica in self.replicas}
         return (
             f"seed {self.seed}; kills of replicas {kills}\n"
@@ -294,7 +299,7 @@ class Chaos:
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """Prints on failure what happened, and what the processes wrote."""
+        """Prints the report and the ends of all logs if the body raises."""
         try:
             yield
         except BaseException:

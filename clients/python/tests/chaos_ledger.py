@@ -1,6 +1,6 @@
-"""The ledgers of the chaos job: what ranks note of each batch, and whether that is every row exactly once.
+"""The ledgers of the chaos job: ranks record each batch, and checks prove that every row came exactly once.
 
-A row is a function of its id, so that a ledger proves with digests which bytes were delivered.
+The bytes of a row are a function of its id, so the digests in a ledger prove which bytes were delivered.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from pathlib import Path
 
 PAYLOAD_BYTES = 2_048
 
-#: Epoch and position: where a resume begins.
+#: A cursor without its stream id, (epoch, position): where a resume begins.
 Place = tuple[int, int]
 
 
 def payload_of(row: int) -> bytes:
-    """The tensor of the row with this id."""
+    """Returns the bytes of the tensor of the row with this id."""
     return hashlib.shake_128(b"row %d" % row).digest(PAYLOAD_BYTES)
 
 
 def name_of(row: int) -> str:
-    """The text of the row with this id; its length varies."""
+    """Returns the text of the row with this id; the length varies from row to row."""
     return f"row {row} " + "x" * (row % 23)
 
 
 def digest(name: str, payload: bytes) -> str:
-    """The digest of a row's bytes."""
+    """Returns the digest of a row's bytes, as 16 hexadecimal digits."""
     return hashlib.blake2b(payload + name.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A batch as a rank noted it. Rows are in order; those that are padding come last."""
+    """A batch as a rank recorded it. Its rows are in the order of the batch, padding last."""
 
     epoch: int
     #: The number of the global batch since the start of the training.
     step: int
-    #: The cursor after the batch.
+    #: The position of the cursor after the batch.
     position: int
     num_valid: int
     ids: tuple[int, ...]
@@ -55,7 +55,7 @@ class Entry:
 
 
 def read_ledger(path: Path) -> list[Entry]:
-    """All entries. What a kill cut off is the last one and does not count."""
+    """Returns all complete entries. An entry that a kill truncated can only be the last line, and is left out."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     entries = []
     for line in lines:
@@ -67,21 +67,21 @@ def read_ledger(path: Path) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Step:
-    """A global batch that all ranks must get their shares of."""
+    """A global batch, of which every rank must get its share."""
 
     epoch: int
-    #: Its number since the start of the training.
+    #: The number of the step since the start of the training.
     number: int
-    #: Its positions.
+    #: The half-open range of its positions.
     begin: int
     end: int
-    #: The position from which ranks take turns.
+    #: The position where the epoch began or was resumed: rank r gets the positions p with (p - origin) mod world == r.
     origin: int
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What counts of one run of the job: the entries of each rank from where it began to where the next run began."""
+    """The part of one run that counts: each rank's entries from the start of the run to the start of the next run."""
 
     start: Place
     end: Place
@@ -90,13 +90,13 @@ class Phase:
     ledgers: Sequence[Sequence[Entry]]
 
     def cut(self) -> Phase:
-        """Leaves out what ranks got after the checkpoint at which the next run began."""
+        """Returns the phase without the batches that ranks got after the checkpoint at which the next run began."""
         return replace(
             self, ledgers=[[entry for entry in ledger if entry.place <= self.end] for ledger in self.ledgers]
         )
 
     def steps(self, num_rows: int) -> list[Step]:
-        """The steps from start to end."""
+        """Returns the steps from `start` to `end` for epochs of `num_rows` rows."""
         steps: list[Step] = []
         (epoch, origin), begin = self.start, self.start[1]
         while (epoch, begin) < self.end:
@@ -110,18 +110,18 @@ class Phase:
 
 
 def findings(phases: Sequence[Phase], order: Sequence[Sequence[int]]) -> list[str]:
-    """What is wrong with the ledgers of a job; nothing, if it got the rows of each epoch exactly once and as ingested.
+    """Returns the faults in the ledgers of a job: none if each row of each epoch came exactly once and as ingested.
 
     Args:
         phases: The runs of the job, in order.
-        order: For each epoch the ids of its rows in order of position, read without faults. A row that stands for a bad
-            one is there more than once.
+        order: For each epoch the ids of its rows in order of position, read without faults. The id of a row that
+            substitutes a bad row occurs more than once.
     """
     return [*_rows(phases, order), *_bytes(phases), *_steps(phases, len(order[0])), *_order(phases, order)]
 
 
 def _rows(phases: Sequence[Phase], order: Sequence[Sequence[int]]) -> list[str]:
-    """Rows that did not come as often as they should, judged by nothing but their ids."""
+    """Returns the epochs in which rows were lost or repeated, judged by the ids alone."""
     entries = [entry for phase in phases for ledger in phase.ledgers for entry in ledger]
     found = []
     for epoch, ids in enumerate(order):
@@ -135,7 +135,7 @@ def _rows(phases: Sequence[Phase], order: Sequence[Sequence[int]]) -> list[str]:
 
 
 def _bytes(phases: Sequence[Phase]) -> list[str]:
-    """Batches with other bytes than were ingested, padding included."""
+    """Returns the batches whose bytes, padding included, differ from the ingested ones."""
     expected: dict[int, str] = {}
     found = []
     for phase in phases:
@@ -150,7 +150,7 @@ def _bytes(phases: Sequence[Phase]) -> list[str]:
 
 
 def _steps(phases: Sequence[Phase], num_rows: int) -> list[str]:
-    """Ranks that did not get the steps and cursors that all must get."""
+    """Returns the ranks that did not get exactly the steps and cursors of their phase."""
     found = []
     for phase in phases:
         expected = [(step.epoch, step.number, step.end) for step in phase.steps(num_rows)]
@@ -163,7 +163,7 @@ def _steps(phases: Sequence[Phase], num_rows: int) -> list[str]:
 
 
 def _order(phases: Sequence[Phase], order: Sequence[Sequence[int]]) -> list[str]:
-    """Batches that are not this rank's rows of their global batch in order, and padding that is not from it."""
+    """Returns the batches that are not the rank's share of a global batch in order, or are padded from another one."""
     found = []
     for phase in phases:
         world_size = len(phase.ledgers)

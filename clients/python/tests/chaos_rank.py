@@ -1,6 +1,6 @@
-"""A rank of the chaos job: streams epochs, notes every batch in its ledger, and saves checkpoints.
+"""A rank of the chaos job: streams epochs, records every batch in its ledger, and saves checkpoints.
 
-It may begin one step for each byte on its standard input, and ends where that ends.
+The rank may begin one step for each byte on its standard input, and ends at the end of the input.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import stoker
 
 @dataclass(frozen=True)
 class RankJob:
-    """What one rank of one run has to do."""
+    """The work of one rank in one run."""
 
     target: str
     num_endpoints: int
     query: str
-    #: Options of the stream with rank and world size.
+    #: Options of the stream, rank and world size included.
     options: dict[str, Any]
     num_epochs: int
-    #: Where ledger and checkpoints go: `<prefix>.ledger`, `<prefix>.<epoch>.<position>.checkpoint`.
+    #: The path prefix of the output: `<prefix>.ledger` and `<prefix>.<epoch>.<position>.checkpoint`.
     prefix: str
     #: Steps from one checkpoint to the next.
     checkpoint_steps: int
-    #: The state to go on from.
+    #: The state from which the rank resumes, or None at the start of the job.
     state: dict[str, Any] | None
 
     def to_json(self) -> str:
@@ -39,7 +39,7 @@ class RankJob:
 
 
 def entry_of(batch: stoker.Batch) -> Entry:
-    """What the ledger says of a batch."""
+    """Returns the ledger entry of a batch."""
     rows = zip(batch["name"], batch["payload"], strict=True)
     return Entry(
         epoch=batch.cursor.epoch,
@@ -52,7 +52,7 @@ def entry_of(batch: stoker.Batch) -> Entry:
 
 
 def save(stream: stoker.Stream, job: RankJob) -> None:
-    """Writes a checkpoint, which is there as a whole or not at all."""
+    """Writes a checkpoint atomically: the file exists as a whole or not at all."""
     state = stream.state_dict()
     path = Path(f"{job.prefix}.{state['epoch']}.{state['position']}.checkpoint")
     partial = path.with_suffix(".partial")

@@ -1,4 +1,4 @@
-"""Temporary lakes, and a real server."""
+"""Fixtures for temporary lakes, an S3-compatible store, and a real server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPE = (3, 8, 6)
 
 
 def make_columns(num_rows: int, start: int = 0) -> dict[str, object]:
-    """Columns whose values tell the row's id."""
+    """Returns columns whose values are functions of the row's id."""
     ids = np.arange(start, start + num_rows, dtype=np.int64)
     size = int(np.prod(SHAPE))
     image = ((ids[:, None] * 7 + np.arange(size)) % 251).astype(np.uint8).reshape(num_rows, *SHAPE)
@@ -34,14 +34,14 @@ def make_columns(num_rows: int, start: int = 0) -> dict[str, object]:
 
 
 def expected_image(row: int) -> np.ndarray:
-    """The image of the row with this id."""
+    """Returns the image of the row with this id."""
     size = int(np.prod(SHAPE))
     return ((row * 7 + np.arange(size)) % 251).astype(np.uint8).reshape(SHAPE)
 
 
 @pytest.fixture(autouse=True)
 def no_ranks_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests choose rank and world size themselves."""
+    """Removes rank and world size from the environment: each test chooses its own."""
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
@@ -59,20 +59,20 @@ def lake_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def lake(lake_path: str) -> stoker.Lake:
-    """The lake in this process."""
+    """The lake, opened in this process."""
     return stoker.connect(lake_path)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store with a bucket."""
+    """An S3-compatible store with one empty bucket."""
     running = Store(tmp_path_factory.mktemp("store") / "log")
     yield running
     running.stop()
 
 
 def stoker_bin() -> str:
-    """The path of the stoker binary; without one, the test fails."""
+    """Returns the path of the `stoker` binary; the test fails if there is none."""
     binary = os.environ.get("STOKER_BIN", "")
     if not Path(binary).is_file():
         pytest.fail(f"STOKER_BIN is {binary!r}: set it to the stoker binary, as `cargo xtask test` does")
@@ -80,7 +80,7 @@ def stoker_bin() -> str:
 
 
 class Server:
-    """A `stoker serve` process on a port of its own choice."""
+    """A `stoker serve` process on a port that the system chooses."""
 
     def __init__(self, lake_path: str, environment: Mapping[str, str] | None = None) -> None:
         command = [stoker_bin(), "serve", "--lake", lake_path, "--listen", "127.0.0.1:0"]
@@ -91,7 +91,7 @@ class Server:
             text=True,
             env={**os.environ, **(environment or {})},
         )
-        #: What it said until it took connections.
+        #: The lines of output up to the one that tells the address.
         self.lines: list[str] = []
         self.url = f"grpc://127.0.0.1:{self._port()}"
 

@@ -1,4 +1,4 @@
-"""Tables to damage, a process that reads them, and what reading may give."""
+"""Tables to damage, a process that reads them, and a check of the rows and errors that reading may give."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ import pyarrow as pa
 from fuzz_worker import COLUMNS
 from table_data import plain, write
 
-#: Rows of a fragment; there are three.
+#: Rows of a fragment; a table has three fragments.
 FRAGMENT_ROWS = 6
-#: Seconds that reading a damaged table in both ways may take: nothing of it is tried again.
+#: Seconds that reading a damaged table by SQL and by a stream may take. Damage is an error that is not retried.
 READ_SECS_MAX = 10.0
 
-#: What damage is reported as.
+#: The exceptions that report damage.
 DAMAGED = frozenset({"DataCorruptError"})
-#: What a damaged manifest may be reported as too: it says which columns and versions there are.
+#: The exceptions that report a damaged manifest, which says what columns and versions there are.
 DAMAGED_MANIFEST = DAMAGED | {"InvalidRequestError", "NotFoundError"}
 
 
 def damage_rows(table: Path, rows: Iterable[bytes]) -> None:
-    """Flips one bit in each of these rows, wherever a data file of the table has their bytes."""
+    """Flips one bit of each of these rows in every data file of the table that contains the bytes of the row."""
     rows = list(rows)
     for path in (table / "data").iterdir():
         stored = bytearray(path.read_bytes())
@@ -43,14 +43,14 @@ def damage_rows(table: Path, rows: Iterable[bytes]) -> None:
 
 
 class Reader:
-    """A process that reads tables, so that a crash or a hang is one failure; it is started again after one."""
+    """A process that reads tables, so that a crash or a hang fails one test only; it is restarted after a failure."""
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._start()
 
     def read(self, root: str) -> dict[str, Any]:
-        """What SQL and a stream gave. Fails for crashes, hangs, and panics of Stoker's own code."""
+        """Returns the rows or errors of SQL and of a stream. Fails for crashes, hangs, and panics in Stoker's code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         place = self._errors.seek(0, 2)
@@ -89,17 +89,20 @@ class Reader:
 
 @dataclass(frozen=True)
 class Intact:
-    """A table before it is damaged."""
+    """An undamaged table."""
 
     root: Path
-    #: Its rows as :mod:`fuzz_worker` describes them.
+    #: The rows of the table, as :mod:`fuzz_worker` returns them.
     rows: list[list[Any]]
-    #: Its data files with their columns, fragment by fragment.
+    #: The data files of the table with their columns, in the order of fragments.
     files: list[tuple[str, set[str]]]
 
     @classmethod
     def make(cls, root: Path, writer: str, reader: Reader) -> Intact:
-        """Writes a table with a deleted row. Columns of pylance's tables share files, except for one that was added."""
+        """Writes a table with one deleted row, and reads it.
+
+        In a table of pylance, all columns of a fragment share a file, except for `y`, which is added afterwards.
+        """
         ids = range(3 * FRAGMENT_ROWS)
         payload = [None if i % 7 == 3 else np.random.default_rng(900 + i).bytes(2_000 + i) for i in ids]
         table = plain(ids).append_column("payload", pa.array(payload, pa.large_binary()))
@@ -118,13 +121,13 @@ class Intact:
         return cls(root, answers["sql"]["rows"], files)
 
     def copy(self, folder: Path) -> Path:
-        """A copy of the table's folder, to be damaged."""
+        """Copies the table's folder, so that the copy can be damaged; returns its path."""
         target = folder / "t.lance"
         shutil.copytree(self.root / "t.lance", target)
         return target
 
     def data_files(self, column: str | None = None) -> list[str]:
-        """The names of the data files in the order of fragments; of those with a column."""
+        """Returns the names of the data files, or of those with a given column, in the order of fragments."""
         return [name for name, columns in self.files if column is None or column in columns]
 
     def check(
@@ -134,16 +137,16 @@ class Intact:
         errors: Iterable[str] = DAMAGED,
         same_rows: bool = True,
     ) -> None:
-        """Fails unless each answer has values of the table in each row, or is an error that names table or file.
+        """Fails unless each answer has the table's values in each row, or is an error that names the table or a file.
 
-        A row is known by its address or by its id, of which damage may have changed one. With `same_rows` the answer
-        has all of them.
+        A row is identified by its address or by its id, because damage may have changed one of them. With `same_rows`
+        an answer must have the addresses of all rows.
         """
         found = {way: self._fault(answer, errors, same_rows) for way, answer in answers.items()}
         assert not any(found.values()), found
 
     def _fault(self, answer: Mapping[str, Any], errors: Iterable[str], same_rows: bool) -> str | None:
-        """What is wrong with an answer."""
+        """Returns a description of the fault in an answer, or None."""
         if "rows" not in answer:
             said = f"{answer['error']}: {answer['message']}"
             if not answer["is_stoker"] or answer["error"] not in errors:
@@ -165,5 +168,5 @@ class Intact:
 
 
 def manifest_of(table: Path) -> Path:
-    """The newest manifest: the names count down."""
+    """Returns the path of the newest manifest: names of manifests count down, so it is the smallest."""
     return min((table / "_versions").iterdir())

@@ -1,4 +1,4 @@
-"""A corpus of Lance tables: of both writers, in all file versions, in the shapes that tables take over their lives."""
+"""A corpus of Lance tables: both writers, all file versions, and the layouts that updates and compactions leave."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ ELEMENTS = {
     "decimal256": pa.decimal256(50, 3),
 }
 
-#: Bytes of a row, about: packed in chunks, plain in a light column, and plain in heavy ones of several sizes.
+#: Approximate bytes per row: `narrow` is packed in chunks, `small` is plain in a light column, the others are plain in
+#: heavy columns.
 WIDTHS = {"narrow": 48, "small": 600, "kib": 1_500, "wide": 8_500, "huge": 66_000}
 
 
@@ -39,21 +40,21 @@ class Case:
     """A table of the corpus."""
 
     name: str
-    #: Writes the table `t` into a lake, by a writer.
+    #: Writes the table `t` into a lake; takes the root and the writer.
     build: Callable[[str, str], None]
-    #: The columns that must be read as plain bytes, and no others.
+    #: The columns that must be read as plain bytes; all others must not.
     dense: frozenset[str]
     writers: tuple[str, ...]
 
 
-#: Tables of one type each.
+#: Tables with one element type each.
 ELEMENT_CASES: list[Case] = []
-#: Tables of all other kinds.
+#: All other tables.
 CASES: list[Case] = []
 
 
 def case(dense: str = "", writers: tuple[str, ...] = WRITERS) -> Callable[[Any], Any]:
-    """Adds a builder to the corpus, under its name."""
+    """Returns a decorator that adds a builder to the corpus, under the name of the function."""
 
     def add(build: Callable[[str, str], None]) -> Callable[[str, str], None]:
         CASES.append(Case(build.__name__, build, frozenset(dense.split()), writers))
@@ -72,7 +73,7 @@ def _of_element(kind: pa.DataType, widths: Iterable[str]) -> Callable[[str, str]
 for _name, _kind in ELEMENTS.items():
     _dense = frozenset(WIDTHS) - {"narrow"}
     ELEMENT_CASES.append(Case(_name, _of_element(_kind, WIDTHS), _dense, WRITERS))
-# Booleans take a bit each, and Lance refuses to store wider rows of them.
+# A boolean takes one bit, and Lance refuses to store wider rows of booleans.
 ELEMENT_CASES.append(Case("bool", _of_element(pa.bool_(), ["narrow", "small", "kib"]), frozenset(), WRITERS))
 
 

@@ -1,7 +1,7 @@
-"""Proxies that break what passes through them: one for an S3 server, one for servers of any protocol over TCP.
+"""Proxies that inject faults: one between Stoker and an S3 server, one between clients and a gRPC server.
 
-Which request or connection is broken, and how, is drawn from a seed. As requests of several processes come in any
-order, the same seed gives the same mix of faults, not the same run.
+The broken requests and connections, and their faults, are drawn from a seed. As several processes send requests in no
+fixed order, the same seed gives the same mix of faults, but not the same run.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Bytes that a proxy takes at once, and about as many as it holds back.
+#: Bytes that a `GrpcProxy` reads at once from its server, and the limit of the read buffer of that connection and of
+#: each client's connection.
 _PIECE_BYTES = 8 << 10
-#: How long a stalled connection is silent before it is reset, at least and at most.
+#: The least and the most seconds for which a stalled connection is silent before the proxy resets it.
 _STALL_SECS = (0.1, 1.5)
 
 
 class Faults:
-    """Draws faults with given probabilities from a seed, and counts those that came to pass. For several proxies."""
+    """Draws faults with given probabilities from a seed, and counts those that were injected.
+
+    Several proxies may share one instance.
+    """
 
     def __init__(self, seed: int, rates: Mapping[str, float]) -> None:
         self.rates = dict(rates)
@@ -34,7 +38,7 @@ class Faults:
         self._lock = threading.Lock()
 
     def draw(self) -> str | None:
-        """The fault of a request or connection, if it gets one."""
+        """Draws the fault of the next request or connection; most get None."""
         with self._lock:
             self.num_asked += 1
             point = self.random.random()
@@ -45,7 +49,7 @@ class Faults:
         return None
 
     async def fire(self, kind: str) -> None:
-        """Counts a fault; one that stalls takes its time."""
+        """Counts a fault; for `stalled`, also waits for the time of the stall."""
         self.count(kind)
         if kind == "stalled":
             await asyncio.sleep(self.random.uniform(*_STALL_SECS))
@@ -59,7 +63,7 @@ class Faults:
 
 
 class Proxy(ABC):
-    """A listener on a port of its own choice, served by a thread of its own until it is closed."""
+    """A listener on a port that the system chooses; its own thread serves it until it is closed."""
 
     def __init__(self, upstream_port: int, faults: Faults) -> None:
         self.faults = faults
@@ -68,17 +72,17 @@ class Proxy(ABC):
         self.port: int = self._listener.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        # The loop itself keeps weak references only.
+        # The event loop itself keeps only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     @abstractmethod
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves a client's connection. Errors of connections end it; it is closed afterwards."""
+        """Serves one client's connection. If this raises a connection error, the caller resets the connection."""
 
     def close(self) -> None:
-        """Ends the listener and all connections."""
+        """Closes the listener and resets all connections."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
@@ -113,7 +117,7 @@ class Proxy(ABC):
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a connection so that its peer sees a reset, and what was not sent is lost."""
+    """Ends a connection with a TCP reset; bytes that were not sent yet are lost."""
     connection = writer.get_extra_info("socket")
     if connection is not None and connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -140,7 +144,7 @@ class Head:
 
     @classmethod
     async def read(cls, reader: asyncio.StreamReader) -> Head | None:
-        """The next head, or None where the connection ends."""
+        """Reads the next head; returns None at the end of the connection."""
         first = await reader.readline()
         if not first:
             return None
@@ -168,7 +172,7 @@ class Head:
 
     @property
     def length(self) -> int | None:
-        """Bytes of the body, if the head tells."""
+        """The length of the body in bytes, or None if the head has no `content-length`."""
         length = self.headers.get("content-length")
         return None if length is None else int(length)
 
@@ -177,11 +181,11 @@ _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request r
 
 
 class S3Proxy(Proxy):
-    """Disturbs reading from an S3 server over HTTP/1.1. Writes pass.
+    """Injects faults into GET and HEAD requests to an S3 server over HTTP/1.1. Writes pass unchanged.
 
-    Faults: `slow_down` answers 503, `reset` ends the connection in place of an answer, `truncated` ends it in the
-    middle of a body, `cut` resets it there, `stalled` sends nothing for a while and then resets, before the answer or
-    in the middle of a body.
+    Faults: `slow_down` answers 503. `reset` resets the connection before the response. `truncated` closes the
+    connection in the middle of a body. `cut` resets the connection in the middle of a body. `stalled` sends nothing
+    for a while and then resets the connection, either before the response or in the middle of a body.
     """
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -203,7 +207,7 @@ class S3Proxy(Proxy):
     async def _answer(
         self, request: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int
     ) -> None:
-        """Answers a request in place of the store, with a status and no body."""
+        """Answers a request with a status and no body, without asking the store."""
         await reader.readexactly(request.length or 0)
         writer.write(Head(f"HTTP/1.1 {status} by the proxy", {"content-length": "0"}).to_bytes())
         await writer.drain()
@@ -211,7 +215,10 @@ class S3Proxy(Proxy):
     async def _forward(
         self, request: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: str | None
     ) -> bool:
-        """Passes a request and its answer on. Returns whether the client's connection may be used again."""
+        """Forwards a request to the store and its response to the client.
+
+        Returns whether the client's connection may be used again.
+        """
         answers, asking = await asyncio.open_connection("127.0.0.1", self._upstream_port)
         try:
             asking.write(Head(request.first, {**request.headers, "connection": "close"}).to_bytes())
@@ -236,7 +243,7 @@ class S3Proxy(Proxy):
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int | None) -> None:
-    """Copies so many bytes, or all up to the end."""
+    """Copies `length` bytes, or all bytes up to the end of the connection if `length` is None."""
     while length is None or length > 0:
         piece = await reader.read(1 << 16 if length is None else min(length, 1 << 16))
         if not piece and length is None:
@@ -250,7 +257,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, leng
 
 
 class Http2Frames:
-    """Follows the frames that one side of an HTTP/2 connection sends."""
+    """Tracks the frames in the bytes that one side of an HTTP/2 connection sends."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -274,16 +281,17 @@ class Http2Frames:
 
     @property
     def in_data(self) -> bool:
-        """Whether the bytes so far end inside the payload of a DATA frame, thus inside a message."""
+        """Whether the bytes so far end inside the payload of a DATA frame, and so inside a message."""
         return self._left > 0 and self._kind == 0
 
 
 class GrpcProxy(Proxy):
-    """Breaks gRPC connections in the middle of what the server sends, which it passes on at a limited rate.
+    """Forwards gRPC connections at a limited rate, and breaks some of them inside a message from the server.
 
-    Faults, drawn for each connection: `reset` after some bytes, `stalled` after some bytes and reset a while later;
-    both inside a message. Counted too: `lost` for connections that were lost with their server, `lost_in_message` for
-    those of them that ended inside a message, `refused` where no server listened.
+    The fault of a connection is drawn when it is opened, with the number of bytes after which it comes: `reset` resets
+    the connection, `stalled` sends nothing for a while and then resets it. The proxy counts also `lost`, the
+    connections that ended with their server; `lost_in_message`, those of them that ended inside a message; and
+    `refused`, the connections for which no server listened.
     """
 
     def __init__(self, upstream_port: int, faults: Faults, bytes_per_sec: int, fault_bytes_max: int) -> None:
@@ -292,9 +300,10 @@ class GrpcProxy(Proxy):
         super().__init__(upstream_port, faults)
 
     def lose_server(self) -> None:
-        """Resets all connections, as when a server is lost with its machine.
+        """Resets all connections, as if the server's whole machine were lost.
 
-        When only the process is killed, its kernel still sends what it took from it: all but the largest answers.
+        A kill of the process alone has a weaker effect: the kernel still sends all bytes that the process had written
+        to its sockets, so only the largest responses are cut.
         """
         self._loop.call_soon_threadsafe(self._cancel)
 
@@ -315,7 +324,7 @@ class GrpcProxy(Proxy):
             reset(writer)
 
     async def _answer(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter, frames: Http2Frames) -> None:
-        """Passes on what the server sends, until it ends or the fault of this connection is due."""
+        """Forwards the server's bytes until the server closes the connection or the fault of the connection is due."""
         fault, num_bytes = self.faults.draw(), 0
         due = self.faults.random.randrange(1, self._fault_bytes_max)
         while True:

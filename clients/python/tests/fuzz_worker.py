@@ -1,4 +1,4 @@
-"""Reads damaged lakes in a process of its own: a line with a path comes in, a line with what was found goes out."""
+"""A process that reads damaged lakes: for each line of input, a path, it prints a line with the rows or errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 import stoker
 
-#: A damaged length must not take the machine's memory.
+#: The limit of the process's address space: a damaged length must not exhaust the machine's memory.
 ADDRESS_SPACE_BYTES = 6 << 30
-#: Seconds for which a stream may try again.
+#: The retry budget of a stream, in seconds.
 RETRY_SECS = 1
 
-#: Ids, and columns that no checksum or one covers.
+#: The columns that are read: the id, and columns whose values checksums cover if Stoker wrote the table.
 COLUMNS = "id, x, y, z, payload"
 
 
@@ -36,7 +36,7 @@ def by_stream(root: str) -> list[list[Any]]:
 
 
 def _digests(rows: pa.Table) -> list[list[Any]]:
-    """For each row its address, its id and the digests of its other columns."""
+    """Returns for each row its address, its id and the digests of its other columns."""
     names = COLUMNS.split(", ")[1:]
     digests = [[_digest(value) for value in rows[name]] for name in names]
     return [list(row) for row in zip(rows["row_id"].to_pylist(), rows["id"].to_pylist(), *digests, strict=True)]

@@ -1,4 +1,4 @@
-"""The parts of Lance's files, as its `file2.proto` and `table.proto` have them: enough to damage them on purpose."""
+"""Reads and changes the parts of Lance's files that tests damage, as in Lance's `file2.proto` and `table.proto`."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-#: Of a data file: where column metadata, its table and the table of buffers begin; their numbers; version.
+#: The footer of a data file: the offsets of the column metadata, of the column table and of the buffer table; the
+#: numbers of buffers and of columns; the version (major, minor); the magic bytes.
 FOOTER = struct.Struct("<QQQIIHH4s")
-#: Of a manifest: where its message begins; version.
+#: The footer of a manifest: the offset of its message; the version (major, minor); the magic bytes.
 MANIFEST_FOOTER = struct.Struct("<QHH4s")
 
-#: The fields of a message of protocol buffers, in order: numbers, and bytes or whole numbers.
+#: The fields of a Protocol Buffers message in order, as (field number, bytes or integer).
 Fields = list[tuple[int, "int | bytes"]]
 
-#: Wire types.
+#: Wire types of Protocol Buffers.
 _VARINT, _BYTES = 0, 2
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """Where the parts of a data file lie, each as (start, end)."""
+    """The byte ranges of the parts of a data file, each as (start, end)."""
 
-    #: The page tables, one for each column.
+    #: The page table of each column.
     columns: list[tuple[int, int]]
     column_table: tuple[int, int]
-    #: The global buffers: the schema, then others.
+    #: The global buffers; the first one is the schema.
     buffers: list[tuple[int, int]]
     buffer_table: tuple[int, int]
     footer: tuple[int, int]
 
     @classmethod
     def of(cls, stored: bytes) -> DataFile:
-        """The parts of an undamaged file."""
+        """Returns the parts of an undamaged file."""
         footer = len(stored) - FOOTER.size
         _, columns, buffers, num_buffers, num_columns, _, _, magic = FOOTER.unpack_from(stored, footer)
         assert magic == b"LANC"
@@ -46,7 +47,7 @@ class DataFile:
 
     @property
     def metadata(self) -> dict[str, list[tuple[int, int]]]:
-        """All parts that are not data pages, by what they are."""
+        """All parts that are not data pages, by kind."""
         kinds = {
             "page tables": self.columns,
             "column table": [self.column_table],
@@ -60,7 +61,7 @@ class DataFile:
 
 @dataclass
 class Page:
-    """An entry of a page table: where the buffers of a page lie, and its rows."""
+    """An entry of a page table: the offsets and sizes of a page's buffers, and its rows."""
 
     offsets: list[int]
     sizes: list[int]
@@ -70,13 +71,13 @@ class Page:
 
 
 def pages_of(stored: bytes) -> list[Page]:
-    """The page table of a data file's first column."""
+    """Returns the page table of a data file's first column."""
     start, end = DataFile.of(stored).columns[0]
     return [_page(value) for number, value in fields_of(stored[start:end]) if number == 2]
 
 
 def with_pages(stored: bytes, change: Callable[[list[Page]], None]) -> bytes:
-    """The data file with another page table of its first column, and so perhaps of another size."""
+    """Returns the data file with a changed page table of its first column; the size of the file may change."""
     file, pages = DataFile.of(stored), pages_of(stored)
     change(pages)
     columns = [stored[start:end] for start, end in file.columns]
@@ -92,7 +93,10 @@ def with_pages(stored: bytes, change: Callable[[list[Page]], None]) -> bytes:
 
 
 def with_fragment(stored: bytes, index: int, change: Callable[[Fields], Fields]) -> bytes:
-    """The manifest with one of its fragments changed: field 1 is its id, field 2 a data file, field 4 its rows."""
+    """Returns the manifest with one fragment changed.
+
+    Field 1 of a fragment is its id, each field 2 is a data file, and field 4 is the number of its rows.
+    """
     footer = len(stored) - MANIFEST_FOOTER.size
     start = MANIFEST_FOOTER.unpack_from(stored, footer)[0]
     (length,) = struct.unpack_from("<I", stored, start)
@@ -104,7 +108,7 @@ def with_fragment(stored: bytes, index: int, change: Callable[[Fields], Fields])
 
 
 def written_earlier(stored: bytes, secs: int) -> bytes:
-    """The manifest as if it had been written so many seconds earlier: field 7 is its time."""
+    """Returns the manifest with its time, which is field 7, set back by `secs` seconds."""
     footer = len(stored) - MANIFEST_FOOTER.size
     start = MANIFEST_FOOTER.unpack_from(stored, footer)[0]
     (length,) = struct.unpack_from("<I", stored, start)
@@ -117,7 +121,7 @@ def written_earlier(stored: bytes, secs: int) -> bytes:
 
 
 def fields_of(stored: int | bytes) -> Fields:
-    """The fields of a message."""
+    """Decodes a Protocol Buffers message into its fields."""
     assert isinstance(stored, bytes)
     fields: Fields = []
     at = 0
@@ -134,7 +138,7 @@ def fields_of(stored: int | bytes) -> Fields:
 
 
 def message(fields: Fields) -> bytes:
-    """The message with these fields."""
+    """Encodes fields as a Protocol Buffers message."""
     stored = b""
     for number, value in fields:
         if isinstance(value, int):

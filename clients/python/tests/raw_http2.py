@@ -1,4 +1,4 @@
-"""HTTP/2 by hand, for clients that do not behave: frames as bytes, and requests of Stoker's protocol."""
+"""HTTP/2 frames as bytes, and requests of Stoker's protocol, for tests with clients that break the rules."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ SERVICE = "/arrow.flight.protocol.FlightService"
 
 
 def frame(kind: int, payload: bytes = b"", *, stream: int = 0, flags: int = 0) -> bytes:
-    """One frame."""
+    """Encodes one frame."""
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
 def settings(**values: int) -> bytes:
-    """A SETTINGS frame."""
+    """Encodes a SETTINGS frame."""
     numbers = {"initial_window_size": 4}
     return frame(SETTINGS, b"".join(struct.pack(">HI", numbers[name], value) for name, value in values.items()))
 
 
 def headers(method: str, *, stream: int = 1, token: str | None = None, ends: bool = False) -> bytes:
-    """The headers of a call, without compression."""
+    """Encodes the HEADERS frame of a call, without compression of the headers."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -39,7 +39,7 @@ def headers(method: str, *, stream: int = 1, token: str | None = None, ends: boo
 
 
 def field(number: int, value: bytes | str | int) -> bytes:
-    """A field of a protobuf message."""
+    """Encodes a field of a Protocol Buffers message."""
 
     def varint(rest: int) -> bytes:
         low, rest = rest & 0x7F, rest >> 7
@@ -52,21 +52,21 @@ def field(number: int, value: bytes | str | int) -> bytes:
 
 
 def stream_command(sql: str, batch_size: int) -> bytes:
-    """The descriptor of a stream for one rank (``stream.proto``)."""
+    """Encodes the descriptor of a stream for the only rank of a job (see ``stream.proto``)."""
     query = field(1, sql) + field(3, 7)
     share = field(1, 0) + field(2, 1) + field(3, batch_size)
     return field(1, 1) + field(2, field(1, query) + field(4, share))
 
 
 def do_get(ticket: bytes, *, stream: int = 1, token: str | None = None) -> bytes:
-    """The frames of a DoGet."""
+    """Encodes the frames of a DoGet request."""
     message = field(1, ticket)
     body = b"\0" + struct.pack(">I", len(message)) + message
     return headers("DoGet", stream=stream, token=token) + frame(DATA, body, stream=stream, flags=END_STREAM)
 
 
 def connect(port: int) -> socket.socket:
-    """A connection that takes few bytes before they are read."""
+    """Connects with a receive buffer of 4 KiB, so that a server soon cannot send to a client that reads nothing."""
     plain = socket.socket()
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     plain.settimeout(60)
@@ -75,7 +75,7 @@ def connect(port: int) -> socket.socket:
 
 
 def until_closed(plain: socket.socket) -> set[int]:
-    """Reads until the server closes the connection; returns the kinds of frames that came."""
+    """Reads until the server closes the connection; returns the kinds of the frames that it sent."""
     received = b""
     try:
         while part := plain.recv(1 << 16):

@@ -1,4 +1,4 @@
-"""A real S3-compatible server."""
+"""S3-compatible servers for tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import boto3
 
-#: The bucket that every store has.
+#: The name of the bucket in every store.
 BUCKET = "stoker-test"
 
 
 class Store:
-    """A moto server on a port of its own choice, and the log of what it was asked."""
+    """A moto server on a port that the system chooses, and the log of its requests."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -47,19 +47,19 @@ class Store:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which the server listens."""
         return int(self.endpoint.rsplit(":", 1)[1])
 
     def options_at(self, port: int) -> dict[str, str]:
-        """The options of a proxy for it."""
+        """Returns the storage options for a proxy of this store that listens on `port`."""
         return {**self.options, "aws_endpoint": f"http://127.0.0.1:{port}"}
 
     def environment(self) -> dict[str, str]:
-        """The same options for a process."""
+        """Returns the storage options as environment variables of a process."""
         return {name.upper(): value for name, value in self.options.items()}
 
     def gets(self, since: int) -> list[str]:
-        """The paths of data files that were read since the log had this length."""
+        """Returns the path of each successful GET of a data file after the first `since` characters of the log."""
         return re.findall(r"GET (\S+/data/\S+) HTTP/1\.1\S* 20[06]", self.log.read_text()[since:])
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class Store:
 
 
 class RunningStore(Store):
-    """A store on this machine that somebody else runs, with a bucket that is emptied."""
+    """A store that runs already, for example another implementation of S3. The test bucket in it is emptied."""
 
     def __init__(self, url: str) -> None:
         place = urlsplit(url)

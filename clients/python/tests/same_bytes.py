@@ -1,4 +1,4 @@
-"""Tables compared byte for byte, and the ways to read one."""
+"""Reads a table by pylance, by SQL and by a stream, and compares tables byte for byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import stoker
 #: Rows of a batch.
 BATCH_SIZE = 5
 
-#: Streams that read in other orders; all deliver each row once.
+#: Options of streams in different orders; each stream delivers each row once.
 STREAMS: dict[str, dict[str, Any]] = {
     "sequential": {"shuffle": False, "last_batch": "uneven"},
     "block": {"shuffle": "block", "seed": 3, "block_bytes": 4096, "shuffle_window_bytes": 1 << 18, "num_lanes": 3},
@@ -22,7 +22,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 
 
 def assert_same(found: pa.Table, expected: pa.Table, what: str) -> None:
-    """Fails unless both have the same columns of the same types, the same nulls, and the same bytes elsewhere."""
+    """Fails unless both tables have the same columns and types, the same nulls, and the same bytes in other values."""
     assert found.column_names == expected.column_names, what
     assert found.num_rows == expected.num_rows, what
     for name in expected.column_names:
@@ -30,17 +30,17 @@ def assert_same(found: pa.Table, expected: pa.Table, what: str) -> None:
 
 
 def by_pylance(root: str) -> pa.Table:
-    """The rows of the table `t` as Lance's own reader gives them."""
+    """Reads the table `t` with Lance's own reader."""
     return _in_order(lance.dataset(f"{root}/t.lance").to_table(with_row_address=True), "_rowaddr")
 
 
 def by_sql(lake: stoker.Lake) -> pa.Table:
-    """The rows of the table `t` as SQL gives them."""
+    """Reads the table `t` with a SQL query."""
     return _in_order(lake.sql("SELECT * FROM row_ids(t)").to_arrow(), "row_id")
 
 
 def by_stream(lake: stoker.Lake, options: dict[str, Any]) -> tuple[pa.Table, stoker.StreamStats]:
-    """The rows of the table `t` as a stream delivers them, and the stream's counts."""
+    """Reads the table `t` with a stream; returns its rows and the stream's counters."""
     stream = lake.sql("SELECT * FROM t").stream(batch_size=BATCH_SIZE, allow_nulls=True, **options)
     batches, row_ids = [], [np.zeros(0, np.uint64)]
     for batch in stream:
@@ -51,7 +51,7 @@ def by_stream(lake: stoker.Lake, options: dict[str, Any]) -> tuple[pa.Table, sto
 
 
 def _in_order(rows: pa.Table, address: str) -> pa.Table:
-    """The rows by their addresses, which become the last column."""
+    """Sorts rows by their addresses, and moves the addresses to the last column."""
     addresses = rows[address].to_numpy()
     rows = rows.drop_columns([address]).append_column("address", pa.array(addresses))
     return rows.take(np.argsort(addresses))
@@ -78,7 +78,10 @@ def _assert_same_array(found: pa.Array, expected: pa.Array, what: str) -> None:
 
 
 def _stored(values: pa.Array) -> np.ndarray[Any, Any]:
-    """The bytes of numbers without nulls, one row for each: NaNs of all kinds and negative zeros are what they are."""
+    """Returns the bytes of numbers without nulls, as an array of shape (values, width).
+
+    A comparison of bytes also tells different NaNs apart, and zero from negative zero.
+    """
     width = values.type.byte_width
     if not len(values):
         return np.zeros((0, width), np.uint8)

@@ -1,4 +1,4 @@
-"""Versions of a table that look old to a cleanup, so that there is something for it to remove."""
+"""Makes versions of a table look old to a cleanup, so that the cleanup has something to remove."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENTRY = re.compile(rb"<Key>([^<]+)</Key>(\s*)<LastModified>([^<]+)</LastModifie
 
 
 def age_manifests(store: Store, table: str) -> frozenset[str]:
-    """Makes the times in the manifests of a table older; returns the keys of all its objects, for `AgedProxy`."""
+    """Sets the times in a table's manifests back by `AGE`; returns the keys of all its objects, for `AgedProxy`."""
     objects = store.client.list_objects_v2(Bucket=BUCKET, Prefix=f"{table}/")["Contents"]
     keys = frozenset(found["Key"] for found in objects)
     for key in keys:
@@ -27,7 +27,7 @@ def age_manifests(store: Store, table: str) -> frozenset[str]:
 
 
 class AgedProxy(S3Proxy):
-    """An S3 server whose lists tell that some objects are old: nobody else can set the times of a store."""
+    """A proxy of an S3 server whose listings say that some objects are old: S3 has no request that sets their times."""
 
     def __init__(self, upstream_port: int, aged: frozenset[str]) -> None:
         self._aged = aged
@@ -42,7 +42,7 @@ class AgedProxy(S3Proxy):
         return None
 
     async def _list(self, request: Head, writer: asyncio.StreamWriter) -> None:
-        """Passes a list on, with other times."""
+        """Forwards a listing with the times of the aged objects changed."""
         answers, asking = await asyncio.open_connection("127.0.0.1", self._upstream_port)
         try:
             asking.write(Head(request.first, {**request.headers, "connection": "close"}).to_bytes())

@@ -1,4 +1,4 @@
-"""What clients do in a soak that are hostile or broken: each attack ends within `ATTACK_SECS`."""
+"""The attacks of a soak: what hostile or broken clients do to the server. Each attack ends within `ATTACK_SECS`."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from test_service import environment
 
 import stoker
 
-#: Limits of queries in the soak.
+#: The server's limits for queries: seconds to run, to be planned, and to wait in the queue.
 QUERY_SECS, PLANNING_SECS, WAITING_SECS = 6, 2, 10
 POOL_BYTES = 256 << 20
-#: Seconds for which connections that take nothing are held.
+#: Seconds for which an attack keeps connections open that send or read nothing.
 HELD_SECS = 4.0
 NUM_SILENT, NUM_FROZEN = 400, 150
-#: After so many seconds an attack that goes on hangs. One that meets an outage waits for it.
+#: An attack that takes more seconds than this counts as hung. It is long because an attack waits out an outage.
 ATTACK_SECS = 90.0
 
-#: Errors with which a server ends what it does not take, or which come when it is killed meanwhile.
+#: The errors with which a server refuses or cancels a request, or which a client gets when the server is killed.
 REFUSALS = (stoker.ResourceExhaustedError, stoker.InvalidRequestError, stoker.UnavailableError)
 
 
 @dataclass(frozen=True)
 class Target:
-    """Whom attacks are against, and with which token."""
+    """The server that is attacked, the attacker's token, and the event that ends the soak."""
 
     port: int
     token: str
@@ -52,7 +52,7 @@ class Target:
 
 
 def run_statements(target: Target, statements: Sequence[str]) -> None:
-    """Sends statements at once; each must end with rows or with a refusal, and never with an internal error."""
+    """Sends statements concurrently; each must end with rows or with a refusal, never with an internal error."""
 
     def run(sql: str) -> None:
         with suppress(*REFUSALS):
@@ -83,7 +83,7 @@ def forged_receipts(target: Target, draw: random.Random) -> None:
 
 
 def killed_clients(target: Target, draw: random.Random) -> None:
-    """Clients that are killed while their statements run."""
+    """Kills three clients, one after the other, while their statements run."""
     command = [stoker_bin(), "sql", RESULTS["counting a cross join"], "--server", target.url]
     quiet = subprocess.DEVNULL
     variables = environment({"STOKER_CLIENT_TOKEN": target.token})
@@ -95,7 +95,7 @@ def killed_clients(target: Target, draw: random.Random) -> None:
 
 
 def silent_connections(target: Target, draw: random.Random) -> None:
-    """Connections that never send a request, and have no token."""
+    """Opens connections without a token that never send a complete request."""
     said = SAID[draw.choice(sorted(SAID))]
     with ExitStack() as silent:
         for _ in range(NUM_SILENT):
@@ -105,7 +105,7 @@ def silent_connections(target: Target, draw: random.Random) -> None:
 
 
 def ticket(target: Target, kind: str) -> tuple[bytes, str]:
-    """A ticket for a stream or for a result, as an Arrow client gets it."""
+    """Gets a ticket for a stream or for a query result as a stock Arrow Flight client; returns it with the token."""
     descriptor = flight.FlightDescriptor.for_path(TABLE)
     if kind == "streams":
         sql = f"SELECT id, image FROM {TABLE}"
@@ -117,7 +117,7 @@ def ticket(target: Target, kind: str) -> tuple[bytes, str]:
 
 
 def frozen_readers(kind: str) -> Callable[[Target, random.Random], None]:
-    """Clients that ask for answers and open no window for them."""
+    """Returns an attack by clients that send DoGet requests with an HTTP/2 window of 0 bytes for the responses."""
 
     def freeze(target: Target, _: random.Random) -> None:
         with suppress(OSError, ArrowException), ExitStack() as readers:
@@ -132,7 +132,7 @@ def frozen_readers(kind: str) -> Callable[[Target, random.Random], None]:
 
 
 def floods(target: Target, draw: random.Random) -> None:
-    """Requests without a token, and one other flood: each ends its connection."""
+    """Floods the server with requests without a token, then with one other kind; it must end each connection."""
     for name in ("unauthenticated", draw.choice(sorted(FLOODS))):
         with suppress(OSError), http2.connect(target.port) as hostile:
             assert sent_before_the_end(hostile, FLOODS[name]) < 1 << 28, f"a flood of {name} is taken for ever"
@@ -158,7 +158,7 @@ ATTACKS: dict[str, Callable[[Target, random.Random], None]] = {
 
 
 def attack(target: Target, turn: int, soak_seed: int, seed: int) -> str:
-    """Runs the attack of a turn; returns its name and its seconds."""
+    """Runs the attack of a turn; returns its name and its duration as a text."""
     name = dealt(sorted(ATTACKS), turn, soak_seed)
     begun = time.monotonic()
     try:

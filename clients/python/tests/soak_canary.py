@@ -1,7 +1,8 @@
-"""The canary of the soak: a stream that is read all the time, and the times for which it waited for its batches.
+"""The canary of the soak: a process that reads a stream all the time, and records long waits for batches.
 
-A wait begins when the loop asks for a batch and ends when it has it. Between two batches the loop pauses for a moment,
-so that it leaves the machine to the load; the stream reads at most `MEMORY_BYTES` and what sockets hold ahead.
+A wait begins when the loop asks for a batch and ends when the loop has it. The loop pauses for `PACE_SECS` between two
+batches, to leave the processors to the load. The stream prefetches at most `MEMORY_BYTES`, and the sockets' buffers
+hold some more, so a wait shows soon that the server does not send.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ TABLE, NUM_ROWS, SHAPE = "canary", 1_000, (3, 64, 64)
 BATCH_SIZE = 8
 MEMORY_BYTES = 256 << 10
 PACE_SECS = 0.02
-#: Waits from this time on are kept one by one.
+#: Waits of at least this many seconds are written to the file of waits.
 KEPT_SECS = 0.1
-#: From this time on, the log tells what the stream did.
+#: For waits of at least this many seconds, the log also has the stream's counters.
 TOLD_SECS = 1.0
 
 
 @dataclass(frozen=True)
 class CanaryJob:
-    """What the canary has to do."""
+    """The arguments of the canary's process."""
 
     server: str
     token: str
-    #: A file with a line for each long wait: when it began and when it ended, by the monotonic clock of the machine.
+    #: The path of a file with a line for each long wait: its begin and its end, by the machine's monotonic clock.
     waits: str
 
     def to_json(self) -> str:
@@ -40,7 +41,7 @@ class CanaryJob:
 
 
 def image_of(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The images of rows, one value for each."""
+    """Returns the images of rows; all elements of an image have the same value, a function of the id."""
     return np.broadcast_to((ids % 251).astype(np.uint8).reshape(-1, 1, 1, 1), (len(ids), *SHAPE))
 
 

@@ -1,4 +1,4 @@
-"""What must hold at the end of a soak, as functions that return what is wrong."""
+"""The checks at the end of a soak: functions that return a list of faults."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from stoker import EpochVerdict
 
 
 def table_findings(name: str, writes: Sequence[Write], stored: Iterable[int]) -> list[str]:
-    """What is wrong with the ids of a table: each row of the base and of an acknowledged write must be there once.
+    """Returns the faults in the ids of a table.
 
-    Of a write whose answer never came, all rows are there once, or none is.
+    Each row of the base and of each acknowledged write must be there exactly once. Of a write whose outcome is not
+    known, either all rows must be there exactly once, or none.
     """
     times = Counter(stored)
     found = [f"{name}: row {row} is there {num} times" for row, num in times.items() if num > 1]
@@ -27,7 +28,7 @@ def table_findings(name: str, writes: Sequence[Write], stored: Iterable[int]) ->
 
 
 def epoch_findings(name: str, epochs: dict[int, list[int]], num_finished: int, expected: Iterable[int]) -> list[str]:
-    """What is wrong with the rows that a job got: each finished epoch has those of its snapshot, each once."""
+    """Returns the faults in the rows that a job got: each finished epoch must have each row of its snapshot once."""
     wanted, found = Counter(expected), []
     for epoch in range(num_finished):
         seen = Counter(epochs.get(epoch, []))
@@ -39,7 +40,7 @@ def epoch_findings(name: str, epochs: dict[int, list[int]], num_finished: int, e
 
 
 def verdict_findings(name: str, verdicts: Sequence[EpochVerdict], num_finished: int) -> list[str]:
-    """What is wrong with the verdicts over the receipts of a job: each finished epoch must be proved."""
+    """Returns the finished epochs that a job's receipts do not prove to be exactly once."""
     proved = {verdict.epoch for verdict in verdicts if verdict.is_exactly_once}
     told = {verdict.epoch: verdict for verdict in verdicts}
     return [

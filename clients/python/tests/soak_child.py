@@ -1,4 +1,4 @@
-"""What the processes of the soak have in common. Each of them ends when its standard input does."""
+"""Functions that the child processes of the soak share. Each process ends at the end of its standard input."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import stoker
 
 Got = TypeVar("Got")
 
-#: Seconds for which a process looks for a server or a store when it begins.
+#: Seconds for which a process that starts retries its first request to a server or a store.
 CONNECT_SECS = 90
-#: Seconds for which a request that finds the queue of queries full is repeated.
+#: Seconds for which a request is retried while the server's queue of queries is full.
 QUEUE_SECS = 120
 
 
 def told_to_end() -> threading.Event:
-    """An event that is set when the parent closes the standard input of this process, or is gone."""
+    """Returns an event that is set when the parent closes this process's standard input, or is dead."""
     over = threading.Event()
 
     def wait() -> None:
@@ -33,7 +33,10 @@ def told_to_end() -> threading.Event:
 
 
 def connected(target: str, **options: Any) -> stoker.Lake:
-    """A connection to a lake whose tables can be listed. The first contact fails at once, so that it is repeated."""
+    """Returns a connection to a lake, once its tables can be listed.
+
+    The client does not retry its first contact with a server, so this function does, for `CONNECT_SECS`.
+    """
     deadline = time.monotonic() + CONNECT_SECS
     while True:
         try:
@@ -48,7 +51,10 @@ def connected(target: str, **options: Any) -> stoker.Lake:
 
 
 def admitted(ask: Callable[[], Got]) -> Got:
-    """What a request returns that is repeated while others fill the queue of queries, which is refused at once."""
+    """Returns the result of a request; retries it for `QUEUE_SECS` while the queue of queries is full.
+
+    A server refuses a query at once if the queue is full.
+    """
     deadline = time.monotonic() + QUEUE_SECS
     while True:
         try:

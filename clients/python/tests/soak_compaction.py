@@ -1,4 +1,4 @@
-"""One compaction by pylance, as somebody runs it beside Stoker: `soak_compaction.py URI ROWS_PER_FRAGMENT OPTIONS`."""
+"""Compacts a table with pylance, as operators may beside Stoker: `soak_compaction.py URI ROWS_PER_FRAGMENT OPTIONS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A writer of the soak that ingests Parquet files by the command line, which is killed and repeated."""
+"""A writer of the soak that ingests Parquet files with `stoker ingest`, and repeats the command when it was killed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from soak_processes import Command
 from soak_table import APPEND_ROWS_MAX, INGESTED, PAYLOAD, Ids, Record, Write, parquet_columns
 
 PAUSE_SECS = (2.0, 8.0)
-#: Seconds in which a file is ingested at last, through kills and outages; and seconds of one run of the command.
+#: Seconds within which a file must be ingested in spite of kills and outages; and the timeout of one run, in seconds.
 PATIENCE_SECS, RUN_SECS = 180.0, 120.0
 
 
 class IngestWriter:
-    """Writes file after file into its folder, and has each ingested under the key that the command makes for it."""
+    """Writes Parquet files into a folder, one after the other, and ingests the folder after each."""
 
     def __init__(self, lake: str, writer: int, folder: Path, variables: dict[str, str]) -> None:
         self.record = Record(folder / f"writer-{writer}.record")
@@ -31,7 +31,7 @@ class IngestWriter:
         self._source.mkdir()
 
     def write_files(self, draw: random.Random, over: threading.Event) -> None:
-        """Ingests files until the load is over. The last one is waited for."""
+        """Ingests files until the load is over; an ingest that has begun is finished."""
         number = 0
         while not over.wait(draw.uniform(*PAUSE_SECS)):
             write = Write(self._writer, number, draw.randint(1, APPEND_ROWS_MAX), "begun")
@@ -41,7 +41,7 @@ class IngestWriter:
             number += 1
 
     def ingest(self, ids: Ids, name: str, mode: str) -> None:
-        """Ingests these rows, through kills and outages."""
+        """Writes a file with these rows and ingests it; repeats the command after kills and outages."""
         pq.write_table(parquet_columns(ids), self._source / f"{name}.parquet")
         command = [stoker_bin(), "ingest", "parquet", str(self._source), INGESTED, "--mode", mode, "--quiet"]
         command += ["--vector", f"payload={PAYLOAD}", "--lake", self._lake]

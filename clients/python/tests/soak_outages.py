@@ -1,4 +1,4 @@
-"""Outages of the soak's store, and the times that they leave to judge waits by."""
+"""Outages of the soak's store, and the longest wait of a stream outside of all outages."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from typing import cast
 
 from fault_proxy import Faults, Head, S3Proxy, reset
 
-#: What a store does in an outage: answers 503, answers 500 (of writes, half are done all the same), resets connections,
-#: or answers nothing; when it comes back, half of what it held goes on, and the rest is reset.
+#: The kinds of outages. `503` and `500`: the store answers with this status; with 500, it executes half of the writes
+#: nevertheless. `refused`: it resets connections. `hung`: it answers nothing; at the end of the outage it serves half
+#: of the waiting requests and resets the connections of the others.
 KINDS = ["503", "500", "refused", "hung"]
-#: Seconds after the end of an outage in which streams get going again.
+#: Seconds after the end of an outage within which streams must be running again.
 RECOVERY_SECS = 10.0
 
 
 class Nowhere:
-    """Takes an answer that nobody gets."""
+    """A writer that discards a response."""
 
     def write(self, data: bytes) -> None:
-        """Drops bytes."""
+        """Discards the bytes."""
 
     async def drain(self) -> None:
         """Returns at once."""
 
 
 class OutageProxy(S3Proxy):
-    """An S3 server that has an outage from time to time."""
+    """A proxy of an S3 server that simulates outages of the server."""
 
     def __init__(self, upstream_port: int, seed: int) -> None:
         self._kind: str | None = None
@@ -70,7 +71,7 @@ class OutageProxy(S3Proxy):
     async def _fail(
         self, request: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int
     ) -> None:
-        """Answers with an error. A write may be done nevertheless, where the error is the store's own."""
+        """Answers a request with an error status. With 500, half of the PUTs are executed nevertheless."""
         if status == 500 and request.method == "PUT" and self.faults.random.random() < 0.5:
             await self._forward(request, reader, cast(asyncio.StreamWriter, Nowhere()), None)
             self.faults.count("done and answered 500")
@@ -79,10 +80,10 @@ class OutageProxy(S3Proxy):
 
 
 class ProxyProcess:
-    """An `OutageProxy` in a process of its own."""
+    """An `OutageProxy` in its own process."""
 
     def __init__(self, upstream_port: int, seed: int) -> None:
-        #: What was refused so far, by kind.
+        #: The numbers of refused requests and connections at the last begin or end of an outage, by kind.
         self.refused: dict[str, int] = {}
         command = [sys.executable, str(Path(__file__).with_name("soak_proxy.py")), str(upstream_port), str(seed)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -116,7 +117,7 @@ class ProxyProcess:
 
 @dataclass(frozen=True)
 class Window:
-    """A time in which something was away, by the monotonic clock of the machine."""
+    """A period in which the store or the server was unavailable, by the machine's monotonic clock."""
 
     kind: str
     begin: float
@@ -124,7 +125,7 @@ class Window:
 
 
 def longest_outside(waits: Iterable[tuple[float, float]], windows: Sequence[Window]) -> tuple[float, float]:
-    """The longest part of a wait that is in no window, nor in the recovery after it: its seconds and its beginning."""
+    """Returns the longest part of a wait that lies in no window or `RECOVERY_SECS` after it, as (seconds, begin)."""
     away = sorted((window.begin, window.end + RECOVERY_SECS) for window in windows)
     longest = (0.0, 0.0)
     for begin, end in waits:

@@ -1,4 +1,4 @@
-"""The processes of a soak: the server, those that are started again after a kill, and commands that run once."""
+"""The processes of a soak: the server, children that are restarted after a kill, and commands that run once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from conftest import stoker_bin
 from soak_attacks import PLANNING_SECS, POOL_BYTES, QUERY_SECS, WAITING_SECS
 from test_service import environment
 
-#: What the streams of the server may hold.
+#: The server's memory budget for all its streams, in bytes.
 STREAM_BYTES = 256 << 20
-#: The server's tokens: of the operator, of jobs and notebooks, and one that an attacker got hold of.
+#: The names and roles of the server's tokens: for the operator, for jobs and notebooks, and a stolen one for attackers.
 TOKENS = {"operator": "admin", "jobs": "read", "attacker": "read"}
 LIMITS = {
     "STOKER_TICKET_KEY": "soak: a key of this soak",
@@ -36,12 +36,12 @@ LIMITS = {
     "STOKER_STALL_SECS": "10",
     "STOKER_IDLE_SECS": "20",
 }
-#: Before the commands of jobs, writers and compactions. They have machines of their own elsewhere; here they leave the
-#: processors to the store, its proxy, the server and the canary.
+#: The prefix of the commands of jobs, writers and compactions. In production these run on other machines; here a low
+#: priority leaves the processors to the store, its proxy, the server and the canary.
 AFTER_OTHERS = ["nice", "-n", "10"]
-#: Seconds in which a server takes connections after its start.
+#: Seconds within which a server must accept connections after its start.
 START_SECS = 60.0
-#: Seconds in which a process ends that was told to.
+#: Seconds within which a process must end after it was told to.
 END_SECS = 240.0
 
 
@@ -51,7 +51,7 @@ def token_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process holds."""
+    """The threads, open files and memory of a process."""
 
     num_threads: int
     num_files: int
@@ -76,7 +76,7 @@ class Usage:
 
 
 def open_files(pid: int) -> Counter[str]:
-    """What the open files of a process are: connections from clients, to which port, or the name."""
+    """Counts the open files of a process by kind: a connection from a client or to a port, or else the file's name."""
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     listened = {row[1].split(":")[1] for row in rows if row[3] == "0A"}
     sockets = {}
@@ -92,12 +92,13 @@ def open_files(pid: int) -> Counter[str]:
 
 
 class SoakServer:
-    """A server that is killed and started again on the same port."""
+    """A server process that the soak kills and restarts on the same port."""
 
     def __init__(self, lake: str, variables: Mapping[str, str], folder: Path) -> None:
         self.log = folder / "server.log"
         self.peaks: list[Usage] = []
-        # A port that is bound is given to nobody else; as this socket does not listen, the server may bind it too.
+        # This socket reserves the port between two lives of the server: the kernel gives a bound port to no other
+        # process. As the socket does not listen and sets SO_REUSEADDR, the server can bind the same port.
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._reserved.bind(("127.0.0.1", 0))
@@ -115,7 +116,7 @@ class SoakServer:
         return f"grpc://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Starts it, and waits until it takes connections."""
+        """Starts the server, and waits until it accepts connections."""
         with self.log.open("ab") as log:
             began = log.tell()
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
@@ -134,13 +135,13 @@ class SoakServer:
         return Usage.of(self.pid)
 
     def check(self) -> None:
-        """It must not end by itself."""
+        """Fails if the server has ended without a kill."""
         assert self.process is not None
         status = self.process.poll()
         assert status is None, f"the server ended by itself with {status}:\n{tail(self.log)}"
 
     def kill(self) -> None:
-        """Ends it with SIGKILL, and keeps what it held at most."""
+        """Ends the server with SIGKILL, and records its usage, peak memory included."""
         if self.process is not None and self.process.poll() is None:
             self.peaks.append(self.usage())
             self.process.kill()
@@ -156,7 +157,7 @@ def _token_entry(name: str) -> str:
 
 
 class Child:
-    """A process that is started again after a kill. Its argument tells it which of its lives this is."""
+    """A process that is restarted after a kill. Its argument is a function of the number of kills so far."""
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ class Child:
         self._start()
 
     def check(self) -> None:
-        """It must live until it is told to end."""
+        """Fails if the process has ended before it was told to."""
         status = self.process.poll()
         assert status is None, f"{self.name} ended with {status}:\n{tail(self.log)}"
 
@@ -197,7 +198,7 @@ class Child:
         self.process.stdin.close()
 
     def end(self) -> None:
-        """Waits until it has ended well."""
+        """Waits until the process has ended; fails if it takes too long or its status is not 0."""
         try:
             status = self.process.wait(END_SECS)
         except subprocess.TimeoutExpired:
@@ -215,7 +216,7 @@ class Child:
 
 
 class Command:
-    """Runs commands one after the other; another thread may kill the one that runs."""
+    """Runs commands one after the other; another thread may kill the running one."""
 
     def __init__(self, variables: dict[str, str]) -> None:
         self._environment = variables
@@ -224,7 +225,7 @@ class Command:
         self.num_kills = 0
 
     def run(self, command: list[str], secs: float) -> tuple[int, str]:
-        """Runs a command; returns its status and what it said. One that takes longer is killed."""
+        """Runs a command; returns its status and its output. Kills a command that takes more than `secs` seconds."""
         pipe, out = subprocess.PIPE, subprocess.STDOUT
         command = [*AFTER_OTHERS, *command]
         with subprocess.Popen(command, text=True, env=self._environment, stdout=pipe, stderr=out) as process:
@@ -241,7 +242,7 @@ class Command:
         return process.returncode, said
 
     def kill(self) -> bool:
-        """Kills the command that runs, if one does."""
+        """Kills the running command; returns whether there was one."""
         with self._lock:
             if self._running is None or self._running.poll() is not None:
                 return False

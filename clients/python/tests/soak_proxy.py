@@ -1,8 +1,9 @@
-"""The proxy of the soak's store, in a process of its own: `soak_proxy.py PORT SEED`.
+"""The proxy of the soak's store, in its own process: `soak_proxy.py PORT SEED`.
 
-Python runs one thread at a time: beside the test's own threads, the store would be slower than a store is. Prints its
-port. Each line of its standard input begins an outage of that kind, or ends it where it is empty; the answer is a line
-with what was refused so far.
+The proxy has its own process because Python runs one thread at a time: beside the test's threads, it would make the
+store slower than real stores are. The process prints its port. Each line of its standard input begins an outage of
+that kind, and an empty line ends the outage; the process answers each line with a line of JSON, the numbers of refused
+requests by kind.
 """
 
 from __future__ import annotations

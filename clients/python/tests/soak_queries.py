@@ -1,4 +1,4 @@
-"""Questions of the soak whose answers are known, whatever else the server does."""
+"""Queries of the soak whose results are known, whatever else the server does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from soak_table import APPENDED, BASE_TAG, NUM_BASE_ROWS, NUM_LABELS
 
 import stoker
 
-#: A statement, its parameters, and its rows.
+#: A statement, its parameters, and the rows of its result.
 Question = tuple[str, list[Any], list[dict[str, Any]]]
 
 BASE = f"{APPENDED} AT (TAG => '{BASE_TAG}')"
@@ -19,7 +19,7 @@ _SUM = _N * (_N - 1) // 2
 
 
 def _nested(levels: int) -> str:
-    """The ids of the base, each made one larger again and again under its own name."""
+    """Returns a query for the ids of the base plus `levels`, as nested queries that each add 1 under the same name."""
     query = f"SELECT id FROM {BASE}"
     for _ in range(levels):
         query = f"SELECT id + 1 AS id FROM ({query})"
@@ -79,14 +79,14 @@ QUESTIONS: list[Callable[[random.Random], Question]] = [
 
 
 def ask(lake: stoker.Lake, draw: random.Random) -> None:
-    """Asks one of the questions; a wrong answer is an error."""
+    """Runs one of the queries; fails if its result is wrong."""
     sql, params, wanted = draw.choice(QUESTIONS)(draw)
     answer = lake.sql(sql, params).to_arrow().to_pylist()
     assert answer == wanted, f"a wrong answer to {sql} with {params}: {answer!s:.500} in place of {wanted!s:.500}"
 
 
 def count(lake: stoker.Lake, table: str) -> int:
-    """The rows of the newest version, which must have different ids."""
+    """Returns the number of rows of a table's newest version; fails if two rows have the same id."""
     sql = f"SELECT count(*) AS n, count(DISTINCT id) AS d FROM {table}"
     (row,) = lake.sql(sql).to_arrow().to_pylist()
     assert row["n"] == row["d"], f"{table} has {row['n']} rows of {row['d']} ids"

@@ -1,4 +1,4 @@
-"""A soak: its lake, its processes, what is done to them, and what they leave."""
+"""A soak: its lake, its processes, the events that disturb them, and the records that they leave."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ import stoker
 
 PREFIX = "soak"
 LAKE = f"s3://{BUCKET}/{PREFIX}"
-#: Versions before the base, which a cleanup finds 40 days old.
+#: The number of versions before the base version. They look 40 days old to a cleanup through `AgedProxy`.
 NUM_OLD_VERSIONS = 3
-#: Writers by the library, by `stoker ingest`, and jobs that stream.
+#: The numbers of writers that use the library, of writers that use `stoker ingest`, of jobs that stream, and of threads
+#: that run queries.
 NUM_APPENDERS, NUM_INGESTERS, NUM_STREAMS, NUM_ASKERS = 6, 2, 8, 2
 NUM_ATTACKS_AT_ONCE = 4
 OUTAGE_SECS = (2.0, 6.0)
-#: Seconds within which a statement gets its answer or a refusal, outages included.
+#: Seconds within which a query must end with a result or a refusal, outages included.
 ANSWER_SECS = 150.0
-#: Errors with which questions may end: of outages and kills, and of queues that attackers filled.
+#: The errors with which queries may end: in outages, after kills, and when attackers have filled the queue of queries.
 REFUSALS = (stoker.UnavailableError, stoker.ResourceExhaustedError)
 
 
 class Soak:
-    """Everything that runs in a soak. What fails in any thread ends it."""
+    """Everything that runs in a soak. An error in any thread ends the soak."""
 
     def __init__(self, store: Store, folder: Path, seed: int, load_secs: float, stack: ExitStack) -> None:
         self.store, self.folder, self.seed, self.load_secs = store, folder, seed, load_secs
@@ -58,7 +59,7 @@ class Soak:
         self.failures: list[BaseException] = []
         self.windows: list[Window] = []
         self.counts: Counter[str] = Counter()
-        #: What was done, and when, by the monotonic clock of the machine.
+        #: The events so far, as (time, description), by the machine's monotonic clock.
         self.journal: list[tuple[float, str]] = []
         self.proxy = stack.enter_context(closing(ProxyProcess(store.port, seed)))
         variables = {**store.environment(), "AWS_ENDPOINT": f"http://127.0.0.1:{self.proxy.port}"}
@@ -77,7 +78,7 @@ class Soak:
     # Before the load.
 
     def prepare(self) -> Usage:
-        """Makes the tables and starts the server; returns what it holds once it has done each thing and is idle."""
+        """Makes the tables, starts the server and runs each kind of request; returns the idle server's usage."""
         lake = stoker.connect(LAKE, storage_options=self.store.options)
         base = np.arange(NUM_BASE_ROWS)
         for _ in range(NUM_OLD_VERSIONS + 1):
@@ -104,7 +105,7 @@ class Soak:
         run_statements(self.target, [RESULTS["counting a cross join"], RESULTS["string_agg over a cross join"]])
 
     def connect(self, name: str) -> stoker.Lake:
-        """A connection of somebody with a token."""
+        """Connects to the server with the token of this name."""
         return stoker.connect(self.server.url, token=token_of(name))
 
     @property
@@ -112,7 +113,7 @@ class Soak:
         return Target(self.server.port, token_of("attacker"), self.over)
 
     def idle_usage(self, secs: float = 60.0) -> Usage:
-        """What the server holds when its threads and files have not changed for three seconds."""
+        """Returns the server's usage once its numbers of threads and files have not changed for three seconds."""
         deadline, usage, since = time.monotonic() + secs, self.server.usage(), time.monotonic()
         while time.monotonic() - since < 3:
             threading.Event().wait(0.25)
@@ -126,7 +127,7 @@ class Soak:
     # The load.
 
     def start_children(self) -> None:
-        """Starts the processes that work for the whole load."""
+        """Starts the child processes, which run during the whole load."""
         place = (self.folder, self.variables)
 
         def child(
@@ -154,7 +155,7 @@ class Soak:
             self.streams.append(child(f"stream-{number}", "soak_stream.py", stream))
 
     def start_threads(self) -> None:
-        """Starts ingests and questions."""
+        """Starts the threads that ingest files and those that run queries."""
         for number, ingester in enumerate(self.ingesters):
             draw = random.Random(f"{self.seed}/ingest {number}")
             self.go(ingester.write_files, draw, self.over)
@@ -162,7 +163,7 @@ class Soak:
             self.go(self._ask, random.Random(f"{self.seed}/questions {number}"))
 
     def go(self, work: Callable[..., Any], *arguments: Any) -> None:
-        """Does something beside the load. An error ends the soak."""
+        """Runs a function in a thread of the pool. Its error ends the soak."""
 
         def guarded() -> None:
             try:
@@ -174,7 +175,7 @@ class Soak:
         self.running.append(self.pool.submit(guarded))
 
     def play(self) -> None:
-        """Does what the schedule says, and looks after all processes."""
+        """Executes the events of the schedule at their times, and watches all processes."""
         doing: dict[str, Callable[[Happening], None]] = {
             "outage": lambda event: self.go(self._outage, event),
             "kill server": self._kill_server,
@@ -194,7 +195,7 @@ class Soak:
         self.watch(begun + self.load_secs)
 
     def watch(self, until: float) -> None:
-        """Looks after all processes until a time."""
+        """Watches all processes until the time `until` of the monotonic clock."""
         while True:
             self.check()
             left = until - time.monotonic()
@@ -203,7 +204,7 @@ class Soak:
             self.has_failed.wait(min(0.2, left))
 
     def check(self) -> None:
-        """Nothing has failed."""
+        """Fails if a thread has failed or a process has ended."""
         if self.failures:
             raise self.failures[0]
         self.server.check()
@@ -253,7 +254,7 @@ class Soak:
         self.counts[f"attack: {done.rsplit(' (', 1)[0]}"] += 1
 
     def _ask(self, draw: random.Random) -> None:
-        """Asks questions for as long as the load lasts; answers may be refused, and must not be wrong."""
+        """Runs queries until the load is over; a query may be refused, but its result must not be wrong."""
         lake = None
         while not self.over.wait(draw.uniform(0.3, 1.5)):
             begun = time.monotonic()
@@ -270,14 +271,14 @@ class Soak:
             assert secs < ANSWER_SECS, f"a question took {secs:.0f} s"
 
     def _count(self, lake: stoker.Lake, table: str) -> None:
-        """The newest version has all that was acknowledged before, and nothing that nobody began."""
+        """Checks that the newest version has all rows acknowledged before, and no row whose write had not begun."""
         before = sum(write.num_rows for write in self.writes(table) if write.outcome == "done")
         found = count(lake, table) - NUM_BASE_ROWS
         after = sum(write.num_rows for write in self.writes(table))
         assert before <= found <= after, f"{table} has {found} new rows; {before} are acknowledged, {after} were begun"
 
     def writes(self, table: str) -> list[Any]:
-        """What writers noted of a table."""
+        """Returns the recorded writes of all writers of a table."""
         writers = range(1, NUM_APPENDERS + 1)
         if table == INGESTED:
             writers = range(NUM_APPENDERS + 1, NUM_APPENDERS + NUM_INGESTERS + 1)
@@ -286,7 +287,7 @@ class Soak:
     # After the load.
 
     def end(self) -> None:
-        """Ends all that works, and waits for it: jobs finish their epochs, ingests their files."""
+        """Tells all processes and threads to end, and waits: jobs finish their epochs, and ingests their files."""
         self.over.set()
         for child in [self.canary, *self.appenders, *self.streams]:
             child.tell_to_end()
@@ -299,12 +300,12 @@ class Soak:
         self.server.check()
 
     def waits(self) -> list[tuple[float, float]]:
-        """The long waits of the canary."""
+        """Returns the long waits of the canary, as (begin, end)."""
         lines = (self.folder / "canary.waits").read_text().splitlines()
         return [(float(begin), float(end)) for begin, end in map(str.split, lines)]
 
     def report(self) -> str:
-        """What happened so far."""
+        """Returns a text with the counts of events so far."""
         kills = sum(child.num_kills for child in [*self.streams, *self.appenders])
         repeated = sum(ingester.num_repeated for ingester in self.ingesters)
         lines = [f"{what}: {num}" for what, num in sorted((self.counts + self.upkeep.counts).items())]
@@ -316,7 +317,7 @@ class Soak:
         return f"seed {self.seed}, {self.load_secs:.0f} s\n  " + "\n  ".join(lines)
 
     def logs(self) -> str:
-        """The ends of all logs."""
+        """Returns the ends of all logs."""
         with suppress(OSError):
             return "\n".join(f"--- {log.name}\n{tail(log)}" for log in sorted(self.folder.glob("*.log")))
         return ""

@@ -1,4 +1,4 @@
-"""What happens in a soak, and when: a pure function of its seed and its length."""
+"""The schedule of events in a soak, a pure function of its seed and its length."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Happening:
-    """Something that is done to the service."""
+    """An event of the schedule: a kill, an outage, an attack, a compaction or a cleanup."""
 
-    #: Seconds after the beginning of the load.
+    #: Seconds since the start of the load.
     at_secs: float
     kind: str
-    #: Chooses among the forms of the kind, which are cycled through in a random order.
+    #: The number of earlier events of the same kind; with `dealt`, it chooses among the variants of the kind.
     turn: int
-    #: Chooses the rest.
+    #: The seed of all other choices of the event.
     seed: int
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happens."""
+    """The frequency of one kind of event."""
 
     period_secs: float
-    #: The part of the load, from its beginning, in which it happens.
+    #: The fraction of the load, from its start, in which the event may happen.
     part: float = 1.0
 
 
 def rates(load_secs: float) -> dict[str, Rate]:
-    """The rates for a load of this length.
+    """Returns the rates for a load of this length.
 
-    A long load has no more than 40 outages, so that most of its time can be judged. Servers are killed in its first
-    part only, so that one of them has the rest of the time to leak something.
+    A long load has about 36 outages, so that waits can be judged in most of its time. Servers are killed in the first
+    40 % of the load only, so that the last one runs long enough to show a leak.
     """
     return {
         "outage": Rate(max(32, load_secs / 40), 0.9),
@@ -48,7 +48,7 @@ def rates(load_secs: float) -> dict[str, Rate]:
 
 
 def schedule(seed: int, load_secs: float) -> list[Happening]:
-    """All that happens, in order. Each kind happens at least once."""
+    """Returns all events, ordered by time. Each kind occurs at least once."""
     happenings = []
     for kind, rate in rates(load_secs).items():
         draw = random.Random(f"{seed}/{kind}")
@@ -63,7 +63,7 @@ def schedule(seed: int, load_secs: float) -> list[Happening]:
 
 
 def dealt(options: list[str], turn: int, seed: int) -> str:
-    """The option of a turn: each comes once, in a random order, before any comes again."""
+    """Returns the option of a turn: every option comes once, in a random order, before any comes again."""
     deck, place = divmod(turn, len(options))
     shuffled = list(options)
     random.Random(f"{seed}/deck {deck}").shuffle(shuffled)

@@ -1,7 +1,7 @@
 """A training job of the soak: streams some epochs on some ranks, saves checkpoints, and begins the next stream.
 
-All ranks of the job are in this process and go in step. After a kill, the next life of the job resumes from the last
-checkpoint, on another number of ranks and with other batches.
+All ranks of the job are in this process and take their steps together. After a kill, the next life of the job resumes
+from the last checkpoint, with a new random choice of the number of ranks and of the batch size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from soak_table import APPENDED, BASE_TAG, INGESTED
 
 import stoker
 
-#: Queries, and the labels that they select: all, or those below a number.
+#: Queries, each with the bound of the labels that it selects: labels below this number, or all labels (None).
 QUERIES: list[tuple[str, int | None]] = [
     (f"SELECT id, name, payload FROM {APPENDED}", None),
     (f"SELECT id, label FROM {APPENDED} WHERE label < 3", 3),
@@ -32,19 +32,20 @@ WORLD_SIZES = [1, 2, 3, 4]
 GLOBAL_BATCHES = [48, 64, 90]
 NUM_EPOCHS = [1, 2, 3]
 CHECKPOINT_STEPS = 8
-#: Seconds between two steps while the load lasts. The test's store, which is Python, serves some 100 requests a second.
+#: Seconds between two steps during the load. The test's store is written in Python and serves about 100 requests/s.
 PACE_SECS = 0.3
-#: Bytes that all ranks of a job hold.
+#: The memory budget of a job's connection, which all its ranks share, in bytes.
 MEMORY_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
 class StreamJob:
-    """What one life of a job has to do."""
+    """The arguments of one life of a job."""
 
     server: str
     token: str
-    #: Where its files go: `<prefix>.json` is what is under way, `<prefix>.<number>.done` what was finished.
+    #: The path prefix of the job's files: `<prefix>.json` has the progress of the running stream,
+    #: `<prefix>.<number>.done` that of a finished one, and `<prefix>.<number>.ledger` the ids that a stream delivered.
     prefix: str
     seed: str
     life: int
@@ -63,15 +64,16 @@ class Progress:
     state: dict[str, Any]
     stream_id: str
     snapshots: list[tuple[str, int]]
-    #: The receipts of all ranks, of lives that were killed too.
+    #: The receipts of all ranks, those of killed lives included.
     receipts: list[dict[str, Any]] = field(default_factory=list)
-    #: Bytes of the ledger that count: what a killed life got after its checkpoint does not.
+    #: The length of the valid part of the ledger in bytes. Rows that a killed life got after its last checkpoint do not
+    #: count.
     ledger_bytes: int = 0
     num_finished: int = 0
     num_lives: int = 1
 
     def write(self, path: Path) -> None:
-        """Replaces the file, which is there as a whole or as it was."""
+        """Replaces the file atomically."""
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(self)))
         partial.replace(path)
@@ -82,7 +84,7 @@ class Progress:
 
 
 def read_ledger(path: Path, num_bytes: int) -> dict[int, list[int]]:
-    """The ids of each epoch, in the order in which they came."""
+    """Returns the ids of each epoch in the order of delivery, from the first `num_bytes` bytes of a ledger."""
     epochs: dict[int, list[int]] = {}
     for line in path.read_bytes()[:num_bytes].splitlines():
         epoch, *ids = map(int, line.split())
@@ -91,7 +93,7 @@ def read_ledger(path: Path, num_bytes: int) -> dict[int, list[int]]:
 
 
 class Job:
-    """The streams of all ranks, and the files that tell of them."""
+    """The streams of all ranks, and the files with their progress."""
 
     def __init__(self, job: StreamJob) -> None:
         self.lake = connected(job.server, token=job.token, memory_budget_bytes=MEMORY_BYTES)
@@ -102,7 +104,7 @@ class Job:
         self.past: list[dict[str, Any]] = []
 
     def begin(self) -> None:
-        """Resumes what a killed life left, or begins another stream."""
+        """Resumes the stream that a killed life left, or begins another one."""
         self.progress = Progress.read(self.path) if self.path.exists() else admitted(self._planned)
         self.past = list(self.progress.receipts)
         self.progress.num_lives += bool(self.past)
@@ -127,7 +129,7 @@ class Job:
         ]
 
     def save(self) -> None:
-        """Writes a checkpoint: the same place on all ranks, and a ledger up to there."""
+        """Writes a checkpoint: the state, which must be the same on all ranks, and the length of the ledger."""
         states = [stream.state_dict() for stream in self.streams]
         assert all(state == states[0] for state in states), f"ranks have other states: {states}"
         self.progress.state = states[0]
@@ -137,13 +139,13 @@ class Job:
         self.progress.write(self.path)
 
     def note(self, batches: Sequence[stoker.Batch]) -> None:
-        """Adds what all ranks got in a step to the ledger."""
+        """Appends the ids that all ranks got in a step to the ledger."""
         ids = [row for batch in batches for row in batch["id"][: batch.num_valid].tolist()]
         with self.ledger_path.open("ab") as ledger:
             ledger.write(" ".join(map(str, [batches[0].cursor.epoch, *ids])).encode() + b"\n")
 
     def finish(self) -> None:
-        """Ends the stream; what it got is kept under its number."""
+        """Closes the streams, and renames the file with their progress to `<prefix>.<number>.done`."""
         for stream in self.streams:
             stream.close()
         self.path.replace(f"{self.prefix}.{self.progress.number}.done")

@@ -1,4 +1,4 @@
-"""The rows of the soak: who wrote a row tells what it must hold."""
+"""The rows of the soak: an id contains the writer and the write, and all other values are functions of the id."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-#: The tables that writers append to: through the library, and with `stoker ingest`.
+#: The tables to which writers append: with the library, and with `stoker ingest`.
 APPENDED, INGESTED = "samples", "ingested"
-#: Rows of each of these tables before the load, and the tag of that version.
+#: The number of rows of each of these tables before the load, and the tag of that version of `APPENDED`.
 NUM_BASE_ROWS, BASE_TAG = 3_000, "base"
-#: Numbers in a payload. It has more than 1 KiB, so that it is read as dense bytes.
+#: The number of floats in a payload. A payload has more than 1 KiB, so it is read as dense bytes.
 PAYLOAD = 320
-#: Rows of an append at most.
+#: The most rows of one append.
 APPEND_ROWS_MAX = 40
 NUM_LABELS = 7
 
@@ -27,12 +27,12 @@ Ids = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Write:
-    """Something that a writer wrote, or tried to write, in one commit."""
+    """The rows that a writer wrote, or tried to write, in one commit."""
 
     writer: int
     number: int
     num_rows: int
-    #: `begun`, then `done` or `unknown`; a kill may come in between.
+    #: `begun`, then `done` or `unknown`. It stays `begun` if the writer was killed before the response.
     outcome: str
     said: str = ""
 
@@ -41,17 +41,17 @@ class Write:
         return self.writer, self.number
 
     def ids(self) -> Ids:
-        """The ids of its rows. Those of the base are from writer 0, and smaller than all of these."""
+        """Returns the ids of the rows. All ids of writers are larger than those of the base, which have writer 0."""
         return np.arange(self.num_rows, dtype=np.int64) + (self.writer << 40 | self.number << 10)
 
 
 def write_of(row: int) -> tuple[int, int]:
-    """The writer of a row, and the number of its write."""
+    """Returns the writer and the number of the write that an id contains."""
     return row >> 40, row >> 10 & (1 << 30) - 1
 
 
 def columns(ids: Ids) -> dict[str, Any]:
-    """The rows with these ids."""
+    """Returns the rows with these ids."""
     return {
         "id": ids,
         "label": (ids % NUM_LABELS).astype(np.int32),
@@ -65,20 +65,20 @@ def names(ids: Iterable[int]) -> list[str]:
 
 
 def parquet_columns(ids: Ids) -> pa.Table:
-    """The same rows as a table without extension types."""
+    """Returns the rows with these ids as a table without extension types."""
     values = columns(ids)
     payload = pa.FixedSizeListArray.from_arrays(pa.array(values.pop("payload").ravel()), PAYLOAD)
     return pa.table({**values, "payload": payload})
 
 
 class Record:
-    """What a writer began and what it was told, in a file that outlives it."""
+    """The file in which a writer records its writes and their outcomes; it survives a kill of the writer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def note(self, write: Write) -> None:
-        """Adds a line, which a kill of this process cannot take back."""
+        """Appends a line with one system call, without a buffer in this process that a kill would lose."""
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(file, json.dumps(asdict(write)).encode() + b"\n")
@@ -86,7 +86,7 @@ class Record:
             os.close(file)
 
     def writes(self) -> list[Write]:
-        """All writes with their last outcome, in order."""
+        """Returns all writes in order, each with its last outcome."""
         lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
         writes = [Write(**json.loads(line)) for line in lines]
         return list({write.key: write for write in writes}.values())

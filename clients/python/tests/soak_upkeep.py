@@ -1,4 +1,4 @@
-"""Compactions and cleanups of a soak, as operators run them beside everything else."""
+"""Compactions and cleanups of a soak, as operators run them during the load."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from soak_schedule import Happening
 from soak_table import APPENDED, INGESTED
 from test_service import environment
 
-#: Seconds in which a compaction or a cleanup ends, or is killed.
+#: Seconds after which a compaction or a cleanup is killed.
 UPKEEP_SECS = 60.0
 ROWS_PER_FRAGMENT = [500, 2_000, 100_000]
 
 
 class Upkeep:
-    """Runs one compaction and one cleanup at a time. Each may fail in an outage, and is asked again by a later turn."""
+    """Runs at most one compaction and one cleanup at a time. Each may fail in an outage; a later event repeats it."""
 
     def __init__(self, lake: str, store: Store, port: int, folder: Path) -> None:
         self.counts: Counter[str] = Counter()
@@ -41,9 +41,10 @@ class Upkeep:
         self._run(self.compaction, command, "compact")
 
     def clean_up(self, port: int) -> str:
-        """Cleans up with the store behind a port; returns what that said.
+        """Runs a cleanup through the store or proxy on this port; returns its output.
 
-        A cleanup that an outage ended keeps its lock, which is deleted then, as the next one says.
+        The lock of a cleanup that failed in an outage stays in the lake. If this cleanup refuses to run because of such
+        a lock, the lock is deleted, as the error message advises, so that the next cleanup can run.
         """
         options = {name.upper(): value for name, value in self._store.options_at(port).items()}
         cleanup = Command(environment(options))
@@ -55,7 +56,7 @@ class Upkeep:
         return said
 
     def _run(self, runner: Command, command: list[str], kind: str) -> str:
-        """Runs a command unless one of its kind runs already; returns what it said."""
+        """Runs a command and returns its output; returns an empty text at once if one of its kind runs already."""
         if not self._turns[kind].acquire(blocking=False):
             return ""
         try:

@@ -1,4 +1,4 @@
-"""A writer of the soak: appends rows, and notes each append before it begins and after its answer."""
+"""A writer of the soak: appends rows, and records each append before it begins and after it has ended."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from soak_table import APPEND_ROWS_MAX, APPENDED, Record, Write, columns
 
 import stoker
 
-#: Seconds between two appends, at least and at most.
+#: The least and the most seconds between two appends.
 PAUSE_SECS = (4.0, 14.0)
 
 
 @dataclass(frozen=True)
 class WriterJob:
-    """What one life of a writer has to do."""
+    """The arguments of one life of a writer."""
 
     lake: str
     writer: int
@@ -31,7 +31,7 @@ class WriterJob:
 
 
 def append(table: stoker.Table, write: Write) -> Write:
-    """Tries one append; returns it with its outcome. Only storage that is away leaves it unknown."""
+    """Appends the rows of a write; returns it with its outcome, which is `unknown` if the store is unavailable."""
     try:
         table.append(columns(write.ids()))
     except stoker.UnavailableError as error:

@@ -1,8 +1,8 @@
 """A small lake, states and receipts as an earlier version of Stoker wrote them.
 
-`python stored_lake.py FOLDER` writes the lake to `FOLDER/lake`, and what was delivered and saved to
-`FOLDER/stored.json`. What lies in `stored/` was written by 0.1.0 and is never written again: `test_stored.py` checks
-that this version goes on with it.
+`python stored_lake.py FOLDER` writes the lake to `FOLDER/lake`, and the delivered batches, states and receipts to
+`FOLDER/stored.json`. Version 0.1.0 wrote the folder `stored/`, which must never be written again: `test_stored.py`
+checks that the current version can resume its streams.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 import stoker
 
-#: Where the stored lake lies.
+#: The folder with the stored lake.
 STORED = Path(__file__).parent / "stored"
 NUM_ROWS = 48
 QUERY = "SELECT id, vector FROM samples WHERE id < $1"
@@ -24,23 +24,23 @@ PARAMS = [40]
 PARTS = ("SELECT id, vector FROM samples WHERE id < 20", "SELECT id, vector FROM samples WHERE id >= 20")
 STREAM: dict[str, Any] = {"batch_size": 6, "seed": 11, "rank": 0, "world_size": 1}
 RUN_ID = "exp-1"
-#: Batches before a state is saved, and before the weights of the mixture change.
+#: The number of batches before the state is saved, and before the weights of the mixture change.
 NUM_TAKEN, NUM_BEFORE = 3, 2
 
 
 def columns() -> dict[str, Any]:
-    """Rows that are functions of their ids."""
+    """Returns rows whose values are functions of their ids."""
     ids = np.arange(NUM_ROWS)
     return {"id": ids, "vector": np.stack([ids, ids**2 % 17], axis=1).astype(np.float32)}
 
 
 def single(lake: stoker.Lake) -> stoker.Stream:
-    """A stream over one query, of a run with a log."""
+    """Plans a stream over one query, in a run with a log."""
     return lake.sql(QUERY, PARAMS).stream(run_id=RUN_ID, run_log=True, **STREAM)
 
 
 def mixture(lake: stoker.Lake) -> stoker.Stream:
-    """A stream over two queries."""
+    """Plans a stream over a mixture of two queries."""
     return stoker.mix([(lake.sql(part), 0.5) for part in PARTS], epoch_rows=48).stream(**STREAM)
 
 
@@ -49,7 +49,7 @@ def ids(batch: stoker.Batch) -> list[int]:
 
 
 def deliver(stream: stoker.Stream, weights: list[float] | None) -> dict[str, Any]:
-    """Takes an epoch, saves the state in the middle of it, and what was delivered up to there and afterwards."""
+    """Streams an epoch; returns its batches, and the state and receipt after `NUM_TAKEN` of them."""
     taken, saved = [], {}
     for batch in stream:
         taken.append(ids(batch))

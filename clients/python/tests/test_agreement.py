@@ -1,4 +1,4 @@
-"""Ranks that must get one stream: process groups, meshes, what torchrun offers, and ranks that ask for others."""
+"""All ranks of a job get the same stream, by process groups, meshes or torchrun's store, or else an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TESTS = str(Path(__file__).parent)
 
 
 def torchrun(num_processes: int, folder: Path, code: str, *args: str) -> list[object]:
-    """Runs code in processes of torchrun; returns what each rank printed as JSON, in order of ranks."""
+    """Runs code in processes of torchrun; returns the value that each rank printed as JSON, in the order of ranks."""
     script = folder / "job.py"
     script.write_text(textwrap.dedent(code))
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_processes)]

@@ -1,4 +1,4 @@
-"""Images that cannot be decoded: named, and substituted alike on all ranks."""
+"""Images that cannot be decoded are named in errors, and get the same substitutes on all ranks."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ import stoker
 NUM_ROWS = 50
 WIDTH = 1_500
 QUERY = "SELECT id, x, image FROM photos"
-#: Rows whose image does not decode, and rows whose tensor does not have its checksum.
+#: Rows whose image cannot be decoded, and rows whose tensor does not match its checksum.
 BAD_IMAGES = (7, 20, 21, 33)
 DAMAGED = (22, 40)
 BAD = {*BAD_IMAGES, *DAMAGED}
-#: What begins as a JPEG file does; nothing else is written into a column of images.
+#: Text after the first bytes of a JPEG file. Without such first bytes, Stoker does not write it to a column of images.
 NO_IMAGE = b"\xff\xd8\xff and then a page of text"
 OPTIONS = {"seed": 3, "decode": {"image": RANDOM}, "bad_rows": "substitute"}
 
 
 def values(ids: np.ndarray) -> np.ndarray:
-    """The tensors of these ids: no two are alike, and none lies inside another one."""
+    """Returns the tensors of these ids. All are different, so the bytes of each occur once in the files."""
     return np.random.default_rng(0).integers(0, 256, (NUM_ROWS, WIDTH), dtype=np.uint8)[ids]
 
 
 def write(path: Path, images: list[bytes | None], damaged: tuple[int, ...] = ()) -> stoker.Lake:
-    """A lake whose table `photos` has these images, and tensors of which some are damaged."""
+    """Writes the table `photos` with these images, and tensors of which those of the rows `damaged` are damaged."""
     lake = stoker.connect(str(path))
     ids = np.arange(NUM_ROWS)
     data = {"id": ids, "x": values(ids), "image": pa.array(images, pa.large_binary())}
@@ -42,7 +42,7 @@ def write(path: Path, images: list[bytes | None], damaged: tuple[int, ...] = ())
 
 
 def broken_files() -> list[bytes | None]:
-    """Files of which two are cut off, one is text after its first bytes, and one is missing."""
+    """Returns files of images, of which two are truncated, one is text after its first bytes, and one is null."""
     found: list[bytes | None] = list(files(NUM_ROWS))
     for row in BAD_IMAGES:
         file = found[row]
@@ -67,32 +67,38 @@ def server(own_lake: stoker.Lake) -> Iterator[Server]:
 
 @pytest.fixture(params=["in process", "through a server"])
 def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> stoker.Lake:
-    """The lake in both ways."""
+    """The lake, opened in this process and through a server."""
     if request.param == "in process":
         return own_lake
     return stoker.connect(request.getfixturevalue("server").url)
 
 
 def in_order(lake: stoker.Lake) -> list[int]:
-    """The id at each position, those of bad rows too."""
+    """Returns the id at each position, those of bad rows included."""
     stream = lake.sql(QUERY).stream(batch_size=9, seed=3, verify=False)
     return [row for batch in stream for row in batch["id"].tolist()]
 
 
 def expected(lake: stoker.Lake) -> list[int]:
-    """The id that comes at each position: all rows are in one window."""
+    """Returns the id that is delivered at each position.
+
+    A bad row is substituted by the next good row of its window, and all rows are in one window.
+    """
     order = in_order(lake)
     return [next(row for row in order[at:] + order[:at] if row not in BAD) for at in range(NUM_ROWS)]
 
 
 def positions(batch: stoker.Batch, rank: int, world: int, global_batch: int) -> list[int]:
-    """The positions of the valid rows of a batch of the first epoch."""
+    """Returns the positions of the valid rows of a batch of the first epoch."""
     start = batch.step * global_batch
     return [at for at in range(start, min(start + global_batch, NUM_ROWS)) if at % world == rank]
 
 
 def by_position(lake: stoker.Lake, world: int, global_batch: int = 12) -> tuple[dict, list, list]:
-    """For each position id, tensor and pixels; the bad rows that streams report; their receipts."""
+    """Streams an epoch on `world` ranks.
+
+    Returns the id and the pixels at each position, the bad rows that the streams report, and their receipts.
+    """
     found, reported, receipts = {}, [], []
     for rank in range(world):
         stream = lake.sql(QUERY).stream(global_batch_size=global_batch, rank=rank, world_size=world, **OPTIONS)
@@ -106,7 +112,8 @@ def by_position(lake: stoker.Lake, world: int, global_batch: int = 12) -> tuple[
             assert not BAD.intersection(batch["id"].tolist())
             for row, position in enumerate(at):
                 found[position] = (int(batch["id"][row]), batch["image"][row].copy())
-            # Padding repeats what stands at its position.
+            # A padding row repeats a row of the global batch with its pixels. With several ranks, that may be a row
+            # of a rank that is read later, so pixels are compared for one rank only.
             for row in range(batch.num_valid, batch.num_rows):
                 copies = [image for other, image in found.values() if other == batch["id"][row]]
                 assert world > 1 or any(np.array_equal(image, batch["image"][row]) for image in copies)
@@ -119,7 +126,8 @@ def test_the_same_rows_stand_for_bad_images_on_all_ranks(
     place: stoker.Lake, own_lake: stoker.Lake, tmp_path: Path
 ) -> None:
     rows = expected(own_lake)
-    # Where good files stand at the positions of bad ones, the pixels are the same: draws are those of the position.
+    # The table of this lake has the substitutes' files in the bad rows. Its pixels at each position must be the same,
+    # because random draws depend on the position, not on the row.
     order, good = in_order(own_lake), files(NUM_ROWS)
     healed: list[bytes | None] = [good[rows[order.index(row)]] for row in range(NUM_ROWS)]
     twin = write(tmp_path / "healed", healed)
@@ -161,7 +169,7 @@ def test_a_resume_in_the_middle_finds_the_same_rows(place: stoker.Lake, own_lake
             ids = batch["id"][batch.valid].tolist()
             rest |= {27 + step * 8 + rank + 2 * row: found for row, found in enumerate(ids)}
         receipts.append(resumed.receipt())
-    # The resume begins at position 27; rank r takes the positions p with (p - 27) mod 2 == r.
+    # The resume begins at position 27; rank r gets the positions p with (p - 27) mod 2 == r.
     assert found + [rest[position] for position in sorted(rest)] == rows
     (verdict,) = place.verify(receipts)
     assert verdict.is_exactly_once

@@ -1,4 +1,4 @@
-"""Bad input from Python, the command line and stock Flight clients: errors say what and where, and change nothing."""
+"""Bad input from Python, the command line or stock Flight clients gives an error with its cause and changes nothing."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ import stoker
 IDS = "SELECT id FROM samples"
 SECRET = "secret-that-nobody-may-see"
 
-#: Kinds and their exceptions in Python.
+#: The Python exception of each error kind.
 ERRORS = {error.kind: error for error in stoker.StokerError.__subclasses__()}
 
-#: Kinds and what pyarrow makes of their gRPC codes: the exception, and its word for the code.
+#: For each error kind, the exception that pyarrow raises for its gRPC code, and pyarrow's words for the code.
 STATUSES: dict[str, tuple[type[Exception], str]] = {
     "not_found": (pa.ArrowKeyError, "not found error"),
     "invalid_request": (pa.ArrowInvalid, "invalid argument error"),
@@ -43,7 +43,7 @@ STATUSES: dict[str, tuple[type[Exception], str]] = {
     "unavailable": (flight.FlightUnavailableError, "unavailable error"),
 }
 
-#: Queries, the kind of their error, and what it names.
+#: Bad queries, each with the kind of its error and texts in the message.
 QUERIES = [
     ("SELECT * FROM nothing", "not_found", ["table nothing in ", "tables: samples"]),
     ("SELECT nope FROM samples", "invalid_request", ["column nope", "samples.label"]),
@@ -64,7 +64,7 @@ QUERIES = [
 
 
 def contents(lake_path: str) -> tuple[object, object]:
-    """The tables of a lake with their versions, and their files but the tags of streams that read them."""
+    """Returns the tables of a lake with their versions, and their files with times, except the tags of streams."""
     lake = stoker.connect(lake_path)
     found = [file for file in Path(lake_path).glob("*.lance/**/*") if not file.name.startswith("stoker.until.")]
     files = {file: file.stat().st_mtime_ns for file in found if file.is_file()}
@@ -73,14 +73,14 @@ def contents(lake_path: str) -> tuple[object, object]:
 
 @contextmanager
 def unchanged(lake_path: str) -> Iterator[None]:
-    """Checks that the lake stays as it was."""
+    """Checks that the body does not change the lake."""
     before = contents(lake_path)
     yield
     assert contents(lake_path) == before
 
 
 def said(error: object, words: list[str]) -> str:
-    """The text of an error, which must contain the words."""
+    """Returns the text of an error; fails unless it contains all words."""
     text = str(error)
     for word in words:
         assert word in text
@@ -101,7 +101,7 @@ def cli(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def cli_refuses(words: list[str], *args: str, **environment: str) -> str:
-    """Checks that a command fails with an error rather than a panic; returns all that it said."""
+    """Checks that a command fails with an error rather than a panic; returns its whole output."""
     done = cli(*args, **environment)
     assert done.returncode == 1, done.stderr
     assert "panicked" not in done.stderr
@@ -112,7 +112,7 @@ def cli_refuses(words: list[str], *args: str, **environment: str) -> str:
 
 @contextmanager
 def serving(lake_path: str, **environment: str) -> Iterator[Server]:
-    """A server with settings from the environment, which must not panic or tell the secret, and must end well."""
+    """Runs a server with settings from the environment; it must not panic, log the secret or end with an error."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
@@ -129,7 +129,7 @@ def serving(lake_path: str, **environment: str) -> Iterator[Server]:
 
 
 class Wire(flight.ClientMiddlewareFactory):
-    """A stock Flight client that keeps the kinds of errors that the server sends beside the status."""
+    """A stock Flight client that records the error kinds, which the server sends in a header beside the status."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class Wire(flight.ClientMiddlewareFactory):
         return list(self.client.do_action(flight.Action(name, body)))
 
     def refuses(self, kind: str, words: list[str], call: Callable[..., object], *args: Any) -> str:
-        """Checks that a call fails with the status of a kind; returns the error's text."""
+        """Checks that a call fails with the status and the header of an error kind; returns the error's text."""
         error, status = STATUSES[kind]
         self.kinds.clear()
         with pytest.raises(error) as raised:
@@ -194,7 +194,7 @@ def the_lake_stays_as_it_was(lake_path: str) -> Iterator[None]:
 
 
 def message(fields: Mapping[int, int | str | bytes]) -> bytes:
-    """A Protocol Buffers message: varints and values with a length. See `stream.proto`."""
+    """Encodes a Protocol Buffers message with varints and length-delimited fields. See `stream.proto`."""
     encoded = b""
     for number, value in fields.items():
         if isinstance(value, int):
@@ -220,7 +220,7 @@ def sql_command(sql: str) -> flight.FlightDescriptor:
 def stream_command(
     source: Mapping[int, str | bytes], batch: Mapping[int, int | str | bytes] | None = None
 ) -> flight.FlightDescriptor:
-    """Asks for the stream of a query (1), a stream id (2) or a specification (3), in batches of 10."""
+    """Returns the descriptor of a stream by query (field 1), stream id (2) or specification (3), in batches of 10."""
     slice_of_one_rank = message({2: 1, 3: 10} if batch is None else batch)
     return flight.FlightDescriptor.for_command(message({1: 1, 2: message({**source, 4: slice_of_one_rank})}))
 
@@ -314,7 +314,7 @@ def test_tickets_that_were_changed(wire: Wire) -> None:
     for descriptor in (sql_command(IDS), stream_command({1: message({1: IDS})})):
         ticket = wire.ticket(descriptor)
         assert wire.rows(ticket) in (NUM_ROWS, NUM_ROWS + 9), "the ticket itself is good; streams are padded"
-        body = ticket.index(b"\x12") + 2  # after the id of the key, a tag and a length
+        body = ticket.index(b"\x12") + 2  # The body comes after the id of the key, a tag and a length.
         for position in range(body, len(ticket)):
             changed = ticket[:position] + bytes([ticket[position] ^ 1]) + ticket[position + 1 :]
             wire.refuses("unauthenticated", ["the ticket is not valid", "ask for a new one"], wire.rows, changed)
@@ -352,7 +352,7 @@ def test_tickets_that_expired(lake_path: str) -> None:
                     assert datetime.now(timezone.utc) >= expires, "it is good until then"
             words = ["it expired", "s ago", "ask for a new one with the cursor"]
             wire.refuses("expired", words, wire.rows, ticket)
-        # Python's streams ask for a new one by themselves.
+        # A stream in Python requests a new ticket itself when its ticket has expired.
         stream = stoker.connect(server.url).sql(IDS).stream(batch_size=10)
         assert sorted(row for batch in stream for row in batch["id"][batch.valid].tolist()) == list(range(NUM_ROWS))
 
@@ -459,7 +459,7 @@ def test_streams_on_the_wire(wire: Wire) -> None:
 
 @pytest.fixture(scope="module")
 def sound_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with the table `t`: a heavy column `image`, light columns `id` and `name`, in one file each."""
+    """A lake with the table `t`: the heavy column `image` in one file, the light columns `id` and `name` in another."""
     path = tmp_path_factory.mktemp("sound")
     ids = np.arange(300)
     images = np.zeros((300, 3, 32, 32), np.uint8)
@@ -519,14 +519,14 @@ def test_a_file_that_is_truncated_while_it_is_read(tmp_path: Path, sound_path: P
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """An endpoint that refuses: its port is taken, and nobody listens."""
+    """The URL of an endpoint that refuses connections: its port is bound, but no socket listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def ends_without_the_secret(calls: list[Callable[[], str]]) -> None:
-    """Makes calls at once; each must end, and what it said must not hold the secret."""
+    """Makes calls concurrently; each must end, and its text must not contain the secret."""
     with ThreadPoolExecutor(len(calls)) as pool:
         texts = list(pool.map(lambda call: call(), calls))
     assert not [text for text in texts if SECRET in text]
@@ -537,7 +537,7 @@ def credentials(endpoint: str) -> dict[str, str]:
 
 
 def attempts(place: str) -> tuple[list[str], list[str]]:
-    """What errors name when the tables of a place were asked for, and when table `t` was."""
+    """Returns the texts in errors of listing the tables at a location, and of opening table `t` there."""
     return [f"listing the tables of {place}"], [f"opening table t in {place}"]
 
 
@@ -597,7 +597,7 @@ def test_an_endpoint_that_refuses_a_server() -> None:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", int(endpoint.rpartition(":")[2])))
         lake, (lister, asker) = stoker.connect(server.url), [stack.enter_context(Wire(server.url)) for _ in range(2)]
-        # A server does not tell where its lake lies.
+        # A server's errors do not tell clients the location of the lake.
         listing, opening = attempts("the lake")
         calls = [
             partial(refuses, "unavailable", listing, lake.tables),

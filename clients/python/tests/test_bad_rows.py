@@ -1,4 +1,4 @@
-"""Damaged rows: found by their checksums, named, substituted alike on all ranks, excluded."""
+"""Checksums find damaged rows; errors name them, all ranks get the same substitutes, and they can be excluded."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import stoker
 NUM_ROWS = 300
 WIDTH = 2_000
 QUERY = "SELECT id, x FROM samples"
-#: One row in a hundred.
+#: The damaged rows, 1 % of all.
 DAMAGED = (17, 150, 151)
 
 
 def values(ids: np.ndarray) -> np.ndarray:
-    """The tensors of these ids: no two are alike, and none lies inside another one."""
+    """Returns the tensors of these ids. All are different, so the bytes of each occur once in the files."""
     return np.random.default_rng(0).integers(0, 256, (NUM_ROWS, WIDTH), dtype=np.uint8)[ids]
 
 
@@ -40,7 +40,7 @@ def own_lake(tmp_path: Path) -> stoker.Lake:
 
 @pytest.fixture(params=["in process", "through a server"])
 def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
-    """The lake in both ways."""
+    """The lake, opened in this process and through a server."""
     if request.param == "in process":
         yield own_lake
         return
@@ -140,7 +140,8 @@ def test_a_damaged_table_in_a_store_costs_few_requests(own_lake: stoker.Lake, st
     stream = lake.sql(QUERY).stream(batch_size=10, bad_rows="substitute")
     with pytest.raises(stoker.DataCorruptError, match="rows of a window are bad"):
         list(stream)
-    # Some for each of the rows that may be bad; searches through the window for each bad row would take thousands.
+    # The stream sends a few requests for each row that may be bad, at most 16. If it read the whole window to find a
+    # substitute for each bad row, it would send thousands.
     assert len(store.gets(begun)) < 500
 
 

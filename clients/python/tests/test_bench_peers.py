@@ -1,4 +1,4 @@
-"""The comparison with other loaders: that it measures what it says, not how fast anything is."""
+"""The comparison with other loaders measures what it claims to measure; no test here asserts a speed."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from peers import SYSTEMS  # noqa: E402
 
 NUM_ROWS = 300
 BATCH_SIZE = 64
-#: Those whose libraries are in this environment.
+#: The systems whose libraries are installed in this environment.
 SYSTEMS_HERE = ("ceiling", "stoker", "pylance-scan", "pylance-take")
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rows in the formats of these systems."""
+    """A folder with the rows in the formats of these systems."""
     root = tmp_path_factory.mktemp("data")
     for data_format in ("flat", "stoker", "pylance"):
         (root / data_format).mkdir()
@@ -46,7 +46,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def task(root: Path, system: str, path: str) -> Task:
-    """A measurement of tiny data, of one epoch after the first."""
+    """Returns the task of measuring tiny data, for one epoch after the first."""
     return Task(system, path, Setting(), str(root), NUM_ROWS, BATCH_SIZE, 7, "", None, 60.0, 0.0)
 
 
@@ -127,14 +127,14 @@ def test_what_lies_between_epochs_counts(tmp_path: Path, monkeypatch: pytest.Mon
     one = replace(task(tmp_path, "stoker", "local-shuffled"), measured_secs_min=7.5)
     first = first_epoch(one, epochs, 0.0)
     assert first.mb_per_sec == pytest.approx(2 * IMAGE_BYTES / 1e6)
-    now[0] += 5  # in which a system may read what comes next
+    now[0] += 5  # In this time, a system may prefetch the next epoch.
     further = further_epochs(one, epochs, first)
     assert len(further.epochs) == 3
     assert further.mb_per_sec == pytest.approx(3 * 2 * IMAGE_BYTES / (5 + 3) / 1e6)
 
 
 def epoch_of(dataset: Dataset, rows: list[int]) -> Epoch:
-    """An epoch in which these rows came."""
+    """Returns an epoch that delivered these rows."""
     return Epoch(ids=[np.array(rows)], labels=[dataset.labels[rows]], touched=[dataset.touched[rows]])
 
 

@@ -1,4 +1,4 @@
-"""Columns of Lance's blobs are named, wherever they are asked for, and the other columns of their tables are read."""
+"""A request for a blob column of Lance is an error that names the column; the table's other columns can be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import stoker
 
 
 def write_blobs(root: str, kind: str) -> None:
-    """Table `t` with columns `id` and `x`, blobs of either kind."""
+    """Writes the table `t` with the columns `id` and `x`, where `x` has blobs of the given kind."""
     values = [bytes([row]) * 5_000 for row in range(4)]
     if kind == "by metadata":
         field = pa.field("x", pa.large_binary(), metadata={"lance-encoding:blob": "true"})

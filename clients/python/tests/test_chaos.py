@@ -1,11 +1,11 @@
-"""A job under faults: ranks and replicas are killed, the world changes, storage and network break; no row is lost.
+"""A job loses no row although ranks and replicas are killed, the world size changes, and store and network fail.
 
     ranks ── fault proxies ──► replica a, replica b ── fault proxy ──► S3
-      └ rank 0 of each run goes to the replicas themselves
+      └ rank 0 of each run connects to the replicas directly
 
-One row in a hundred is damaged where it is stored. The job is three epochs in three runs, on 4, 3 and 6 ranks, each a
-process. The first two runs are ended with SIGKILL, and the next one goes on from the newest checkpoint that all ranks
-have. `STOKER_CHAOS_SEED` chooses the faults.
+The stored bytes of one row in a hundred are damaged. The job has three epochs in three runs, on 4, 3 and 6 ranks, each
+rank a process. The first two runs are killed with SIGKILL, and the next run resumes from the newest checkpoint that all
+ranks have saved. `STOKER_CHAOS_SEED` chooses the faults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ NUM_ROWS = 3_001
 ROWS_PER_FRAGMENT = 1_100
 #: Rows whose stored bytes are damaged.
 POISONED = range(17, NUM_ROWS, 100)
-#: An epoch is 94 steps of 32. Of the second one, the first run does about a tenth, the second run most of the rest.
+#: An epoch has 94 steps of 32 rows. The first run is killed after about a tenth of the second epoch, and the second run
+#: near the end of that epoch.
 RUNS = [
     Run(4, {"batch_size": 8}, 32, kill_at_step=105),
     Run(3, {"batch_size": 7}, 21, num_endpoints=2, kill_at_step=117),
@@ -37,7 +38,7 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def store(store: Store) -> Store:
-    """The store with the table `samples`, written in three fragments and two versions, with damaged rows."""
+    """The store with the table `samples`, in three fragments and two versions, with damaged rows."""
     lake = stoker.connect(LAKE, storage_options=store.options)
     lake.create_table("samples", columns(range(2_000)), rows_per_fragment=ROWS_PER_FRAGMENT)
     lake.table("samples").append(columns(range(2_000, NUM_ROWS)))
@@ -46,13 +47,13 @@ def store(store: Store) -> Store:
 
 
 def columns(rows: range) -> dict[str, Any]:
-    """The rows with these ids."""
+    """Returns the rows with these ids."""
     payloads = np.frombuffer(b"".join(map(payload_of, rows)), np.uint8)
     return {"id": np.array(rows), "name": [name_of(row) for row in rows], "payload": payloads.reshape(len(rows), 2, -1)}
 
 
 def poison(store: Store) -> None:
-    """Flips a bit of each row that is to be bad, in the objects of the store."""
+    """Flips one bit of each row of `POISONED` in the objects of the store."""
     num_found = 0
     objects = store.client.list_objects_v2(Bucket=BUCKET, Prefix="chaos/samples.lance/data/")["Contents"]
     for key in (found["Key"] for found in objects):
@@ -67,15 +68,15 @@ def poison(store: Store) -> None:
 
 
 def address_of(row: int) -> int:
-    """Where the row with this id lies: its fragment and its place in it."""
+    """Returns the row address of the row with this id: its fragment, and its offset in the fragment."""
     fragment = 2 if row >= 2_000 else row // ROWS_PER_FRAGMENT
     return (fragment << 32) + row - (0, ROWS_PER_FRAGMENT, 2_000)[fragment]
 
 
 def order_without_faults(lake: stoker.Lake) -> tuple[str, list[list[int]]]:
-    """The id of the stream, and for each epoch the ids of its rows in order, read in this process.
+    """Reads the stream in this process; returns its stream id, and for each epoch the ids of the rows in order.
 
-    In the place of each damaged row there is another one.
+    At the position of each damaged row, the order has the id of its substitute.
     """
     stream = lake.sql(QUERY).stream(**STREAM, batch_size=500, last_batch="uneven", rank=0, world_size=1)
     order = []

@@ -1,4 +1,4 @@
-"""The oracle of the chaos job passes ledgers that are sound, and finds what is wrong with others."""
+"""The oracle of the chaos job passes correct ledgers, and finds the faults in others."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from chaos_ledger import Entry, Phase, digest, findings, name_of, payload_of, re
 
 
 def sound_ledgers() -> tuple[list[list[int]], list[Phase]]:
-    """Two epochs of eleven rows on two ranks, then on three."""
+    """Returns the order of two epochs of eleven rows, and correct ledgers of two ranks and then three."""
     order = [[3, 1, 4, 10, 5, 9, 2, 6, 8, 7, 0], [2, 7, 1, 8, 10, 0, 4, 5, 9, 6, 3]]
     phases = [Phase((0, 0), (0, 8), 0, 4, [[], []]), Phase((0, 8), (2, 0), 2, 6, [[], [], []])]
     return order, [simulated(phase, order) for phase in phases]
 
 
 def simulated(phase: Phase, order: Sequence[Sequence[int]]) -> Phase:
-    """This phase with what ranks without faults would note."""
+    """Returns this phase with the ledgers that ranks without faults would write."""
     ledgers: list[list[Entry]] = [[] for _ in phase.ledgers]
     for step in phase.steps(len(order[0])):
         for rank, ledger in enumerate(ledgers):
@@ -31,7 +31,7 @@ def simulated(phase: Phase, order: Sequence[Sequence[int]]) -> Phase:
 
 
 def in_second_phase(change: Callable[[list[Entry]], None]) -> Callable[[list[Phase]], None]:
-    """Damage to the ledger of the second phase's last rank."""
+    """Returns a function that changes the ledger of the second phase's last rank."""
 
     def damage(phases: list[Phase]) -> None:
         ledger = phases[1].ledgers[-1]
@@ -42,14 +42,14 @@ def in_second_phase(change: Callable[[list[Entry]], None]) -> Callable[[list[Pha
 
 
 def swap_batches(ledger: list[Entry]) -> None:
-    """Two batches in each other's place: every row is there once."""
+    """Swaps the rows of two batches, so that every row still comes once."""
     first, second = ledger[0], ledger[1]
     ledger[0] = replace(first, ids=second.ids, digests=second.digests)
     ledger[1] = replace(second, ids=first.ids, digests=first.digests)
 
 
 def pad_wrongly(ledger: list[Entry]) -> None:
-    """A row of the next batch as padding."""
+    """Adds rows of the next batch as padding."""
     first, second = ledger[0], ledger[1]
     ledger[0] = replace(first, ids=first.ids + second.ids, digests=first.digests + second.digests)
 

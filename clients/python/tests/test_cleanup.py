@@ -1,4 +1,4 @@
-"""`stoker cleanup`: what nobody needs any more goes, and all that somebody may need stays."""
+"""`stoker cleanup` removes old versions and files that nothing refers to, and keeps all that may still be needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(*arguments: str, root: str) -> list[str]:
 
 
 def cleanup(root: str | Path, *arguments: str, **environment: str) -> str:
-    """What a cleanup prints."""
+    """Runs a cleanup that must succeed; returns its output."""
     done = subprocess.run(
         command(*arguments, root=str(root)),
         capture_output=True,
@@ -44,20 +44,20 @@ def cleanup(root: str | Path, *arguments: str, **environment: str) -> str:
 
 
 def refused(root: Path, *arguments: str) -> str:
-    """What a cleanup says that fails."""
+    """Runs a cleanup that must fail; returns its error output."""
     done = subprocess.run(command(*arguments, root=str(root)), capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stdout
     return done.stderr
 
 
 def files(root: Path) -> set[str]:
-    """All files of a lake but the locks of cleanups and what a store's trial leaves."""
+    """Returns the paths of all files of a lake, except the locks of cleanups and the probes of what a store can do."""
     found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     return {name for name in found if not name.startswith(("_stoker/cleanup/", "_stoker/probes/"))}
 
 
 def let_pass(root: Path, days: float) -> None:
-    """Makes all in a lake so much older."""
+    """Makes all files, manifests and holds of a lake older by this many days."""
     secs = round(days * DAY)
     for path in list(root.rglob("_refs/tags/stoker.until.*.json")):
         date, version = path.name.removeprefix("stoker.until.").split(".", 1)
@@ -71,7 +71,7 @@ def let_pass(root: Path, days: float) -> None:
 
 
 def ids(lake: stoker.Lake, at: str = "") -> list[int]:
-    """The ids of a snapshot, ascending, as a stream delivers them; its images are those of its ids."""
+    """Streams a snapshot; returns the ids of its rows, ascending."""
     found = []
     for batch in lake.sql(f"{QUERY} {at}").stream(batch_size=16, last_batch="uneven"):
         found += [int(row) for row in batch["id"]]
@@ -83,7 +83,7 @@ def versions(lake: stoker.Lake) -> list[int]:
 
 
 def named_files(root: Path) -> set[str]:
-    """The data files that the versions of a table name, as Lance's own reader tells."""
+    """Returns the data files that the versions of the table refer to, by Lance's own reader."""
     newest = lance.dataset(f"{root}/samples.lance")
     return {
         f"samples.lance/data/{file.path}"
@@ -95,7 +95,7 @@ def named_files(root: Path) -> set[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A lake with versions 1 (tag "gold"), 2 and 3 that others replaced 40 days ago, and 4 and 5."""
+    """A lake with versions 1 to 5. Versions 1 (tag "gold"), 2 and 3 were replaced by newer ones 40 days ago."""
     root = tmp_path / "lake"
     lake = stoker.connect(str(root))
     lake.create_table("samples", make_columns(60), rows_per_fragment=16).tag("gold")
@@ -127,7 +127,7 @@ def test_old_versions_go_and_tagged_ones_stay(root: Path) -> None:
     assert stored == named_files(root)
     assert len(stored) < len([name for name in before if name.startswith("samples.lance/data/")])
     assert cleanup(root).startswith("samples: removed 0 versions, 0 files (0.0 MiB)")
-    # Commits go on.
+    # Commits are still possible.
     lake.table("samples").append(make_columns(5, start=250))
     assert ids(lake) == list(range(200, 255))
 
@@ -160,7 +160,7 @@ def test_the_age_of_a_version_counts_from_the_next_one(tmp_path: Path) -> None:
 def test_a_store_that_got_a_version_late_keeps_it(root: Path) -> None:
     manifests = sorted((root / "samples.lance/_versions").iterdir())
     for path in manifests:
-        os.utime(path)  # A writer whose clock is 40 days behind.
+        os.utime(path)  # The store's time is now, as if the clock of the writer were 40 days behind.
     assert cleanup(root).startswith("samples: removed 0 versions")
 
 
@@ -213,7 +213,7 @@ def test_what_streams_of_removed_snapshots_left_goes_with_them(root: Path) -> No
     unnamed = lake.sql(f"{QUERY} AT (VERSION => 2)").stream(batch_size=8).stream_id
     kept = [name for name in files(root) if name.startswith("_stoker/rowsets/pages/")]
     assert len(kept) == 4
-    # They are young.
+    # Specifications and row sets are too young to be removed.
     assert "removed 0 specifications, 0 objects of row sets" in cleanup(root, "samples")
     assert versions(lake) == [1, 4, 5]
     let_pass(root, 31)
@@ -245,7 +245,7 @@ def test_row_sets_that_are_needed_anew_are_young(root: Path) -> None:
     for spec in (root / "_stoker" / "specs").iterdir():
         spec.unlink()
     stream = stoker.connect(str(root)).sql(query).stream(batch_size=8, seed=2)
-    (root / "_stoker" / "specs" / stream.stream_id).unlink()  # As if it were stored a moment later.
+    (root / "_stoker" / "specs" / stream.stream_id).unlink()  # As if the specification were stored a moment later.
     assert "removed 0 specifications, 0 objects of row sets" in cleanup(root)
 
 
@@ -294,7 +294,7 @@ def test_journals_of_given_up_ingests_go_and_their_marks_stay(root: Path) -> Non
         (ingest / name).parent.mkdir(parents=True, exist_ok=True)
         (ingest / name).write_text("{}")
     let_pass(root, 40)
-    (ingest / "bb/000001.json").write_text("{}")  # This one goes on.
+    (ingest / "bb/000001.json").write_text("{}")  # This ingest is still running.
     assert cleanup(root, "--keep", "1d", "--dry-run").rstrip().endswith("1 journal")
     assert cleanup(root, "--keep", "1d").rstrip().endswith("1 journal")
     found = {str(path.relative_to(ingest)) for path in ingest.rglob("*.json")}

@@ -1,4 +1,4 @@
-"""Compressed batches: the same rows in fewer bytes."""
+"""A compressed stream or result has the same rows in fewer bytes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NUM_ROWS = 240
 ALL = "SELECT id, mask, tokens, photo, name, tags, score FROM samples"
 MASKS = "SELECT mask FROM samples"
 CODECS = ["lz4", "zstd"]
-#: By how much masks shrink at least.
+#: The least factor by which compression must shrink the masks.
 RATIO = 8
 
 
 @pytest.fixture(scope="module")
 def masks_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A lake whose table has what compresses well, what does not, and columns that are not tensors."""
+    """A lake whose table has tensors that compress well, tensors that do not, and columns that are no tensors."""
     rng = np.random.default_rng(5)
     ids = np.arange(NUM_ROWS)
     mask = np.zeros((NUM_ROWS, 64, 64), np.uint8)
@@ -50,7 +50,7 @@ def masks_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @contextmanager
 def serving(lake_path: str) -> Iterator[Server]:
-    """A server that nobody used before."""
+    """Runs a fresh server, whose counters are 0."""
     running = Server(lake_path)
     try:
         yield running
@@ -65,7 +65,7 @@ def masks_server(masks_path: str) -> Iterator[Server]:
 
 
 def bytes_sent(url: str) -> int:
-    """What a server sent to streams, all of which have ended or will soon."""
+    """Waits until all streams of a server have ended; returns the bytes that it sent to them."""
     with flight.connect(url) as client:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -128,7 +128,7 @@ def test_a_stock_client_reads_compressed_streams_and_results(masks_path: str) ->
                 descriptor = stream_command({1: query, **read}, {2: 1, 3: 50, 5: "uneven"})
                 (endpoint,) = client.get_flight_info(descriptor).endpoints
                 found[codec] = client.do_get(endpoint.ticket).read_all()
-                sent.setdefault(codec, bytes_sent(running.url))  # of the masks, which come first
+                sent.setdefault(codec, bytes_sent(running.url))  # Counts the masks only, which come first.
             ordered = message({1: f"{ALL} ORDER BY id", **({3: codec} if codec else {})})
             descriptor = flight.FlightDescriptor.for_command(message({1: 1, 3: ordered}))
             (endpoint,) = client.get_flight_info(descriptor).endpoints

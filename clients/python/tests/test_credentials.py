@@ -1,4 +1,4 @@
-"""Credentials of object stores: replaced while a stream runs, refused once by mistake, and refused for good."""
+"""A stream survives replaced credentials and a single refusal; credentials that stay refused are an error at once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from test_unsafe_stores import Place
 import stoker
 
 NUM_ROWS = 600
-#: Requests that a store may refuse before a call gives up: those that a stream has under way at once, and one more for
-#: each way of asking. Calls that ask again for as long as their patience lasts send many times as many.
+#: The most requests that the store may refuse before a call fails: the concurrent requests of a stream, and one more
+#: for each kind of request. A call that retried until its retry budget is spent would send many times as many.
 REFUSALS_MAX = 100
 
 
 class ChecksKeys(S3Proxy):
-    """A store that accepts one access key, or one that refuses so many requests whoever makes them."""
+    """A proxy of a store that accepts only one access key, and refuses `num_stray` requests with that key too."""
 
     def __init__(self, store: Store) -> None:
         self.accepted = "test"
@@ -55,14 +55,14 @@ class ChecksKeys(S3Proxy):
 
 
 class KeyFile:
-    """A file with credentials, as the tools of AWS write it."""
+    """A credentials file in the format of the AWS tools."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.write("test")
 
     def write(self, key: str) -> None:
-        """Replaces the key."""
+        """Replaces the access key in the file."""
         self.path.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = test-secret\n")
 
 
@@ -74,7 +74,7 @@ def proxy(store: Store) -> Iterator[ChecksKeys]:
 
 @pytest.fixture
 def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeyFile:
-    """Where this process and its children look for credentials."""
+    """The credentials file that this process and its children use."""
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
@@ -84,7 +84,7 @@ def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeyFile:
 
 @pytest.fixture
 def uri(store: Store, request: pytest.FixtureRequest) -> str:
-    """A lake of two columns, one of them heavy."""
+    """The URI of a lake with the table `t`, which has two columns, one of them heavy."""
     name = re.sub(r"\W+", "-", request.node.name)
     uri = f"s3://{BUCKET}/{name}"
     lake = stoker.connect(uri, storage_options=store.options)
@@ -127,11 +127,11 @@ def test_a_stream_goes_on_with_credentials_that_were_replaced(
         key_file.write("second")
         proxy.accepted = "second"
         assert sorted([*begun, *epoch]) == list(range(NUM_ROWS))
-        # This epoch and the next one may have been read ahead.
+        # The stream may have prefetched the rest of this epoch and the next one, so three more epochs are read.
         for _ in range(3):
             assert sorted(rows(stream)) == list(range(NUM_ROWS))
         assert 0 < proxy.faults.fired["refused"] <= REFUSALS_MAX
-        # Opening and planning, too.
+        # Opening a table and planning a query use the new credentials too.
         key_file.write("third")
         proxy.accepted = "third"
         assert place.lake.sql("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [NUM_ROWS]
@@ -156,7 +156,7 @@ def test_credentials_that_stay_refused_are_an_error_at_once(
         assert sorted(rows(stream)) == list(range(NUM_ROWS))
         proxy.accepted = "another"
         calls = [
-            # An epoch may have been read ahead.
+            # The stream may have prefetched an epoch, so three epochs are read.
             lambda: [list(rows(stream)) for _ in range(3)],
             lambda: place.lake.tables(),
             lambda: place.lake.table("t"),

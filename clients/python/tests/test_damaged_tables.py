@@ -1,4 +1,4 @@
-"""Tables with one thing wrong each: it is reported by name, or changes nothing that is read."""
+"""A table with one damaged structure gives an error that names the table or file, or the same values as before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from damage import DAMAGED, FRAGMENT_ROWS, Intact, Reader, manifest_of
 from lance_files import FOOTER, Fields, Page, fields_of, message, pages_of, with_fragment, with_pages
 from table_data import WRITERS
 
-#: Fields of a fragment and of a data file in the manifest.
+#: Field numbers of a fragment and of a data file in the manifest.
 FRAGMENT_ID, FILES, NUM_ROWS = 1, 2, 4
 FILE_PATH, FILE_BYTES = 1, 6
 
@@ -31,12 +31,12 @@ def reader() -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory, reader: Reader) -> dict[str, Intact]:
-    """A table of each writer."""
+    """An undamaged table of each writer."""
     return {writer: Intact.make(tmp_path_factory.mktemp("intact"), writer, reader) for writer in WRITERS}
 
 
 def overlapping(pages: list[Page]) -> None:
-    """Makes two pages of the first one: the second begins a few bytes before the end of the first."""
+    """Splits the first page in two; the second one begins a few bytes before the end of the first."""
     page = pages[0]
     half = page.num_rows // 2
     second = page.offsets[0] + half * ROW // 64 * 64
@@ -44,7 +44,7 @@ def overlapping(pages: list[Page]) -> None:
 
 
 def at(offset: int) -> Callable[[list[Page]], None]:
-    """Lets the first page begin elsewhere."""
+    """Returns a change that moves the first page to this offset."""
 
     def change(pages: list[Page]) -> None:
         pages[0].offsets[0] = offset
@@ -53,12 +53,12 @@ def at(offset: int) -> Callable[[list[Page]], None]:
 
 
 def later(num_bytes: int) -> Callable[[list[Page]], None]:
-    """Lets the first page begin later."""
+    """Returns a change that moves the first page by this many bytes."""
     return lambda pages: at(pages[0].offsets[0] + num_bytes)(pages)
 
 
 def num_rows(rows: int) -> Callable[[list[Page]], None]:
-    """Lets the first page have another number of rows, and as many bytes as these take."""
+    """Returns a change that gives the first page another number of rows, and the size that they take."""
 
     def change(pages: list[Page]) -> None:
         pages[0].num_rows, pages[0].sizes[0] = rows, rows * ROW
@@ -77,7 +77,7 @@ def backwards(pages: list[Page]) -> None:
 
 
 def rows_beyond_64_bits(pages: list[Page]) -> None:
-    """Pages whose rows are 2^64 more than there are, while the bytes of each fit 64 bits."""
+    """Replaces the pages by ones with 2^64 more rows in total, while the size of each page fits 64 bits."""
     page, most = pages[0], (2**64 - 1) // ROW
     num, rest = divmod(2**64 + page.num_rows, most)
     pages[:] = [Page(page.offsets, [rows * ROW], rows, page.encoding, 0) for rows in [*[most] * num, rest]]
@@ -93,7 +93,8 @@ def no_buffer(pages: list[Page]) -> None:
     pages[0].offsets, pages[0].sizes = [], []
 
 
-#: Page tables of a heavy column in one fragment. The first five begin a page where there may be one.
+#: Changes to the page table of a heavy column in one fragment. In the first five, pages begin at offsets that are
+#: possible for a page.
 PAGE_TABLES: dict[str, Callable[[list[Page]], None]] = {
     "a page begins 64 bytes later": later(64),
     "a page begins a page later": later((ALL_ROWS + 63) // 64 * 64),
@@ -124,7 +125,7 @@ def test_page_tables(
 ) -> None:
     intact = tables[writer]
     table = intact.copy(tmp_path)
-    # A file whose first column is heavy.
+    # This column is the first one in its file, and heavy.
     column = "x" if writer == "stoker" else "y"
     name = intact.data_files(column)[1]
     path = table / "data" / name
@@ -135,7 +136,7 @@ def test_page_tables(
     shutil.rmtree(tmp_path)
 
 
-#: Values of a field of the footer of a data file, in the order of :data:`lance_files.FOOTER`.
+#: Changes to one field of a data file's footer: its index in :data:`lance_files.FOOTER`, and its new value.
 FOOTERS: dict[str, tuple[int, int]] = {
     "page tables begin at 0": (0, 0),
     "page tables begin beyond the end": (0, 2**40),
@@ -173,7 +174,7 @@ def change_manifest(table: Path, fragment: int, change: Callable[[Fields], Field
 
 
 def each_file(fields: Fields, change: Callable[[dict[int, Any]], dict[int, Any]], name: str | None = None) -> Fields:
-    """Changes the data files of a fragment, or the one with a name."""
+    """Changes all data files of a fragment, or the one with this name."""
     changed: Fields = []
     for number, value in fields:
         file = dict(fields_of(value)) if number == FILES else {}
@@ -184,7 +185,7 @@ def each_file(fields: Fields, change: Callable[[dict[int, Any]], dict[int, Any]]
 
 
 def replaced(number: int, value: int) -> Callable[[Fields], Fields]:
-    """Gives a field of a fragment another value."""
+    """Returns a change that gives a field of a fragment another value."""
     return lambda fields: [(number, value), *(field for field in fields if field[0] != number)]
 
 
@@ -220,7 +221,10 @@ def test_manifests(
 @pytest.mark.parametrize("place", range(0, 640, 32))
 @pytest.mark.parametrize("value", [0x00, 0xFF])
 def test_deletion_files(tables: dict[str, Intact], reader: Reader, place: int, value: int, tmp_path: Path) -> None:
-    """They are small Arrow files, which both writers write alike. Eight bytes of one are overwritten."""
+    """A deletion file in which eight bytes are overwritten gives an error, or changes only which rows are there.
+
+    Deletion files are small Arrow files, and both writers write the same ones.
+    """
     (path,) = (tables["stoker"].copy(tmp_path) / "_deletions").iterdir()
     stored = path.read_bytes()
     path.write_bytes(stored[:place] + bytes([value] * 8) + stored[place + 8 :])
@@ -234,7 +238,10 @@ def test_deletion_files(tables: dict[str, Intact], reader: Reader, place: int, v
 def test_swapped_files(
     tables: dict[str, Intact], reader: Reader, others: tuple[str, int, str, int], tmp_path: Path
 ) -> None:
-    """Of tables of Stoker only: Lance cannot tell files of one size and schema apart."""
+    """Two swapped data files of a table of Stoker give an error.
+
+    In tables of other writers, Lance cannot distinguish files of the same size and schema.
+    """
     intact = tables["stoker"]
     table = intact.copy(tmp_path)
     one, other = (table / "data" / intact.data_files(others[at])[others[at + 1]] for at in (0, 2))
@@ -252,10 +259,11 @@ def test_swapped_files(
 def test_flipped_bits_of_values(
     tables: dict[str, Intact], reader: Reader, column: str, seed: int, tmp_path: Path
 ) -> None:
-    """Of tables of Stoker only: Lance has no checksums."""
+    """A flipped bit in a value of a table of Stoker gives an error; in other tables it cannot, without checksums."""
     answers = flipped(tables["stoker"], reader, tmp_path, column, seed, buffer=0)
     is_reported = all(answer.get("error") in DAMAGED for answer in answers.values())
-    # What surrounds a binary value may be ignored; all bytes of a plain page are values.
+    # A page of binary values also has bytes around the values, which a reader may ignore. All bytes of a plain page are
+    # values.
     assert is_reported or column == "payload"
 
 
@@ -263,14 +271,17 @@ def test_flipped_bits_of_values(
 def test_flipped_bits_of_the_index_of_binary_values(
     tables: dict[str, Intact], reader: Reader, seed: int, tmp_path: Path
 ) -> None:
-    """The index says where each value begins. By the last of these seeds a value begins behind the next one."""
+    """A flipped bit in the index of a page, which has the offset of each value, gives an error or the same values.
+
+    With the last of these seeds, a value begins after the next one.
+    """
     flipped(tables["stoker"], reader, tmp_path, "payload", seed, buffer=1)
 
 
 def flipped(intact: Intact, reader: Reader, root: Path, column: str, seed: int, *, buffer: int) -> dict[str, Any]:
-    """Flips a bit in a buffer of a page, and reads the table."""
+    """Flips a bit in a buffer of a page, reads the table, and checks and returns the answers."""
     random = Random(seed)
-    # The first fragment has a deleted row, whose bytes nobody reads.
+    # The first fragment is left out: it has a deleted row, whose bytes are not read.
     path = intact.copy(root) / "data" / random.choice(intact.data_files(column)[1:])
     stored = bytearray(path.read_bytes())
     (page,) = pages_of(bytes(stored))

@@ -1,4 +1,4 @@
-"""Images that travel as files and become tensors in the client."""
+"""Images are sent as files, and decoded to tensors in the client."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import stoker
 NUM_ROWS = 50
 QUERY = "SELECT id, image FROM photos"
 
-#: Everything that is random, so that tests notice what depends on the wrong things.
+#: A transform with random augmentations, so that tests notice draws that depend on ranks, batches or resumes.
 RANDOM = stoker.ImageTransform(size=(24, 20), random_resized_crop=True, horizontal_flip=0.5)
 
 
 def picture(row: int) -> Image.Image:
-    """A smooth image whose size and colours tell the row."""
+    """Returns a smooth image whose size and colours depend on the row."""
     height, width = 40 + row % 7, 50 + row % 11
     y, x = np.mgrid[0:height, 0:width]
     planes = [x * 4 + row, y * 5, (x + y) * 2 + row * 3]
@@ -54,7 +54,7 @@ def query(photos: str) -> stoker.Query:
 
 
 def tensors(stream: stoker.Stream) -> dict[int, np.ndarray]:
-    """The tensor of each row of the rest of an epoch."""
+    """Reads the rest of an epoch; returns the tensor of each row by its id."""
     found = {}
     for batch in stream:
         for row, image in zip(batch["id"][batch.valid], batch["image"][batch.valid], strict=True):
@@ -87,7 +87,7 @@ def test_pixels_are_those_of_pillow(query: stoker.Query, layout: str) -> None:
         image = Image.open(io.BytesIO(file)).convert("RGB").resize((25, 20), Image.Resampling.BILINEAR)
         expected = np.asarray(image).astype(int)
         pixels = found[row].transpose(1, 2, 0) if layout == "chw" else found[row]
-        # Decoders may differ by a few units where chroma is upsampled.
+        # Decoders of JPEG may differ by a few units where they upsample chroma.
         assert np.abs(pixels.astype(int) - expected).mean() < 2.5, row
 
 

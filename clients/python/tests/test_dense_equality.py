@@ -1,4 +1,4 @@
-"""The path that reads plain bytes gives what Lance's decoder gives, byte for byte, over a corpus of tables."""
+"""Reading plain bytes gives the same values as Lance's decoder, byte for byte, over a corpus of tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES = [
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[str]:
-    """A folder for a lake, which does not stay: together the tables are large."""
+    """A folder for a lake, which is deleted after each test because all tables together are large."""
     yield str(tmp_path)
     shutil.rmtree(tmp_path)
 
@@ -39,7 +39,7 @@ def test_sql_and_streams_give_what_pylance_gives(case: Case, writer: str, root: 
         delivered, stats = by_stream(lake, options)
         assert_same(delivered, expected, name)
         bytes_read[name] = stats.bytes_read
-    # Only plain bytes are read by range: no column fell back to the decoder, and none left it.
+    # `bytes_read` counts reads of byte ranges, which only the columns of `case.dense` may and must use.
     row_bytes = {layout.name: layout.bytes_per_row or 0 for layout in lake.table("t").describe()}
     plain_bytes = sum(row_bytes[name] for name in case.dense) * expected.num_rows
     assert plain_bytes <= bytes_read["sequential"] <= plain_bytes * 1.1, case.dense

@@ -1,16 +1,18 @@
-"""Damage at random places of a table's metadata: what is read is right, or an error says what is damaged.
+"""After damage at random offsets of a table's metadata, the values read are right, or an error says what is damaged.
 
-The guarantee depends on who wrote the files, because Lance has checksums for nothing:
+The guarantee depends on the writer of the files, because Lance itself has no checksums:
 
-- Values that Stoker wrote are right or reported, wherever the damage is: checksums cover them. For bytes of pages of
-  light columns, see :mod:`test_light_damage`.
-- Those of other writers are wrong without notice where damage in a page table moves a page to a place that could be
-  one, or where it is in the page. So bytes of pages are left alone here; :mod:`test_damaged_tables` has the ones with
-  checksums.
-- A damaged manifest or deletion file may take rows away or bring back deleted ones. Values of a row belong together.
-- It is never a panic, a crash or a hang, and never an error that says that trying again helps.
+- Values that Stoker wrote are right, or the damage is reported: checksums cover them. For damage in the pages of light
+  columns, see :mod:`test_light_damage`.
+- Values of other writers are wrong without an error if the damage is in a page, or moves a page in the page table to
+  an offset that is possible for a page. So these tests damage no pages; for pages with checksums, see
+  :mod:`test_damaged_tables`.
+- A damaged manifest or deletion file may remove rows or bring back deleted ones. The values within a row still belong
+  together.
+- Damage never causes a panic, a crash or a hang, and never an error for which a retry is advised.
 
-Seeds choose the same files and places in each run; manifests hold times and random names, so their bytes there differ.
+A seed chooses the same file and offset in each run. Manifests contain times and random names, so their bytes differ
+from run to run.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def test_damaged_metadata_is_reported_or_harmless(intact: Intact, reader: Reader
 
 
 def cut_or_extend(path: Path, random: Random) -> str:
-    """Gives a file another length."""
+    """Truncates a file or appends bytes to it; returns a description."""
     stored = path.read_bytes()
     if random.random() < 0.5:
         length = random.randrange(len(stored))
@@ -73,7 +75,10 @@ def cut_or_extend(path: Path, random: Random) -> str:
 
 
 def overwrite(path: Path, random: Random, *, whole: bool) -> str:
-    """Overwrites some bytes: anywhere, or in one of the kinds of metadata of a data file."""
+    """Changes some bytes of a file; returns a description.
+
+    With `whole`, the bytes are anywhere in the file, else in one kind of metadata of a data file.
+    """
     stored = bytearray(path.read_bytes())
     kind, (start, end) = "file", (0, len(stored))
     if not whole:

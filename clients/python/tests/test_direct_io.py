@@ -1,4 +1,4 @@
-"""Reads past the page cache."""
+"""Direct reads, which bypass the page cache, give the same batches as other reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUERY = "SELECT id, image FROM t"
 
 @pytest.fixture(scope="module")
 def heavy(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A lake with a table of tensors of 2,700 bytes in several files."""
+    """A lake with a table of tensors of 2,700 bytes, in several files."""
     path = str(tmp_path_factory.mktemp("lake"))
     image = np.random.default_rng(0).integers(0, 256, (NUM_ROWS, 3, 30, 30), dtype=np.uint8)
     stoker.connect(path).create_table("t", {"id": np.arange(NUM_ROWS), "image": image}, rows_per_fragment=128)
@@ -29,7 +29,10 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def whole_blocks(lake_path: str, bytes_read: float) -> bool:
-    """Whether so many bytes may have been read past the page cache; always true where the file system refuses that."""
+    """Returns whether `bytes_read` is a number of whole blocks, as direct reads give.
+
+    Always returns True if the file system refuses direct reads.
+    """
     if not hasattr(os, "O_DIRECT"):
         return True
     data = next(Path(lake_path).glob("t.lance/data/*"))

@@ -21,7 +21,7 @@ MODULES = ["_batch", "_columns", "_decode", "_lake", "_query", "_stream"]
 
 @pytest.fixture
 def names(tmp_path: Path) -> dict[str, Any]:
-    """The names that examples use: the module, and a lake with a table of 20 digits."""
+    """The variables that examples use: the module, and a lake with a table of 20 digits."""
     lake = stoker.connect(str(tmp_path))
     images = np.arange(20 * 64, dtype=np.uint8).reshape(20, 1, 8, 8)
     lake.create_table("digits", {"image": images, "label": np.arange(20) % 10, "name": [str(i) for i in range(20)]})
@@ -67,7 +67,7 @@ def test_one_exception_for_each_kind() -> None:
 
 def test_every_limit_of_a_server_is_in_the_document_on_security() -> None:
     printed = subprocess.run([os.environ["STOKER_BIN"], "serve", "--help"], check=True, capture_output=True, text=True)
-    # An option begins a line; its meaning and default follow on the next ones.
+    # In the help text, each option begins a line; its meaning and default follow on the next lines.
     parts = [re.split(r"[\s=\[]", part, maxsplit=1) for part in re.split(r"\n +(?=--)", printed.stdout)[1:]]
     defaults = {name: re.search(r"\[default: (.+?)\]", " ".join(text.split())) for name, text in parts}
     is_limit = re.compile(r"-(max|secs|bytes|day|days|rows|at-once|waiting)$")
@@ -78,7 +78,7 @@ def test_every_limit_of_a_server_is_in_the_document_on_security() -> None:
 
 
 def as_written(default: str) -> str:
-    """A default as documents write it: large numbers of bytes by their units."""
+    """Returns a default value as the documents write it: large numbers of bytes in GiB or MiB."""
     default = " ".join(default.split())
     for unit, shift in (("GiB", 30), ("MiB", 20)):
         if default.isdecimal() and int(default) % (1 << shift) == 0 and int(default) > 0:

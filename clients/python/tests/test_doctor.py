@@ -1,4 +1,4 @@
-"""What the doctor says about tables of pylance: whether it is so, and whether its lines of Python mend them."""
+"""The doctor's findings about tables of pylance are true, and its lines of Python repair the tables."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ import stoker
 NUM_ROWS = 60
 LENGTH = 3_000
 
-#: What is found about any heavy column that another writer than Stoker made, unless it has to be written again anyway.
+#: The findings about any heavy column of another writer than Stoker, unless another finding says to rewrite the column.
 OF_OTHERS = ["no_checksums", "shared_file"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A table and what is said about its column `x`."""
+    """A table, and the expected verdict and findings about its column `x`."""
 
     name: str
     write: Callable[[str], object]
     verdict: str
     found: list[str]
-    #: The verdict about heavy columns, and what is found, after the first lines of Python that a finding has.
+    #: The verdict about heavy columns and the findings after the first example of a finding has been executed.
     mended: tuple[str, list[str]] | None = None
 
 
 def numbers(num: int, seed: int = 0) -> np.ndarray:
-    """Bytes that do not compress."""
+    """Returns random bytes, which do not compress."""
     return np.random.default_rng(seed).integers(0, 256, num, dtype=np.uint8)
 
 
 def lists(length: int = LENGTH, null_rows: tuple[int, ...] = (), null_items: tuple[int, ...] = ()) -> pa.Array:
-    """A fixed-size list of bytes for each row."""
+    """Returns a fixed-size list of bytes for each row."""
     stored = numbers(NUM_ROWS * length)
     items = pa.array(stored, mask=np.isin(np.arange(len(stored)), null_items)) if null_items else pa.array(stored)
     mask = pa.array([row in null_rows for row in range(NUM_ROWS)]) if null_rows else None
@@ -51,40 +51,40 @@ def lists(length: int = LENGTH, null_rows: tuple[int, ...] = (), null_items: tup
 
 
 def tensors(null_rows: tuple[int, ...]) -> pa.Array:
-    """The same lists as tensors."""
+    """Returns the same lists as tensors of shape (3, 50, 20)."""
     return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.uint8(), (3, 50, 20)), lists(null_rows=null_rows))
 
 
 def lists_of_lists() -> pa.Array:
-    """Three lists for each row, of a third of its bytes each."""
+    """Returns three inner lists for each row, each with a third of its bytes."""
     inner = pa.FixedSizeListArray.from_arrays(pa.array(numbers(NUM_ROWS * LENGTH)), LENGTH // 3)
     return pa.FixedSizeListArray.from_arrays(inner, 3)
 
 
 def ragged(kind: pa.DataType) -> pa.Array:
-    """Lists of one length that the type does not tell."""
+    """Returns lists that all have the same length, in a type that does not fix the length."""
     return pa.array(numbers(NUM_ROWS * LENGTH).reshape(NUM_ROWS, LENGTH).tolist(), kind)
 
 
 def booleans() -> pa.Array:
-    """A fixed-size list of booleans for each row."""
+    """Returns a fixed-size list of booleans for each row."""
     return pa.FixedSizeListArray.from_arrays(pa.array(numbers(NUM_ROWS * LENGTH) > 99), LENGTH)
 
 
 def fixed_size_binary() -> pa.Array:
-    """Bytes of one length."""
+    """Returns fixed-size binary values."""
     return pa.array([numbers(LENGTH, row).tobytes() for row in range(NUM_ROWS)], pa.binary(LENGTH))
 
 
 def media() -> pa.Array:
-    """Values of different lengths that begin as JPEG files do."""
+    """Returns values of different lengths that begin like JPEG files."""
     return pa.array([b"\xff\xd8\xff" + numbers(40_000 + row, row).tobytes() for row in range(NUM_ROWS)])
 
 
 def writes(
     make: Callable[[], pa.Array], metadata: dict[str, str] | None = None, **options: Any
 ) -> Callable[[str], object]:
-    """Writes table `t` with columns `id` and `x`, 20 rows to a fragment."""
+    """Returns a function that writes the table `t` with the columns `id` and `x`, with 20 rows per fragment."""
 
     def write(root: str) -> object:
         x = make()
@@ -96,7 +96,7 @@ def writes(
 
 
 def added_later(root: str) -> None:
-    """A column that is not in the first two of three fragments."""
+    """Writes a table whose column `x` is missing in the first two of three fragments."""
     dataset = lance.write_dataset(pa.table({"id": range(40)}), f"{root}/t.lance", max_rows_per_file=20)
     dataset.add_columns(pa.field("x", pa.list_(pa.uint8(), LENGTH)))
     rows = pa.table({"id": range(NUM_ROWS), "x": lists()}).slice(40)
@@ -104,14 +104,14 @@ def added_later(root: str) -> None:
 
 
 def pieces(root: str) -> None:
-    """Small pages of two columns that take turns."""
+    """Writes a table in which small pages of two columns alternate in the file."""
     table = pa.table({"id": range(NUM_ROWS), "x": lists(12_000), "y": lists(12_000)})
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=1))
     lance.write_dataset(reader, f"{root}/t.lance", data_cache_bytes=1_024)
 
 
 def clone(root: str) -> None:
-    """A table whose files are those of another one."""
+    """Writes a shallow clone, whose files are those of another table."""
     source = lance.write_dataset(pa.table({"id": range(NUM_ROWS), "x": lists()}), f"{root}/source.lance")
     source.shallow_clone(f"{root}/t.lance", 1)
 
@@ -169,7 +169,7 @@ CASES = [
 
 
 def bytes_read(lake: stoker.Lake) -> int:
-    """Bytes of column `x` that are read by their places, without a decoder."""
+    """Streams column `x`; returns the number of bytes that were read by offset, without a decoder."""
     stream = lake.sql("SELECT x FROM t").stream(batch_size=16, allow_nulls=True)
     assert sum(batch.num_valid for batch in stream) == NUM_ROWS
     return stream.stats().bytes_read

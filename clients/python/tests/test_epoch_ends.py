@@ -1,4 +1,4 @@
-"""Where an epoch ends, whatever loop reads it; lengths, restarts, evaluations, and loops that take turns."""
+"""An epoch ends with its last batch in every kind of loop; lengths, restarts, evaluations and concurrent iterators."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def by_break(loader: Any) -> list[Any]:
 
 
 class HeldIterator:
-    """Takes `len(loader)` batches from an iterator that is kept until the next pass, as Lightning does."""
+    """Takes `len(loader)` batches from an iterator, and keeps the iterator until the next pass, as Lightning does."""
 
     def __init__(self) -> None:
         self.iterator: Iterator[Any] | None = None
@@ -133,7 +133,7 @@ def test_an_evaluation_has_every_row_in_every_pass(place: stoker.Lake) -> None:
     loader = place.sql(QUERY).torch(batch_size=10, evaluation=True)
     first = None
     for _ in range(3):
-        for _batch in itertools.islice(loader, 2):  # the sanity check of a trainer
+        for _batch in itertools.islice(loader, 2):  # As the sanity check of a trainer does.
             pass
         rows = [ids_of(batch) for batch in loader]
         assert sorted(row for some in rows for row in some) == list(range(NUM_ROWS))
@@ -206,7 +206,7 @@ def test_an_older_iterator_says_that_a_newer_one_took_over(place: stoker.Lake) -
 
 
 def test_a_receipt_tells_what_the_loop_got(place: stoker.Lake) -> None:
-    # A device is one batch behind the engine: what waits for it was not delivered.
+    # A loader with a device is one batch behind the engine: a batch that waits for the device is not delivered yet.
     loader = place.sql(QUERY).torch(batch_size=10, device="meta")
     for _ in range(3):
         for _batch in itertools.islice(loader, 2):
@@ -235,7 +235,7 @@ def test_defaults_of_the_last_batch(place: stoker.Lake) -> None:
 
 
 def test_a_batch_that_never_reached_the_loop_counts_nowhere(place: stoker.Lake) -> None:
-    # Ctrl-C while a batch is made: the engine has handed it over, the loop has not got it.
+    # The transform raises as Ctrl-C would: the engine has handed over the batch, but the loop has not got it.
     interrupted = []
 
     def transform(batch: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Resumes by other texts of a query, and after its table has grown."""
+"""A stream resumes with another text of the same query, and says how to resume after its table has grown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARAMS = [90]
 
 @pytest.fixture(params=["in process", "through a server"])
 def place(request: pytest.FixtureRequest, lake_path: str, server: Server) -> stoker.Lake:
-    """The same lake in both ways."""
+    """The lake, opened in this process and through a server."""
     return stoker.connect(lake_path if request.param == "in process" else server.url)
 
 
@@ -50,7 +50,7 @@ def test_another_text_of_the_query_goes_on(place: stoker.Lake, text: str) -> Non
     assert taken + [ids(batch) for batch in second] == whole
     (verdict,) = place.verify([first.receipt(), second.receipt()])
     assert verdict.is_exactly_once
-    # From there on, it is that stream, in all its epochs.
+    # After the resume, the second stream is the same stream as the first in all later epochs too.
     first.set_epoch(1)
     assert [ids(batch) for batch in second] == [ids(batch) for batch in first]
 
@@ -106,7 +106,7 @@ def test_the_way_out_after_a_table_has_grown(tmp_path: Path) -> None:
     report = json.loads(cli("stream", "--state", state, *place).stdout)
     assert (report["stream_id"], report["rows"]) == (stream.stream_id, 40 - sum(map(len, taken)))
     assert report["state"]["position"] == 40
-    # Another text of the query is that query here, too.
+    # A query with a snapshot clause is not the same query, even if it selects the snapshot of the state.
     same = ["stream", "select id, image from samples AT (VERSION => 1);", "--batch-size", "8"]
     assert "query: the state has" in refused(*same, "--state", state, "--lake", path)
     for options in (["--seed", "3"], ["--shuffle", "full"], ["--run-id", "x"], ["--param", "1"]):

@@ -1,4 +1,4 @@
-"""What operators are told: health, readiness, metrics, request ids and who streamed what."""
+"""A server tells operators its health, its readiness, its metrics, request ids, and who streamed what."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from test_outages import Outage
 import stoker
 
 NUM_ROWS = 300
-#: More than the buffers between a server and a client hold.
+#: Bytes of a row: a table has more than the buffers between a server and a client can hold.
 ROW_BYTES = 128 << 10
 QUERY = "SELECT id, image FROM samples"
 PATIENCE = 60
@@ -31,7 +31,7 @@ Found = TypeVar("Found")
 
 
 class Operated:
-    """A server with an address for operators, and what it logged."""
+    """A server with an address for operators, and the lines of its log."""
 
     def __init__(self, lake: str, **environment: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -51,12 +51,12 @@ class Operated:
             self.lines.append(line)
 
     def logged(self, pattern: str) -> re.Match[str]:
-        """Waits for a line of the log."""
+        """Waits until a line of the log matches a pattern; returns the match."""
         found = until(lambda: [*filter(None, (re.search(pattern, plain(line)) for line in list(self.lines)))])
         return found[0]
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of an answer."""
+        """Sends a GET request; returns the status and the body of the response."""
         try:
             with urllib.request.urlopen(self.admin + path, timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
@@ -64,7 +64,7 @@ class Operated:
             return error.code, error.read().decode()
 
     def metric(self, name: str) -> float:
-        """The value of a metric with these labels."""
+        """Returns the value of a metric, 0 if it is not there; the name includes the labels."""
         status, text = self.get("/metrics")
         assert status == 200
         assert text.endswith("# EOF\n")
@@ -78,12 +78,12 @@ class Operated:
 
 
 def plain(line: str) -> str:
-    """A line without colours."""
+    """Returns a line without the escape sequences of colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", line)
 
 
 def until(condition: Callable[[], Found], every: float = 0.02) -> Found:
-    """Asks every so many seconds until something holds, and returns it."""
+    """Polls every `every` seconds until a value is true, and returns the value."""
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < end, "it did not come to pass"
@@ -109,7 +109,7 @@ def operated(lake_uri: str) -> Iterator[Operated]:
 
 
 def begun(url: str) -> tuple[stoker.Stream, Iterator[stoker.Batch]]:
-    """A stream whose server waits for the client."""
+    """Begins a stream and takes one batch, so that the server waits for the client."""
     stream = stoker.connect(url).sql(QUERY).stream(batch_size=4, seed=1, memory_budget_bytes=1 << 20)
     batches = iter(stream)
     next(batches)
@@ -170,10 +170,10 @@ def test_metrics_tell_what_a_server_does(operated: Operated) -> None:
     client = flight.connect(operated.url)
     rows, answered = "stoker_stream_rows_total", 'stoker_requests_total{{method="{}",code="{}"}}'
     stream, batches = begun(operated.url)
-    # An epoch is one stream or several: its first batch may be asked for before the rest.
+    # The server may count an epoch as two streams, because a client may request the first batch before the others.
     until(lambda: operated.metric("stoker_streams_running") == 1)
-    # Those of a stream that runs count: about once a second, while it goes on.
-    # Its batches are taken so slowly that the server has far from sent all when a second is over.
+    # While a stream runs, the server adds its rows to the metric about once a second. The client takes batches so
+    # slowly that after a second the server has sent only a small part of the rows.
     num_running = until(lambda: next(batches) and operated.metric(rows), every=0.2)
     assert 0 < num_running <= NUM_ROWS
     assert operated.metric("stoker_streams_running") == 1
@@ -214,7 +214,7 @@ def test_the_log_tells_who_streamed_what(operated: Operated) -> None:
 
 
 class Answers(flight.ClientMiddlewareFactory, flight.ClientMiddleware):  # type: ignore[misc]
-    """Keeps the headers of answers."""
+    """A middleware that records the headers of responses."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Versions that streams read stay while a job runs, and for as long as its checkpoints are wanted."""
+"""Cleanups keep the versions that streams read, while a job runs and for the configured days after."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOLD = re.compile(r"stoker\.until\.\d{4}-(0\d|1[012])-\d\d\.v[1-9]\d*")
 
 
 def day(days: int) -> str:
-    """A day from today on, in UTC."""
+    """Returns the date that is `days` days after today, in UTC."""
     return (datetime.now(timezone.utc) + timedelta(days=days)).strftime("%Y-%m-%d")
 
 
@@ -35,7 +35,7 @@ def hold(days: int, version: int) -> str:
 
 
 def tags(root: str | Path, table: str = "samples") -> dict[str, int]:
-    """The tags of a table that pylance sees; Stoker's own calls leave those of streams out."""
+    """Returns the tags of a table by pylance; checks that Stoker's own calls leave out those of streams."""
     found = lance.dataset(f"{root}/{table}.lance").tags.list()
     own = stoker.connect(str(root)).table(table).tags
     assert own == {name: tag["version"] for name, tag in found.items() if not HOLD.fullmatch(name)}
@@ -50,7 +50,7 @@ def wait_for(what: Callable[[], bool], said: str) -> None:
 
 @contextmanager
 def opened(root: Path, through_server: bool, hold_days: int | None) -> Iterator[stoker.Lake]:
-    """A lake that holds versions for so many days."""
+    """Opens a lake, in this process or through a server, that holds versions for `hold_days` days."""
     if not through_server:
         yield stoker.connect(str(root), hold_days=hold_days)
         return
@@ -63,7 +63,7 @@ def opened(root: Path, through_server: bool, hold_days: int | None) -> Iterator[
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A lake with a version 1 that a version 2 with other rows replaced 40 days ago."""
+    """A lake whose version 1 was replaced by version 2, with other rows, 40 days ago."""
     root = tmp_path / "lake"
     lake = stoker.connect(str(root))
     lake.create_table("samples", make_columns(60), rows_per_fragment=16)

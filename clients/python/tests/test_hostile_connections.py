@@ -1,4 +1,4 @@
-"""Clients that are silent, read nothing or flood a server neither stop it nor a job that runs."""
+"""Clients that are silent, read nothing or flood a server stop neither the server nor a running job."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from test_unix_socket import address, killable
 
 import stoker
 
-#: 96 MiB, more than what waits between a server and a client that pauses.
+#: The table has 96 MiB, more than the buffers between a server and a client that pauses can hold.
 NUM_ROWS = 1024
 SHAPE = (3, 128, 256)
 QUERY = "SELECT id, image FROM samples"
-#: Seconds after which a test that waits for something gives up.
+#: Seconds after which a test that waits for a condition fails.
 PATIENCE = 120
 TOKEN = "the token of this server"
-#: A server that takes so much of a flood does not end it.
+#: If a server takes this many bytes of a flood, it does not end the flood.
 FLOOD_BYTES_MAX = 1 << 28
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A lake whose images tell the ids of their rows."""
+    """A lake whose images are functions of the ids of their rows."""
     path = str(tmp_path_factory.mktemp("large"))
     ids = np.arange(NUM_ROWS)
     image = np.broadcast_to((ids % 251).astype(np.uint8).reshape(-1, 1, 1, 1), (NUM_ROWS, *SHAPE))
@@ -50,7 +50,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True, scope="module")
 def files() -> Iterator[None]:
-    """As many files for the clients as the system allows."""
+    """Raises this process's limit of open files to the system's maximum, for the clients' connections."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
     yield
@@ -59,7 +59,7 @@ def files() -> Iterator[None]:
 
 @dataclass
 class Server:
-    """A server process with few files."""
+    """A server process with a low limit of open files."""
 
     process: subprocess.Popen[str]
     url: str
@@ -69,17 +69,17 @@ class Server:
         return int(self.url.rsplit(":", 1)[1])
 
     def resident_bytes(self) -> int:
-        """Its memory."""
+        """Returns the resident memory of the server in bytes."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         (found,) = re.findall(r"VmRSS:\s+(\d+) kB", text)
         return int(found) * 1024
 
     def num_files(self) -> int:
-        """Its open files."""
+        """Returns the number of the server's open files."""
         return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
 
     def num_running(self) -> int:
-        """Streams that have a place."""
+        """Returns the number of running streams."""
         with flight.connect(self.url) as client:
             (answer,) = client.do_action(flight.Action("status", b""))
             return int(json.loads(answer.body.to_pybytes())["streams_running"])
@@ -87,7 +87,7 @@ class Server:
 
 @contextmanager
 def serving(lake_path: str, *args: str, files_max: int = 1024, **variables: str) -> Iterator[Server]:
-    """Runs a server, which must live until the end."""
+    """Runs a server, which must still be alive after the body."""
     command = [stoker_bin(), "serve", "--lake", lake_path, "--listen", "127.0.0.1:0", *args]
 
     def limit() -> None:
@@ -107,7 +107,7 @@ def serving(lake_path: str, *args: str, files_max: int = 1024, **variables: str)
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Waits for a condition; whether it came true in time."""
+    """Waits for a condition; returns whether it became true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -116,12 +116,12 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition that must come true."""
+    """Waits for a condition; fails if it does not become true within `PATIENCE` seconds."""
     assert within(PATIENCE, condition)
 
 
 def check_rows(stream: Iterable[stoker.Batch], first: list[int] | None = None) -> None:
-    """Reads the rest of an epoch, which must have each row once and whole."""
+    """Reads the rest of an epoch; checks that each row came once, with the right image."""
     seen = list(first or [])
     for batch in stream:
         ids = batch["id"]
@@ -132,7 +132,10 @@ def check_rows(stream: Iterable[stoker.Batch], first: list[int] | None = None) -
 
 @contextmanager
 def canary(url: str, **options: str) -> Iterator[Callable[[], int]]:
-    """A job that streams all the time; gives its number of epochs. Its batches must be exact, and it must go on."""
+    """Runs a job that streams all the time, and yields a function that returns the number of its epochs.
+
+    The rows of each epoch must be exact, and the job must finish at least two more epochs after the body.
+    """
     over, failures, epochs = threading.Event(), [], 0
 
     def run() -> None:
@@ -160,7 +163,7 @@ def canary(url: str, **options: str) -> Iterator[Callable[[], int]]:
 
 
 def check_newcomer(url: str, **options: str) -> None:
-    """A client that comes now is served soon: within a second where nobody else uses the machine."""
+    """Checks that a new client is served within 20 s. On an idle machine, it takes less than a second."""
     begun = time.monotonic()
     lake = stoker.connect(url, retry_budget_secs=PATIENCE, **options)
     assert lake.sql("SELECT count(*) AS n FROM samples").to_arrow()["n"].to_pylist() == [NUM_ROWS]
@@ -179,7 +182,7 @@ SAID = {
 
 @pytest.mark.parametrize("said", SAID)
 def test_silent_connections_make_room(large: str, said: str) -> None:
-    # 2,000 for one of them: the others show that their kind is treated alike.
+    # One kind is tested with 2,000 connections; fewer suffice to show that the server treats the other kinds alike.
     num, files_max = (2000, 1024) if said == "nothing" else (600, 256)
     with serving(large, files_max=files_max) as server, ExitStack() as silent, canary(server.url):
         for _ in range(num):
@@ -213,7 +216,7 @@ def test_handshakes_and_idle_connections_end(large: str) -> None:
         with http2.connect(server.port) as idle:
             idle.sendall(http2.PREFACE + http2.settings() + http2.headers("ListActions", ends=True))
             assert http2.GOAWAY in http2.until_closed(idle)
-        # A connection with an answer under way is not idle.
+        # A connection with a running response is not idle.
         stream = iter(stoker.connect(server.url).sql(QUERY).stream(batch_size=32, seed=1))
         first = next(stream)["id"].tolist()
         with http2.connect(server.port) as silent:
@@ -222,7 +225,7 @@ def test_handshakes_and_idle_connections_end(large: str) -> None:
 
 
 def resets() -> bytes:
-    """Requests that are taken back at once."""
+    """Returns the frames of requests that the client cancels at once."""
     number = iter(range(1, 1 << 30, 2))
     return b"".join(
         http2.headers("DoGet", stream=stream) + http2.frame(http2.RESET, struct.pack(">I", 8), stream=stream)
@@ -231,7 +234,7 @@ def resets() -> bytes:
 
 
 def refused() -> bytes:
-    """Requests without a token."""
+    """Returns the frames of requests without a token."""
     return b"".join(http2.headers("DoGet", stream=stream, ends=True) for stream in range(1, 20_001, 2))
 
 
@@ -247,7 +250,7 @@ FLOODS = {
 
 
 def sent_before_the_end(hostile: socket.socket, flood: bytes) -> int:
-    """Sends a flood until the server ends the connection; returns its bytes."""
+    """Sends a flood until the server ends the connection; returns the number of bytes sent."""
     sent = 0
     with suppress(ConnectionError):
         hostile.sendall(http2.PREFACE + http2.settings())
@@ -274,14 +277,14 @@ def test_floods_end_their_connection(large: str, flood: str) -> None:
 
 def test_a_connection_that_shows_no_token_ends_after_some_requests(large: str) -> None:
     with serving(large, STOKER_TOKEN=TOKEN) as server, http2.connect(server.port) as hostile:
-        # Fewer frames than a flood, and fewer requests than a connection may have at once.
+        # These are fewer frames than count as a flood, and fewer requests than a connection may have at once.
         requests = b"".join(http2.headers("ListActions", stream=stream, ends=True) for stream in range(1, 201, 2))
         hostile.sendall(http2.PREFACE + http2.settings() + requests)
         assert http2.GOAWAY in http2.until_closed(hostile)
 
 
 def ticket(server: Server, kind: str) -> bytes:
-    """A ticket for a stream or for a result."""
+    """Returns a ticket for a stream or for a query result."""
     with flight.connect(server.url) as client:
         descriptor = flight.FlightDescriptor.for_path("samples")
         if kind == "streams":
@@ -291,7 +294,7 @@ def ticket(server: Server, kind: str) -> bytes:
 
 
 def frozen(server: Server, ticket: bytes) -> socket.socket:
-    """A client that asks for an answer and opens no window for it."""
+    """Connects a client that sends a DoGet request with an HTTP/2 window of 0 bytes for the response."""
     reader = http2.connect(server.port)
     reader.sendall(http2.PREFACE + http2.settings(initial_window_size=0) + http2.do_get(ticket))
     return reader
@@ -330,7 +333,7 @@ def test_a_consumer_that_pauses_loses_nothing(large: str) -> None:
         batches = iter(stream)
         for _ in range(2):
             first += next(batches)["id"].tolist()
-            # The consumer does something else, and the server gives its place away.
+            # While the consumer pauses, the server cancels its stream after `--stall-secs`.
             until(lambda: server.num_running() == 0)
         check_rows(batches, first)
         assert stream.stats().retries >= 1
@@ -346,7 +349,8 @@ def test_an_outage_while_the_consumer_pauses_uses_none_of_its_patience(large: st
         first = next(batches)["id"].tolist()
         process.kill()
         process.wait()
-        # Where all that came fills the stream's queue, it asks for more, and finds nobody, once something is taken.
+        # If the received batches fill the stream's queue, the client sends its next request only when a batch is taken.
+        # That request finds no server.
         while not within(1, lambda: stream.stats().retries > 0):
             first += next(batches)["id"].tolist()
         retries = stream.stats().retries

@@ -1,4 +1,4 @@
-"""Servers that lie about sizes and columns: the client's process gets an error, and never ends."""
+"""A client of a server that lies about sizes or columns gets an error, and its process never crashes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pyarrow import flight
 
 import stoker
 
-#: As many floats as one list may have.
+#: The largest length of a fixed-size list.
 MANY = 2**31 - 1
 
-#: Streams and selects from a server, and prints what came of it.
+#: A client that streams or selects from a server, and prints the number of rows or the error.
 CLIENT = """
 import sys, stoker
 lake = stoker.connect(sys.argv[1], retry_budget_secs=2)
@@ -38,7 +38,7 @@ except stoker.StokerError as error:
 
 
 class Liar(flight.FlightServerBase):  # type: ignore[misc]
-    """A server that passes everything on to a real one, and changes what it answers."""
+    """A server that forwards all requests to a real one, and falsifies its responses."""
 
     def __init__(self, real: Server, lie: str) -> None:
         self._lie = lie
@@ -73,12 +73,12 @@ class Liar(flight.FlightServerBase):  # type: ignore[misc]
         return flight.GeneratorStream(schema, ((nothing[0], chunk.app_metadata) for chunk in reader))
 
     def _pause(self) -> bool:
-        """Waits between two signs of life."""
+        """Waits between two empty messages; returns a value that is never None, so that they go on for ever."""
         return not threading.Event().wait(0.2)
 
 
 def wide(schema: pa.Schema) -> pa.Schema:
-    """The same columns, the last one with as many floats as there can be."""
+    """Returns the schema with the last column as the longest possible list of floats."""
     last = len(schema) - 1
     return schema.set(last, pa.field(schema.field(last).name, pa.list_(pa.float32(), MANY), nullable=False))
 
@@ -93,7 +93,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def ask(liar: Liar, *args: str) -> str:
-    """What a client of its own process says, which must not be ended by a signal."""
+    """Runs a client in its own process, which must not crash; returns its output."""
     command = [sys.executable, "-c", CLIENT, f"grpc://127.0.0.1:{liar.port}", *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parent)
     assert done.returncode == 0, f"status {done.returncode}:\n{done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""Statements made to kill, freeze or bloat a server: it refuses or bounds them, and a stream beside them goes on."""
+"""A server refuses or limits statements made to exhaust its memory or processors, and concurrent streams go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import Server, make_columns, stoker_bin
 import stoker
 
 POOL_BYTES = 256 << 20
-# What a process may hold beside the pool of its queries.
+# The most memory that a process may have in addition to the pool of its queries.
 SLACK_BYTES = 512 << 20
 NUM_WORDS = 20_000
 QUERY_SECS = 2
@@ -30,7 +30,7 @@ ALL_TO_TEXT = "(SELECT id, replace(word, 'w', lpad('x', 2000, 'x')) AS word FROM
 
 
 def doubled(levels: int, what: str) -> str:
-    """A text that is joined to itself again and again."""
+    """Returns a query that concatenates a text with itself `levels` times, which gives 2^levels times its length."""
     query = f"SELECT {what} AS x FROM words"
     for _ in range(levels):
         query = f"SELECT x || x AS x FROM ({query})"
@@ -38,7 +38,7 @@ def doubled(levels: int, what: str) -> str:
 
 
 def named_twice(levels: int) -> str:
-    """Common table expressions, each of which names the one before it twice."""
+    """Returns a query with common table expressions, each of which names the one before it twice."""
     parts = ["c0 AS (SELECT id FROM words)"]
     parts += [f"c{i} AS (SELECT a.id FROM c{i - 1} a JOIN c{i - 1} b ON a.id = b.id)" for i in range(1, levels)]
     return f"WITH {', '.join(parts)} SELECT count(*) FROM c{levels - 1}"
@@ -112,7 +112,7 @@ PLANS = {
 
 
 class Canary:
-    """A stream that is read all the time; knows the longest time between two batches."""
+    """A thread that reads a stream all the time, and records the times between batches."""
 
     def __init__(self, url: str) -> None:
         self.stopped = Event()
@@ -134,7 +134,7 @@ class Canary:
             self.failure = failure
 
     def stop(self) -> float:
-        """The 99th percentile of the gaps."""
+        """Stops the thread; returns the 99th percentile of the times between batches, in seconds."""
         self.stopped.set()
         self.thread.join(timeout=60)
         assert self.failure is None, self.failure
@@ -143,7 +143,7 @@ class Canary:
 
 
 class Attacked:
-    """A server with small limits."""
+    """A server with small limits for queries."""
 
     def __init__(self, lake_path: str) -> None:
         self.server = Server(
@@ -167,7 +167,7 @@ class Attacked:
         return int(found[1]) * 1024
 
     def forget_peak(self) -> None:
-        """Lets the peak of the memory begin anew."""
+        """Resets the peak of the server's resident memory to its current value."""
         Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")
 
     def processor_secs(self) -> float:
@@ -175,7 +175,7 @@ class Attacked:
         return (int(fields[11]) + int(fields[12])) / 100
 
     def ticks_by_name(self) -> Counter[str]:
-        """Hundredths of a second of processor time of the threads of each name, those that ended left out."""
+        """Returns the processor time of living threads by thread name, in hundredths of a second."""
         spent: Counter[str] = Counter()
         for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
             with suppress(OSError):
@@ -184,7 +184,7 @@ class Attacked:
         return spent
 
     def check(self) -> None:
-        """It is the same process, it answers, and its memory stayed in its bounds."""
+        """Checks that the process is alive and answers, and that its peak of memory was within the limit."""
         assert self.server.process.poll() is None
         assert self.lake.sql("SELECT count(*) AS n FROM words").to_arrow()["n"][0].as_py() == NUM_WORDS
         peak = self.memory("VmHWM") - self.idle_bytes
@@ -192,7 +192,7 @@ class Attacked:
         assert peak <= POOL_BYTES + SLACK_BYTES, f"{peak >> 20} MiB"
 
     def settles(self) -> None:
-        """Waits until nothing computes any more."""
+        """Waits until the server uses less than half of a processor."""
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             before, begun = self.processor_secs(), time.monotonic()
@@ -220,7 +220,7 @@ def attacked(attacked_path: str) -> Iterator[Attacked]:
 
 
 def run(lake: stoker.Lake, sql: str) -> str:
-    """The rows of a result, or the error in its place."""
+    """Runs a statement; returns a text with the number of its rows, or with the error that refused it."""
     try:
         return f"{lake.sql(sql).to_arrow().num_rows} rows"
     except (stoker.ResourceExhaustedError, stoker.InvalidRequestError) as error:
@@ -228,7 +228,7 @@ def run(lake: stoker.Lake, sql: str) -> str:
 
 
 def check_bounded(attacked: Attacked, name: str, sql: str) -> None:
-    """Runs a statement, which ends in its time and leaves the server as it was."""
+    """Runs a statement; checks that it ends within its time limits and that the server is healthy after it."""
     begun = time.monotonic()
     outcome = run(attacked.lake, sql)
     print(name, f"{time.monotonic() - begun:.1f} s", f"{attacked.memory('VmHWM') >> 20} MiB", outcome[:300])
@@ -274,7 +274,7 @@ def test_functions_whose_results_are_bounded_work_on_long_columns(attacked: Atta
 
 
 def busy(lake: stoker.Lake, stopped: Event) -> None:
-    """Sends statements that compute until they are cut, one after the other."""
+    """Sends statements one after the other that compute until the server cancels them."""
     while not stopped.is_set():
         run(lake, RESULTS["counting a cross join"])
 
@@ -293,7 +293,7 @@ def test_a_stream_goes_on_beside_queries_that_compute(attacked: Attacked) -> Non
     for other in others:
         other.join()
     print(f"gaps: {gap_alone * 1e3:.2f} ms alone, {gap_beside * 1e3:.2f} ms beside queries")
-    # All cores compute; what is asserted is that nobody waits for a query.
+    # All cores compute, so gaps grow a little; the limit is far below the time of a query, so no batch waits for one.
     assert gap_beside < 0.5
     attacked.check()
 
@@ -347,12 +347,13 @@ def test_work_stops_when_its_client_is_killed(attacked: Attacked, sql: str) -> N
     client.wait()
     killed = attacked.processor_secs()
     attacked.settles()
-    # Two threads compute; each may go on for a second, in the time that `settles` takes to see that they ended.
+    # Two threads compute. Each may compute for about a second until it is cancelled, and `settles` takes some time to
+    # see that they have ended.
     assert attacked.processor_secs() - killed < 4
 
 
 def forged(stream: stoker.Stream, num_parts: int) -> dict[str, object]:
-    """A receipt of nested runs, in each of which a rank of a world of its own had some positions."""
+    """Returns a receipt with forged parts: nested ranges of positions, each from rank 0 of another world size."""
     receipt = stream.receipt()
     num_rows = 20_000
     part = {"epoch": 0, "origin": 0, "rank": 0, "sum": "0" * 32}
@@ -370,7 +371,7 @@ def test_forged_receipts_are_checked_in_time(attacked: Attacked) -> None:
     canary = Canary(attacked.server.url)
     begun = time.monotonic()
     for receipt in [forged(stream, 20_000)] * 2:
-        # It may also take the time of a query, and is cut then.
+        # The check may also exceed the time limit of queries; the server then cancels it with this error.
         with suppress(stoker.ResourceExhaustedError):
             (verdict,) = attacked.lake.verify([receipt])
             assert not verdict.is_exactly_once

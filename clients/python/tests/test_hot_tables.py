@@ -1,4 +1,4 @@
-"""A table that others append to all the time can be queried through a server."""
+"""A server can query a table to which other processes append all the time."""
 
 from __future__ import annotations
 

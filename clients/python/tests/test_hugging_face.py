@@ -1,4 +1,4 @@
-"""Images as Hugging Face stores them: structs of a file's bytes and its path."""
+"""Images as Hugging Face stores them, structs of a file's bytes and its path, become encoded images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def images() -> pa.Table:
 
 
 def check_images(table: stoker.Table, lake: stoker.Lake) -> None:
-    """The bytes are a heavy column of images, and doctor finds nothing about structs."""
+    """Checks that the bytes are a heavy column of images, and that the doctor finds nothing about structs."""
     (layout, _) = table.describe()
     assert (layout.name, layout.kind, layout.heavy) == ("image", "encoded image", True)
     assert [finding.code for finding in table.doctor()] == ["variable_width"]

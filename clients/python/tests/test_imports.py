@@ -1,4 +1,4 @@
-"""What the path of a batch imports: nothing that takes seconds, and nothing while a loop waits for a batch."""
+"""Reading batches imports no module once iteration has begun, so that no step waits for an import, and never pandas."""
 
 from __future__ import annotations
 

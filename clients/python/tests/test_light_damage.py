@@ -1,4 +1,4 @@
-"""Light columns on damaged storage: what is delivered is right, or an error or a report says what is damaged."""
+"""Light columns on damaged storage: a read returns the right values, or an error or a report names the damage."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ import stoker
 
 NUM_ROWS = 240
 ROWS_PER_FRAGMENT = 120
-#: Flipped bytes of a lake on a local disk, and of one in a store.
+#: The seeds of the damage, one flipped bit for each seed: in a lake on a local disk, and in a lake in a store.
 LOCAL_SEEDS, STORE_SEEDS = range(120), range(12)
 QUERY = "SELECT * FROM t"
 
 
 def light_rows(first: int = 0, num: int = NUM_ROWS) -> pa.Table:
-    """Rows with light columns of all kinds: labels, text, lists, embeddings, tokens, small images, times, nulls."""
+    """Returns rows with light columns: labels, text, lists, embeddings, tokens, small images, times, and nulls."""
     ids, random = range(first, first + num), np.random.default_rng(first)
 
     def lists(numbers: np.ndarray) -> pa.Array:
@@ -51,12 +51,12 @@ def light_rows(first: int = 0, num: int = NUM_ROWS) -> pa.Table:
 
 
 def by_sql(lake: stoker.Lake) -> pa.Table:
-    """All rows by a SELECT."""
+    """Returns all rows, read by a SELECT and sorted by `id`."""
     return lake.sql(QUERY).to_arrow().sort_by("id")
 
 
 def by_stream(lake: stoker.Lake) -> pa.Table:
-    """All rows by a stream."""
+    """Returns all rows, read by a stream and sorted by `id`."""
     stream = lake.sql(QUERY).stream(batch_size=32, seed=1, allow_nulls=True, last_batch="uneven", rank=0, world_size=1)
     return pa.Table.from_batches([batch.to_arrow() for batch in stream]).sort_by("id")
 
@@ -65,12 +65,15 @@ WAYS = (by_sql, by_stream)
 
 
 def same(one: pa.Table, other: pa.Table) -> bool:
-    """Whether the values are the same, bit by bit."""
+    """Returns whether both tables have equal values."""
     return one.combine_chunks().to_pylist() == other.combine_chunks().to_pylist()
 
 
 def notices(lake: stoker.Lake, intact: dict[Callable[[stoker.Lake], pa.Table], pa.Table], files: list[str]) -> int:
-    """How many ways of reading say that the table is damaged. Fails where one gives other values or another error."""
+    """Returns how many ways of reading report that the table is damaged, each with the name of one of the files.
+
+    Fails where a way of reading returns other values or raises another error.
+    """
     num = 0
     for way, rows in intact.items():
         try:
@@ -96,17 +99,17 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(intact: Path) -> dict[Callable[[stoker.Lake], pa.Table], pa.Table]:
-    """What reading it gives."""
+    """The rows of the intact lake, for each way of reading."""
     return {way: way(stoker.connect(str(intact))) for way in WAYS}
 
 
 def light_files(root: Path, table: str = "t") -> list[Path]:
-    """The data files with checksums for all of their bytes."""
+    """Returns the data files that have checksums of all of their bytes."""
     return sorted((root / f"{table}.lance" / "data").glob("*-checked.lance"))
 
 
 def flip(path: Path, random: Random) -> str:
-    """Flips one bit anywhere in a file."""
+    """Flips one random bit of a file, and returns a description of where it is."""
     stored = bytearray(path.read_bytes())
     at = random.randrange(len(stored))
     stored[at] ^= 1 << random.randrange(8)
@@ -212,7 +215,7 @@ def test_files_that_were_cut_are_noticed(
 
 
 def deletion_files(root: Path) -> list[Path]:
-    """The deletion files of both fragments."""
+    """Returns the deletion files of both fragments."""
     return sorted((root / "t.lance" / "_deletions").iterdir())
 
 
@@ -220,7 +223,8 @@ def deletion_files(root: Path) -> list[Path]:
 def test_damaged_and_swapped_deletion_files_are_noticed(intact: Path, tmp_path: Path, writer: str) -> None:
     root = tmp_path / "lake"
     shutil.copytree(intact, root)
-    # As many rows of each fragment by Stoker, whose deletion files have a checksum; other numbers by pylance.
+    # Stoker's deletion files have a checksum, so both fragments may lose equally many rows. pylance's have none: only
+    # different numbers of deleted rows show that the files were swapped.
     if writer == "stoker":
         stoker.connect(str(root)).table("t").quarantine([3, 5, (1 << 32) + 7, (1 << 32) + 9])
     else:
@@ -264,7 +268,7 @@ def test_rows_beside_damaged_bytes_are_substituted(tmp_path: Path) -> None:
             np.testing.assert_array_equal(np.stack(batch["tokens"]), tokens[batch["id"]])
             delivered += batch["id"][batch.valid].tolist()
         bad = {row for report in stream.substituted() for row in report["row_addrs"]}
-        # A sector has four KiB: five rows of 800 bytes, and parts of two.
+        # The damaged sector of 4 KiB overlaps about seven rows of 800 bytes: five whole rows and parts of two more.
         assert 1_234 in bad
         assert len(bad) <= 8
         assert len(delivered) == num_rows
@@ -321,7 +325,7 @@ def test_the_stored_lake_of_an_earlier_version_is_told_to_have_none(tmp_path: Pa
 
 @pytest.fixture
 def copied(intact: Path, tmp_path: Path) -> Path:
-    """A copy of the lake."""
+    """A copy of the intact lake."""
     shutil.copytree(intact, tmp_path / "lake")
     return tmp_path / "lake"
 

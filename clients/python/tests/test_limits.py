@@ -1,4 +1,4 @@
-"""What cannot be streamed is refused with what is in the way: batches, epochs, snapshots that a cleanup removed."""
+"""Streams that cannot be delivered are refused with the reason: huge batches, huge epoch numbers, removed snapshots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOO_LARGE = (
 
 @pytest.fixture(params=["in process", "through a server"])
 def place(request: pytest.FixtureRequest, lake_path: str, server: Server) -> stoker.Lake:
-    """The same lake in both ways."""
+    """The lake, in process and through a server."""
     return stoker.connect(lake_path if request.param == "in process" else server.url)
 
 
@@ -45,7 +45,7 @@ def test_batches_that_no_memory_holds_are_refused(place: stoker.Lake, columns: s
     for options in cases:
         with pytest.raises(stoker.ResourceExhaustedError, match=TOO_LARGE):
             query.stream(last_batch="pad", **options)
-    # Without padding, a batch has no more rows than there are.
+    # Without padding, a batch has at most as many rows as the epoch, so it fits.
     for options in cases:
         held = query.stream(last_batch="uneven", **options)
         assert sum(batch.num_valid for batch in held) > 0
@@ -64,7 +64,8 @@ def test_decoded_batches_that_no_memory_holds_are_refused(tmp_path: Path, throug
     own = write_photos(tmp_path, list(files(BATCH_ROWS)))
     server = Server(own.target) if through_server else None
     query = (own if server is None else stoker.connect(server.url)).sql("SELECT id, image FROM photos")
-    # Files of a few hundred bytes fit in any memory; their tensors of 0.2 GB do not.
+    # A batch of encoded files of a few hundred bytes each fits in memory. A batch of decoded tensors of 0.2 GB each
+    # does not.
     large = {"image": stoker.ImageTransform(size=(8_192, 8_192))}
     with pytest.raises(stoker.ResourceExhaustedError, match=TOO_LARGE):
         list(query.stream(batch_size=2**12, last_batch="pad", decode=large))
@@ -77,7 +78,7 @@ def test_decoded_batches_that_no_memory_holds_are_refused(tmp_path: Path, throug
         server.stop()
 
 
-#: Streams a batch of 2 GiB where 1 GiB is left, and then a small one.
+#: A program that may allocate only 1 GiB more: its batch of 2 GiB is refused, and small batches still arrive.
 SHORT_OF_MEMORY = """
 import resource, sys, stoker
 query = stoker.connect(sys.argv[1]).sql("SELECT x FROM wide")
@@ -122,7 +123,7 @@ def test_epochs_of_a_mixture_that_cannot_be_counted_are_refused(place: stoker.La
 
 
 def clean_up(path: str) -> None:
-    """Replaces the rows of the table and removes all versions but the last one, though streams hold them."""
+    """Overwrites the table, deletes the tags by which streams hold versions, and removes all older versions."""
     stoker.connect(path).create_table("samples", make_columns(50, start=1_000), mode="overwrite")
     table = lance.dataset(f"{path}/samples.lance")
     for hold in table.tags.list():

@@ -1,4 +1,4 @@
-"""What a batch costs in Python: the same for any number of rows, and no copy of a tensor."""
+"""The cost of a batch in Python: its function calls do not depend on its number of rows, and no tensor is copied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERY = "SELECT id, image, label, weight FROM rows"
 
 @pytest.fixture(scope="module", params=["in process", "through a server"])
 def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stoker.Lake]:
-    """A table of 6,000 rows of 3 KiB, in process and through a server."""
+    """A lake with a table of 6,000 rows of 3 KiB each, in process and through a server."""
     path = str(tmp_path_factory.mktemp("lake"))
     rows = np.arange(NUM_BATCHES * 1000)
     image = np.broadcast_to(rows.astype(np.uint8)[:, None, None, None], (len(rows), 3, 32, 32))
@@ -40,7 +40,7 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def calls_per_batch(batches: Iterator[Any]) -> list[int]:
-    """Python and C functions that are called for each batch."""
+    """Returns the number of calls of Python and C functions for each batch."""
     counts = []
     count = 0
 
@@ -69,7 +69,8 @@ def test_the_python_work_of_a_batch_does_not_depend_on_its_rows(source: stoker.L
         assert len(counts) == NUM_BATCHES * 1000 // batch_size
         return sorted(counts)[len(counts) // 2]
 
-    # Once all rows are read, a batch looks whether the next epoch is open: a call or two.
+    # Once the rows of the epoch are all read, each further batch checks whether the next epoch is already opened, which
+    # is a call or two.
     few, many = median(10), median(1000)
     assert few > 0
     assert abs(many - few) <= 2
@@ -79,7 +80,7 @@ def test_no_tensor_is_copied(source: stoker.Lake) -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Operations(TorchDispatchMode):
-        """Notes which operations run on tensors."""
+        """Records the names of the operations that run on tensors."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -97,7 +98,7 @@ def test_no_tensor_is_copied(source: stoker.Lake) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert num_bytes == (NUM_BATCHES - 1) * 1000 * 3 * 32 * 32, "the loop goes on after its first batch"
-    # It gives another tensor over the same memory.
+    # A view is another tensor over the same memory.
     assert operations.names == {"aten.view.default"}
     assert peak < num_bytes / 20, "NumPy and Python allocate no memory for values"
 

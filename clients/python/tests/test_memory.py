@@ -1,4 +1,4 @@
-"""What a stream holds in memory does not depend on the size of the table."""
+"""The peak memory of a stream does not grow with the size of the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 2**20
 
 
 def table_of(num_rows: int) -> pa.RecordBatchReader:
-    """A table whose rows take 2 KiB, a few megabytes at a time."""
+    """Returns a table with rows of 2 KiB each, as a reader of record batches of about 8 MB."""
     field = pa.field("x", pa.list_(pa.uint8(), WIDTH))
     schema = pa.schema([pa.field("id", pa.int64()), field])
 

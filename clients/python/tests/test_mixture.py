@@ -18,7 +18,7 @@ HIGH = f"SELECT {COLUMNS} FROM samples WHERE id >= 40"
 
 @pytest.fixture(params=["in process", "through a server"])
 def place(request: pytest.FixtureRequest, lake_path: str, server: Server) -> stoker.Lake:
-    """The same lake in both ways."""
+    """The lake, in process and through a server."""
     return stoker.connect(lake_path if request.param == "in process" else server.url)
 
 
@@ -103,7 +103,7 @@ def test_weights_change_inside_the_loop_and_come_with_the_state(place: stoker.La
     again.load_state_dict(state)
     assert again.weights == [0.25, 0.75]
     assert [ids_of(batch) for batch in again] == taken[6:]
-    # A state from before the change takes the stream back to it.
+    # A state from before the change of weights restores the old weights too.
     start = mixture.stream(batch_size=8, seed=4).state_dict()
     again.load_state_dict(start)
     assert [ids_of(batch) for batch in again] == before

@@ -1,4 +1,4 @@
-"""Nulls that no array can hold are refused when a stream is planned, and queries without these rows are not."""
+"""A stream is refused when it is planned if its rows have nulls in columns whose NumPy arrays cannot hold nulls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def vectors(length: int, kind: pa.DataType, null_rows: tuple[int, ...]) -> pa.Ar
 
 
 def columns() -> pa.Table:
-    """Columns with a null in row 7, or row 11; `whole` may have nulls and has none."""
+    """Returns columns with a null in row 7 or in row 11. Only `id` and `whole`, which are nullable too, have none."""
     some = [None if row == 7 else row for row in range(NUM_ROWS)]
     ids = pa.array(range(NUM_ROWS))
     return pa.table(
@@ -45,12 +45,12 @@ def nulls_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stoke
     lake = stoker.connect(str(tmp_path))
     lake.create_table("t", columns(), rows_per_fragment=16)
     lake.create_table("other", {"id": np.arange(NUM_ROWS), "weight": np.ones(NUM_ROWS, np.float32)})
-    # Written by Lance itself, because Stoker's writer refuses nulls in tensors.
+    # pylance writes this table, because Stoker's writer refuses nulls in tensors.
     image = vectors(LENGTH, pa.uint8(), (7,))
     for mode, start in (("create", 0), ("append", 20)):
         part = pa.table({"id": pa.array(range(start, start + 20)), "image": image.slice(start, 20)})
         lance.write_dataset(part, str(tmp_path / "images.lance"), mode=mode, data_storage_version="2.2")
-    # Footers of older files do not tell of nulls.
+    # The footers of files of version 2.0 do not tell whether a column has nulls.
     lance.write_dataset(columns(), str(tmp_path / "old.lance"), data_storage_version="2.0")
     if request.param == "in process":
         yield lake

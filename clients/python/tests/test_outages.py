@@ -1,4 +1,4 @@
-"""Outages between batches: calls wait for a server or a store that comes back, and writes happen once."""
+"""Outages of servers and stores: calls are retried until the server or the store is back, and writes happen once."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ import stoker
 
 NUM_ROWS = 101
 QUERY = "SELECT id, image FROM samples"
-#: Seconds after which a test that waits for something gives up.
+#: The timeout of a test's waits, in seconds.
 PATIENCE = 120
 
 
 @pytest.fixture
 def own_path(tmp_path: Path) -> str:
-    """A lake that a test may write to."""
+    """The path of a lake that a test may write to."""
     path = str(tmp_path / "lake")
     stoker.connect(path).create_table("samples", make_columns(NUM_ROWS))
     return path
@@ -53,7 +53,7 @@ def ids(stream: stoker.Stream) -> list[int]:
 
 
 class Job:
-    """What a job does between its batches."""
+    """The calls that a training job makes beside reading batches, each of which may meet an outage."""
 
     def __init__(self, lake: stoker.Lake) -> None:
         self.lake = lake
@@ -196,7 +196,7 @@ def test_ctrl_c_ends_the_wait(tmp_path: Path, own_path: str) -> None:
         listener.listen()
         job.stdin.write("\n")
         job.stdin.flush()
-        # The server is gone, and the call tries again: it waits.
+        # The server is gone. This connection shows that the call is being retried.
         listener.accept()[0].close()
         job.send_signal(signal.SIGINT)
         printed, _ = job.communicate(timeout=PATIENCE)
@@ -205,18 +205,18 @@ def test_ctrl_c_ends_the_wait(tmp_path: Path, own_path: str) -> None:
 
 
 class WordProxy(Proxy):
-    """Passes bytes on to a server. Connections that carry a word are noticed, and answers to it may be dropped."""
+    """Passes bytes on to a server, and watches for requests that contain a word, whose responses may be dropped."""
 
     def __init__(self, server: Server, word: bytes) -> None:
         self._word = word
         super().__init__(port_of(server), Faults(0, {}))
 
     def notice(self) -> bool:
-        """Called when a connection carries the word; returns whether answers on it are looked at."""
+        """Handles a request that contains the word. Returns whether its connection's responses go to :meth:`drops`."""
         raise NotImplementedError
 
     def drops(self, piece: bytes) -> bool:
-        """Whether the connection is reset in place of this piece of an answer."""
+        """Returns whether the connection is reset instead of passing on this piece of a response."""
         raise NotImplementedError
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -245,12 +245,12 @@ class WordProxy(Proxy):
 
 
 def port_of(server: Server) -> int:
-    """The port that a server listens on."""
+    """Returns the port that a server listens on."""
     return int(server.url.rsplit(":", 1)[1])
 
 
 class LostAnswer(WordProxy):
-    """Resets the first connection that carries the word, in place of the answer."""
+    """Resets the first connection whose request contains the word, in place of the response."""
 
     num_lost = 0
 
@@ -265,7 +265,7 @@ class LostAnswer(WordProxy):
 
 
 def has_headers(piece: bytes) -> bool:
-    """Whether HTTP/2 frames that begin with these bytes have a frame of headers: the beginning of an answer."""
+    """Returns whether a HEADERS frame, with which a response begins, is among the HTTP/2 frames in these bytes."""
     at = 0
     while at + 9 <= len(piece):
         if piece[at + 3] == 1:
@@ -276,7 +276,7 @@ def has_headers(piece: bytes) -> bool:
 
 @contextmanager
 def losing(lake_path: str, word: bytes) -> Iterator[LostAnswer]:
-    """A server behind a proxy that loses one answer."""
+    """Runs a server behind a proxy that loses one response, and gives the proxy."""
     server = Server(lake_path)
     with closing(LostAnswer(server, word)) as proxy:
         yield proxy
@@ -324,7 +324,7 @@ def test_a_bad_row_log_whose_answer_was_lost_is_not_written_twice(own_path: str)
 
 
 class Killer(WordProxy):
-    """Kills the server when a connection carries the word for the first time."""
+    """Kills the server when a request contains the word for the first time."""
 
     def __init__(self, server: Server, word: bytes) -> None:
         self.has_killed = threading.Event()
@@ -332,7 +332,7 @@ class Killer(WordProxy):
         super().__init__(server, word)
 
     def go_on_with(self, server: Server) -> None:
-        """Passes connections on to another server from now on."""
+        """Passes later connections on to another server."""
         self._upstream_port = port_of(server)
 
     def notice(self) -> bool:
@@ -344,7 +344,7 @@ class Killer(WordProxy):
 
 
 def rows_of_photos(lake: stoker.Lake) -> list[tuple[int, int]]:
-    """The id and the sum of the pixels at each position, with good rows in the place of bad ones."""
+    """Returns the id and the pixel sum of each row of an epoch, in order; good rows are substituted for bad ones."""
     stream = lake.sql(PHOTOS).stream(batch_size=9, **DECODED)
     return [(row, int(image.sum())) for batch in stream for row, image in zip(batch["id"], batch["image"], strict=True)]
 
@@ -360,7 +360,7 @@ def test_a_server_killed_in_a_search_for_substitutes_costs_a_pause(tmp_path: Pat
         proxy.go_on_with(second)
         assert streaming.result(timeout=PATIENCE) == rows
     second.stop()
-    # A stream of no patience ends.
+    # A stream without a retry budget fails.
     first = Server(lake.target)
     with closing(Killer(first, b"rows_beside")) as proxy:
         query = stoker.connect(f"grpc://127.0.0.1:{proxy.port}").sql(PHOTOS)
@@ -369,7 +369,11 @@ def test_a_server_killed_in_a_search_for_substitutes_costs_a_pause(tmp_path: Pat
 
 
 class Outage(S3Proxy):
-    """An S3 server that is away while its gate is shut: it counts requests and resets connections, or never answers."""
+    """An S3 server that is out while `is_shut` is set.
+
+    During the outage, the proxy counts requests in `refused`, and resets their connections at once or, if it hangs,
+    never responds.
+    """
 
     def __init__(self, upstream_port: int, *, hangs: bool = False) -> None:
         self.is_shut = threading.Event()
@@ -390,7 +394,7 @@ class Outage(S3Proxy):
 
 
 async def until_closed(reader: asyncio.StreamReader) -> None:
-    """Waits until the other side gives the connection up."""
+    """Waits until the peer closes the connection."""
     with suppress(ConnectionError):
         while await reader.read(1 << 16):
             pass
@@ -400,7 +404,7 @@ def test_opening_a_table_of_a_store_that_hangs_takes_two_timeouts_at_most(store:
     uri = f"s3://{BUCKET}/hanging"
     stoker.connect(uri, storage_options=store.options).create_table("samples", make_columns(NUM_ROWS))
     with closing(Outage(store.port, hangs=True)) as proxy:
-        # By itself, a client of the store would try one request for a minute.
+        # With these options, the client of the store alone would retry one request for 60 s.
         options = {
             **store.options_at(proxy.port),
             "timeout": "2s",
@@ -423,7 +427,7 @@ def test_calls_wait_for_a_store_that_comes_back(store: Store, call: Callable[[Jo
     lake = stoker.connect(uri, storage_options=store.options)
     lake.create_table("samples", make_columns(NUM_ROWS))
     with closing(Outage(store.port)) as proxy:
-        # The clients of the store do not ask again by themselves.
+        # The clients of the store make no retries of their own.
         options = {
             **store.options,
             "aws_endpoint": f"http://127.0.0.1:{proxy.port}",
@@ -434,7 +438,7 @@ def test_calls_wait_for_a_store_that_comes_back(store: Store, call: Callable[[Jo
         proxy.is_shut.set()
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(call, job)
-            # More often than reading of its own accord asks the store again.
+            # Eight refusals are more than the six attempts of a single read-only request: the call itself is retried.
             for _ in range(8):
                 assert proxy.refused.acquire(timeout=PATIENCE)
             assert not waiting.done()
@@ -451,7 +455,7 @@ def test_a_stream_through_a_server_gives_a_store_up_by_its_own_budget(store: Sto
     stoker.connect(uri, storage_options=store.options).create_table("samples", rows)
     with closing(Outage(store.port)) as proxy:
         server = Server(uri, {**store.environment(), "AWS_ENDPOINT": f"http://127.0.0.1:{proxy.port}"})
-        # The connection would wait for longer than the test does, and so would the server.
+        # The budgets of the connection (1,200 s) and of the server (120 s) are longer than the test waits (60 s).
         lake = stoker.connect(server.url, retry_budget_secs=10 * PATIENCE)
         stream = lake.sql(f"SELECT {columns} FROM samples").stream(batch_size=8, retry_budget_secs=1)
         proxy.is_shut.set()
@@ -466,7 +470,7 @@ def test_a_stream_through_a_server_gives_a_store_up_by_its_own_budget(store: Sto
 
 
 class MissesOnce(S3Proxy):
-    """Does not find any data file when it is asked for a range of it first."""
+    """Responds with 404 to the first `times` GETs of each range of a data file."""
 
     def __init__(self, upstream_port: int, times: int) -> None:
         self._times = times
@@ -488,7 +492,7 @@ class MissesOnce(S3Proxy):
 @pytest.mark.parametrize("times", [1, 1_000])
 def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> None:
     uri = f"s3://{BUCKET}/missing-{times}"
-    # Lance asks again by itself for what it reads, and not for the rows of a dense column.
+    # Lance retries its own reads. Stoker reads the rows of the dense column `wide` and must retry these itself.
     rows = {**make_columns(NUM_ROWS), "wide": np.ones((NUM_ROWS, 2048), np.uint8)}
     stoker.connect(uri, storage_options=store.options).create_table("samples", rows)
     with closing(MissesOnce(store.port, times)) as proxy:
@@ -504,7 +508,10 @@ def test_a_file_that_is_missing_once_is_no_loss(store: Store, times: int) -> Non
 
 
 class GoesOut(S3Proxy):
-    """Answers an error, resets connections, or does nothing, for some seconds after so many GETs of data."""
+    """A store with one outage of `OUTAGE_SECS`, which begins with the GET of data number `GETS_BEFORE_OUTAGE`.
+
+    During the outage, the proxy responds with an error status, resets connections, or never responds.
+    """
 
     def __init__(self, upstream_port: int, how: int | str) -> None:
         self._how = how
@@ -528,7 +535,7 @@ class GoesOut(S3Proxy):
                 await self._answer(request, reader, writer, self._how)
                 continue
             if self._how == "hangs":
-                # Not answered later either.
+                # After the outage, this request still gets no response.
                 await until_closed(reader)
             return reset(writer)
         return None
@@ -550,6 +557,6 @@ def test_an_outage_of_a_store_costs_few_requests_and_no_row(store: Store, how: i
         lake = stoker.connect(uri, storage_options=options)
         stream = lake.sql("SELECT id, x FROM samples").stream(batch_size=10, seed=1, memory_budget_bytes=1 << 20)
         assert sorted(ids(stream)) == list(range(num_rows))
-        # Those that were under way, with what their client tries again, and the probes: one a second.
+        # The store refuses the requests that were in flight, the retries of their clients, and one probe per second.
         least = 1 if how == "hangs" else OUTAGE_SECS - 1
         assert least <= proxy.faults.fired["refused"] < 300

@@ -17,7 +17,7 @@ NO_ROW = 2**64 - 1
 
 @pytest.fixture(scope="module")
 def joined_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A lake with `samples`, ids 0 to 39, and `notes`, the even ids up to 50, with nulls of its own."""
+    """The path of a lake with `samples` (ids 0 to 39), `notes` (even ids up to 50, with nulls) and `pictures`."""
     path = str(tmp_path_factory.mktemp("joined"))
     lake = stoker.connect(path)
     lake.create_table("samples", make_columns(40), rows_per_fragment=16)
@@ -95,7 +95,7 @@ def test_tensors_of_missing_rows_are_refused_when_planned(either: stoker.Lake) -
     )
     rows = [row for batch in stream for row in batch["id"].tolist()]
     assert sorted(rows) == list(range(20))
-    # A small tensor is a light column.
+    # A small tensor is a light column, so it may be null.
     stream = either.sql(f"SELECT s.id, p.small {join}").stream(batch_size=40, allow_nulls=True)
     table = next(iter(stream)).to_arrow()
     assert [value is None for value in table["small"].to_pylist()] == [row >= 20 for row in table["id"].to_pylist()]

@@ -20,7 +20,7 @@ UTC = dt.timezone.utc
 
 @pytest.fixture(params=["here", "there"])
 def either(request: pytest.FixtureRequest, lake: stoker.Lake, server: Server) -> stoker.Lake:
-    """The lake in this process, and behind the server."""
+    """The lake, in process and through a server."""
     return lake if request.param == "here" else stoker.connect(server.url)
 
 

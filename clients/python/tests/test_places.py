@@ -1,4 +1,4 @@
-"""Paths that are no lakes, empty lakes, readers that go away, long values, and what stores answer."""
+"""Paths that are not lakes, empty lakes, readers that close their pipe, long values, and error responses of stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import NUM_ROWS, Server
 
 import stoker
 
-#: The exit status that shells show for programs that SIGPIPE ended.
+#: The exit status that a shell shows for a program that SIGPIPE ended.
 READER_GONE = 141
 
 DENIED = (
@@ -118,7 +118,7 @@ def test_tables_show_the_beginning_of_long_values_and_other_formats_all(lake_pat
 
 
 class Denying(http.server.BaseHTTPRequestHandler):
-    """A store that refuses all requests as S3 does."""
+    """A store that refuses all requests with S3's response for denied access."""
 
     def do_GET(self) -> None:
         self.deny()

@@ -25,7 +25,7 @@ def ids_of(batch: stoker.Batch) -> list[int]:
 
 
 def in_fork(work: Any) -> str:
-    """Runs a function in a forked child and returns its text."""
+    """Runs a function in a forked child, and returns the text of its result or of its exception."""
     readable, writable = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -131,7 +131,7 @@ def test_ranks_agree_on_one_snapshot(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     stoker.connect(str(tmp_path)).create_table("t", {"id": range(3000)})
-    # Background jobs of a shell ignore Ctrl-C, and their children inherit that.
+    # A shell's background jobs ignore SIGINT, and their children inherit that, so the program sets the handler anew.
     code = """
     import signal
     import sys
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-#: Work of Python threads that nobody waits for.
+#: The beginning of a program whose eight daemon threads run queries and read streams.
 BUSY_THREADS = """
 import signal
 import sys

@@ -1,7 +1,8 @@
-"""Every public call with a parameter or a file of a user, tried with values that nobody should give.
+"""Tries every public call that has a parameter or reads a file with hostile values.
 
-A call either takes the value, or raises an exception that a caller can act on: one of Stoker's kinds other than a bug,
-or Python's own for a wrong type or missing file. No panic, no hang, no message of megabytes.
+A call either accepts the value, or raises an exception that its caller can act on: one of Stoker's kinds other than a
+bug, or Python's own for a wrong type or a missing file. It does not panic or hang, and its message has at most 2,000
+characters.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import stoker
 
 pytest.importorskip("torch")
 
-#: What is tried in the place of each parameter.
+#: The values that are passed for each parameter, by their descriptions.
 VALUES: dict[str, Any] = {
     "None": None,
     "an object": object(),
@@ -42,7 +43,7 @@ VALUES: dict[str, Any] = {
     "a missing file": "/nonexistent/of/stoker",
 }
 
-#: Errors that a caller can act on.
+#: Python's own exceptions that a caller can act on.
 ACTED_ON = (TypeError, UnicodeError, FileNotFoundError, NotADirectoryError)
 
 SAMPLES = "SELECT id, image, label, emb FROM samples"
@@ -111,7 +112,7 @@ TRANSFORM_OPTIONS = [
 STATE_FIELDS = ["version", "stream_id", "query", "num_rows", "epoch", "position", "step", "log", "order", "snapshots"]
 TORCH_OPTIONS = ["device", "transform", "collate_fn", "valid_key", "int64_columns"]
 
-#: Every call: its name, what it does with a value, and whether a server takes it too.
+#: Each call by its name: a function that passes a value to the call, and whether a server supports the call too.
 CALLS: dict[str, tuple[Call, str]] = {
     "connect(target)": (lambda _, value: stoker.connect(value).tables(), BOTH),
     **{f"connect({name})": (connect_with(name), BOTH) for name in CONNECT_OPTIONS},
@@ -262,7 +263,7 @@ def server(template: Path) -> Iterator[Server]:
 
 
 def outcome(call: Call, lake: stoker.Lake, value: Any) -> str | None:
-    """What is wrong with how a call takes a value; `None` if nothing is."""
+    """Makes a call with a value; returns what is wrong with its outcome, or `None` if nothing is."""
     try:
         call(lake, value)
     except stoker.InternalError as failed:
@@ -297,7 +298,7 @@ def test_hostile_values(name: str, template: Path, tmp_path: Path, server: Serve
 
 
 def test_every_public_call_is_in_the_table() -> None:
-    """New calls and parameters do not go untried."""
+    """The table has an entry for every public call with parameters, so that no new call goes untried."""
     import inspect
 
     known = " ".join(CALLS)

@@ -1,4 +1,4 @@
-"""Quarantine: excluded rows are gone from later versions, and what is pinned to older ones keeps them."""
+"""Quarantine: later versions lack the excluded rows, and streams that are pinned to older versions keep them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUM_ROWS = 50
 
 
 def write(lake: stoker.Lake, name: str, first: int = 0) -> stoker.Table:
-    """A table of 50 rows in fragments of 20; its images are heavy, and tell their row."""
+    """Creates a table of 50 rows in fragments of 20. Its images are heavy, and each of their bytes is the row's id."""
     ids = np.arange(first, first + NUM_ROWS)
     images = np.repeat(ids.astype(np.uint8), 3 * 32 * 32).reshape(NUM_ROWS, 3, 32, 32)
     return lake.create_table(name, {"id": ids, "image": images}, rows_per_fragment=20)
@@ -33,7 +33,7 @@ def lake(tmp_path: Path) -> stoker.Lake:
 
 
 def row_ids(lake: stoker.Lake, sql: str = QUERY) -> dict[int, np.ndarray]:
-    """The row ids of all rows, by the row's id: one for each table of the query."""
+    """Returns the row addresses of all rows by their column `id`: one address for each table of the query."""
     found = {}
     for batch in lake.sql(sql).stream(batch_size=10, last_batch="uneven"):
         found.update(zip(batch["id"].tolist(), np.atleast_2d(batch.row_ids.T).T, strict=True))
@@ -41,7 +41,7 @@ def row_ids(lake: stoker.Lake, sql: str = QUERY) -> dict[int, np.ndarray]:
 
 
 def drained(stream: stoker.Stream) -> list[int]:
-    """The ids that a pass delivers, ascending; checks the images."""
+    """Reads a stream to the end of its epoch and checks the images; returns the ids in ascending order."""
     ids = []
     for batch in stream:
         for row, image in zip(batch["id"][batch.valid], batch["image"], strict=False):
@@ -146,7 +146,7 @@ def quarantine(lake: stoker.Lake, *args: str) -> subprocess.CompletedProcess[str
 
 
 def said(lake: stoker.Lake, *args: str) -> str:
-    """What the command printed; it must succeed."""
+    """Runs the command, which must succeed, and returns what it printed."""
     done = quarantine(lake, *args)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

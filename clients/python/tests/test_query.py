@@ -1,4 +1,4 @@
-"""Queries as tables, their plans, and bad ones."""
+"""Queries: their results as tables, their plans, and the errors of bad queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers may leave in the lake of a server in a day."""
+"""The limits of the objects and bytes that readers may leave in a server's lake in a day."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_lake(tmp_path: Path) -> str:
 
 @contextmanager
 def served(tmp_path: Path, lake: str, **limits: int) -> Iterator[str]:
-    """The URL of a server with such limits."""
+    """Runs a server with these limits, and gives its URL."""
     options = [text for name, limit in limits.items() for text in (f"--{name.replace('_', '-')}", str(limit))]
     listen = ["--listen", "127.0.0.1:0", "--tokens-file", str(tokens_file(tmp_path))]
     with watched(tmp_path, "--lake", lake, *listen, *options) as server:
@@ -35,7 +35,7 @@ def served(tmp_path: Path, lake: str, **limits: int) -> Iterator[str]:
 
 
 def left(lake: str) -> set[str]:
-    """The specifications, row sets and runs of a lake."""
+    """Returns the names of the objects with a lake's specifications, row sets and runs."""
     root = Path(lake) / "_stoker"
     found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     return {name for name in found if not name.startswith("probes/")}

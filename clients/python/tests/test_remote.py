@@ -1,4 +1,4 @@
-"""The same objects through a real server."""
+"""Lakes, tables, queries and streams through a real server, compared with those in process."""
 
 from __future__ import annotations
 

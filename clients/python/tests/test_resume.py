@@ -1,4 +1,4 @@
-"""`lake.resume`: a stream goes on where a state says, without its query."""
+"""`lake.resume` continues a stream at the cursor of a state, without its query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: one stream for all processes, past steps, skips."""
+"""Runs: all processes get one stream, past steps can be read again, and skipped steps are recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def own_lake(tmp_path: Path) -> stoker.Lake:
 
 @pytest.fixture(params=["in process", "through a server"])
 def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
-    """The lake in both ways."""
+    """The lake, in process and through a server."""
     if request.param == "in process":
         yield own_lake
         return
@@ -68,7 +68,7 @@ def test_ranks_without_a_process_group_get_one_stream(place: stoker.Lake, own_la
     assert len(rows) == len(set(rows)) >= 90
     (version,) = {tuple(snapshot) for answer in answers for snapshot in answer["snapshots"]}
     assert len(rows) == own_lake.table("samples", version=version[1]).num_rows
-    # The run keeps its stream after a restart, and tells what is different.
+    # A restarted process gets the stream of the run; an error names an option that differs.
     again = place.sql("SELECT id FROM samples").stream(batch_size=20, seed=1, run_id="exp-1")
     assert again.stream_id == answers[0]["stream_id"]
     with pytest.raises(stoker.StateMismatchError, match="seed: the run has 1, this process has 2"):
@@ -91,7 +91,7 @@ def test_any_step_is_found_again(place: stoker.Lake, own_lake: stoker.Lake) -> N
         if batch.step == 8:
             break
     assert state["step"] == 4
-    # The run goes back to step 4 with another batch size, over the end of the epoch.
+    # The run resumes at step 4 with another batch size, and continues into the next epoch.
     second = query.stream(batch_size=10, seed=3, run_id="exp-2", run_log=True)
     second.load_state_dict(state)
     later = {batch.step: ids_of(batch) for _ in range(2) for batch in second}

@@ -44,7 +44,7 @@ def s3(uri: str, store: Store) -> stoker.Lake:
 
 
 def drain(lake: stoker.Lake, query: str = QUERY) -> list[dict[str, np.ndarray]]:
-    """All batches of an epoch."""
+    """Returns the columns `id` and `image` of all batches of an epoch."""
     stream = lake.sql(query).stream(batch_size=64, seed=3, last_batch="uneven", rank=0, world_size=1)
     return [{name: np.array(batch[name]) for name in ("id", "image")} for batch in stream]
 
@@ -105,7 +105,7 @@ def test_the_store_sees_few_reads_and_a_resume_reads_only_what_is_left(store: St
     lake = stoker.connect(f"s3://{BUCKET}/heavy", storage_options=store.options)
     pixels = np.arange(NUM_ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), np.uint8)
     lake.create_table("samples", {"id": np.arange(NUM_ROWS), "image": pixels})
-    # Before any stream: what streams read ahead may still arrive after they are closed.
+    # This query runs before any stream, because requests of a stream's prefetch may still be in flight after its end.
     assert lake.sql("SELECT max(id) AS last FROM samples").to_arrow()["last"].to_pylist() == [NUM_ROWS - 1]
     since = len(store.log.read_text())
     found = lake.sql("SELECT id, image FROM samples WHERE id >= 700 AND id < 900").to_arrow()
@@ -172,13 +172,13 @@ IMAGES = "SELECT id, image FROM samples"
 
 @pytest.fixture(scope="module")
 def pixels() -> np.ndarray:
-    """The images of a table whose rows are read as plain bytes."""
+    """Images that are stored, and read, as plain bytes: uint8 of shape (2000, 3, 32, 32)."""
     return np.arange(NUM_ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), np.uint8)
 
 
 @pytest.fixture(scope="module")
 def heavy(store: Store, pixels: np.ndarray) -> str:
-    """A lake with these images."""
+    """The URI of a lake with these images."""
     uri = f"s3://{BUCKET}/kept"
     lake = stoker.connect(uri, storage_options=store.options)
     lake.create_table("samples", {"id": np.arange(NUM_ROWS), "image": pixels})
@@ -186,12 +186,12 @@ def heavy(store: Store, pixels: np.ndarray) -> str:
 
 
 def until_kept(folder: Path, size: float) -> None:
-    """Waits until a cache holds so many bytes: a little of what was just read may still be on its way."""
+    """Waits until a cache has `size` bytes, because it is written in the background."""
     found = 0
     while found < size:
         found = 0
         for path in folder.rglob("*"):
-            # Files that are not whole yet change their names.
+            # A file that is being written is renamed at its end.
             with contextlib.suppress(FileNotFoundError):
                 found += path.stat().st_size if path.is_file() else 0
 
@@ -213,12 +213,13 @@ def test_other_processes_take_what_one_read_from_the_cache(
     assert pixels.nbytes <= first["bytes_read"] <= 1.2 * pixels.nbytes
     assert first["cache_miss_bytes"] > 0.7 * pixels.nbytes, "the first batch is read row by row"
     for number, later in enumerate(reports[1:], 1):
-        # Blocks whose rows were all in the first batch are not kept yet.
+        # Blocks whose rows were all in the first batch are not in the cache yet.
         assert later["requests"] <= 8, later
         assert later["bytes_read"] <= 0.1 * pixels.nbytes, later
         assert later["cache_hit_bytes"] >= 0.9 * pixels.nbytes
         assert later["cache_damaged"] == 0
-        # The others are for footers, checksums and ids, which are not kept; how many depends a little on the order.
+        # The remaining GETs are for footers, checksums and ids, which are not cached. Their number varies a little with
+        # the order.
         assert gets[number] - later["requests"] <= gets[0] - first["requests"] + 5
 
 
@@ -274,7 +275,7 @@ def test_a_cache_that_cannot_be_used_is_refused(store: Store, heavy: str, tmp_pa
     file.write_text("no folder")
     with pytest.raises(stoker.InvalidRequestError, match=f"cannot use {file} as cache_dir"):
         stoker.connect(heavy, storage_options=store.options, cache_dir=file)
-    # A lake on a local disk does without.
+    # A lake on a local disk has no cache and ignores `cache_dir`.
     stoker.connect(str(tmp_path), cache_dir=file)
 
 
@@ -291,14 +292,14 @@ def test_an_ingest_reads_each_version_a_few_times_however_many_ingests_came_befo
     environment = {**os.environ, **store.environment()}
     for number in range(6):
         ingest(number)
-    # From now on, only the versions themselves tell that their rows are in the table.
+    # After a compaction, only the transactions of the versions tell that the rows of the ingests are in the table.
     lance.dataset(f"{uri}/samples.lance", storage_options=store.options).optimize.compact_files()
     since = len(store.log.read_text())
     ingest(6)
     asked = Counter(
         re.findall(r"(?:GET|HEAD) \S+/ingests/samples.lance/_versions/(\d+)", store.log.read_text()[since:])
     )
-    # Each of them for its transaction, and the newest one as often as the table is opened.
+    # Each older version is read for its transaction, and the newest one each time the table is opened.
     (_, newest), *others = asked.most_common()
     assert newest <= 30
     assert max(num for _, num in others) <= 6, asked

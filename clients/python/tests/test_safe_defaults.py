@@ -1,4 +1,4 @@
-"""What a server does unless it is told otherwise: who reaches it, who may do what, and what nobody is told."""
+"""The safe defaults of a server: which machines reach it, what each role may do, and which secrets no output has."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from test_service import cli, environment, refused, secret_file
 
 import stoker
 
-#: A secret that no output may have.
+#: A secret that no output may contain.
 CANARY = "canary-0f1e2d3c4b5a69788796"
 ADMIN = "the token of the administrator"
 TOKENS = {role: f"the token of the {role}er" for role in ("read", "write", "admin")}
-#: The lowest role that each action takes, with a request that is good or at least understood.
+#: For each action, the lowest role that may call it, and a request body that is valid or at least parsed.
 ACTIONS: dict[str, tuple[str, dict[str, object]]] = {
     "version": ("read", {}),
     "status": ("admin", {}),
@@ -54,7 +54,7 @@ RANKS = {"read": 0, "write": 1, "admin": 2}
 
 
 class Watched:
-    """A `stoker serve` process whose whole output is kept."""
+    """A `stoker serve` process whose whole output goes to a file."""
 
     def __init__(self, folder: Path, *args: str, **own: str) -> None:
         self.log_path = folder / "log"
@@ -77,7 +77,7 @@ class Watched:
         return Path(f"/proc/{self.process.pid}/cmdline").read_text()
 
     def waits(self, condition: Callable[[], bool]) -> None:
-        """Waits until something is so."""
+        """Waits until a condition holds, for at most 60 s."""
         deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, self.log()
@@ -106,24 +106,24 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def own_lake(tmp_path: Path) -> str:
-    """A lake of this test, with a tag."""
+    """The path of a lake of one test; clients of a server must not see its folder `secret-place`."""
     path = str(tmp_path / "secret-place" / "lake")
     stoker.connect(path).create_table("samples", make_columns(40), rows_per_fragment=16)
     return path
 
 
 def addresses_of_this_machine() -> list[str]:
-    """Addresses that other machines reach."""
+    """Returns the addresses, with port 0, at which other machines reach this one."""
     own = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
-        # Nothing is sent: the system only chooses an address, if it has one.
+        # Connecting a UDP socket sends nothing: the system only chooses the local address, if it has one.
         probe.connect(("192.0.2.1", 9))
         own.append(f"{probe.getsockname()[0]}:0")
     return ["0.0.0.0:0", "[::]:0", *own]
 
 
 def tokens_file(folder: Path, **more: str) -> Path:
-    """A file with a token for each role; `more` is appended."""
+    """Writes a file with a token for each role, followed by the entries in `more`; returns its path."""
     entries = [f'[[tokens]]\nname = "{role}er"\nrole = "{role}"\ntoken = "{token}"\n' for role, token in TOKENS.items()]
     path = folder / "tokens.toml"
     path.touch(mode=0o600)
@@ -225,13 +225,13 @@ def test_files_that_others_read_are_warned_of(tmp_path: Path, lake_path: str) ->
         with watched(tmp_path, "--lake", lake_path, "--listen", "127.0.0.1:0", *options) as server:
             for path in files.values():
                 assert (f"{path} holds secrets and every user of this machine can read it" in server.log()) == warned
-            # What an editor leaves at the end is not part of it.
+            # A newline at the end, as editors leave it, is not part of the token.
             assert stoker.connect(server.url, token=ADMIN).tables() == ["samples"]
             assert stoker.connect(server.url, token=f"{ADMIN}\n").tables() == ["samples"]
 
 
-#: Ways to put a secret where it does not belong: arguments, variables of the environment, text of a configuration file.
 TOKENS_OF_FILE = {"STOKER_TOKENS_FILE": "CONFIG"}
+#: Commands that fail and were given a secret: arguments, environment variables, and the text of a configuration file.
 DOORS: list[tuple[list[str], dict[str, str], str]] = [
     (["tables", "--lake", "s3://b/l", "--storage-option", f"aws_secret_access_key:{CANARY}"], {}, ""),
     (["tables", "--lake", f"s3://KEY:{CANARY}@bucket/lake"], {}, ""),
@@ -310,7 +310,7 @@ def test_a_log_of_everything_has_no_token(tmp_path: Path, lake_path: str) -> Non
 
 
 def answer(client: flight.FlightClient, action: flight.Action, token: str = "") -> str:
-    """What an action is answered with, or the message of its refusal."""
+    """Returns the response of an action, or the message of the error that refused it."""
     try:
         results = list(client.do_action(action, authorized(token)))
     except (flight.FlightError, pa.ArrowException, OSError, KeyError) as error:
@@ -319,7 +319,7 @@ def answer(client: flight.FlightClient, action: flight.Action, token: str = "") 
 
 
 def put_refusal(client: flight.FlightClient, token: str) -> str:
-    """Why a table cannot be put, as none can."""
+    """Returns the error message of a DoPut, which servers always refuse."""
     table = flight.FlightDescriptor.for_path("t")
     try:
         client.do_put(table, pa.schema([("id", pa.int64())]), authorized(token))[0].close()
@@ -363,13 +363,13 @@ def test_a_reader_trains_through_a_server(tmp_path: Path, own_lake: str) -> None
         resumed = reader.resume(state, batch_size=8, run_id="mine", run_log=True)
         seen += [batch["id"].tolist() for batch in resumed]
         assert sorted(chain.from_iterable(seen)) == list(range(40))
-        # Under a new name, the server begins the run with the first entry of its log.
+        # If the run id is new, the server creates the run when it gets the first entry of the run's log.
         again = reader.resume(state, batch_size=8, run_id="mine-again", run_log=True)
         assert sum(batch.num_valid for batch in again) == 24
         for run in ("mine", "mine-again"):
             assert reader.run(run).entries()
         assert json.loads((Path(own_lake) / "_stoker" / "runs" / "mine").read_text())["owner"] == "reader"
-        # Others, and the lake's own users, keep their runs to themselves.
+        # A reader cannot log to a run that another token, or a user of the lake itself, has begun.
         local = stoker.connect(own_lake)
         for place, run in [(local, "theirs"), (stoker.connect(server.url, token=TOKENS["write"]), "writers")]:
             for _ in place.sql("SELECT id, image FROM samples").stream(batch_size=8, seed=3, run_id=run, run_log=True):
@@ -574,7 +574,7 @@ def test_certificates_are_renewed_under_a_running_stream(tmp_path: Path, lake_pa
 
     first = renew()
     serve = ["--lake", lake_path, "--listen", "127.0.0.1:0", "--tls-cert", str(cert), "--tls-key", str(key)]
-    # Messages of few rows, so that the stream is still running.
+    # Messages have few rows, so that the stream is still running when the certificate is renewed.
     with watched(tmp_path, *serve, "--message-bytes", "1024") as server:
         assert shown(server) == first
         lake = stoker.connect(server.url, tls_ca=str(issuer.ca))

@@ -26,19 +26,19 @@ from pyarrow import flight
 import stoker
 
 TOKEN = "the-token-of-this-service"
-#: Gives the options of a server with a certificate and its key.
+#: A function that takes a certificate and its key, and returns the options of a server that uses them.
 Secured = Callable[[tuple[Path, Path]], list[str]]
 SQL = "SELECT id, image, name FROM samples WHERE label < 7 ORDER BY id"
 
 
 def environment(own: dict[str, str]) -> dict[str, str]:
-    """The environment of a process: none of the caller's settings of Stoker, and its own."""
+    """Returns an environment for a process: the variables of this one except Stoker's settings, and those in `own`."""
     return {name: value for name, value in os.environ.items() if not name.startswith("STOKER_")} | own
 
 
 @contextmanager
 def serving(*args: str, **own: str) -> Iterator[str]:
-    """Runs `stoker serve` until it is left; gives the URL that it tells. It must end well and log no token."""
+    """Runs `stoker serve`, and gives the URL that it prints. The server must exit with status 0 and log no token."""
     command = [stoker_bin(), "serve", *args]
     process = subprocess.Popen(
         command, env=environment(own), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -67,7 +67,7 @@ def cli(*args: str, **own: str) -> subprocess.CompletedProcess[str]:
 
 
 def refused(*args: str, **own: str) -> str:
-    """Runs a command that must fail with one error; returns it."""
+    """Runs a command that must fail with one error, and returns the line with the error."""
     done = cli(*args, **own)
     assert done.returncode == 1, done.stderr
     assert "panicked" not in done.stderr
@@ -81,7 +81,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 def secret_file(folder: Path, name: str, secret: str) -> str:
-    """A file that only its owner reads, as editors leave it: with a newline at the end."""
+    """Writes a file that only its owner can read, with a newline at the end as editors leave it; returns its path."""
     path = folder / name
     path.touch(mode=0o600)
     path.write_text(f"{secret}\n")
@@ -95,7 +95,7 @@ def token_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def secured(lake_path: str, token_file: str) -> Secured:
-    """Options of a server with TLS and a token."""
+    """A function that returns the options of a server with TLS and a token."""
 
     def options(files: tuple[Path, Path]) -> list[str]:
         cert, key = map(str, files)
@@ -125,9 +125,9 @@ def test_everything_goes_through_tls(
 
 @contextmanager
 def terminating_tls(listener: socket.socket, url: str, certificate: tuple[Path, Path]) -> Iterator[list[bool]]:
-    """Takes TLS off connections to a listener, and passes their bytes on to a server.
+    """Terminates the TLS of connections to a listener, and passes their bytes on to a server.
 
-    Gives, for each connection so far, whether it resumed the session of an earlier one.
+    Gives a list that says for each connection so far whether it resumed the TLS session of an earlier one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
@@ -142,7 +142,7 @@ def terminating_tls(listener: socket.socket, url: str, certificate: tuple[Path, 
                 pass_on(client, server)
 
     def accept() -> None:
-        # Closing the listener ends it.
+        # Shutting down the listener ends this loop with an error.
         with suppress(OSError):
             while True:
                 plain, _ = listener.accept()
@@ -156,7 +156,10 @@ def terminating_tls(listener: socket.socket, url: str, certificate: tuple[Path, 
 
 
 def pass_on(client: ssl.SSLSocket, server: socket.socket) -> None:
-    """Passes bytes on both ways until one side ends. One thread: a TLS connection takes only one at a time."""
+    """Passes bytes on in both directions until one side closes.
+
+    One thread serves both directions, because only one thread at a time may use a TLS connection.
+    """
     with suppress(OSError), selectors.DefaultSelector() as ready:
         ready.register(client, selectors.EVENT_READ, server)
         ready.register(server, selectors.EVENT_READ, client)
@@ -164,7 +167,7 @@ def pass_on(client: ssl.SSLSocket, server: socket.socket) -> None:
             for key, _ in ready.select():
                 source, target = cast(socket.socket, key.fileobj), cast(socket.socket, key.data)
                 chunk = source.recv(1 << 16)
-                # What TLS has deciphered already, the selector does not see.
+                # The selector does not see bytes that TLS has already decrypted.
                 while source is client and client.pending():
                     chunk += client.recv(client.pending())
                 if not chunk:
@@ -196,7 +199,7 @@ def test_a_server_resumes_sessions(secured: Secured, certificates: Certificates)
             socket.create_connection(address) as plain,
             context.wrap_socket(plain, server_hostname=address[0], session=session) as server,
         ):
-            # The session comes before the first bytes of HTTP/2.
+            # The server sends the session ticket before its first bytes of HTTP/2.
             server.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
             assert server.recv(1)
             assert server.session is not None
@@ -283,7 +286,7 @@ id = "file"
 secret = "a secret of the file"
 """
 
-#: What a server refuses to start with: where one source wins, the others may hold these.
+#: Settings with which a server refuses to start. Where another source overrides them, they must have no effect.
 BAD = {"listen": "nowhere", "message_bytes": "1", "streams_max": "0", "memory_budget_bytes": "0"}
 GOOD = {"listen": "127.0.0.1:0", "message_bytes": "1024", "streams_max": "3", "memory_budget_bytes": "1000000"}
 
@@ -295,7 +298,7 @@ def write_file(folder: Path, settings: dict[str, str]) -> str:
 
 
 def variables(source: str, settings: dict[str, str]) -> dict[str, str]:
-    """All settings as variables of the environment, with values that tell the source."""
+    """Returns all settings as environment variables, whose values name the source."""
     own = {
         "token": f"token-of-the-{source}",
         "ticket_key": f"{source}:a secret of the {source}",
@@ -306,7 +309,7 @@ def variables(source: str, settings: dict[str, str]) -> dict[str, str]:
 
 
 def flags(folder: Path, source: str, settings: dict[str, str]) -> list[str]:
-    """All settings as options, with values that tell the source."""
+    """Returns all settings as command-line options, whose values name the source."""
     token = secret_file(folder, "token", f"token-of-the-{source}")
     key = secret_file(folder, "key", f"{source}:a secret of the {source}")
     own = ["--token-file", token, "--ticket-key-file", key]
@@ -316,7 +319,7 @@ def flags(folder: Path, source: str, settings: dict[str, str]) -> list[str]:
 
 @dataclass
 class Observed:
-    """Settings of a server as a stock client notices them."""
+    """The settings of a server as a stock Flight client observes them."""
 
     token: str
     key: str
@@ -327,7 +330,7 @@ class Observed:
 
 
 def observe(url: str, sources: list[str]) -> Observed:
-    """Finds out which of several tokens a server takes, and what it answers then."""
+    """Finds the one source whose token a server accepts, and returns the settings that its responses show."""
     taken = {}
     with flight.connect(url) as client:
         for source in sources:
@@ -343,7 +346,8 @@ def observe(url: str, sources: list[str]) -> Observed:
                 token=source,
                 key=signed[2 : 2 + signed[1]].decode(),
                 ticket=endpoint.ticket,
-                # Cut to whole seconds by the server, and rounded here; a slow machine adds to the time that passed.
+                # The server truncates the expiration to whole seconds, and time has passed since the request, so the
+                # difference is rounded to 100 s.
                 ttl=round((endpoint.expiration_time.as_py() - asked).total_seconds(), -2),
                 advertised=[location.uri.decode() for location in endpoint.locations],
                 num_messages=len(messages),

@@ -1,15 +1,18 @@
-"""A soak: everything at once for a while, and at its end nothing is lost, repeated, wrong, or left behind.
+"""A soak test: everything runs at once for a while, and at the end nothing is lost, repeated, wrong, or left behind.
 
     8 writers (6 append, 2 ingest) ───────────────┐
     compaction by pylance, `stoker cleanup` ──────┤
     8 jobs of 1 to 4 ranks, canary, questions ─┐  ├─► proxy with outages ──► S3
     attacks with a token and without one ──────┴► server ─┘
 
-Jobs, writers, ingests, compactions and the server are killed with SIGKILL and begin again. `STOKER_SOAK_SECS` is the
-length of the load (default: three minutes), `STOKER_SOAK_SEED` chooses what happens when (default: at random; it is
-printed). One hour: `STOKER_SOAK_SECS=3600 pytest -s test_soak.py`, with `STOKER_BIN` as `cargo xtask test` sets it.
-`STOKER_SOAK_STORE=http://KEY_ID:SECRET@127.0.0.1:PORT` names an S3 store that runs already, in place of moto, which is
-one Python process: on few processors it is the first thing that this load overloads.
+Jobs, writers, ingests, compactions and the server are killed with SIGKILL and run again. Environment variables:
+
+- `STOKER_SOAK_SECS` is the length of the load in seconds (default: 180);
+- `STOKER_SOAK_SEED` chooses what happens when (default: random; the test prints it);
+- `STOKER_SOAK_STORE=http://KEY_ID:SECRET@127.0.0.1:PORT` names a running S3 store, which replaces moto. Moto is one
+  Python process, and the first part that this load overloads on a machine with few processors.
+
+One hour: `STOKER_SOAK_SECS=3600 pytest -s test_soak.py`, with `STOKER_BIN` as `cargo xtask test` sets it.
 """
 
 from __future__ import annotations
@@ -40,29 +43,30 @@ from soak_table import APPENDED, INGESTED, NUM_LABELS, columns
 
 LOAD_SECS = float(os.environ.get("STOKER_SOAK_SECS", "180"))
 HOUR_SECS = 3600.0
-#: The longest wait of the canary outside outages. A shared machine stalls programs for seconds, so that short runs
-#: only assert that the canary never hangs.
+#: The limit of the canary's waits for a batch outside outages. A shared machine stalls programs for seconds, so short
+#: runs only check that the canary does not hang.
 GAP_SECS_MAX = 2.0 if LOAD_SECS >= HOUR_SECS else 30.0
-#: Seconds in which the server gives back what the load took. Idle connections to the store are closed after 90 s, by a
-#: task that looks for them every 90 s.
+#: The time within which the server must release the resources that the load took. The store's client closes connections
+#: that were idle for 90 s, and looks for them every 90 s.
 QUIET_SECS = 240.0
 THREADS_SLACK, FILES_SLACK = 8, 16
-#: What a server keeps beside the memory of its queries: caches of metadata, and pages that its allocator holds.
+#: The memory that an idle server may keep beside that of its queries: metadata caches, and pages of its allocator.
 MEMORY_SLACK_BYTES = 256 << 20
-#: What it holds beside its budgets at its peak, under attack: as `test_hostile_statements.py` allows.
+#: The memory that a server under attack may use beside its budgets at its peak; the same limit as in
+#: `test_hostile_statements.py`.
 PEAK_SLACK_BYTES = 512 << 20
 
 
 @pytest.fixture
 def soak_store(request: pytest.FixtureRequest) -> Store:
-    """The store that is named, or that of all tests."""
+    """The store that `STOKER_SOAK_STORE` names, or else the store of all tests."""
     url = os.environ.get("STOKER_SOAK_STORE")
     return RunningStore(url) if url else request.getfixturevalue("store")
 
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """As many open files as the system allows."""
+    """Raises the limit of open files to the hard limit of this process, and restores it at the end."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
     try:
@@ -73,7 +77,7 @@ def many_files() -> Iterator[None]:
 
 @contextmanager
 def reported(soak: Soak) -> Iterator[None]:
-    """Prints what happened; where something is wrong, with the ends of all logs."""
+    """Prints the soak's report at the end, and after a failure also the last lines of all logs."""
     try:
         yield
     except BaseException:
@@ -106,7 +110,7 @@ def test_nothing_is_lost_or_left_behind(soak_store: Store, tmp_path: Path) -> No
 
 
 def usage_findings(soak: Soak, before: Usage) -> list[str]:
-    """What the last server still holds long after the load."""
+    """Returns which limits the last server still exceeds after the load, and which servers exceeded the peak memory."""
 
     def judged(now: Usage) -> list[str]:
         limits = [
@@ -123,7 +127,7 @@ def usage_findings(soak: Soak, before: Usage) -> list[str]:
     print(f"server: {before} before the load, {now} after it", flush=True)
     if found:
         found.append(f"open files, the store at port {soak.proxy.port}: {dict(open_files(soak.server.pid))}")
-    # At its peak, streams and queries hold what they may, and plans and connections the rest.
+    # At the peak, queries and streams may use their whole budgets, and plans and connections use the slack.
     limit = before.resident_bytes + POOL_BYTES + STREAM_BYTES + PEAK_SLACK_BYTES
     for usage in [*soak.server.peaks, now]:
         if usage.peak_bytes > limit:
@@ -134,7 +138,7 @@ def usage_findings(soak: Soak, before: Usage) -> list[str]:
 
 
 def streams_running(soak: Soak) -> int:
-    """The streams that the server sends."""
+    """Returns the number of streams that the server is sending."""
     options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token_of('operator')}".encode())])
     with flight.connect(soak.server.url) as client:
         (answer,) = client.do_action(flight.Action("status", b""), options)
@@ -142,7 +146,7 @@ def streams_running(soak: Soak) -> int:
 
 
 def stored_findings(soak: Soak) -> list[str]:
-    """What is wrong with the tables, as Lance's own reader and the server tell."""
+    """Returns what is wrong with the tables, whose rows are read by pylance and through the server."""
     found = []
     for table in (APPENDED, INGESTED):
         stored = lance.dataset(f"{LAKE}/{table}.lance", storage_options=soak.store.options).to_table()
@@ -164,7 +168,10 @@ def stored_findings(soak: Soak) -> list[str]:
 
 
 def cleanup_findings(soak: Soak) -> list[str]:
-    """Cleanups remove the old versions and no other. The last one may find the lock of one that an outage ended."""
+    """Returns an error where the cleanups did not remove exactly the old versions.
+
+    It runs two last cleanups, because the first may find the lock of a cleanup that an outage ended.
+    """
     said = [soak.upkeep.clean_up(soak.aged_proxy.port) for _ in range(2)]
     dataset = lance.dataset(f"{LAKE}/{APPENDED}.lance", storage_options=soak.store.options)
     versions = sorted(version["version"] for version in dataset.versions())
@@ -174,7 +181,7 @@ def cleanup_findings(soak: Soak) -> list[str]:
 
 
 def stream_findings(soak: Soak) -> list[str]:
-    """What is wrong with the rows and the receipts of jobs."""
+    """Returns what is wrong with the rows and the receipts of the jobs."""
     found = []
     lake = soak.connect("jobs")
     num_epochs = num_lives = num_streams = 0
@@ -192,7 +199,7 @@ def stream_findings(soak: Soak) -> list[str]:
 
 
 def snapshot_ids(soak: Soak, progress: Progress) -> list[int]:
-    """The ids that a job must get, as Lance's own reader tells."""
+    """Returns the ids that a job must get, which pylance reads from the job's snapshot."""
     ((table, version),) = progress.snapshots
     dataset = lance.dataset(f"{LAKE}/{table}.lance", version=version, storage_options=soak.store.options)
     below = QUERIES[progress.query][1]
@@ -201,7 +208,7 @@ def snapshot_ids(soak: Soak, progress: Progress) -> list[int]:
 
 
 def canary_findings(soak: Soak) -> list[str]:
-    """Whether the canary waited too long outside outages. Tells what was done about the time of its longest wait."""
+    """Returns an error where the canary waited too long outside outages. Prints the events around its longest wait."""
     waits = soak.waits()
     secs, at = longest_outside(waits, soak.windows)
     longest = max((end - begin for begin, end in waits), default=0.0)
@@ -216,7 +223,7 @@ def canary_findings(soak: Soak) -> list[str]:
 
 
 def coverage_findings(soak: Soak) -> list[str]:
-    """What should have happened, and did not."""
+    """Returns the kinds of events that never happened in the soak, though they should have."""
     counts = soak.counts + soak.upkeep.counts
     wanted = ["kill server", "kill stream", "kill writer", "compact: done", "clean up: done", "attack", "answers"]
     return [f"{what}: it never came to pass" for what in wanted if counts[what] == 0]

@@ -1,4 +1,4 @@
-"""The checks of the soak find what they are there for."""
+"""The checks of the soak test find each kind of fault that they look for, and report none where there is none."""
 
 from __future__ import annotations
 

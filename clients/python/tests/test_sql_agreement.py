@@ -1,4 +1,4 @@
-"""Statements give what DuckDB gives: known ones, and random ones from printed seeds."""
+"""Stoker returns the same rows as DuckDB for a list of known statements, and for random ones with fixed seeds."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def tables() -> dict[str, pa.Table]:
 
 @dataclass
 class Engines:
-    """The same tables in both engines."""
+    """Stoker and DuckDB with the same tables."""
 
     lake: stoker.Lake
     duck: duckdb.DuckDBPyConnection
 
     def check(self, sql: str) -> None:
-        """Compares the rows of both, in their order where the statement ends with one."""
+        """Checks that both engines return the same rows, in the same order where the statement ends with ORDER BY."""
         ours, theirs = rows_of(self.lake.sql(sql).to_arrow()), self.duck.execute(sql).fetchall()
         theirs = [tuple(plain(value) for value in row) for row in theirs]
         if not is_ordered(sql):
@@ -77,7 +77,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def plain(value: Any) -> Any:
-    """Numbers as whole numbers and floats, whatever their width."""
+    """Returns decimals and NumPy scalars as Python numbers, and other values unchanged."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.item() if isinstance(value, np.generic) else value
@@ -92,7 +92,7 @@ def is_equal(one: Any, other: Any) -> bool:
 
 
 def repr_key(row: tuple[Any, ...]) -> list[tuple[int, Any]]:
-    """A total order over values of one type and None."""
+    """Returns the sort key of a row. Each column has values of one type, or None, which comes first."""
     return [(0, 0) if value is None else (1, round(value, 6) if isinstance(value, float) else value) for value in row]
 
 
@@ -101,7 +101,7 @@ def is_ordered(sql: str) -> bool:
 
 
 KNOWN = [
-    # Projections that read alike, one inside another.
+    # Nested projections with the same text.
     "SELECT id+1 AS id FROM (SELECT id+1 AS id FROM (SELECT id+1 AS id FROM samples))",
     "SELECT id+1 AS id FROM (SELECT id+1 AS id FROM (SELECT id+1 AS id FROM (SELECT id+1 AS id FROM samples)))",
     "SELECT x AS id, id AS x FROM (SELECT x AS id, id AS x FROM (SELECT x AS id, id AS x FROM samples))",
@@ -192,7 +192,7 @@ def test_known_statements(engines: Engines, sql: str) -> None:
 
 
 class Statements:
-    """Draws statements: relations over relations, whose columns often keep their names."""
+    """Draws random statements: nested relations whose columns often keep their names."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -206,7 +206,7 @@ class Statements:
         return sql
 
     def relation(self, depth: int) -> tuple[str, dict[str, str]]:
-        """A SELECT, and the types of its columns: i, f, s or b."""
+        """Returns a SELECT, and the types of its columns, which are keys of `TYPES`."""
         if depth == 0:
             return self.draw.choice(
                 [
@@ -223,7 +223,7 @@ class Statements:
         typed = {name: self.draw.choice((columns[name], columns[name], self.draw.choice("ifsb"))) for name in kept}
         exprs = {name: self.expr(kind, columns, 2) for name, kind in typed.items()}
         sql = f"SELECT {self.list(exprs)} FROM ({below}) AS {self.alias()}"
-        # The same text again, over itself.
+        # The same projection may be nested in itself up to three more times.
         for _ in range(self.draw.choice((0, 0, 0, 1, 2, 3)) if set(columns) == set(typed) else 0):
             if any(columns[name] != kind for name, kind in typed.items()) or len(sql) > 4000:
                 break
@@ -267,7 +267,7 @@ class Statements:
         on = f"{one}.{a} % 16 = {other}.{b} % 16 AND {one}.{a} = {other}.{b}"
         listed = self.list({name: exprs[name] for name in kept})
         sql = f"SELECT {listed} FROM ({left}) AS {one} {kind} ({right}) AS {other} ON {on}"
-        # Joins of joins must not grow without bound.
+        # The LIMIT keeps joins of joins from growing without bound.
         keys = ", ".join(f"{name} NULLS LAST" for name in kept)
         return f"SELECT * FROM ({sql}) AS {self.alias()} ORDER BY {keys} LIMIT 300", {
             name: typed[name] for name in kept

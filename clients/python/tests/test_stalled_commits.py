@@ -1,4 +1,4 @@
-"""Commits that a store holds back while others commit and a cleanup frees their slot: acknowledged is what is there."""
+"""A delayed commit that is acknowledged is in the table, though others committed and a cleanup removed old versions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from s3_store import BUCKET, Store
 
 import stoker
 
-#: Seconds after which a test that waits for something gives up.
+#: The timeout of a test's waits, in seconds.
 PATIENCE = 120
 NUM_ROWS = 10
 OWN = 1_000
 
 
 class StalledPut(S3Proxy):
-    """Holds the first write of a manifest back until it is let go."""
+    """Delays the first PUT of a manifest after `is_armed` is set, until `may_go` is set."""
 
     def __init__(self, upstream_port: int) -> None:
         self.is_armed = threading.Event()

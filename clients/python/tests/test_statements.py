@@ -1,4 +1,4 @@
-"""Statements over tensors, vectors and bytes, in this process and through a server."""
+"""Statements over tensors and vectors, in process and through a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import stoker
 
 @pytest.fixture(params=["here", "there"])
 def either(request: pytest.FixtureRequest, lake: stoker.Lake, server: Server) -> stoker.Lake:
-    """The lake in this process, and behind the server."""
+    """The lake, in process and through a server."""
     return lake if request.param == "here" else stoker.connect(server.url)
 
 

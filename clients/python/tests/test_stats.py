@@ -1,4 +1,4 @@
-"""Where the time of steps goes."""
+"""The statistics of a stream: which part of the work takes the time of its steps."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import stoker
 
 PARTS = {"storage", "decode", "network", "consumer"}
 NUM_ROWS = 400
-#: How much later than the store the proxy answers.
+#: The delay, in seconds, that the proxy adds to each GET.
 LATENCY_SECS = 0.2
-#: How long a slow consumer takes for a batch.
+#: The time, in seconds, that a slow consumer takes for each batch.
 PAUSE_SECS = 0.05
 
 
 class SlowS3(S3Proxy):
-    """An S3 server far away."""
+    """An S3 server with a high latency: each GET is delayed by `LATENCY_SECS`."""
 
     async def _forward(
         self, request: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: str | None
@@ -37,7 +37,7 @@ class SlowS3(S3Proxy):
 
 @pytest.fixture(scope="module")
 def far_lake(store: Store) -> Iterator[stoker.Lake]:
-    """A lake on a store that answers late, with a table whose images are read as plain bytes."""
+    """A lake on a store with a high latency, with a table whose images are read as plain bytes."""
     uri = f"s3://{BUCKET}/far"
     pixels = np.arange(NUM_ROWS, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 32, 32), np.uint8)
     near = stoker.connect(uri, storage_options=store.options)
@@ -48,7 +48,7 @@ def far_lake(store: Store) -> Iterator[stoker.Lake]:
 
 
 def largest(stalls: Mapping[str, stoker.Stall]) -> str:
-    """The part with the largest share. Checks that shares are those of the seconds."""
+    """Returns the part with the largest share, after checking that all shares are proportional to the seconds."""
     assert set(stalls) == PARTS
     assert sum(stall.share for stall in stalls.values()) == pytest.approx(1, abs=0.01)
     total = sum(stall.secs for stall in stalls.values())
@@ -73,7 +73,7 @@ def test_a_slow_consumer_is_what_takes_the_time(lake_path: str, server: Server, 
 
 def test_a_store_far_away_is_what_takes_the_time(far_lake: stoker.Lake) -> None:
     query = far_lake.sql("SELECT id, image FROM samples")
-    # A budget for a few batches: nothing is read far ahead.
+    # The budget has memory for two batches of 150 kB, so that little is prefetched.
     stream = query.stream(batch_size=50, seed=1, memory_budget_bytes=400_000)
     first = None
     for _ in stream:

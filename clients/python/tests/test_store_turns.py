@@ -1,4 +1,4 @@
-"""A client with many streams leaves the store to others: their requests take turns by client."""
+"""A client with many streams cannot keep others from the store: permits for GETs rotate among clients, not streams."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from test_service import serving
 
 import stoker
 
-#: Requests that a server has under way at first.
+#: The number of GETs that a new server may have in flight.
 NUM_UNDER_WAY = 128
-#: Streams of the crowd, each of which wants more rows at once than requests of it get a turn in one rotation.
+#: The number of streams of the client "crowd", and the rows of their batches. Each row needs a GET of its own, so each
+#: stream has more GETs that wait than it gets permits in one rotation.
 NUM_CROWD, CROWD_BATCH = 100, 16
-#: Turns of the crowd within which the other client gets its first one. Where streams take turns, it comes after that of
-#: each stream which began to wait before.
+#: The number of permits for the crowd before which the other client must get its first one. If permits rotated among
+#: streams, all streams that began to wait earlier would come first.
 NUM_TURNS = 30
-#: Rows of tables: too far from each other for one request.
+#: The rows of each table, and the shape of their images, which are so large that one GET does not read several rows of
+#: a shuffled batch.
 NUM_ROWS, SHAPE = {"crowd": 1_000, "other": 100}, (3, 128, 128)
 CROWD, OTHER = TOKENS["read"], TOKENS["write"]
 
 
 class Gate(S3Proxy):
-    """A store that answers requests for data one by one while its gate is closed."""
+    """A store with a gate. While the gate is closed, GETs of data files wait until :meth:`let_pass` releases them."""
 
     def __init__(self, store: Store) -> None:
-        #: The paths that were asked for since the gate was closed.
+        #: The paths of the GETs that arrived while the gate was closed.
         self.asked: list[str] = []
         self._is_closed = False
         self._passes = asyncio.Semaphore(0)
@@ -48,12 +50,12 @@ class Gate(S3Proxy):
         self._is_closed = True
 
     def let_pass(self, num: int = 1) -> None:
-        """Answers so many of the requests that wait."""
+        """Releases `num` of the waiting GETs."""
         for _ in range(num):
             self._loop.call_soon_threadsafe(self._passes.release)
 
     def open_gate(self) -> None:
-        """Answers all requests from now on."""
+        """Releases all waiting GETs, and lets later ones pass."""
         self._is_closed = False
         self.let_pass(len(self.asked))
 
@@ -79,7 +81,7 @@ def create(store: Store, table: str) -> None:
 
 
 def ticket(url: str) -> bytes:
-    """The ticket for a stream of the crowd."""
+    """Returns the ticket for a stream of the crowd."""
     command = http2.stream_command("SELECT image FROM crowd", CROWD_BATCH)
     with flight.connect(url) as client:
         info = client.get_flight_info(flight.FlightDescriptor.for_command(command), authorized(CROWD))
@@ -87,14 +89,14 @@ def ticket(url: str) -> bytes:
 
 
 def reading(port: int, wanted: bytes) -> socket.socket:
-    """A stream of the crowd."""
+    """Requests a stream for the crowd, and returns its socket."""
     reader = http2.connect(port)
     reader.sendall(http2.PREFACE + http2.settings() + http2.do_get(wanted, token=CROWD))
     return reader
 
 
 def num_running(url: str) -> int:
-    """Streams that have a place."""
+    """Returns the number of streams that the server is running."""
     with flight.connect(url) as client:
         (answer,) = client.do_action(flight.Action("status", b""), authorized(TOKENS["admin"]))
         return int(json.loads(answer.body.to_pybytes())["streams_running"])
@@ -109,10 +111,11 @@ def test_another_client_gets_every_other_turn(store: Store, gate: Gate, tmp_path
         wanted, port = ticket(url), int(url.rsplit(":", 1)[1])
         for token, table in ((CROWD, "crowd"), (OTHER, "other")):
             stream = stoker.connect(url, token=token).sql(f"SELECT image FROM {table}").stream(batch_size=4, seed=1)
-            # What the first reader of a file has to find out is known after an epoch.
+            # After one epoch, the server has cached the metadata of all files, so that later streams only read rows.
             assert sum(batch.num_valid for batch in stream) == NUM_ROWS[table]
             stream.close()
-        # Planned now, and read later: of the one above, the next epoch's first batch may be there already.
+        # This stream is planned now and read later. The stream above does not serve for that, because the first batch
+        # of its next epoch may have been prefetched.
         stream = stoker.connect(url, token=OTHER).sql("SELECT image FROM other").stream(batch_size=4, seed=2)
         until(lambda: num_running(url) == 0)
         gate.close_gate()

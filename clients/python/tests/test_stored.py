@@ -29,7 +29,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def stored(kind: str) -> dict[str, Any]:
-    """What was saved of a stream."""
+    """Returns what an earlier version saved of a stream: its id, batches, state and receipt."""
     found: dict[str, Any] = json.loads((STORED / "stored.json").read_text())[kind]
     return found
 
@@ -66,7 +66,7 @@ def test_runs_and_their_logs_are_found(lake: stoker.Lake) -> None:
     assert [(entry.event, entry.step, entry.epoch) for entry in run.entries()] == [("epoch", 0, 0)]
     for step, rows in enumerate(saved["batches"]):
         assert ids(run.batch(step)) == rows
-    # Another text of the run's query is that query; another query is not.
+    # A text with one more comment is the same query. A query with other parameters is not.
     options = {**STREAM, "run_id": RUN_ID}
     assert lake.sql(f"{QUERY} -- now", [40]).stream(**options).stream_id == saved["stream_id"]
     with pytest.raises(stoker.StateMismatchError, match="parameters: the run has"):

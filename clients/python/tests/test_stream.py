@@ -107,7 +107,7 @@ def test_resume_onto_another_world(lake: stoker.Lake, step: int, before: int, af
             )
     assert len(set(states)) == 1, "all ranks have the same state"
     assert len(states[0]) < 1024
-    if step == 6:  # the whole epoch: the next one follows
+    if step == 6:  # the whole epoch was delivered, and the resumed streams deliver the next one
         assert sorted(rows) == list(range(NUM_ROWS))
         rows = []
     for rank in range(after):
@@ -144,14 +144,14 @@ def test_state_at_the_end_of_an_epoch(lake: stoker.Lake) -> None:
     for state in (last, ended):
         assert (state["epoch"], state["position"], state["step"]) == (1, 0, 5)
     second = epoch_ids(lake.sql("SELECT id FROM samples").stream(batch_size=25, epoch=1))
-    before = {**ended, "epoch": 0, "position": NUM_ROWS, "log": []}  # as states were before
+    before = {**ended, "epoch": 0, "position": NUM_ROWS, "log": []}  # as earlier versions saved it
     for state in (last, ended, before):
         stream.load_state_dict(state)
         assert (stream.epoch, len(stream), stream.remaining, stream.step) == (1, 5, 5, 5)
         assert epoch_ids(stream) == second
     for state in (last, before):
         stream.load_state_dict(state)
-        stream.set_epoch(0)  # the epoch in which the state was saved: nothing of it is left
+        stream.set_epoch(0)  # the epoch in which the state was saved has no rows left
         assert epoch_ids(stream) == []
         stream.set_epoch(1)
         assert epoch_ids(stream) == second
@@ -210,7 +210,7 @@ def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
         found += [batch["id"].tolist() for batch in iterator]
         expected.set_epoch(epoch)
         assert found == ids(expected)
-    # Another place makes what was opened useless; so does closing.
+    # Setting another epoch closes the stream that was opened as a prefetch, and so does closing.
     stream.set_epoch(7)
     expected.set_epoch(7)
     assert stream._ahead is None
@@ -253,7 +253,7 @@ def test_views_share_memory_and_outlive_the_stream(lake: stoker.Lake) -> None:
 def test_row_ids_name_the_rows(lake: stoker.Lake) -> None:
     for batch in lake.sql("SELECT id FROM samples").stream(batch_size=50):
         assert batch.row_ids.dtype == np.uint64
-        # Fragments of 32, 28 and 41 rows.
+        # The first row of each fragment; the fragments have 32, 28 and 41 rows.
         starts = {0: 0, 1: 32, 2: 60}
         rows = [starts[int(address) >> 32] + (int(address) & 0xFFFFFFFF) for address in batch.row_ids]
         assert rows == batch["id"].tolist()

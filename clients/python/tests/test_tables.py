@@ -98,7 +98,7 @@ def test_append_matches_columns_by_name_and_refuses_others(tmp_path: Path) -> No
     columns = make_columns(3, start=5)
     appended = table.append(dict(reversed(columns.items())))
     assert (table.num_rows, appended.num_rows) == (5, 8)
-    # Tensors of pyarrow have nullable elements by default; without nulls they fit all the same.
+    # The elements of pyarrow's tensors are nullable by default. Such tensors are accepted if they have no nulls.
     flat = pa.array(np.asarray(columns["image"]).reshape(-1))
     storage = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(SHAPE)))
     tensor = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.uint8(), SHAPE), storage)
@@ -195,7 +195,7 @@ def test_vector_indexes(tmp_path: Path, metric: str) -> None:
     assert (table.version, indexed.version, indexed.num_rows) == (1, 2, 600)
     cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
     distances = {"l2": ((vectors - query) ** 2).sum(axis=1), "cosine": 1 - cosines, "dot": 1 - vectors @ query}
-    # An index of another metric must not answer: its distances would be others.
+    # An index with another metric must not be used, because its distances differ.
     for searched, expected in distances.items():
         nearest = np.argsort(expected)[:10]
         for option in ("nprobes => 4", "use_index => false"):

@@ -1,4 +1,4 @@
-"""The examples for Lightning, Transformers and Accelerate: real trainers, real processes, every row counted."""
+"""The examples for Lightning, Transformers and Accelerate, with real trainers and processes, see each row once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRAINERS = ["lightning", "transformers", "accelerate"]
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A lake with a table `digits` as the demo makes it: images of 8 by 8 pixels, labels, splits."""
+    """The path of a lake with a table `digits` like that of the demo: images of 8 by 8 pixels, labels, splits."""
     path = str(tmp_path_factory.mktemp("lake"))
     rng = np.random.default_rng(0)
     num_rows = NUM_TRAIN + NUM_TEST
@@ -43,7 +43,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def server(digits: str) -> Iterator[Server]:
-    """A server over that lake: runs that were stopped in process go on through it."""
+    """A server over that lake, through which runs resume that were stopped in process."""
     running = Server(digits)
     yield running
     running.stop()
@@ -59,7 +59,7 @@ def train(trainer: str, num_processes: int, lake: str, folder: Path, *options: s
     job = ["--lake", lake, "--checkpoint", str(checkpoint), "--global-batch-size", str(GLOBAL_BATCH), *options]
     removed = {"RANK", "WORLD_SIZE", "LOCAL_RANK"}
     environment = {name: value for name, value in os.environ.items() if name not in removed}
-    # No hub: nothing is looked up.
+    # HF_HUB_OFFLINE keeps the libraries from making requests to the Hugging Face Hub.
     environment |= {"PYTHONPATH": str(CLIENT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "USE_TF": "0"}
     done = subprocess.run([*launcher, script, *job], env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
@@ -71,7 +71,7 @@ def lines_of(folder: Path) -> list[dict[str, object]]:
 
 
 def counted(lines: list[dict[str, object]], phase: str, epoch: str) -> dict[int, Counter[int]]:
-    """How often each row came in each epoch, by the batches' own or by the trainer's count."""
+    """Returns how often each row came in each epoch. `epoch` is the key of the batch's or of the trainer's epoch."""
     seen: dict[int, Counter[int]] = {}
     for line in lines:
         if line["phase"] == phase:

@@ -1,4 +1,4 @@
-"""`stoker serve` on a Unix socket, with our client and with Arrow's own."""
+"""`stoker serve` on a Unix socket, with Stoker's client and with Arrow's Flight client."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ KEY = {"STOKER_TICKET_KEY": "test:a secret of enough bytes"}
 
 
 def address(folder: Path) -> str:
-    """The address of a socket in a folder."""
+    """Returns the address of a socket in a folder."""
     return f"unix://{folder}/stoker.sock"
 
 
 @contextmanager
 def killable(lake_path: str, listen: str) -> Iterator[subprocess.Popen[str]]:
-    """A server that a test may kill."""
+    """Runs a server that a test may kill, and gives its process."""
     command = [stoker_bin(), "serve", "--lake", lake_path, "--listen", listen]
     with subprocess.Popen(command, env=environment(KEY), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -73,7 +73,7 @@ def test_the_same_bytes_as_over_tcp(tmp_path: Path, lake_path: str, num_endpoint
 
 
 def test_a_stock_client(tmp_path: Path, lake_path: str, lake: stoker.Lake) -> None:
-    # A path that the client's library does not put into its requests as it is.
+    # The client's gRPC library encodes some characters of this path in its requests.
     folder = tmp_path / "a-folder_1" / "and~another"
     folder.mkdir(parents=True)
     with (
@@ -93,7 +93,7 @@ def test_a_stock_client(tmp_path: Path, lake_path: str, lake: stoker.Lake) -> No
 
 def test_a_killed_server_is_replaced_and_its_streams_go_on(tmp_path: Path) -> None:
     listen, lake_path = address(tmp_path), f"{tmp_path}/lake"
-    # More bytes than sockets and buffers take, so that most are still to come when the server dies.
+    # The table has 26 MB, more than sockets and buffers hold, so that most bytes are not sent yet when the server dies.
     payload = np.zeros((NUM_ROWS, 1 << 18), np.uint8)
     stoker.connect(lake_path).create_table("samples", {"id": np.arange(NUM_ROWS), "payload": payload})
     with killable(lake_path, listen) as first:

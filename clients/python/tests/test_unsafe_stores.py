@@ -17,7 +17,7 @@ NUM_ROWS = 30
 
 
 class IgnoresConditions(S3Proxy):
-    """A store that does not know If-None-Match."""
+    """A store that ignores the header `If-None-Match`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -32,12 +32,12 @@ class IgnoresConditions(S3Proxy):
         return None
 
     async def is_refused(self, request: Head) -> bool:
-        """Whether the object is not written."""
+        """Returns whether a conditional write is refused, because the object exists."""
         return False
 
 
 class LooksAndWrites(IgnoresConditions):
-    """A store that looks whether an object exists, and writes it afterwards."""
+    """A store that first checks whether an object exists and then writes it, which is not atomic."""
 
     async def is_refused(self, request: Head) -> bool:
         return await asyncio.get_running_loop().run_in_executor(None, self._exists, request.path)
@@ -48,7 +48,7 @@ class LooksAndWrites(IgnoresConditions):
 
 
 class RefusesWrites(S3Proxy):
-    """A store that answers writes with a status."""
+    """A store that responds to all writes with an error status."""
 
     def __init__(self, store: Store, status: int) -> None:
         self._status = status
@@ -75,7 +75,7 @@ def is_remote(request: pytest.FixtureRequest) -> bool:
 
 
 class Place:
-    """A lake behind a proxy, in one of two ways."""
+    """A lake in a store behind a proxy, opened in process or through a server."""
 
     def __init__(self, uri: str, given: Mapping[str, str], is_remote: bool) -> None:
         environment = {name.upper(): value for name, value in given.items()}

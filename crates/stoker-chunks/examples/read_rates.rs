@@ -1,11 +1,12 @@
-//! What reading a file of the page cache costs, in ways that a chunk scan might use. The figures are in `docs/performance.md`.
+//! Measures the rate of reading a file from the page cache, in ways that a chunk scan might use. The figures are in
+//! `docs/performance.md`.
 //!
 //! ```text
 //! cargo run --release -p stoker-chunks --example read_rates -- FILE
 //! ```
 //!
-//! Two threads take turns at 4 MiB of the file and put them into 384 MiB that are used again. Prints GB/s: the median of 5 passes, least
-//! and most; one pass before warms up.
+//! Two threads alternate in reading 4 MiB of the file, into 384 MiB of memory that is reused. Prints GB/s: the median,
+//! the least and the most of 5 passes, after one pass to warm up.
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
 use std::cell::RefCell;
@@ -38,7 +39,7 @@ fn main() -> Result<()> {
     report("read 256 KiB, checksum, copy", pieces, &mut memory, |offset, target| through_buffer(&file, offset, target))
 }
 
-/// Reads in parts that stay in a cache until they are checked and copied to their place.
+/// Reads parts that stay in a core's cache until they are verified and copied to `target`.
 fn through_buffer(file: &File, offset: u64, target: &mut [u8]) -> Result<()> {
     thread_local!(static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![1; BUFFER_BYTES]));
     BUFFER.with_borrow_mut(|buffer| {
@@ -52,7 +53,7 @@ fn through_buffer(file: &File, offset: u64, target: &mut [u8]) -> Result<()> {
     })
 }
 
-/// Passes over the whole file and prints the rates.
+/// Reads the whole file several times and prints the rates.
 fn report(
     name: &str,
     pieces: usize,

@@ -1,10 +1,11 @@
-//! Reads of local files past the system's memory of them.
+//! Reads local files past the page cache.
 //!
 //! ```text
 //! disk ──aligned, up to 1 MiB──► buffer ──copy, check──► slots
 //! ```
 //!
-//! Such a read takes offset, length and memory in multiples of the file's alignment, which rows have no regard for.
+//! Such a read needs an offset, a length and a memory address that are multiples of the file's alignment. Rows are not
+//! aligned, so they are copied from a buffer.
 
 use std::fs::File;
 use std::io;
@@ -16,23 +17,24 @@ use rustix::io::Errno;
 use crate::coalesce::Read;
 use crate::stats::Asked;
 
-/// Bytes of a buffer, and so of one read, at most: what is copied and checked is still in a core's cache.
+/// The size of a buffer, and so the maximum size of one read, in bytes. Rows of a buffer are still in a core's cache
+/// when they are copied and verified.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 
-/// Reads a file through a buffer.
+/// Reads a file through an aligned buffer.
 #[derive(Debug)]
 pub(crate) struct AlignedReader<'a> {
     file: &'a File,
     alignment: usize,
-    /// Aligned, and of an aligned length.
+    /// The buffer; its address and length are aligned.
     buffer: &'a mut [u8],
-    /// Where in the file the bytes lie that the buffer begins with.
+    /// The range of the file that the buffer contains from its start on.
     window: Range<u64>,
     asked: Asked,
 }
 
 impl<'a> AlignedReader<'a> {
-    /// A reader with the aligned part of some memory, which takes at least two alignments; these are powers of two.
+    /// Makes a reader with the aligned part of `memory`, which must be at least twice `alignment` long, a power of two.
     pub fn new(file: &'a File, alignment: usize, memory: &'a mut [u8]) -> Self {
         let start = memory.as_ptr().align_offset(alignment).min(memory.len());
         let buffer = &mut memory[start..];
@@ -40,11 +42,12 @@ impl<'a> AlignedReader<'a> {
         Self { file, alignment, buffer: &mut buffer[..length], window: 0..0, asked: Asked::default() }
     }
 
-    /// Reads the rows of a range into their slots, and compares those that have a checksum with it. What lies between them is
-    /// read unless it fills the buffer. Returns what was asked of the disk.
+    /// Reads the rows of a range into their slots, and verifies rows that have a checksum. The bytes between rows are
+    /// read too, except those of gaps beyond the buffer's end. Returns the reads that it made.
     ///
     /// # Errors
-    /// `UnexpectedEof` for a file that ends early; see [`is_refusal`] for a file system that does not read so.
+    /// `UnexpectedEof` for a file that ends early; an error for which [`is_refusal`] holds if the file system does not
+    /// support such reads.
     pub fn read(mut self, read: &mut Read) -> io::Result<Asked> {
         let end = read.offset + read.length;
         for piece in &mut read.pieces {
@@ -67,7 +70,7 @@ impl<'a> AlignedReader<'a> {
         Ok(self.asked)
     }
 
-    /// Reads the first bytes of a range, and what of them else lies within the alignment.
+    /// Fills the buffer with the first bytes of a range, extended to the alignment.
     fn fill(&mut self, range: Range<u64>) -> io::Result<()> {
         let start = range.start - range.start % self.alignment as u64;
         let wanted = (range.end - start).min(self.buffer.len() as u64) as usize;
@@ -85,7 +88,8 @@ impl<'a> AlignedReader<'a> {
                 self.window = start..start + (filled + found) as u64;
                 return Ok(());
             }
-            // Only the end of a file is not aligned: after less than that, nothing comes.
+            // Only the end of a file is not aligned: if a read returns less than one aligned block, the file ends
+            // there.
             let aligned = found - found % self.alignment;
             if aligned == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -95,7 +99,8 @@ impl<'a> AlignedReader<'a> {
     }
 }
 
-/// Whether a file system says that it does not read files so: some say it only then.
+/// Returns whether an error says that the file system does not support direct reads. Some file systems report that only
+/// when a file is read.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     let errnos = [Errno::INVAL, Errno::OPNOTSUPP];
     errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

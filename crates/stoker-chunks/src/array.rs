@@ -1,4 +1,4 @@
-//! Bytes as Arrow arrays.
+//! Makes Arrow arrays from bytes.
 
 use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::Buffer;
@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 
 use crate::{Error, Result};
 
-/// An array of a FixedSizeList type over its plain bytes.
+/// Makes an array of a FixedSizeList type from its row-major bytes, without a copy.
 ///
 /// # Errors
 /// [`Error::Internal`] when the bytes do not have the right length.

@@ -1,4 +1,4 @@
-//! Ranges of files in which the rows of blocks lie.
+//! Computes the ranges of files that contain the rows of blocks.
 
 use stoker_lake::{DenseColumn, DenseFile};
 
@@ -9,22 +9,22 @@ use crate::coalesce::{Piece, Read};
 use crate::locator::Locator;
 use crate::{Error, Result, SlotMut};
 
-/// A range of one file that holds rows of a block.
+/// A range of one file that contains rows of a block.
 #[derive(Debug)]
 pub(crate) struct BlockRange {
     pub fragment: u32,
     pub offset: u64,
     pub length: u64,
-    /// The address of its last row.
+    /// The address of the last row in the range.
     pub last: u64,
     pub num_rows: u64,
 }
 
-/// A range, and the rows of it that are wanted.
+/// A range with the wanted rows in it.
 pub(crate) type Wanted = (BlockRange, Vec<(u64, SlotMut)>);
 
 impl BlockRange {
-    /// Its key in a cache.
+    /// Returns the range's key in a cache.
     pub fn key(&self, column: &DenseColumn) -> Result<ChunkKey> {
         key(column, self.fragment, self.offset, self.length)
     }
@@ -33,7 +33,7 @@ impl BlockRange {
         num_bytes(self.length)
     }
 
-    /// A read of some of its rows, at ascending addresses.
+    /// Makes a read of some rows of the range, at ascending addresses.
     pub fn read(&self, name: &str, column: &DenseColumn, rows: Vec<(u64, SlotMut)>) -> Result<Read> {
         let mut locator = Locator::new(name, column);
         let mut pieces: Vec<Piece> = Vec::with_capacity(rows.len());
@@ -47,8 +47,8 @@ impl BlockRange {
     }
 }
 
-/// Adds the ranges of a block in which wanted rows lie to `whole`. Returns the rows that lie in none. `addresses` are those of all
-/// rows of the block, ascending; some may be there several times.
+/// Adds the ranges of a block that contain wanted rows to `whole`. Returns the wanted rows that are in no range.
+/// `addresses` are those of all rows of the block, ascending, possibly with duplicates.
 pub(crate) fn wanted_ranges(
     column: BlockColumn<'_>,
     addresses: Vec<u64>,
@@ -69,7 +69,7 @@ pub(crate) fn wanted_ranges(
     Ok(wanted)
 }
 
-/// Groups ranges that one GET reads well.
+/// Groups ranges so that one GET reads each group without much waste.
 pub(crate) fn runs(mut ranges: Vec<Wanted>) -> Vec<Vec<Wanted>> {
     ranges.sort_unstable_by_key(|(range, _)| (range.fragment, range.offset));
     let mut runs: Vec<Vec<Wanted>> = Vec::new();
@@ -90,7 +90,7 @@ pub(crate) fn runs(mut ranges: Vec<Wanted>) -> Vec<Vec<Wanted>> {
     runs
 }
 
-/// The key of a range in a cache.
+/// Returns the key of a range in a cache.
 pub(crate) fn key(column: &DenseColumn, fragment: u32, offset: u64, length: u64) -> Result<ChunkKey> {
     Ok(ChunkKey::new(&file(column, fragment)?.reader, offset, length))
 }
@@ -104,7 +104,7 @@ pub(crate) fn num_bytes(length: u64) -> Result<usize> {
     usize::try_from(length).map_err(|_| Error::Internal { reason: "a range is too long".into() })
 }
 
-/// The ranges in which the rows at ascending addresses lie; some may be there several times.
+/// Returns the ranges that contain the rows at ascending addresses, which may have duplicates.
 pub(crate) fn ranges(name: &str, column: &DenseColumn, mut addresses: Vec<u64>) -> Result<Vec<BlockRange>> {
     addresses.dedup();
     let row_bytes = column.row_bytes as u64;

@@ -17,57 +17,60 @@ use crate::{BadRow, ChunkCache, ChunkScan, Error, Result, SlotMut, Slots};
 /// A column of a table that is read in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockColumn<'a> {
-    /// Which source of the stream.
+    /// The index of the source in the stream.
     pub source: usize,
-    /// Which table of the source.
+    /// The index of the table in the source.
     pub table: usize,
-    /// Which column of the stream.
+    /// The index of the column in the stream.
     pub output: usize,
     /// The column's name.
     pub name: &'a str,
-    /// Where it lies.
+    /// The page table of the column.
     pub column: &'a Arc<DenseColumn>,
 }
 
-/// Neighbouring rows that streams read as a whole, and those of them that one stream wants.
+/// Neighbouring rows that streams read as a whole, with those of them that one stream wants.
 #[derive(Debug)]
 pub struct Block {
-    /// Which block of the source.
+    /// The block's number in its source.
     pub number: u64,
-    /// Its rows, wanted or not.
+    /// The number of rows in the block, wanted or not.
     pub num_rows: u64,
-    /// The wanted rows: address and slot.
+    /// The wanted rows: addresses and slots.
     pub wanted: Vec<(u64, SlotMut)>,
 }
 
-/// Rows of at most so many bytes are copied and checked at once; more by a thread that may take long.
+/// Rows of at most this many bytes are copied and verified by the calling task; more rows by a thread for long work.
 const COPIED_AT_ONCE_MAX: usize = 64 << 10;
 
 /// How blocks of object stores are read.
 #[derive(Clone, Debug)]
 pub enum BlockReads {
-    /// Once for all streams of a group, and for the cache if there is one. What does not fit into their memory is read row by row.
+    /// Reads each block once for all streams of a group, and for the cache if there is one. Rows of blocks that do not
+    /// fit the group's memory are read alone.
     ForGroup(Arc<Membership>),
-    /// For the cache, as far as it takes them. Otherwise rows are read alone.
+    /// Reads blocks for the cache, as far as it has space. Other rows are read alone.
     ForCache,
-    /// Not at all: rows whose blocks are in the cache come from there, others are read alone. They are there soonest so.
+    /// Reads no blocks: rows whose blocks are in the cache come from there, others are read alone, because rows arrive
+    /// soonest so.
     IfCached,
 }
 
-/// Where the rows of blocks come from.
+/// The sources of the rows of blocks.
 #[derive(Debug, Default)]
 struct Sorted {
-    /// From the cache.
+    /// Ranges that are read from the cache.
     kept: Vec<Wanted>,
-    /// From the store, as whole ranges for the cache.
+    /// Ranges that are read from the store as a whole, for the cache.
     absent: Vec<Wanted>,
-    /// From the store, row by row.
+    /// Rows that are read from the store alone.
     alone: Vec<(u64, SlotMut)>,
 }
 
 impl ChunkScan {
-    /// As [`ChunkScan::gather`], for rows in object stores that lie in blocks. `addresses` gives the ascending addresses of all rows
-    /// of a block that the table supplies, as often as they are in it.
+    /// Fills slots as [`ChunkScan::gather`] does, with rows in object stores that lie in blocks. `addresses` returns
+    /// the addresses of all rows of a block that the table supplies, ascending, with as many duplicates as the block
+    /// has.
     ///
     /// # Errors
     /// As for [`ChunkScan::gather`], and those of `addresses`.
@@ -86,7 +89,8 @@ impl ChunkScan {
         self.gather_for_cache(column, blocks, addresses, room).await
     }
 
-    /// Gathers rows of blocks: from the cache what is there, and for it as many bytes as it has room for; the others row by row.
+    /// Gathers rows of blocks. Ranges in the cache are read from there, and up to `room` bytes of other ranges are read
+    /// as a whole for the cache; all other rows are read alone.
     pub(crate) async fn gather_for_cache<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
         &self,
         column: BlockColumn<'_>,
@@ -106,7 +110,7 @@ impl ChunkScan {
         Ok(bad)
     }
 
-    /// As [`ChunkScan::gather_for_cache`], for rows of ranges.
+    /// Gathers rows of ranges, as [`ChunkScan::gather_for_cache`] does.
     async fn gather_cached(
         &self,
         name: &str,
@@ -122,7 +126,8 @@ impl ChunkScan {
         Ok(kept.into_iter().chain(absent).flatten().chain(alone).collect())
     }
 
-    /// Looks which ranges are in the cache, and of which others it takes so many bytes.
+    /// Sorts ranges by where their rows are read: in the cache, from the store for the cache (up to `room` bytes), or
+    /// alone.
     async fn sort_out(&self, column: &Arc<DenseColumn>, ranges: Vec<Wanted>, mut room: u64) -> Result<Sorted> {
         let mut sorted = Sorted::default();
         let Some(cache) = self.cache().cloned() else {
@@ -154,7 +159,7 @@ impl ChunkScan {
         Ok(sorted)
     }
 
-    /// Takes rows out of a range that is in the cache. Reads the rows alone when it is not there any more.
+    /// Copies rows out of a range that is in the cache. Reads the rows alone if the range was removed meanwhile.
     async fn take_kept(
         &self,
         name: &str,
@@ -170,7 +175,7 @@ impl ChunkScan {
         }
     }
 
-    /// Reads neighbouring ranges with one GET, hands them to the cache and takes rows out of them.
+    /// Reads neighbouring ranges with one GET, hands them to the cache and copies rows out of them.
     async fn keep(&self, name: &str, column: &Arc<DenseColumn>, run: Vec<Wanted>) -> Result<Vec<BadRow>> {
         let (Some(cache), Some((first, _)), Some((last, _))) = (self.cache(), run.first(), run.last()) else {
             return Ok(Vec::new());
@@ -189,7 +194,8 @@ impl ChunkScan {
         Ok(try_join_all(copies).await?.into_iter().flatten().collect())
     }
 
-    /// The bytes of a range for a group: from the cache, or from the store for the cache too.
+    /// Returns the bytes of a range for a group: from the cache, or from the store, in which case the cache gets them
+    /// too.
     pub(crate) async fn read_shared(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Buffer> {
         if let Some(bytes) = self.kept_range(column, range).await? {
             return Ok(bytes);
@@ -201,7 +207,7 @@ impl ChunkScan {
         Ok(bytes)
     }
 
-    /// Bytes of a file, in memory of the pool.
+    /// Reads bytes of a file into memory of the pool.
     async fn read_store(&self, column: &DenseColumn, fragment: u32, range: Range<u64>) -> Result<Buffer> {
         let memory = Slots::try_new(self.pool(), 1, num_bytes(range.end - range.start)?)?;
         let pieces = vec![Piece::new(u64::from(fragment) << 32, 0, memory.claim(0)?)];
@@ -211,7 +217,7 @@ impl ChunkScan {
         memory.freeze()
     }
 
-    /// The bytes of a range that is in the cache.
+    /// Returns the bytes of a range from the cache; `None` if they are not there.
     async fn kept_range(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Option<Buffer>> {
         let Some(cache) = self.cache().cloned() else { return Ok(None) };
         let (key, length) = (range.key(column)?, range.num_bytes()?);
@@ -219,7 +225,7 @@ impl ChunkScan {
         self.on_local_thread(move || Ok(cache.read(&key, length, &pool, &stats))).await
     }
 
-    /// Copies the rows of a read from the bytes of its range, and checks them.
+    /// Copies the rows of a read from the bytes of its range, and verifies them.
     pub(crate) async fn copy_rows(
         &self,
         name: &str,
@@ -251,7 +257,7 @@ impl ChunkScan {
         if bad.len() < num_suspects
             && let Some(cache) = self.cache().cloned()
         {
-            // The bytes were damaged on their way, and may have been kept.
+            // The bytes were damaged on their way from the store, and the cache may have got them.
             let key = key(column, fragment, offset, length)?;
             let work = move || {
                 cache.remove(&key);

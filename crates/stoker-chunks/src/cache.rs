@@ -1,15 +1,15 @@
-//! Chunks of object stores, kept in a folder of this machine.
+//! A cache of chunks of object stores, in a local folder.
 //!
 //! ```text
-//! range of a file ──read──► memory                 a file per chunk: named by its key, with length and hash, never changed
-//!   ▲ not there   GET ──► memory ──put──► file     written under another name, then renamed
+//! range of a file ──read──► memory                 one file per chunk, immutable: key as its name, length, hash
+//!   ▲ missing     GET ──► memory ──put──► file     written under another name, then renamed
 //! ```
 //!
-//! All processes of a host may use one folder, whatever they read: entries are only ever created whole and removed whole. The
-//! system's memory of files is the tier above the disk: all processes share it, and it takes nothing from a memory budget.
+//! All processes of a host may use one folder for all their streams: entries are only created and removed as a whole.
+//! The page cache is the cache tier above the disk: all processes share it, and it takes nothing from a memory budget.
 //!
-//! Nothing here fails a stream. An entry that is damaged is removed, and its bytes come from the store. What cannot be written is
-//! not kept.
+//! No failure of the cache fails a stream. A damaged entry is removed, and its bytes are read from the store. A chunk
+//! that cannot be written is not cached.
 
 pub(crate) mod entry;
 pub(crate) mod ledger;
@@ -29,36 +29,39 @@ use crate::cache::entry::{ChunkKey, Found, HEADER_BYTES, create_folder, read_ent
 use crate::cache::ledger::Ledger;
 use crate::{BufferPool, Error, IoStats, Result};
 
-/// The folder in the one that was named; other layouts of entries would get another name.
+/// The subfolder of the configured folder; another layout of entries would get another name.
 const LAYOUT: &str = "chunks-v1";
 
-/// Bytes of chunks that wait to be written, or are written, at most: beyond it, chunks are not kept this time.
+/// The maximum number of bytes of chunks that are written or wait for it. Chunks beyond it are not cached this time.
 const WRITING_BYTES_MAX: u64 = 32 << 20;
 
-/// Threads that write at once.
+/// The number of threads that write at the same time.
 const WRITERS_MAX: usize = 4;
 
-/// Bytes of chunks that streams hold while they take rows out of them, at most: as many as GETs may be under way for.
+/// The maximum number of bytes of chunks that streams hold while they copy rows out of them: as much as the GETs of one
+/// scan may read at the initial request limit.
 const TAKING_BYTES_MAX: u64 = 128 << 20;
 
-/// Where chunks are kept, and how many.
+/// The folder of a cache and its size limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// The folder; created unless it exists. Whoever can write to it can change what streams deliver without checksums.
+    /// The folder, which is created if it does not exist. Whoever can write to it can change what streams without
+    /// checksums deliver.
     pub dir: PathBuf,
-    /// Bytes of all chunks in the folder, whichever process wrote them, at most. By default half of what the file system would
-    /// have free without them.
+    /// The maximum size of all chunks in the folder, whichever process wrote them, in bytes. The default is half of
+    /// what the file system would have free without them.
     pub bytes_max: Option<u64>,
 }
 
-/// Chunks of object stores in a folder that processes share. Cheap to clone; clones are the same cache.
+/// A cache of chunks of object stores, in a folder that processes share. Cheap to clone; clones are the same cache.
 ///
-/// Training reads all chunks once in each epoch, in another order each time: to replace the oldest would drop each chunk shortly
-/// before it is wanted. When the folder is full, only chunks that nobody used since this process opened it, or for a day, make
-/// room for new ones. Otherwise those that are there stay, and serve as many reads as there are of them.
+/// Training reads all chunks once in each epoch, each time in another order. Evicting the oldest chunk would often
+/// evict one shortly before it is wanted. When the folder is full, a new chunk therefore evicts only chunks that were
+/// not used since this process opened the folder, or for a day. All other chunks stay, and serve their share of the
+/// reads.
 ///
-/// Each process measures the folder when it opens it and again after it has asked for room for a 32nd of the limit, so that
-/// several processes together exceed it by no more than that for each of them, until one measures again.
+/// Each process measures the folder when it opens it, and again after it has requested space for 1/32 of the limit. So
+/// several processes together exceed the limit by at most 1/32 each, until one measures again.
 #[derive(Clone, Debug)]
 pub struct ChunkCache {
     inner: Arc<Inner>,
@@ -67,23 +70,23 @@ pub struct ChunkCache {
 #[derive(Debug)]
 struct Inner {
     folder: PathBuf,
-    /// When it was opened, by the clock of its file system.
+    /// When the folder was opened, by the clock of its file system.
     opened: SystemTime,
-    /// Held while the folder is measured, and never on the way of a read.
+    /// Locked while the folder is measured. No read of a stream waits for it.
     ledger: Mutex<Ledger>,
-    /// Bytes that may be written now, as far as the ledger knows.
+    /// The number of bytes that may be written now, as far as the ledger knows.
     room: AtomicU64,
-    /// Whether a write failed.
+    /// Whether the cache stopped writing after a failed write.
     is_stopped: AtomicBool,
-    /// One permit for each KiB that waits to be written.
+    /// One permit per KiB that is written or waits for it.
     writing: Arc<Semaphore>,
     writers: Arc<Semaphore>,
-    /// One permit for each KiB of chunks that rows are taken out of.
+    /// One permit per KiB of chunks out of which rows are copied.
     taking: Arc<Semaphore>,
 }
 
 impl ChunkCache {
-    /// Opens a folder, and measures it in the background.
+    /// Opens a folder and measures it in the background.
     ///
     /// # Errors
     /// [`Error::CacheFolder`] for a folder that cannot be created, written or measured.
@@ -109,25 +112,26 @@ impl ChunkCache {
         Ok(cache)
     }
 
-    /// Waits until the folder was measured and everything is written that was handed over.
+    /// Waits until the folder was measured and all chunks that were handed over are written.
     pub async fn settled(&self) {
-        // Never closed; and if it were, nothing would be written.
+        // The semaphore is never closed; if it were, nothing would be written.
         self.inner.writing.acquire_many((WRITING_BYTES_MAX >> 10) as u32).await.map(drop).ok();
     }
 
-    /// Room in memory for a chunk that rows are taken out of; waits until others give theirs back.
+    /// Reserves memory for a chunk out of which rows are copied; waits until enough is released.
     pub(crate) async fn enter(&self, length: u64) -> Result<OwnedSemaphorePermit> {
         let closed = |_| Error::Internal { reason: "the semaphore for chunks is closed".into() };
         let kibibytes = kibibytes(length, TAKING_BYTES_MAX);
         self.inner.taking.clone().acquire_many_owned(kibibytes).await.map_err(closed)
     }
 
-    /// Bytes of chunks that would be kept now.
+    /// The number of bytes of chunks that would be cached now.
     pub(crate) fn room(&self) -> u64 {
         if self.inner.is_stopped.load(Ordering::Relaxed) { 0 } else { self.inner.room.load(Ordering::Relaxed) }
     }
 
-    /// Says that there was no room for chunks: there may be some again, if the folder was measured long ago.
+    /// Records that there was no space for a chunk. If the folder was measured long ago, it is measured again, because
+    /// there may be space now.
     pub(crate) fn refused(&self) {
         let is_due = |ledger: MutexGuard<'_, Ledger>| ledger.is_due(0, Instant::now());
         if self.inner.ledger.try_lock().is_some_and(is_due) {
@@ -135,12 +139,12 @@ impl ChunkCache {
         }
     }
 
-    /// Whether a chunk is kept. Blocks.
+    /// Returns whether a chunk is cached. Blocks.
     pub(crate) fn has(&self, key: &ChunkKey) -> bool {
         key.path_in(&self.inner.folder).exists()
     }
 
-    /// A chunk of `length` bytes, in memory of a pool. Blocks.
+    /// Reads a chunk of `length` bytes into memory of a pool. Blocks.
     pub(crate) fn read(&self, key: &ChunkKey, length: usize, pool: &BufferPool, stats: &IoStats) -> Option<Buffer> {
         let path = key.path_in(&self.inner.folder);
         match read_entry(&path, key, length, pool, self.inner.opened) {
@@ -152,7 +156,7 @@ impl ChunkCache {
                 stats.add_cache_damaged();
                 self.remove(key);
             }
-            // Not there, or not to be read now.
+            // The entry does not exist, or cannot be read now.
             Err(_) => {}
         }
         stats.add_cache_miss(length as u64);
@@ -161,12 +165,12 @@ impl ChunkCache {
 
     /// Removes a chunk. Blocks.
     pub(crate) fn remove(&self, key: &ChunkKey) {
-        // Others may have removed it. What cannot be removed is found damaged again.
+        // Another process may have removed it. If it cannot be removed, the next read finds it damaged again.
         fs::remove_file(key.path_in(&self.inner.folder)).ok();
     }
 
-    /// Keeps chunks that came from their store, parts of one memory of `length` bytes: those for which there is room, if there is
-    /// time to write them.
+    /// Caches chunks that were read from their store; together they keep `length` bytes of memory in use. Chunks for
+    /// which there is no space are skipped, and all of them while too many bytes wait to be written.
     pub(crate) fn put(&self, mut chunks: Vec<(ChunkKey, Buffer)>, length: u64) {
         let mut room = self.room();
         chunks.retain(|(_, bytes)| {
@@ -199,7 +203,7 @@ impl ChunkCache {
         tokio::spawn(async move {
             let Ok(_writer) = inner.writers.clone().acquire_owned().await else { return };
             let work = tokio::task::spawn_blocking(move || work(&inner));
-            // A runtime that ends does not write any more.
+            // A runtime that shuts down does not write any more.
             work.await.ok();
             drop(permit);
         });
@@ -210,7 +214,7 @@ impl Inner {
     fn write(&self, key: &ChunkKey, bytes: &[u8]) {
         let path = key.path_in(&self.folder);
         let size = entry_bytes(bytes.len());
-        // Another process may have been faster.
+        // Another process may have written it meanwhile.
         if path.exists() || !self.admit(size) {
             return;
         }
@@ -221,7 +225,7 @@ impl Inner {
             ledger.end_write(size, written.is_ok());
             written
         };
-        // A folder that was removed is made again.
+        // A folder that was removed is created again by the next measurement.
         if let Err(error) = written
             && error.kind() != io::ErrorKind::NotFound
             && !self.is_stopped.swap(true, Ordering::Relaxed)
@@ -231,7 +235,7 @@ impl Inner {
         }
     }
 
-    /// Makes room for an entry of so many bytes; measures the folder before, if it is time.
+    /// Reserves space for an entry of `size` bytes, and measures the folder first if that is due.
     fn admit(&self, size: u64) -> bool {
         let mut ledger = self.ledger.lock();
         ledger.measure_if_due(&self.folder, size, Instant::now());
@@ -241,18 +245,18 @@ impl Inner {
     }
 }
 
-/// Makes a folder ready to be used. Returns the time, by the clock of its file system.
+/// Creates a folder if needed, and checks that it can be written. Returns the time by the clock of its file system.
 fn prepare(folder: &Path) -> io::Result<SystemTime> {
     create_folder(folder)?;
     tempfile::tempfile_in(folder)?.metadata()?.modified()
 }
 
-/// Bytes of the entry of a chunk.
+/// Returns the size of a chunk's entry.
 fn entry_bytes(length: usize) -> u64 {
     (HEADER_BYTES + length) as u64
 }
 
-/// The permits for some bytes: all that there are, for more.
+/// Returns the number of permits for `length` bytes: all permits if it exceeds `bytes_max`.
 fn kibibytes(length: u64, bytes_max: u64) -> u32 {
     length.min(bytes_max).div_ceil(1 << 10).max(1) as u32
 }

@@ -18,24 +18,27 @@ use crate::{
     to_array, with_retries,
 };
 
-/// Limits of a chunk scan.
+/// Options of a chunk scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkScanOptions {
-    /// Threads that read local files, or copy and check rows of blocks, at once; half as many more take what the system lets wait.
-    /// Rows of local files that are in memory are read by the tasks that want them.
+    /// The number of threads that may read local files, or copy and verify rows of blocks, without waiting. Half as
+    /// many more threads run in place of those that wait for the disk. Rows of local files that are in the page cache
+    /// are read by the tasks that want them.
     pub local_threads: usize,
-    /// How local files are read: through the system's memory of files by default.
+    /// How local files are read; by default through the page cache.
     pub local_reads: LocalReads,
-    /// GETs under way at once, where the [`RequestLimit`] allows so many; 512 by default, which is all that it ever allows.
+    /// The maximum number of GETs in flight, within the [`RequestLimit`]; 512 by default, the highest value of that
+    /// limit.
     pub remote_requests_max: usize,
-    /// Memory of batches is kept for the next ones while used and kept memory take at most so many bytes together, or a sixteenth
-    /// of them beside any memory in use.
+    /// The size of the memory pool in bytes. Memory of batches is kept for later batches while used and kept memory
+    /// together take at most this many bytes, and up to a sixteenth of it however much is used.
     pub pool_bytes: usize,
     /// How transient faults of object stores are retried.
     pub retry: RetryPolicy,
-    /// Whether GETs that are slow beyond their peers get a second one; they do by default, at most a tenth of them.
+    /// Whether a GET that takes much longer than others gets a second one; true by default. At most a tenth of the GETs
+    /// do.
     pub hedge: bool,
-    /// Whether rows are compared with the checksums that their files hold; they are by default.
+    /// Whether rows are compared with the checksums in their files; true by default.
     pub verify: bool,
 }
 
@@ -54,11 +57,11 @@ impl Default for ChunkScanOptions {
     }
 }
 
-/// A GET costs a round trip, in which a connection moves megabytes.
+/// Limits for object stores: a GET costs a round trip, in which a connection transfers megabytes.
 pub(crate) const REMOTE: Limits =
     Limits { gap_bytes_max: 128 << 10, free_gap_bytes: 0, waste_divisor: 1, read_bytes_max: 8 << 20 };
 
-/// Reads rows of dense columns. Cheap to clone; clones share limits, memory and counts.
+/// Reads rows of dense columns. Cheap to clone; clones share limits, memory and counters.
 #[derive(Clone, Debug)]
 pub struct ChunkScan {
     pool: BufferPool,
@@ -72,17 +75,17 @@ pub struct ChunkScan {
 }
 
 impl ChunkScan {
-    /// A chunk scan with limits and counts of its own.
+    /// Makes a chunk scan with limits and counters of its own.
     pub fn new(options: ChunkScanOptions) -> Self {
         Self::sharing(options, BufferPool::new(options.pool_bytes), &RequestLimit::default())
     }
 
-    /// A chunk scan with counts of its own, memory from a pool, and within a limit of GETs under way that others use too.
+    /// Makes a chunk scan with counters of its own, which takes memory from `pool` and permits from `requests`.
     pub fn sharing(options: ChunkScanOptions, pool: BufferPool, requests: &RequestLimit) -> Self {
         let stats = Arc::<IoStats>::default();
         Self {
             pool,
-            // While one thread waits for a page or hands over what it read, another one reads in its place.
+            // While one thread waits for a page or hands over what it read, another thread reads in its place.
             local: LocalThreads::new(options.local_threads + options.local_threads.div_ceil(2)),
             local_reads: options.local_reads,
             remote: Arc::new(Remote::new(&options, requests, stats.clone())),
@@ -93,13 +96,13 @@ impl ChunkScan {
         }
     }
 
-    /// The same scan with a cache for the blocks that it reads from object stores.
+    /// Returns the same scan with a cache for the blocks that it reads from object stores.
     #[must_use]
     pub fn with_cache(self, cache: Option<ChunkCache>) -> Self {
         Self { cache, ..self }
     }
 
-    /// Whether there is a cache.
+    /// Returns whether the scan has a cache.
     pub fn has_cache(&self) -> bool {
         self.cache.is_some()
     }
@@ -108,7 +111,7 @@ impl ChunkScan {
         self.cache.as_ref()
     }
 
-    /// The pool that batches take their memory from.
+    /// The pool from which batches take their memory.
     pub fn pool(&self) -> &BufferPool {
         &self.pool
     }
@@ -123,22 +126,23 @@ impl ChunkScan {
         self.retry
     }
 
-    /// The counts of requests and bytes.
+    /// The counters of requests and bytes.
     pub fn stats(&self) -> &Arc<IoStats> {
         &self.stats
     }
 
-    /// Whether rows are compared with their checksums.
+    /// Returns whether rows are compared with their checksums.
     pub fn verifies(&self) -> bool {
         self.verify
     }
 
-    /// Fills slots with the rows at these addresses, in whatever order is best to read. Several slots may want the same row.
+    /// Fills slots with the rows at these addresses, in the order that is best to read. Several slots may want the same
+    /// row.
     ///
-    /// Returns the rows that are damaged, by address, with their slots; all others are filled. A row that does not have its
-    /// checksum is read once more before, alone and past caches. Rows without a checksum are not checked.
+    /// Returns the damaged rows, by address, with their slots; all other slots are filled. A row that does not match
+    /// its checksum is read a second time first, past caches. Rows without a checksum are not checked.
     ///
-    /// Dropping the future stops it after the reads under way.
+    /// Dropping the future stops it after the reads in flight.
     ///
     /// # Errors
     /// [`Error::UnknownRow`]; storage errors after the retries of transient faults.
@@ -160,7 +164,7 @@ impl ChunkScan {
         {
             return self.gather_remote(name, column, read).await;
         }
-        // Each is a task of its own, so that bodies come on several threads.
+        // Each read is a task of its own, so that several threads receive bodies.
         let mut tasks = JoinSet::new();
         for read in reads {
             let (scan, name, column) = (self.clone(), name.to_string(), column.clone());
@@ -169,10 +173,10 @@ impl ChunkScan {
         all_bad(tasks).await
     }
 
-    /// The rows at these addresses, in this order, as an array of the column's type.
+    /// Reads the rows at these addresses, in this order, into an array of the column's type.
     ///
     /// # Errors
-    /// As for [`ChunkScan::gather`]; [`Error::BadRow`] when a row is damaged.
+    /// As for [`ChunkScan::gather`]; [`Error::BadRow`] if a row is damaged.
     pub async fn column(&self, name: &str, column: &Arc<DenseColumn>, addresses: &[u64]) -> Result<ArrayRef> {
         let slots = Slots::try_new(&self.pool, addresses.len(), column.row_bytes)?;
         let rows = addresses.iter().enumerate();
@@ -193,7 +197,7 @@ impl ChunkScan {
             read.finish();
             return Ok(Vec::new());
         }
-        // Their checksums were found when they came.
+        // The checksums of the rows were computed when their bytes arrived.
         let suspects = read.take_suspects(&self.stats);
         read.finish();
         self.read_again(name, column, suspects).await
@@ -209,14 +213,14 @@ impl ChunkScan {
         Ok(())
     }
 
-    /// The checksums of the rows at these addresses; none when nothing is to be checked.
+    /// Returns the checksums of the rows at these addresses; an empty vector if rows are not verified.
     pub(crate) async fn checksums(&self, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
         let Some(checksums) = column.checksums.as_ref().filter(|_| self.verify) else { return Ok(Vec::new()) };
         let load = || checksums.load(addresses);
         with_retries(self.retry, |_| self.stats.add_retry(), load).await
     }
 
-    /// Reads rows that do not have their checksums once more, past caches. Those that fail again are bad.
+    /// Reads rows that do not match their checksums a second time, past caches. Returns those that do not match again.
     pub(crate) async fn read_again(
         &self,
         name: &str,
@@ -228,7 +232,7 @@ impl ChunkScan {
             let (Some(file), Some(checksums)) = (column.file(read.fragment), &column.checksums) else {
                 return Err(Error::Internal { reason: format!("fragment {} has no checksums", read.fragment) });
             };
-            // What is wrong may also be the checksums in memory.
+            // The checksums in memory may be wrong too, so they are read again as well.
             let addresses = addresses(slice::from_ref(&read));
             let reload = || checksums.reload(&addresses);
             let expected = with_retries(self.retry, |_| self.stats.add_retry(), reload).await?;
@@ -254,7 +258,7 @@ impl ChunkScan {
         &self.local
     }
 
-    /// Runs what blocks, or takes long, on one of the threads for local reads.
+    /// Runs work that blocks or takes long on a thread for local reads.
     pub(crate) async fn on_local_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -263,10 +267,10 @@ impl ChunkScan {
     }
 }
 
-/// Waits for tasks that gather rows. The rows that are bad, in the order of their addresses; dropping the future stops all tasks.
+/// Waits for tasks that gather rows. Returns the damaged rows in the order of their addresses. Dropping the future
+/// stops all tasks.
 ///
-/// # Errors
-/// Of the first task that fails.
+/// # Errors The error of the first task that fails.
 pub(crate) async fn all_bad(mut tasks: JoinSet<Result<Vec<BadRow>>>) -> Result<Vec<BadRow>> {
     let mut bad = Vec::new();
     while let Some(done) = tasks.join_next().await {

@@ -1,16 +1,16 @@
-//! Time as reads see it.
+//! The clock of reads, which tests replace.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
-/// Tells the time and waits; tests bring a clock of their own.
+/// A source of time. Tests provide their own.
 pub(crate) trait Clock: Debug + Send + Sync {
-    /// The time since a moment that stays the same.
+    /// Returns the time since a fixed moment.
     fn now(&self) -> Duration;
 
-    /// Waits.
+    /// Returns a future that completes after `wait`.
     fn sleep(&self, wait: Duration) -> BoxFuture<'static, ()>;
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct MachineClock {
 }
 
 impl MachineClock {
-    /// A clock that begins now.
+    /// Makes a clock that starts now.
     pub fn new() -> Self {
         Self { origin: Instant::now() }
     }

@@ -1,26 +1,26 @@
-//! From rows to reads.
+//! Combines rows into reads.
 
 use stoker_lake::DenseColumn;
 
 use crate::locator::Locator;
 use crate::{Result, SlotMut};
 
-/// How rows become reads.
+/// The limits by which rows are combined into reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Unwanted bytes between two rows that are read along rather than splitting the read.
+    /// The maximum gap between two rows of one read; a larger gap splits the read. In bytes.
     pub gap_bytes_max: u64,
-    /// Gaps of at most so many bytes are read along however many they are.
+    /// A gap of at most this many bytes never splits a read as waste.
     pub free_gap_bytes: u64,
-    /// With a larger gap, unwanted bytes of a read are at most its wanted bytes divided by this.
+    /// If a gap is larger, all unwanted bytes of the read together are at most its wanted bytes divided by this number.
     pub waste_divisor: u64,
-    /// Bytes of one read at most, unless a single row is larger.
+    /// The maximum size of one read in bytes, unless a single row is larger.
     pub read_bytes_max: u64,
 }
 
 impl Limits {
-    /// The length of a read of `length` bytes with `num_rows` rows that also reads a row behind a gap; `None` when that row is
-    /// better read by another read.
+    /// Returns the length of a read of `length` bytes with `num_rows` rows after it is extended across a gap by one
+    /// more row; `None` if that row should be read by another read.
     pub fn joined(&self, length: u64, num_rows: u64, gap: u64, row_bytes: u64) -> Option<u64> {
         let used = (num_rows + 1) * row_bytes;
         let length = length.saturating_add(gap).saturating_add(row_bytes);
@@ -29,47 +29,47 @@ impl Limits {
     }
 }
 
-/// One contiguous range of one file, and where its rows go.
+/// One contiguous range of a file, and the slots of the rows in it.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub fragment: u32,
     pub offset: u64,
     pub length: u64,
-    /// Ascending, not overlapping.
+    /// The wanted rows, in ascending order and without overlaps.
     pub pieces: Vec<Piece>,
 }
 
 /// One row of a read.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// Where the row begins, counted from the start of the read.
+    /// The offset of the row in the read.
     pub at: u64,
     pub address: u64,
     pub slot: SlotMut,
     /// More slots that want the same row.
     pub copies: Vec<SlotMut>,
-    /// The checksum that the row should have, where it is known.
+    /// The row's checksum in its file, if it is known.
     pub checksum: Option<u32>,
-    /// The checksum of the bytes in the slot, where it was found when they came.
+    /// The checksum of the bytes in the slot, if it was computed when they arrived.
     pub found: Option<u32>,
-    /// Whether the bytes in the slot were found to have it.
+    /// Whether the bytes in the slot were found to match `checksum`.
     pub is_right: bool,
 }
 
 impl Piece {
-    /// A row that one slot wants, without a checksum.
+    /// Makes a row for one slot, without a checksum.
     pub fn new(address: u64, at: u64, slot: SlotMut) -> Self {
         Self { at, address, slot, copies: Vec::new(), checksum: None, found: None, is_right: false }
     }
 }
 
 impl Read {
-    /// Bytes of wanted rows.
+    /// Returns the number of bytes of wanted rows.
     pub fn used_bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.slot.len() as u64).sum()
     }
 
-    /// Copies rows that several slots want, and declares everything filled.
+    /// Copies rows that several slots want, and marks all slots as filled.
     pub fn finish(self) {
         for piece in self.pieces {
             for mut copy in piece.copies {
@@ -81,7 +81,7 @@ impl Read {
     }
 }
 
-/// Makes one read of those whose rows lie side by side, or nearly so.
+/// Combines reads whose ranges are adjacent, or nearly so.
 pub(crate) fn merged(mut reads: Vec<Read>, limits: Limits) -> Vec<Read> {
     reads.sort_unstable_by_key(|read| (read.fragment, read.offset));
     let mut merged: Vec<Read> = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn merged(mut reads: Vec<Read>, limits: Limits) -> Vec<Read> {
     merged
 }
 
-/// Sorts rows by address and merges neighbours.
+/// Sorts rows by address and combines neighbours into reads.
 pub(crate) fn coalesce(
     name: &str,
     column: &DenseColumn,

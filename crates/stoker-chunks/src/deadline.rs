@@ -1,19 +1,19 @@
-//! Until when something holds, for those who ask often.
+//! A deadline that can be read often and without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Until when something holds.
+/// The end of the time in which a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Until {
-    /// Until this time.
+    /// The condition holds until this time.
     Time(Instant),
-    /// Until somebody says otherwise.
+    /// The condition holds until the deadline is set again.
     Told,
 }
 
 impl Until {
-    /// Whether it holds now.
+    /// Returns whether the condition holds now.
     pub fn is_ahead(self) -> bool {
         match self {
             Until::Time(time) => Instant::now() < time,
@@ -22,7 +22,7 @@ impl Until {
     }
 }
 
-/// An [`Until`] that is read without a lock; at first, and for `None`, it is over.
+/// An [`Until`] that is read without a lock. Initially, and after it is set to `None`, the condition does not hold.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     begun: Instant,
@@ -39,7 +39,7 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Changes it.
+    /// Sets the deadline.
     pub fn set(&self, until: Option<Until>) {
         let nanos = match until {
             None => 0,
@@ -49,7 +49,7 @@ impl Deadline {
         self.nanos.store(nanos, Ordering::Release);
     }
 
-    /// Whether it holds now.
+    /// Returns whether the condition holds now.
     pub fn is_ahead(&self) -> bool {
         match self.nanos.load(Ordering::Acquire) {
             TOLD => true,
@@ -58,7 +58,7 @@ impl Deadline {
     }
 }
 
-/// Nanoseconds of a time span: of 584 years at most.
+/// Returns a duration in nanoseconds, limited to 584 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).map_or(TOLD - 1, |nanos| nanos.min(TOLD - 1))
 }

@@ -11,80 +11,80 @@ use crate::Fault;
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in a chunk scan.
+/// An error of a chunk scan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The lake failed.
     #[error(transparent)]
     Lake(#[from] stoker_lake::Error),
-    /// A row address names no row of the table.
+    /// A row address belongs to no row of the table.
     #[error("row address {address:#x} lies in no fragment of {column}")]
     UnknownRow {
         /// The address.
         address: u64,
-        /// Which column was read.
+        /// The column that was read.
         column: String,
     },
-    /// The bytes of a row do not have its checksum, in two reads.
+    /// The bytes of a row did not match its checksum in two reads.
     #[error("row address {address:#x} is damaged: {reason}")]
     BadRow {
         /// The address.
         address: u64,
-        /// Which column was read.
+        /// The column that was read.
         column: String,
-        /// Which checksums, which data file.
+        /// The two checksums and the data file.
         reason: String,
     },
-    /// A body, or the answer to a request, stayed away.
+    /// A response, or the next bytes of its body, did not arrive in time.
     #[error("{attempted}: no byte came for {}", seconds(*waited))]
     Stalled {
-        /// What was attempted, on which file.
+        /// The attempted operation and its file.
         attempted: String,
-        /// How long was waited.
+        /// How long the read waited.
         waited: Duration,
     },
-    /// Transient faults went on until the retries were used up.
+    /// Transient faults continued until the retry budget was used up.
     #[error("{attempted} failed {attempts} times in {}, last: {}", seconds(*elapsed), reason_of(source, attempted))]
     GaveUp {
-        /// What was attempted, on which file.
+        /// The attempted operation and its file.
         attempted: String,
-        /// Attempts in all.
+        /// The number of attempts, the first one included.
         attempts: u32,
-        /// From the first attempt to the end of the last.
+        /// The time from the first attempt to the end of the last one.
         elapsed: Duration,
-        /// How the last attempt failed.
+        /// The error of the last attempt.
         source: Box<Error>,
     },
-    /// The system gives no memory for a batch.
+    /// The operating system has no memory for a batch.
     #[error(
         "the system gives this process no {bytes} bytes of memory for a batch: use a smaller batch size or memory budget"
     )]
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// The number of bytes that were requested.
         bytes: usize,
     },
-    /// A folder that cannot keep chunks.
+    /// The configured cache folder cannot be used.
     #[error("cannot use {} as cache_dir: {source}", dir.display())]
     CacheFolder {
         /// The folder.
         dir: PathBuf,
-        /// What is in the way.
+        /// Why it cannot be used.
         source: io::Error,
     },
-    /// The process ends: the runtime that reads for it was shut down.
+    /// The process is ending: the runtime on which the read ran was shut down.
     #[error("the process is shutting down")]
     ShuttingDown,
-    /// Slots were taken out before they were filled, or claimed twice.
+    /// Slots were frozen before they were filled, or claimed twice.
     #[error("internal: {reason}")]
     Internal {
-        /// Which rule was broken.
+        /// The rule that was broken.
         reason: String,
     },
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// Returns the kind, which says what a caller should do about the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Lake(error) => error.kind(),
@@ -97,7 +97,7 @@ impl Error {
         }
     }
 
-    /// Whether a store says, or shows by staying away, that it gets more requests than it takes.
+    /// Returns whether the store reports that it gets too many requests, or shows it by not answering.
     pub(crate) fn is_overload(&self) -> bool {
         match self {
             Error::Lake(error) => error.is_overload(),
@@ -106,7 +106,7 @@ impl Error {
         }
     }
 
-    /// What was attempted, as far as the error knows.
+    /// Returns the attempted operation, if the error contains it.
     pub(crate) fn attempted(&self) -> &str {
         match self {
             Error::Lake(stoker_lake::Error::Storage { attempted, .. })
@@ -141,14 +141,14 @@ impl Fault for stoker_lake::Error {
     }
 }
 
-/// A message without what was attempted, where it begins with that.
+/// Returns an error's message without the attempted operation, if it begins with that.
 fn reason_of(error: &Error, attempted: &str) -> String {
     let text = error.to_string();
     let reason = text.strip_prefix(attempted).and_then(|rest| rest.strip_prefix(": "));
     reason.map_or_else(|| text.clone(), str::to_string)
 }
 
-/// Seconds for people.
+/// Formats a duration in seconds.
 fn seconds(span: Duration) -> String {
     let decimals = if span < Duration::from_secs(10) { 1 } else { 0 };
     format!("{:.decimals$} s", span.as_secs_f64())

@@ -1,41 +1,42 @@
-//! When a slow read gets a second GET.
+//! Decides when a slow read gets a second GET.
 //!
-//! The slowest few reads of an object store take many times as long as the others, and a batch waits for all of its reads. A
-//! second request for those that are slow beyond their peers ends the wait at the price of a few per cent more requests: the
-//! hedged requests of Dean and Barroso, "The Tail at Scale", Communications of the ACM 56(2), 2013.
+//! The slowest few reads of an object store take many times as long as the others, and a batch waits for all of its
+//! reads. A second GET for a read that takes much longer than others ends the wait, at the cost of a few per cent more
+//! requests. These are the hedged requests of Dean and Barroso, "The Tail at Scale", Communications of the ACM 56(2),
+//! 2013.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Reads that are remembered.
+/// The number of recent reads whose durations are kept.
 const PEERS_MAX: usize = 256;
 
-/// Fewer reads than these do not tell what is slow.
+/// The number of reads that are needed to tell which read is slow.
 const PEERS_MIN: usize = 16;
 
-/// A read is slow when it takes so many times what all but a twentieth of its peers take.
+/// A read is slow if it takes this many times the 95th percentile of recent reads.
 const SLOWER_THAN_PEERS: u32 = 3;
 
-/// No read is slow before, and the time between two looks for a free permit.
+/// The minimum time before a read counts as slow, and the interval at which a slow read looks for a free permit.
 pub(crate) const PATIENCE_MIN: Duration = Duration::from_millis(200);
 
-/// No read is slow before while its peers are too few.
+/// The minimum time before a read counts as slow while there are too few recent reads.
 const PATIENCE_UNKNOWN: Duration = Duration::from_secs(1);
 
-/// Bodies of fewer bytes do not tell how fast bytes come.
+/// Smaller bodies, in bytes, say nothing about the transfer rate.
 pub(crate) const BODY_BYTES_MIN: u64 = 64 << 10;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What a hedge costs; a read earns one.
+/// The credit that a hedge costs. A read earns a credit of 1.
 const HEDGE_COST: u32 = 10;
 
-/// What reads earn together at most: eight hedges.
+/// The maximum credit: eight hedges.
 const CREDIT_MAX: u32 = 8 * HEDGE_COST;
 
-/// How long recent reads took, and how many hedges may begin: a tenth of the reads, and eight at first.
+/// The durations of recent reads, and the credit for hedges: a tenth of the reads may be hedged, and eight at first.
 #[derive(Debug)]
 pub(crate) struct Hedges {
     state: Mutex<State>,
@@ -43,26 +44,26 @@ pub(crate) struct Hedges {
 
 #[derive(Debug)]
 struct State {
-    /// From the request to the first byte.
+    /// The times from the request to the first byte.
     first_byte: Recent,
-    /// From the first byte to the last, per MiB.
+    /// The times from the first byte to the last, per MiB.
     per_mib: Recent,
     credit: u32,
 }
 
 impl Hedges {
-    /// No peers yet.
+    /// Starts without durations and with the full credit.
     pub fn new() -> Self {
         Self { state: Mutex::new(State { first_byte: Recent::new(), per_mib: Recent::new(), credit: CREDIT_MAX }) }
     }
 
-    /// Counts a read, which earns a share of a hedge.
+    /// Counts a read, which earns a tenth of a hedge.
     pub fn add_read(&self) {
         let mut state = self.state.lock();
         state.credit = (state.credit + 1).min(CREDIT_MAX);
     }
 
-    /// Takes a hedge out of the share, unless it is used up.
+    /// Takes the credit of a hedge; returns `false` if there is not enough.
     pub fn try_take(&self) -> bool {
         let mut state = self.state.lock();
         let left = state.credit.checked_sub(HEDGE_COST);
@@ -70,7 +71,7 @@ impl Hedges {
         left.is_some()
     }
 
-    /// Learns from a body that came whole.
+    /// Adds the durations of a complete read.
     pub fn add_peer(&self, first_byte: Duration, body: Duration, bytes: u64) {
         let mut state = self.state.lock();
         state.first_byte.add(first_byte);
@@ -79,7 +80,7 @@ impl Hedges {
         }
     }
 
-    /// After how long a read of so many bytes is slow.
+    /// Returns how long a read of `bytes` bytes may take before it counts as slow.
     pub fn patience(&self, bytes: u64) -> Duration {
         let state = self.state.lock();
         let expected = state.first_byte.p95() + state.per_mib.p95().mul_f64(bytes as f64 / MIB);
@@ -88,7 +89,7 @@ impl Hedges {
     }
 }
 
-/// The latest durations.
+/// The most recent durations.
 #[derive(Debug)]
 struct Recent {
     values: VecDeque<Duration>,
@@ -106,7 +107,7 @@ impl Recent {
         self.values.push_back(value);
     }
 
-    /// The duration that all but a twentieth do not exceed; zero when there is none.
+    /// Returns the 95th percentile of the durations; zero if there are none.
     fn p95(&self) -> Duration {
         let mut values: Vec<Duration> = self.values.iter().copied().collect();
         if values.is_empty() {

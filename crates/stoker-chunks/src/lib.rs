@@ -1,15 +1,15 @@
-//! The chunk scan: bytes of heavy columns for given row addresses, in few large reads, straight into their places.
+//! The chunk scan: reads rows of heavy columns at given row addresses, in few large reads, directly into batches.
 //!
 //! ```text
 //! (row address, slot) … ──sort, coalesce──► ranges ──positioned reads / GETs──► slots of batches
 //! ```
 //!
-//! [`Slots`] is the memory of one column of one batch: every row has a slot that is claimed once and filled from anywhere, so
-//! that a shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots, and checks the bytes where their
-//! files hold checksums: a [`BadRow`] gets no slot.
+//! [`Slots`] is the memory of one column of one batch. Each of its slots is claimed once and filled from any file, so a
+//! shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots and verifies the bytes if
+//! their files have checksums; a damaged row is returned as a [`BadRow`] and leaves its slots unfilled.
 //!
-//! Rows of object stores may be read in [`Block`]s: once for several streams ([`SharedReads`]), or for later epochs and other
-//! processes ([`ChunkCache`]).
+//! Rows in object stores may be read in [`Block`]s: once for several streams of the process ([`SharedReads`]), or once
+//! for later epochs and other processes ([`ChunkCache`]).
 
 mod aligned_reader;
 mod array;

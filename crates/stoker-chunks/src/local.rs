@@ -1,4 +1,4 @@
-//! Reads of local files through the system's memory of them: the kernel scatters a range over the slots of its rows.
+//! Reads local files through the page cache: the kernel scatters a range over the slots of its rows.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -11,36 +11,37 @@ use stoker_lake::preadv_cached;
 
 use crate::coalesce::{Piece, Read};
 
-/// The largest pages that systems keep files in.
+/// The largest page size of operating systems, in bytes.
 #[cfg(target_os = "linux")]
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// Slices per system call; Linux takes 1,024.
+/// The maximum number of slices per system call; Linux allows 1,024.
 const SLICES_MAX: usize = 1_000;
 
-/// Bytes of checked rows per system call: what was read is still in a core's cache when it is checked.
+/// The maximum number of bytes per system call if rows are verified, so that they are still in a core's cache then.
 const CHECKED_BYTES: usize = 256 << 10;
 
 /// Where a read may take bytes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadFrom {
-    /// From wherever they are, which may take long.
+    /// From the page cache or the disk, which may take long.
     Anywhere,
-    /// Only from the system's memory of files.
+    /// Only from the page cache.
     Memory,
 }
 
-/// How far a range was read.
+/// How much of a range was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Rows that are in their slots, of all rows from the first one on.
+    /// The number of rows that are in their slots, counted from the first row on.
     pub num_rows: usize,
-    /// System calls that brought them.
+    /// The number of system calls that read them.
     pub calls: u64,
 }
 
-/// Reads a range of a file into the slots of its rows, with one system call for up to 500 of them, and compares those that have
-/// a checksum with it. Goes on where `progress` is, and ends early only where it may not wait for what comes next.
+/// Reads a range of a file into the slots of its rows, with one system call for up to 500 rows, and verifies rows that
+/// have a checksum. Continues at `progress`. Returns before the end only if the next bytes are not in memory and `from`
+/// is [`ReadFrom::Memory`].
 pub(crate) fn read_local(
     file: &File,
     read: &mut Read,
@@ -50,7 +51,7 @@ pub(crate) fn read_local(
 ) -> io::Result<()> {
     let gap_max = gaps(&read.pieces).max().unwrap_or(0);
     scratch.resize(scratch.len().max(gap_max), 0);
-    // What a call got before it met a row that is not there is asked for again.
+    // A call that meets a row outside the page cache is repeated as a whole later, so it must not be long.
     let is_short = read.is_checked() || from == ReadFrom::Memory;
     let bytes_max = if is_short { CHECKED_BYTES } else { usize::MAX };
     while progress.num_rows < read.pieces.len() {
@@ -65,7 +66,7 @@ pub(crate) fn read_local(
         let at = group.first().map_or(0, |piece| piece.at);
         match read_pieces(file, group, read.offset + at, scratch, from) {
             Ok(calls) => progress.calls += calls,
-            // A read that may wait says what is wrong, if something is.
+            // A read that may wait will report the error, if there is one.
             Err(_) if from == ReadFrom::Memory => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -75,9 +76,9 @@ pub(crate) fn read_local(
     Ok(())
 }
 
-/// Reads a range as [`read_local`] does, from the device rather than from the system's memory of the file.
+/// Reads a range as [`read_local`] does, but from the disk rather than from the page cache.
 ///
-/// Returns the calls made.
+/// Returns the number of system calls.
 pub(crate) fn read_past_cache(file: &File, read: &mut Read) -> io::Result<u64> {
     forget(file, read.offset..read.offset + read.length);
     let mut progress = Progress::default();
@@ -85,12 +86,12 @@ pub(crate) fn read_past_cache(file: &File, read: &mut Read) -> io::Result<u64> {
     Ok(progress.calls)
 }
 
-/// Lets the system forget a range of a file. Only Linux can, and a file system may refuse: then the next read gives the same
-/// bytes once more.
+/// Drops a range of a file from the page cache. Only Linux can do this, and a file system may refuse; then the next
+/// read returns the same bytes again.
 pub(crate) fn forget(file: &File, range: Range<u64>) {
     #[cfg(target_os = "linux")]
     {
-        // Only whole pages go.
+        // Only whole pages are dropped.
         let start = range.start - range.start % PAGE_BYTES_MAX;
         let length = NonZeroU64::new(range.end.next_multiple_of(PAGE_BYTES_MAX) - start);
         let _ = rustix::fs::fadvise(file, start, length, rustix::fs::Advice::DontNeed);
@@ -99,14 +100,15 @@ pub(crate) fn forget(file: &File, range: Range<u64>) {
     let _ = (file, range);
 }
 
-/// Bytes between neighbouring rows.
+/// Returns the numbers of bytes between neighbouring rows.
 fn gaps(pieces: &[Piece]) -> impl Iterator<Item = usize> + '_ {
     pieces.windows(2).map(|pair| (pair[1].at - pair[0].at) as usize - pair[0].slot.len())
 }
 
-/// Reads rows, the first of which begins at `start` in the file.
+/// Reads rows, the first of which begins at offset `start` of the file. Returns the number of system calls.
 fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8], from: ReadFrom) -> io::Result<u64> {
-    // Unwanted bytes of all gaps land in the same scratch memory; slices must not overlap, so each gap takes a part of its own.
+    // The unwanted bytes of all gaps go to the same scratch memory, in which each gap has its own part: slices must not
+    // overlap.
     let widths: Vec<usize> = gaps(pieces).collect();
     let mut own;
     let total: usize = widths.iter().sum();
@@ -128,7 +130,7 @@ fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8]
     read_all(file, &mut slices, start, from)
 }
 
-/// Fills all slices from the file, however the kernel cuts the reads. Returns the calls made.
+/// Fills all slices from the file, however the kernel splits the reads. Returns the number of system calls.
 pub(crate) fn read_all(
     file: &File,
     mut slices: &mut [IoSliceMut<'_>],

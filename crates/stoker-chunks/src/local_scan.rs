@@ -20,25 +20,25 @@ use crate::{BadRow, BufferPool, ChunkScan, Error, IoStats, Pooled, Result, SlotM
 /// How local files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LocalReads {
-    /// Through the system's memory of files: what was read lately, by whatever program, comes from there.
+    /// Through the page cache: bytes that any program read recently come from memory.
     #[default]
     Buffered,
-    /// From the disk past that memory (`O_DIRECT`), which keeps what other programs have there: for tables that do not fit into
-    /// it. Each reading thread takes 1 MiB for it. Where the system or the file system does not read so, files are read through
-    /// the memory, which then is told to forget the range.
+    /// From the disk, past the page cache (`O_DIRECT`), whose content for other programs stays: for tables that do not
+    /// fit into memory. Each reading thread takes a buffer of 1 MiB. Where the operating system or the file system does
+    /// not support such reads, files are read through the page cache, and the range is dropped from it afterwards.
     Direct,
 }
 
-/// A system call costs about as much as copying 8 KiB.
+/// Limits of buffered reads: a system call costs about as much as copying 8 KiB.
 const BUFFERED: Limits =
     Limits { gap_bytes_max: 8 << 10, free_gap_bytes: 0, waste_divisor: 10, read_bytes_max: 8 << 20 };
 
-/// A disk answers after about 100 µs, in which it sends some 64 KiB to each of several threads: an estimate, not measured. Gaps
-/// of up to 4 KiB hold one block of their own at most.
+/// Limits of direct reads. A disk answers after about 100 µs, in which it can send some 64 KiB to each of several
+/// threads: an estimate, not measured. A gap of up to 4 KiB contains at most one whole block of the disk.
 const DIRECT: Limits =
     Limits { gap_bytes_max: 64 << 10, free_gap_bytes: 4 << 10, waste_divisor: 1, read_bytes_max: 8 << 20 };
 
-/// Bytes that one task reads before it ends; spreads reads over the threads.
+/// The number of bytes that one task reads, so that several threads share the reads.
 const TASK_BYTES: u64 = 4 << 20;
 
 impl LocalReads {
@@ -49,7 +49,7 @@ impl LocalReads {
         }
     }
 
-    /// Bytes that take no longer than beginning to read.
+    /// The number of bytes whose transfer takes as long as the start of a read.
     fn read_bytes_min(self) -> u64 {
         match self {
             LocalReads::Buffered => 0,
@@ -59,7 +59,7 @@ impl LocalReads {
 }
 
 impl ChunkScan {
-    /// Gathers rows of local files, as [`ChunkScan::gather`].
+    /// Gathers rows of local files, as [`ChunkScan::gather`] does.
     pub(crate) async fn gather_local(
         &self,
         name: &str,
@@ -67,14 +67,14 @@ impl ChunkScan {
         mut rows: Vec<(u64, SlotMut)>,
     ) -> Result<Vec<BadRow>> {
         let bytes = (rows.len() as u64).saturating_mul(column.row_bytes as u64);
-        // Groups of about as many rows each.
+        // The rows are divided into groups of about the same number of rows.
         let num_groups = (bytes.saturating_add(TASK_BYTES / 2) / TASK_BYTES).max(1);
         let group_rows = rows.len().div_ceil(num_groups as usize);
         if num_groups == 1 {
             return self.gather_group(name, column, rows).await;
         }
         rows.sort_unstable_by_key(|(address, _)| *address);
-        // They are worked on by several threads, each while all that is kept for its rows is in a processor's cache.
+        // Several threads process the groups, each while the state of its rows is in a processor's cache.
         let mut tasks = JoinSet::new();
         let mut rows = rows.into_iter().peekable();
         while rows.peek().is_some() {
@@ -115,8 +115,8 @@ impl ChunkScan {
         Ok(try_join_all(bad).await?.into_iter().flatten().collect())
     }
 
-    /// Whether a task reads rows itself as far as they are in memory: it takes less time than waking another thread for them, and other
-    /// threads go on with what else there is to do.
+    /// Returns whether the calling task reads rows itself as far as they are in the page cache. That takes less time
+    /// than waking another thread, and other worker threads meanwhile run the remaining tasks.
     fn reads_in_task(&self, column: &DenseColumn) -> bool {
         let is_short = self.local_reads() == LocalReads::Buffered && column.row_bytes as u64 <= TASK_BYTES;
         is_short
@@ -125,7 +125,7 @@ impl ChunkScan {
             })
     }
 
-    /// Reads a range from the disk, in whatever way others are read.
+    /// Reads a range from the disk, however other ranges are read.
     pub(crate) async fn read_past_cache(&self, reader: &RangeReader, mut read: Read) -> Result<Read> {
         let (reader, stats) = (reader.clone(), self.stats().clone());
         let work = move || {
@@ -140,15 +140,15 @@ impl ChunkScan {
     }
 }
 
-/// Ranges that are read one after the other.
+/// A list of ranges that are read one after the other.
 struct PartReads {
     column: Arc<DenseColumn>,
     stats: Arc<IoStats>,
     memory: Scratch,
     reads: VecDeque<Read>,
-    /// How far the first of them was read.
+    /// The progress in the first of the remaining ranges.
     progress: Progress,
-    /// Rows that do not have their checksums.
+    /// Rows that do not match their checksums.
     suspects: Vec<Read>,
 }
 
@@ -165,7 +165,7 @@ impl PartReads {
         }
     }
 
-    /// Reads what is left, from its first row that is not there yet on. Whether all is there now.
+    /// Reads the remaining rows. Returns whether all rows are read now.
     fn read(&mut self, from: ReadFrom) -> Result<bool> {
         while let Some(read) = self.reads.front_mut() {
             let Some(file) = self.column.file(read.fragment) else { return Err(not_local(read)) };
@@ -178,26 +178,26 @@ impl PartReads {
         Ok(true)
     }
 
-    /// Reads all that is left. Returns the rows that do not have their checksums.
+    /// Reads all remaining rows. Returns the rows that do not match their checksums.
     fn read_all(mut self) -> Result<Vec<Read>> {
         self.read(ReadFrom::Anywhere)?;
         Ok(self.suspects)
     }
 }
 
-/// Memory for reads.
+/// Buffers for reads.
 struct Scratch {
-    /// Where unwanted bytes go.
+    /// Memory for unwanted bytes.
     gaps: Vec<u8>,
-    /// Where the memory comes from that direct reads go through; `None` where reads are not direct.
+    /// The pool from which the buffer of direct reads comes; `None` if reads are not direct.
     direct_pool: Option<BufferPool>,
-    /// That memory, once a thread reads: parts that wait for one have none.
+    /// That buffer. It is taken by the first read, so that parts that wait for a thread have none.
     buffer: Option<Pooled>,
 }
 
 impl Scratch {
-    /// Reads a range into the slots of its rows, and compares those that have a checksum with it. `None` where rows are left that
-    /// it would have to wait for.
+    /// Reads a range into the slots of its rows, and verifies rows that have a checksum. `None` if the remaining rows
+    /// would have to be waited for.
     fn read(
         &mut self,
         reader: &RangeReader,
@@ -226,7 +226,7 @@ impl Scratch {
     }
 }
 
-/// Reads a range past the system's memory of files; `None` where its file is not read so.
+/// Reads a range past the page cache; `None` if the file does not support that.
 fn read_direct(reader: &RangeReader, read: &mut Read, memory: &mut [u8]) -> io::Result<Option<Asked>> {
     let Some(file) = reader.uncached() else { return Ok(None) };
     match AlignedReader::new(file.file(), file.alignment(), memory).read(read) {
@@ -242,7 +242,7 @@ fn not_local(read: &Read) -> Error {
     Error::Internal { reason: format!("fragment {} is not local", read.fragment) }
 }
 
-/// Cuts reads into parts of about [`TASK_BYTES`]; a read counts as `read_bytes_min` bytes at least.
+/// Divides reads into parts of about [`TASK_BYTES`]; each read counts as at least `read_bytes_min` bytes.
 fn split(reads: Vec<Read>, read_bytes_min: u64) -> Vec<Vec<Read>> {
     let mut parts: Vec<Vec<Read>> = Vec::new();
     let mut bytes = TASK_BYTES;

@@ -1,7 +1,8 @@
-//! The threads on which a scan does what blocks or takes long.
+//! The threads on which a scan does work that blocks or takes long.
 //!
-//! A thread takes one piece of work after the other for as long as some waits: to end with each and to be woken for the next one
-//! leaves processors idle, as the system puts several threads that it wakes on one of them.
+//! A thread takes one piece of work after the other while any waits. If it ended after each piece and another thread
+//! were woken for the next one, processors would idle, because the operating system puts several threads that it wakes
+//! on one of them.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::{Error, Result};
 
-/// Work for threads of the runtime that may block, on so many at once. Cheap to clone; clones are the same threads.
+/// A limited number of the runtime's blocking threads. Cheap to clone; clones are the same threads.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalThreads {
     shared: Arc<Shared>,
@@ -41,15 +42,16 @@ impl std::fmt::Debug for State {
 }
 
 impl LocalThreads {
-    /// So many threads at most, one at least.
+    /// Allows at most `threads_max` threads, and at least one.
     pub fn new(threads_max: usize) -> Self {
         Self { shared: Arc::new(Shared { state: Mutex::default(), threads_max: threads_max.max(1) }) }
     }
 
-    /// Runs work on one of the threads, the oldest first. Work whose future was dropped before it began is left undone.
+    /// Runs work on one of the threads; the oldest waiting work first. Work whose future is dropped before it begins is
+    /// not done.
     ///
     /// # Errors
-    /// Those of the work; [`Error::Internal`] when it panics, [`Error::ShuttingDown`] when the runtime ends.
+    /// Those of the work; [`Error::Internal`] if it panics; [`Error::ShuttingDown`] if the runtime shuts down.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let (output, done) = oneshot::channel();
         let work = move || {
@@ -62,7 +64,7 @@ impl LocalThreads {
                 let reason = format!("a reading thread panicked: {}", message.unwrap_or("it did not say why"));
                 Err(Error::Internal { reason })
             };
-            // What a panic leaves half done is dropped with the work.
+            // State that a panic leaves inconsistent is dropped with the work.
             output.send(catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)).ok();
         };
         if self.shared.add(Box::new(work)) {
@@ -75,14 +77,14 @@ impl LocalThreads {
 
 #[cfg(test)]
 impl LocalThreads {
-    /// How much work waits for a thread.
+    /// The number of pieces of work that wait for a thread.
     pub fn num_waiting(&self) -> usize {
         self.shared.state.lock().waiting.len()
     }
 }
 
 impl Shared {
-    /// Adds work. Whether another thread is to begin.
+    /// Adds work. Returns whether the caller must start another thread.
     fn add(&self, work: Work) -> bool {
         let mut state = self.state.lock();
         state.waiting.push_back(work);
@@ -105,7 +107,7 @@ impl Thread {
         }
     }
 
-    /// The oldest work, if there is some; the thread ends otherwise.
+    /// Returns the oldest waiting work; if there is none, the thread ends.
     fn next(&mut self) -> Option<Work> {
         let mut state = self.shared.state.lock();
         let work = state.waiting.pop_front();
@@ -122,7 +124,8 @@ impl Drop for Thread {
         if self.has_ended {
             return;
         }
-        // The runtime ends and runs no more threads: nobody must wait for what they would have done.
+        // The runtime shuts down and runs no more threads. Dropping the waiting work fails the futures that wait for
+        // it.
         let waiting = {
             let mut state = self.shared.state.lock();
             state.num_threads -= 1;
@@ -148,7 +151,7 @@ mod tests {
             threads.run(move || {
                 let begun = |state: &mut (usize, usize)| *state = (state.0 + 1, state.1.max(state.0 + 1));
                 begun(&mut under_way.lock());
-                // Neither of two gets further without the other.
+                // Each of the two pieces of work waits for the other one.
                 barrier.wait();
                 under_way.lock().0 -= 1;
                 Ok(())

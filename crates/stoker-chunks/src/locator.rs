@@ -1,27 +1,29 @@
-//! Where rows lie in their files.
+//! Finds the offsets of rows in their files.
 
 use stoker_lake::DenseColumn;
 
 use crate::{Error, Result};
 
-/// Finds rows of a column. It looks into a page table only where rows do not lie in one piece with the one before.
+/// Finds rows of a column. It searches the page table only for rows outside the contiguous run that contains the last
+/// row.
 #[derive(Debug)]
 pub(crate) struct Locator<'a> {
     name: &'a str,
     column: &'a DenseColumn,
-    /// The piece that was found last: the address of a row in it, where that row begins, and how many rows lie there from it on.
+    /// The run that was found last: the address of a row in it, the offset of that row, and the number of rows from it
+    /// on.
     first: u64,
     begin: u64,
     num_rows: u64,
 }
 
 impl<'a> Locator<'a> {
-    /// A locator that has found nothing yet.
+    /// Makes a locator that has found no run yet.
     pub fn new(name: &'a str, column: &'a DenseColumn) -> Self {
         Self { name, column, first: 0, begin: 0, num_rows: 0 }
     }
 
-    /// The byte in its file at which the row at an address begins.
+    /// Returns the offset in its file at which the row at an address begins.
     ///
     /// # Errors
     /// [`Error::UnknownRow`].

@@ -1,33 +1,33 @@
-//! Ranks that share blocks, and whether enough of them are here.
+//! The ranks of this process that share blocks.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::deadline::Until;
 
-/// So long after the last stream, the next one of the same ranks finds their blocks.
+/// How long the blocks of a group are kept after its last stream ended, for the next stream of the same ranks.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
 
-/// Ranks of a stream that want rows of the same blocks, whatever the epochs that they are in.
+/// The ranks of a stream that want rows of the same blocks, in any epochs.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    /// Open streams of each rank that is here.
+    /// The number of open streams of each rank that has one in this process.
     open: HashMap<u32, usize>,
-    /// Ranks that want rows of the same blocks, here or elsewhere.
+    /// The number of ranks that want rows of the same blocks, in this process or elsewhere.
     num_ranks: u64,
-    /// When enough of them were here last.
+    /// When enough of the ranks last had streams in this process.
     shared: Option<Instant>,
 }
 
 impl Members {
-    /// Notes that one of so many ranks opened a stream.
+    /// Adds a stream of a rank, which is one of `num_ranks` ranks.
     pub fn enter(&mut self, rank: u32, num_ranks: u64) {
         self.num_ranks = num_ranks;
         *self.open.entry(rank).or_default() += 1;
         self.note();
     }
 
-    /// Notes that a stream of a rank ended.
+    /// Removes a stream of a rank.
     pub fn leave(&mut self, rank: u32) {
         self.note();
         if let Some(open) = self.open.get_mut(&rank) {
@@ -38,23 +38,25 @@ impl Members {
         }
     }
 
-    /// Whether no rank is here.
+    /// Returns whether no rank has a stream in this process.
     pub fn are_none(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether so many ranks are here that they want half of the rows of a block: fewer read their rows with fewer bytes alone.
+    /// Returns whether the ranks in this process want at least half of the rows of a block. With fewer ranks, reading
+    /// only the wanted rows takes fewer bytes than reading whole blocks.
     fn are_many(&self) -> bool {
         let here = self.open.len() as u64;
         here > 1 && 2 * here >= self.num_ranks
     }
 
-    /// Whether they are, or were a moment ago: ranks go on to the next epoch one after the other.
+    /// Returns whether enough ranks are in this process, or were within the last 10 s: ranks begin the next epoch one
+    /// after the other.
     pub fn are_several(&self) -> bool {
         self.several_until().is_some_and(Until::is_ahead)
     }
 
-    /// Until when they are several, if none comes or goes; `None` if they never were.
+    /// Returns until when [`Members::are_several`] holds if no stream begins or ends; `None` if it never held.
     pub fn several_until(&self) -> Option<Until> {
         if self.are_many() { Some(Until::Told) } else { self.shared.map(|shared| Until::Time(shared + LINGER)) }
     }

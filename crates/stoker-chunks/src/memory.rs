@@ -1,4 +1,4 @@
-//! Memory of batches, from the system in pages as large as it has.
+//! Memory for batches, in huge pages if the operating system has them.
 #![expect(unsafe_code, reason = "the standard library has no memory in huge pages; see the safety comments")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -7,52 +7,54 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-/// Huge pages of x86-64, and of AArch64 with pages of 4 KiB.
+/// The size of huge pages in bytes: of x86-64, and of AArch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Smaller memory is not worth huge pages.
+/// The minimum size of memory in huge pages, in bytes: for less they are not worth it.
 const HUGE_MEMORY_MIN: usize = 64 << 10;
 
-/// At most one byte in so many of a region is left over.
+/// At most this fraction of a region (one eighth) may be unused.
 const WASTE_DIVISOR: usize = 8;
 
-/// The alignment of memory: a cache line, as Arrow recommends.
+/// The alignment of memory in bytes: a cache line, as Arrow recommends.
 const LINE_BYTES: usize = 64;
 
-/// Initialised bytes of a fixed number. The first touch of memory costs a fault for each page: huge pages make that one fault
-/// for 2 MiB in place of 512. What is smaller than they are shares a region with more of its length.
+/// A fixed number of initialised bytes. The first access to memory costs a page fault per page: with huge pages, one
+/// fault per 2 MiB rather than 512. Memory that is smaller than a huge page shares a region with other memory of its
+/// length.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
     length: usize,
-    /// Keeps the bytes.
+    /// Keeps the region with the bytes alive.
     _region: Arc<Region>,
 }
 
-/// Memory from the system.
+/// Memory from the allocator or the operating system, which is released when it is dropped.
 #[derive(Debug)]
 struct Region {
     base: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: `Memory` is the only one with its bytes, like a `Box<[u8]>`; a region is released by whoever drops it last.
+// SAFETY: each `Memory` has exclusive access to its bytes, like a `Box<[u8]>`; the last `Memory` of a region releases
+// it.
 unsafe impl Send for Memory {}
-// SAFETY: as above; shared references only read.
+// SAFETY: as above; shared references can only read.
 unsafe impl Sync for Memory {}
-// SAFETY: a region does not touch its bytes before it is dropped.
+// SAFETY: a region does not access its bytes before it is dropped.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Memory {
-    /// Zeros; `None` where the system gives no memory.
+    /// Returns zeroed memory; `None` if the operating system has none.
     fn try_new(length: usize) -> Option<Self> {
         if length >= HUGE_BYTES { Self::in_region(length, 1)?.pop() } else { Self::small(length) }
     }
 
-    /// As much memory of one length as shares a region: at least one, at most `bytes_max` bytes unless one alone takes more. `None`
-    /// where the system gives none.
+    /// Returns as many pieces of memory of one length as share a region: at least one, and together at most `bytes_max`
+    /// bytes unless a single one is larger. `None` if the operating system has no memory.
     pub fn several(length: usize, bytes_max: usize) -> Option<Vec<Self>> {
         if !(HUGE_MEMORY_MIN..WASTE_DIVISOR * HUGE_BYTES).contains(&length) {
             return Some(vec![Self::try_new(length)?]);
@@ -68,19 +70,19 @@ impl Memory {
         }
     }
 
-    /// Memory from the allocator.
+    /// Returns memory from the allocator.
     fn small(length: usize) -> Option<Self> {
         let region = Region::try_new(Layout::from_size_align(length.max(1), LINE_BYTES).ok()?)?;
         Some(Self { base: region.base, length, _region: Arc::new(region) })
     }
 
-    /// Neighbours in a region of whole huge pages.
+    /// Returns adjacent pieces of memory in a region of whole huge pages.
     fn in_region(length: usize, count: usize) -> Option<Vec<Self>> {
-        // The last huge page, too, is then the region's own.
+        // The size is rounded up, so that the last huge page belongs to the region too.
         let stride = length.checked_next_multiple_of(LINE_BYTES)?;
         let size = stride.checked_mul(count)?.checked_next_multiple_of(HUGE_BYTES)?;
         let region = Arc::new(Region::try_new(Layout::from_size_align(size, HUGE_BYTES).ok()?)?);
-        // SAFETY: `count` times `stride` bytes lie in the region.
+        // SAFETY: the region has at least `count * stride` bytes.
         let base = |index: usize| unsafe { region.base.add(index * stride) };
         Some((0..count).map(|index| Self { base: base(index), length, _region: region.clone() }).collect())
     }
@@ -88,7 +90,7 @@ impl Memory {
 
 impl Region {
     fn try_new(layout: Layout) -> Option<Self> {
-        // SAFETY: the sizes of all layouts above are at least 1.
+        // SAFETY: all layouts above have a size of at least 1.
         let base = unsafe { allocate(layout) };
         Some(Self { base: NonNull::new(base)?, layout })
     }
@@ -96,7 +98,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `allocate` with this layout, and nobody has a reference any more.
+        // SAFETY: `base` came from `allocate` with this layout, and no reference to the bytes exists any more.
         unsafe { release(self.base.as_ptr(), self.layout) }
     }
 }
@@ -105,7 +107,7 @@ impl Deref for Memory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the first `length` bytes at `base` are initialised, and nobody else has them.
+        // SAFETY: the `length` bytes at `base` are initialised, and no other `Memory` has access to them.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 }
@@ -124,7 +126,7 @@ unsafe fn allocate(layout: Layout) -> *mut u8 {
     if layout.align() == HUGE_BYTES {
         return huge::map(layout.size());
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees that the size is not zero.
     unsafe { alloc_zeroed(layout) }
 }
 
@@ -133,26 +135,27 @@ unsafe fn allocate(layout: Layout) -> *mut u8 {
 unsafe fn release(base: *mut u8, layout: Layout) {
     #[cfg(target_os = "linux")]
     if layout.align() == HUGE_BYTES {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees what `huge::unmap` requires.
         unsafe { huge::unmap(base, layout.size()) };
         return;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees what `dealloc` requires.
     unsafe { dealloc(base, layout) }
 }
 
-/// Memory straight from the system: an allocator may have touched its own in small pages before.
+/// Memory directly from the operating system: an allocator's memory may already be mapped in small pages.
 #[cfg(target_os = "linux")]
 mod huge {
     use std::ptr;
 
     use super::HUGE_BYTES;
 
-    /// `size` zeros that begin at a multiple of 2 MiB; null when there is no memory. `size` is a multiple of it as well.
+    /// Maps `size` zeroed bytes at a multiple of 2 MiB; returns null if there is no memory. `size` must be a multiple
+    /// of 2 MiB.
     pub fn map(size: usize) -> *mut u8 {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let Some(total) = size.checked_add(HUGE_BYTES) else { return ptr::null_mut() };
-        // SAFETY: a new mapping at an address that the system chooses.
+        // SAFETY: this makes a new mapping at an address that the operating system chooses.
         let start = unsafe { libc::mmap(ptr::null_mut(), total, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return ptr::null_mut();
@@ -160,8 +163,8 @@ mod huge {
         let start = start.cast::<u8>();
         let before = start.align_offset(HUGE_BYTES);
         let base = start.wrapping_add(before);
-        // SAFETY: the parts of the mapping before and after `size` bytes at `base`, which nobody uses. Advice changes no content,
-        // and a system that does not take it gives small pages.
+        // SAFETY: `munmap` gets the parts of the new mapping before and after the `size` bytes at `base`, which nothing
+        // uses. `madvise` does not change the content; if the system ignores it, the pages are small.
         unsafe {
             if before > 0 {
                 libc::munmap(start.cast(), before);
@@ -177,7 +180,7 @@ mod huge {
     /// # Safety
     /// `base` must come from [`map`] with this size, and not be used any more.
     pub unsafe fn unmap(base: *mut u8, size: usize) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that this is a mapping of `map` that is not used any more.
         unsafe { libc::munmap(base.cast(), size) };
     }
 }

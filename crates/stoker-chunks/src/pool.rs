@@ -1,4 +1,4 @@
-//! Reused memory for batches.
+//! A pool that reuses the memory of batches.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -12,11 +12,12 @@ use tokio::sync::futures::Notified;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
-/// The part of a pool's bytes that it keeps beside any memory in use. Consumers hold batches beside those that fill the budget: what
-/// they drop is wanted for the next ones, not given back to be cleared and faulted in once more.
+/// The fraction of a pool's size that it keeps even while used memory takes the whole size (one sixteenth). Consumers
+/// hold batches in addition to those that fill the budget; the memory that they drop is needed for the next batches. If
+/// it were released, it would be zeroed and page-faulted again.
 const SPARE_DIVISOR: usize = 16;
 
-/// Keeps the memory of dropped batches for the next ones: fresh memory costs a page fault for every 4 KiB.
+/// A pool of the memory of dropped batches, for the next batches: fresh memory costs a page fault for every 4 KiB.
 #[derive(Clone, Debug)]
 pub struct BufferPool {
     shared: Arc<Shared>,
@@ -25,68 +26,68 @@ pub struct BufferPool {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Told when memory comes back.
+    /// Notified when memory is returned.
     returned: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Memory that nobody uses, the oldest first.
+    /// Memory that is not used, the oldest first.
     free: VecDeque<Memory>,
     free_bytes: usize,
     used_bytes: usize,
     bytes_max: usize,
 }
 
-/// Memory that goes back to its pool when it is dropped.
+/// Memory that returns to its pool when it is dropped.
 #[derive(Debug)]
 pub struct Pooled {
-    /// Taken when it is dropped.
+    /// `None` only while the value is dropped.
     memory: Option<Memory>,
     pool: Weak<Shared>,
 }
 
 impl BufferPool {
-    /// A pool that keeps memory as long as that and what is in use take at most `bytes_max` bytes together, and a sixteenth of them
-    /// whatever is in use.
+    /// Makes a pool. It keeps free memory while free and used memory together take at most `bytes_max` bytes, and up to
+    /// a sixteenth of `bytes_max` however much is used.
     pub fn new(bytes_max: usize) -> Self {
         let state = Mutex::new(State { bytes_max, ..State::default() });
         Self { shared: Arc::new(Shared { state, returned: Notify::new() }) }
     }
 
-    /// Changes how much is kept; memory beyond it is given back at once.
+    /// Changes the size of the pool. Free memory beyond it is released at once.
     pub fn resize(&self, bytes_max: usize) {
         let mut state = self.shared.state.lock();
         state.bytes_max = bytes_max;
         state.shrink();
     }
 
-    /// Keeps at least so much from now on.
+    /// Makes the size of the pool at least `bytes`.
     pub fn grow(&self, bytes: usize) {
         let mut state = self.shared.state.lock();
         state.bytes_max = state.bytes_max.max(bytes);
     }
 
-    /// Bytes that are in use.
+    /// The number of bytes in use.
     #[cfg(test)]
     pub fn used_bytes(&self) -> usize {
         self.shared.state.lock().used_bytes
     }
 
-    /// Bytes that are kept and that nobody uses.
+    /// The number of bytes that are kept for reuse.
     pub fn free_bytes(&self) -> usize {
         self.shared.state.lock().free_bytes
     }
 
-    /// Waits until more memory comes back than had come when the future was enabled.
+    /// Returns a future that completes when memory is returned after the future was enabled.
     pub fn until_returned(&self) -> Notified<'_> {
         self.shared.returned.notified()
     }
 
-    /// Memory of exactly `length` initialised bytes with any content.
+    /// Takes exactly `length` bytes of initialised memory with arbitrary content from the pool.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the system gives none.
+    /// [`Error::OutOfMemory`] if the operating system has no memory.
     pub fn take(&self, length: usize) -> Result<Pooled> {
         let (found, room) = {
             let mut state = self.shared.state.lock();
@@ -104,7 +105,7 @@ impl BufferPool {
         Ok(Pooled { memory: Some(memory), pool: Arc::downgrade(&self.shared) })
     }
 
-    /// New memory; what shares its region is kept for later.
+    /// Makes new memory. Other memory of the same region is added to the free memory.
     fn make(&self, length: usize, room: usize) -> Option<Memory> {
         let mut made = Memory::several(length, room.saturating_add(length))?;
         let memory = made.pop();
@@ -119,7 +120,7 @@ impl BufferPool {
 }
 
 impl State {
-    /// Drops the oldest free memory until everything fits, or little is left.
+    /// Releases the oldest free memory until the size fits, or at most a sixteenth of it is free memory.
     fn shrink(&mut self) {
         while self.used_bytes + self.free_bytes > self.bytes_max
             && self.free_bytes > self.bytes_max / SPARE_DIVISOR
@@ -139,7 +140,8 @@ impl Pooled {
         self.as_ref().len()
     }
 
-    /// The memory as an Arrow buffer; it goes back to its pool with the buffer's last owner.
+    /// Converts the memory to an Arrow buffer. When the last reference to the buffer is dropped, the memory returns to
+    /// its pool.
     pub fn freeze(self) -> Buffer {
         Buffer::from(Bytes::from_owner(self))
     }

@@ -1,7 +1,7 @@
-//! Reads from object stores: body bytes go to the slots of their rows as they arrive, whatever befalls the requests.
+//! Reads from object stores: body bytes go directly to the slots of their rows, and faults are retried.
 //!
 //! ```text
-//! GET ──bytes──► slots             after a fault: a wait, then a GET of the bytes that are missing
+//! GET ──bytes──► slots             after a fault: a wait, then a GET for the bytes that are missing
 //!  └──slow──► GET ──► memory       of the two, the first to finish fills the slots
 //! ```
 
@@ -22,21 +22,21 @@ use crate::request_limit::{Get, Requests, Turn};
 use crate::retry::Retries;
 use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy};
 
-/// Slices that one read from a body fills at most.
+/// The maximum number of slices that one read from a body fills.
 const SLICES_MAX: usize = 64;
 
-/// Unwanted bytes that one read from a body skips at most.
+/// The maximum number of unwanted bytes that one read from a body skips.
 const SKIPPED_MAX: usize = 64 << 10;
 
-/// A file that answers GETs; tests bring files whose answers fail.
+/// A file that answers GETs. Tests provide files whose responses fail.
 pub(crate) trait Source: Sync {
-    /// Table and path, for messages.
+    /// Returns the table and the path, for error messages.
     fn place(&self) -> &str;
 
-    /// Begins a GET.
+    /// Starts a GET.
     fn open(&self, range: Range<u64>) -> BoxFuture<'_, stoker_lake::Result<RangeBody>>;
 
-    /// The error for a body that ended early.
+    /// Returns the error for a body that ended early.
     fn too_short(&self, range: Range<u64>, found: u64) -> stoker_lake::Error;
 }
 
@@ -54,7 +54,7 @@ impl Source for RangeReader {
     }
 }
 
-/// What the remote reads of a scan share.
+/// The state that all remote reads of a scan share.
 #[derive(Debug)]
 pub(crate) struct Remote {
     requests: Requests,
@@ -65,7 +65,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// A part of a limit that others may share, with its clock; counts from outside.
+    /// Joins a request limit, which other scans may share, and takes its clock.
     pub fn new(options: &ChunkScanOptions, limit: &RequestLimit, stats: Arc<IoStats>) -> Self {
         Self {
             requests: limit.join(options.remote_requests_max),
@@ -76,11 +76,12 @@ impl Remote {
         }
     }
 
-    /// Reads a range into the slots of its rows, with as many GETs as it takes. Each byte is written once. With `hashes`, the
-    /// checksum of each row is found as soon as its last byte is there: it is in a processor's cache then.
+    /// Reads a range into the slots of its rows, with as many GETs as are needed. Each byte is written once. With
+    /// `hashes`, the checksum of each row is computed as soon as its last byte has arrived, while the row is in the
+    /// processor's cache.
     ///
     /// # Errors
-    /// Permanent errors of storage; [`Error::GaveUp`] when the retries of transient ones are used up.
+    /// Permanent errors of storage; [`Error::GaveUp`] when the retry budget for transient ones is used up.
     pub async fn read<S: Source>(&self, source: &S, read: &mut Read, hashes: bool) -> Result<()> {
         let _turn = self.requests.turn(read.length).await;
         let whole = read.offset..read.offset + read.length;
@@ -104,7 +105,7 @@ impl Remote {
         }
     }
 
-    /// One GET of the bytes that are missing, or two when the first is slow and the read was not hedged before.
+    /// Makes one GET for the missing bytes, or two if the first is slow and the read was not hedged before.
     async fn attempt<S: Source>(
         &self,
         source: &S,
@@ -139,7 +140,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Waits for a GET until it is done, or so slow that a second one may begin, which needs a turn at once.
+    /// Waits until a GET completes, or until it is slow and a permit for a second GET is available.
     async fn until_slow<F>(&self, first: &mut F, hedges: &Hedges, bytes: u64) -> Either<Result<()>, Turn<'_>>
     where
         F: Future<Output = Result<()>> + Unpin,
@@ -158,15 +159,14 @@ impl Remote {
         }
     }
 
-    /// The bytes of a range, in memory of their own.
+    /// Reads the bytes of a range into new memory.
     async fn collect<S: Source>(&self, source: &S, range: Range<u64>) -> Result<Vec<u8>> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.pour(source, range, Rest { bytes: &mut bytes }).await?;
         Ok(bytes)
     }
 
-    /// Puts the bytes of a range where there is room for them, as they arrive: all of them, or an error. What comes of it tells
-    /// how many requests the store takes.
+    /// Reads a range into `room`, completely or with an error. Reports the outcome to the request limit.
     async fn pour<S: Source>(&self, source: &S, range: Range<u64>, room: impl Room) -> Result<()> {
         let poured = self.pour_body(source, range, room).await;
         match &poured {
@@ -186,8 +186,9 @@ impl Remote {
         }
     }
 
-    /// How long the answer may stay away is left to the store's own timeouts, up to the whole budget: a request that was
-    /// given up while it waits for its turn there would go to the end of the queue again.
+    /// Makes a GET and reads its body into `room`. How long the response may take is left to the store's own timeouts,
+    /// up to the whole retry budget: a request that is cancelled while the store queues it would begin again at the end
+    /// of that queue.
     async fn pour_body<S: Source>(&self, source: &S, range: Range<u64>, mut room: impl Room) -> Result<Get> {
         let begun = self.clock.now();
         let waited = self.policy.budget.max(self.policy.stall_timeout);
@@ -229,9 +230,10 @@ impl Remote {
         Ok(Get { begun, first_byte, last_byte: heard, bytes: range.end - range.start })
     }
 
-    /// The next look at a body whose last byte came at `heard`, or the error that it stalled.
+    /// Returns the timer for the next check of a body whose last byte arrived at `heard`, or the error that the body
+    /// stalled.
     ///
-    /// One timer serves many chunks: it is not moved with each of them.
+    /// One timer serves many chunks, so that it need not be reset for each of them.
     fn next_look<S: Source>(&self, source: &S, range: &Range<u64>, heard: Duration) -> Result<BoxFuture<'static, ()>> {
         let waited = self.clock.now().saturating_sub(heard);
         match self.policy.stall_timeout.checked_sub(waited) {
@@ -241,21 +243,21 @@ impl Remote {
     }
 }
 
-/// What is attempted, for messages.
+/// Describes a read, for error messages.
 fn reading<S: Source>(source: &S, range: &Range<u64>) -> String {
     format!("reading bytes {}..{} of {}", range.start, range.end, source.place())
 }
 
-/// Where the bytes of a range go; there is room for all of them, and no more.
+/// Memory for exactly the bytes of a range.
 trait Room: Send {
-    /// Where the next bytes go, one slice at least.
+    /// Returns the memory for the next bytes: at least one slice.
     fn slices(&mut self) -> Vec<IoSliceMut<'_>>;
 
-    /// Notes that so many bytes were put there.
+    /// Records that `count` bytes were written to the slices.
     fn filled(&mut self, count: usize);
 }
 
-/// What is left of some memory.
+/// The unfilled rest of a buffer.
 struct Rest<'a> {
     bytes: &'a mut [u8],
 }
@@ -271,10 +273,10 @@ impl Room for Rest<'_> {
     }
 }
 
-/// The slots of a read, and a note of how far they are filled.
+/// The slots of a read, and a counter of how far they are filled.
 struct Watched<'a, 'b> {
     target: &'a mut Target<'b>,
-    /// Where the read begins in its file.
+    /// The offset of the read in its file.
     start: u64,
     at: &'a AtomicU64,
 }
@@ -290,21 +292,21 @@ impl Room for Watched<'_, '_> {
     }
 }
 
-/// The slots of a read, which fill from its start to its end.
+/// The slots of a read, which are filled from the start of the read to its end.
 struct Target<'a> {
     read: &'a mut Read,
-    /// Bytes that came.
+    /// The number of bytes that arrived.
     done: u64,
-    /// The first piece that is not filled.
+    /// The index of the first piece that is not full.
     piece: usize,
-    /// Whether the checksums of rows are wanted.
+    /// Whether the checksums of rows are computed.
     hashes: bool,
-    /// Unwanted bytes go here; empty as long as there were none.
+    /// Memory for unwanted bytes; empty until the first gap.
     skipped: Vec<u8>,
 }
 
 impl Target<'_> {
-    /// Where the next bytes go.
+    /// Returns the memory for the next bytes.
     fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
         let mut at = self.done;
         let pieces = self.read.pieces.get_mut(self.piece..).unwrap_or_default();
@@ -314,7 +316,7 @@ impl Target<'_> {
         let mut slices = Vec::with_capacity(pieces.len().min(SLICES_MAX));
         for piece in pieces.iter_mut().take(SLICES_MAX) {
             if piece.at > at {
-                // Only at the start, so that slices do not overlap.
+                // A gap is only the first slice of a call, so that slices do not overlap.
                 if slices.is_empty() {
                     let count = usize::try_from(piece.at - at).map_or(SKIPPED_MAX, |gap| gap.min(SKIPPED_MAX));
                     slices.push(IoSliceMut::new(&mut self.skipped[..count]));
@@ -328,7 +330,7 @@ impl Target<'_> {
         slices
     }
 
-    /// Notes that the bytes which follow are where they belong.
+    /// Records that the next `count` bytes were written to the slices.
     fn filled(&mut self, count: u64) {
         self.done += count;
         while let Some(piece) = self.read.pieces.get_mut(self.piece)
@@ -341,7 +343,8 @@ impl Target<'_> {
         }
     }
 
-    /// Puts the bytes that are missing from some that begin at `at`, where no byte is missing before.
+    /// Copies into the slots those of `bytes` that are still missing. `bytes` begin at offset `at` of the read, up to
+    /// which no byte is missing.
     fn put_missing(&mut self, at: u64, bytes: &[u8]) {
         let known = usize::try_from(self.done.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut missing = bytes.get(known..).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! How many GETs the scans of a process have under way: as many as their stores answer without making them wait.
+//! Limits the GETs in flight of all scans of a process to what their stores can answer without queueing them.
 //!
 //! ```text
-//! Requests ──turn──► Line ──► Turn      of the clients that wait, and of the scans of each, one GET each in rotation
-//!  of a scan          ▲ limit  └──► Get ──► Pace      how long it took decides the next limit
+//! Requests ──turn──► Line ──► Turn      a permit for one GET: clients take turns, and so do the scans of each client
+//!  of a scan          ▲ limit  └──► Get ──► Pace      the GET's duration determines the next limit
 //!                     └────────────────────────┘
 //! ```
 
@@ -20,24 +20,25 @@ use crate::request_limit::pace::Pace;
 
 pub(crate) use crate::request_limit::pace::Get;
 
-/// How many GETs may be under way, for all scans that share it: from 4 to 512, which follows what their stores can do. Cheap to
-/// clone; clones are the same limit.
+/// The maximum number of GETs in flight of all scans that share it: from 4 to 512, adapted to what their stores can
+/// answer. Cheap to clone; clones are the same limit.
 ///
-/// A scan that has all of it lets others in as its GETs end: while several clients wait, each gets one turn after the other, however
-/// many scans it has, and so does each scan of a client. The GETs of one scan begin in the order in which they were asked for.
-/// Together they ask for at most 1 MiB for each GET of the limit, unless one asks for more.
+/// While several clients wait, each gets one permit after the other, however many scans it has, and so does each scan
+/// of a client. A scan that holds all permits therefore gives way as its GETs end. The GETs of one scan begin in the
+/// order of their requests for a permit. Together they read at most 1 MiB per GET of the limit, unless a single one
+/// reads more.
 #[derive(Clone, Debug)]
 pub struct RequestLimit {
     shared: Arc<Shared>,
-    /// Whose scans join.
+    /// The client of the scans that join through this value.
     client: u64,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Numbers clients, so that none can choose the number of another.
+    /// Hashes the names of clients, with random keys, so that no client can choose the number of another.
     client_hashes: RandomState,
-    /// One for all scans: their times are compared.
+    /// One clock for all scans, because their times are compared.
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
@@ -49,7 +50,7 @@ struct State {
 }
 
 impl State {
-    /// Gives turns to those who may have them now.
+    /// Gives permits to waiting GETs, as far as the limit allows.
     fn settle(&mut self) {
         self.line.admit(self.pace.limit());
         self.pace.saw(self.line.num_under_way(), self.line.num_waiting());
@@ -57,26 +58,27 @@ impl State {
 }
 
 impl Default for RequestLimit {
-    /// 128 GETs, until there is something to learn from.
+    /// Makes a limit that starts at 128 GETs.
     fn default() -> Self {
         Self::with_clock(Arc::new(MachineClock::new()))
     }
 }
 
 impl RequestLimit {
-    /// A limit with a clock from outside.
+    /// Makes a limit with the given clock.
     pub(crate) fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let shared = Shared { client_hashes: RandomState::new(), clock, state: Mutex::default() };
         Self { shared: Arc::new(shared), client: 0 }
     }
 
-    /// The same limit for the scans of one client, which has its turns beside those of other clients.
+    /// Returns the same limit for the scans of one client, which takes turns with other clients.
     #[must_use]
     pub fn for_client(&self, client: impl Hash) -> Self {
         Self { shared: self.shared.clone(), client: self.shared.client_hashes.hash_one(client) }
     }
 
-    /// GETs that may be under way, rounds apart in which a quarter of them measures how long one takes without a load.
+    /// The maximum number of GETs in flight, apart from the rounds in which a quarter of them measures the time of a
+    /// GET without load.
     pub fn num_requests(&self) -> usize {
         self.shared.state.lock().pace.settled()
     }
@@ -86,14 +88,14 @@ impl RequestLimit {
         &self.shared.clock
     }
 
-    /// The part of one more scan, which never has more than so many GETs under way.
+    /// Adds a scan, which never has more than `requests_max` GETs in flight.
     pub(crate) fn join(&self, requests_max: usize) -> Requests {
         let id = self.shared.state.lock().line.join(self.client, requests_max.max(1));
         Requests { limit: self.clone(), id }
     }
 }
 
-/// A scan's part of a limit.
+/// The share of one scan in a limit.
 #[derive(Debug)]
 pub(crate) struct Requests {
     limit: RequestLimit,
@@ -101,7 +103,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Waits for the turn of a GET that asks for so many bytes. Cancelling the future loses nothing.
+    /// Waits for the permit of a GET that reads `bytes` bytes. Cancelling the future gives the permit, or the place in
+    /// the queue, back.
     pub async fn turn(&self, bytes: u64) -> Turn<'_> {
         let (turn, granted) = {
             let mut state = self.limit.shared.state.lock();
@@ -109,12 +112,12 @@ impl Requests {
             state.settle();
             (Turn { requests: self, ticket, bytes }, granted)
         };
-        // What grants it stays in the line until then, or until `turn` is dropped.
+        // The sender remains in the line until it grants the permit, or until `turn` is dropped.
         granted.await.ok();
         turn
     }
 
-    /// A turn, if there is one at once, beside the bytes that the scan asks for already.
+    /// Returns a permit if one is available at once. It does not count towards the bytes of the scan.
     pub fn try_turn(&self) -> Option<Turn<'_>> {
         let mut state = self.limit.shared.state.lock();
         let limit = state.pace.limit();
@@ -123,14 +126,14 @@ impl Requests {
         Some(Turn { requests: self, ticket, bytes: 0 })
     }
 
-    /// Learns from a GET that came whole.
+    /// Adapts the limit to a complete GET.
     pub fn came(&self, get: Get) {
         let mut state = self.limit.shared.state.lock();
         state.pace.came(get, self.limit.shared.clock.now());
         state.settle();
     }
 
-    /// Learns that a store gets more requests than it takes.
+    /// Lowers the limit for a store that gets too many requests.
     pub fn overloaded(&self) {
         let mut state = self.limit.shared.state.lock();
         state.pace.overloaded(self.limit.shared.clock.now());
@@ -144,7 +147,7 @@ impl Drop for Requests {
     }
 }
 
-/// The turn of one GET; others get it when this is dropped.
+/// The permit of one GET, which is released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     requests: &'a Requests,

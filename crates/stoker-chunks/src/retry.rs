@@ -7,19 +7,21 @@ use stoker_types::ErrorKind;
 use crate::clock::{Clock, MachineClock};
 use crate::{Error, Result};
 
-/// How long and how often transient faults are retried.
+/// Limits of the retries after transient faults.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// A read that brings no byte for so long fails; 120 s by default. Zero means a single attempt.
+    /// The retry budget: a read that gets no byte for this long fails; 120 s by default. Zero means a single attempt.
     pub budget: Duration,
-    /// Attempts of one read in all, the first included, however many bytes they bring; 1,000 by default.
+    /// The maximum number of attempts of one read, the first included and whether or not they get bytes; 1,000 by
+    /// default.
     pub attempts_max: u32,
-    /// The wait before the second attempt, 100 ms by default. It doubles from attempt to attempt that brings no byte, plus up
-    /// to half of it at random.
+    /// The wait before the second attempt, 100 ms by default. Each attempt that gets no byte doubles the next wait. A
+    /// random part of up to half the wait is added.
     pub first_wait: Duration,
-    /// The longest wait, without what is random; 5 s by default.
+    /// The maximum wait, without its random part; 5 s by default.
     pub wait_max: Duration,
-    /// A body that brings no byte for so long counts as a transient fault; 5 s by default, and more than zero.
+    /// A response body that delivers no byte for this long is a transient fault; 5 s by default. Must be more than
+    /// zero.
     pub stall_timeout: Duration,
 }
 
@@ -35,19 +37,20 @@ impl Default for RetryPolicy {
     }
 }
 
-/// How an attempt failed, as far as that decides about the next one.
+/// An error of an attempt, which decides about the next attempt.
 pub trait Fault {
-    /// Whether to try again follows from the kind.
+    /// Returns the error's kind; transient kinds are retried.
     fn kind(&self) -> ErrorKind;
 
-    /// Whether the store answers nobody: then the next attempt waits by itself until it does, and costs nothing.
+    /// Returns whether the store is in an outage. Then the next attempt begins at once: the circuit breaker holds it,
+    /// without a request, until the store answers again.
     fn is_outage(&self) -> bool;
 }
 
-/// Runs `attempt` until it succeeds, fails for good, or the policy is used up. `on_retry` is told of every repetition.
+/// Runs `attempt` until it succeeds, fails permanently, or has used up the policy. Calls `on_retry` before each retry.
 ///
 /// # Errors
-/// The error of `attempt` when it is permanent; [`Error::GaveUp`] with the last one when the policy is used up.
+/// The error of `attempt` if it is permanent; [`Error::GaveUp`] with the last error if the policy is used up.
 pub async fn with_retries<T, E, F>(
     policy: RetryPolicy,
     mut on_retry: impl FnMut(&E),
@@ -76,34 +79,34 @@ where
     }
 }
 
-/// The failed attempts of one read.
+/// The state of the attempts of one read.
 #[derive(Debug)]
 pub(crate) struct Retries<'a> {
     policy: RetryPolicy,
     clock: &'a dyn Clock,
     begun: Duration,
-    /// When bytes came last.
+    /// When the last bytes arrived.
     progress: Duration,
     attempts: u32,
     wait: Duration,
 }
 
 impl<'a> Retries<'a> {
-    /// The first attempt begins now.
+    /// Begins the first attempt.
     pub fn new(policy: RetryPolicy, clock: &'a dyn Clock) -> Self {
         let now = clock.now();
         Self { policy, clock, begun: now, progress: now, attempts: 0, wait: policy.first_wait }
     }
 
-    /// The attempt that fails now brought bytes: the budget and the waits begin anew.
+    /// Records that the attempt that just failed delivered bytes: the retry budget and the waits begin again.
     pub fn progressed(&mut self) {
         self.progress = self.clock.now();
         self.wait = self.policy.first_wait;
     }
 
-    /// Counts a failed attempt. How long to wait before the next one; `None` when the policy is used up.
+    /// Counts a failed attempt. Returns the wait before the next one; `None` if the policy is used up.
     ///
-    /// The last attempt begins when the budget ends.
+    /// A wait is shortened so that it ends with the retry budget at the latest.
     pub fn failed(&mut self, fault: &impl Fault) -> Option<Duration> {
         self.attempts = self.attempts.saturating_add(1);
         let left = self.policy.budget.saturating_sub(self.clock.now().saturating_sub(self.progress));
@@ -118,7 +121,7 @@ impl<'a> Retries<'a> {
         Some(wait.min(left))
     }
 
-    /// The error that tells what was tried; the last error itself when that was one attempt.
+    /// Returns an error that contains the number of attempts; the last error itself if there was one attempt.
     pub fn gave_up(&self, attempted: String, last: Error) -> Error {
         if self.attempts < 2 {
             return last;
@@ -128,7 +131,7 @@ impl<'a> Retries<'a> {
     }
 }
 
-/// A share of `span` that differs between callers; it only spreads load, no result depends on it.
+/// Returns a random part of `span`. It only spreads load; no result depends on it.
 fn jitter(span: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(std::thread::current().id());

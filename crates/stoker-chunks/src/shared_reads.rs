@@ -1,12 +1,12 @@
-//! Blocks of rows that several streams of a process want: read once for all of them.
+//! Blocks of rows that several streams of a process want, and that are read once for all of them.
 //!
 //! ```text
-//! streams of ranks that share blocks ──► block: read by the first, copied by each ──► dropped when all its rows were taken,
-//!                                                                                     or given up when others need the room
+//! streams of ranks that share blocks ──► block: read by the first, ──► dropped when all its rows were taken,
+//!                                        copied by each                or evicted to free memory
 //! ```
 //!
-//! Nobody waits for the consumer of another stream: a block that does not fit any more, because others lag behind, is given up
-//! in the order of age, and whoever still wants rows of it reads those rows for itself.
+//! No stream waits for the consumer of another. Blocks that do not fit any more, because some streams lag behind, are
+//! evicted, the oldest first. A stream that still wants rows of an evicted block reads those rows alone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -21,27 +21,28 @@ use crate::deadline::{Deadline, Until};
 use crate::members::{LINGER, Members};
 use crate::shared_scan::BlockBytes;
 
-/// Blocks that were given up are remembered, so many at most: each is read again by its latecomers only as far as they want it.
+/// The maximum number of evicted blocks that are remembered. Late streams do not read such a block as a whole, only the
+/// rows that they want.
 const GIVEN_UP_MAX: usize = 16 << 10;
 
 /// Memory for blocks that several streams want. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SharedReads {
     state: Arc<Mutex<State>>,
-    /// Until when streams share something: asked for with each part of a batch.
+    /// Until when streams share blocks. It is read for each part of a batch.
     wanted: Arc<Deadline>,
-    /// Streams that may share something, now.
+    /// The number of open streams that may share blocks.
     num_here: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Open streams by what they share, whatever their epochs.
+    /// The open streams, by the blocks that they share, in any epochs.
     groups: HashMap<Ranks, Members>,
-    /// How many of them are in each epoch.
+    /// The number of open streams in each epoch.
     epochs: HashMap<Group, usize>,
     blocks: HashMap<BlockKey, HeldBlock>,
-    /// Blocks by their serial numbers, the oldest first; some were dropped already.
+    /// Blocks with their serial numbers, the oldest first. Some of them were dropped already.
     ages: VecDeque<(BlockKey, u64)>,
     next_serial: u64,
     bytes: u64,
@@ -50,29 +51,29 @@ struct State {
     given_up_ages: VecDeque<BlockKey>,
 }
 
-/// Streams that share blocks: ranks of one epoch of one stream whose rows lie in the same blocks.
+/// A group of streams that share blocks: ranks of one epoch of one stream whose rows are in the same blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     /// The stream.
     pub stream: Digest,
     /// The epoch.
     pub epoch: u64,
-    /// Which of several groups of ranks.
+    /// The number of the group among those of the epoch.
     pub residue: u64,
 }
 
-/// Ranks of a stream that share blocks in every epoch.
+/// The ranks of a stream that share blocks in every epoch.
 type Ranks = (Digest, u64);
 
 /// A column of a block that a group reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockKey {
     pub group: Group,
-    /// The source of the stream, the table of the source, and the column of the stream.
+    /// The index of the source in the stream, of the table in the source, and of the column in the stream.
     pub source: usize,
     pub table: usize,
     pub output: usize,
-    /// The block's number in its source, and its rows.
+    /// The block's number in its source, and its number of rows.
     pub number: u64,
     pub num_rows: u64,
 }
@@ -85,10 +86,10 @@ struct HeldBlock {
     rows_taken: u64,
 }
 
-/// The place of a block; `None` in it when the block could not be read. Whoever uses it holds a clone.
+/// The cell of a block; it contains `None` if the block could not be read. Each user of the block holds a clone.
 pub(crate) type Cell = Arc<OnceCell<Option<BlockBytes>>>;
 
-/// A stream's place in its group; it leaves when this is dropped.
+/// The membership of a stream in a group; dropping it leaves the group.
 #[derive(Debug)]
 pub struct Membership {
     reads: SharedReads,
@@ -97,7 +98,7 @@ pub struct Membership {
 }
 
 impl SharedReads {
-    /// Joins a group as one of `num_ranks` ranks that want rows of the same blocks, wherever the others are.
+    /// Joins a group as one of `num_ranks` ranks that want rows of the same blocks, in this process or elsewhere.
     pub fn join(&self, group: Group, rank: u32, num_ranks: u64) -> Membership {
         let mut state = self.state.lock();
         state.purge();
@@ -109,41 +110,41 @@ impl SharedReads {
         Membership { reads: self.clone(), group, rank }
     }
 
-    /// Whether several streams share something, or did a moment ago. Takes no lock.
+    /// Returns whether several streams share blocks, or did within the last 10 s. Takes no lock.
     pub fn are_wanted(&self) -> bool {
         self.wanted.is_ahead()
     }
 
-    /// Whether a stream is here that may share something. Takes no lock.
+    /// Returns whether a stream that may share blocks is open. Takes no lock.
     pub fn are_here(&self) -> bool {
         self.num_here.load(Ordering::Acquire) > 0
     }
 
-    /// Sets how many bytes of blocks are kept. Blocks beyond it are given up.
+    /// Sets the maximum size of all blocks in bytes, and evicts blocks beyond it.
     pub fn resize(&self, bytes_max: u64) {
         let mut state = self.state.lock();
         state.bytes_max = bytes_max;
         state.make_room(0);
     }
 
-    /// Bytes of blocks that may be kept.
+    /// The maximum size of all blocks in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.state.lock().bytes_max
     }
 
-    /// Bytes of blocks that are kept.
+    /// The current size of all blocks in bytes.
     pub fn bytes(&self) -> u64 {
         self.state.lock().bytes
     }
 
-    /// The place of a block of about so many bytes, to be filled by the first who comes. `None` for a block that was given up, or
-    /// that does not fit now.
+    /// Returns the cell of a block of about `bytes` bytes, which its first user fills. `None` for a block that was
+    /// evicted, or that does not fit now.
     pub(crate) fn enter(&self, key: &BlockKey, bytes: u64) -> Option<Cell> {
         let mut state = self.state.lock();
         if let Some(block) = state.blocks.get(key) {
             return Some(block.cell.clone());
         }
-        // Nothing is given up for a block that is larger than all memory.
+        // No block is evicted for one that is larger than all memory.
         if state.given_up.contains(key) || bytes > state.bytes_max || !state.make_room(bytes) {
             return None;
         }
@@ -155,7 +156,7 @@ impl SharedReads {
         Some(cell)
     }
 
-    /// Notes how many bytes a block takes.
+    /// Records the exact size of a block.
     pub(crate) fn filled(&self, key: &BlockKey, bytes: u64) {
         let mut state = self.state.lock();
         let Some(block) = state.blocks.get_mut(key) else { return };
@@ -164,14 +165,14 @@ impl SharedReads {
         state.make_room(0);
     }
 
-    /// Notes that a block could not be read.
+    /// Records that a block could not be read.
     pub(crate) fn failed(&self, key: &BlockKey) {
         let mut state = self.state.lock();
         state.remove(key);
         state.give_up(key.clone());
     }
 
-    /// Notes that rows of a block were taken; after the last one it is dropped.
+    /// Records that rows of a block were taken. The block is dropped after its last row.
     pub(crate) fn taken(&self, key: &BlockKey, num_rows: u64) {
         let mut state = self.state.lock();
         let Some(block) = state.blocks.get_mut(key) else { return };
@@ -184,8 +185,8 @@ impl SharedReads {
 }
 
 impl State {
-    /// Takes in a stream of an epoch. The first one there may be that of another pass over the epoch, such as a job that was started
-    /// again: it is no latecomer for blocks that were given up before.
+    /// Adds a stream of an epoch. If it is the only one there, it may belong to another pass over the epoch, such as a
+    /// restarted job. Then blocks that were evicted before may be read again.
     fn enter_epoch(&mut self, group: &Group) {
         let open = self.epochs.entry(group.clone()).or_default();
         *open += 1;
@@ -204,12 +205,12 @@ impl State {
         }
     }
 
-    /// Until when the ranks of a group are several, if none comes or goes.
+    /// Returns until when any group shares blocks if no stream begins or ends.
     fn wanted_until(&self) -> Option<Until> {
         self.groups.values().filter_map(Members::several_until).max()
     }
 
-    /// Gives up the oldest blocks that nobody uses now, until so many bytes fit in; `false` when they do not.
+    /// Evicts the oldest blocks that are not in use until `bytes` more bytes fit; returns `false` if they do not fit.
     fn make_room(&mut self, bytes: u64) -> bool {
         let mut used = Vec::new();
         while self.bytes.saturating_add(bytes) > self.bytes_max
@@ -221,12 +222,12 @@ impl State {
                     self.remove(&key);
                     self.give_up(key);
                 }
-                // It was dropped before.
+                // The block was dropped before.
                 None => {}
             }
         }
         used.into_iter().rev().for_each(|block| self.ages.push_front(block));
-        // Of blocks that were dropped in between, only the keys are left.
+        // Blocks that were dropped otherwise have left their keys in `ages`.
         if self.ages.len() > 2 * self.blocks.len() + GIVEN_UP_MAX {
             let blocks = &self.blocks;
             self.ages.retain(|(key, serial)| blocks.get(key).is_some_and(|block| block.serial == *serial));
@@ -251,7 +252,7 @@ impl State {
         }
     }
 
-    /// Forgets the ranks that are gone for long, and what only they wanted.
+    /// Removes the groups whose streams ended more than 10 s ago, and their blocks.
     fn purge(&mut self) {
         let is_gone = |members: &Members| members.are_none() && !members.are_several();
         let gone: HashSet<Ranks> =
@@ -278,7 +279,8 @@ impl Group {
 }
 
 impl Membership {
-    /// Whether so many ranks of the group are here, or were a moment ago, that blocks are better read as a whole.
+    /// Returns whether enough ranks of the group are in this process, or were within the last 10 s, that blocks should
+    /// be read as a whole.
     pub fn is_shared(&self) -> bool {
         self.reads.state.lock().groups.get(&self.group.ranks()).is_some_and(Members::are_several)
     }
@@ -303,7 +305,7 @@ impl Drop for Membership {
         self.reads.wanted.set(state.wanted_until());
         state.purge();
         drop(state);
-        // Blocks of ranks that come no more are dropped even if nobody else comes.
+        // The blocks of the group are dropped after 10 s, even if no other stream joins or leaves.
         if let (true, Ok(runtime)) = (is_last, Handle::try_current()) {
             let reads = Arc::downgrade(&self.reads.state);
             runtime.spawn(async move {

@@ -1,4 +1,4 @@
-//! Gathers rows of blocks of which other streams of the process want rows as well.
+//! Gathers rows of blocks of which other streams of the process want rows too.
 
 use std::sync::Arc;
 
@@ -12,21 +12,23 @@ use crate::block_scan::{Block, BlockColumn};
 use crate::shared_reads::{BlockKey, Membership};
 use crate::{BadRow, ChunkScan, Error, Result};
 
-/// Bytes of the blocks that a stream reads, or waits for, at the same time; one block at least, and not more than so many.
+/// The maximum size of the blocks that a stream reads or waits for at the same time, in bytes, and their maximum
+/// number. It is always at least one block.
 const BYTES_AT_ONCE: u64 = 64 << 20;
 const BLOCKS_AT_ONCE: usize = 64;
 
 /// The bytes of a block's rows.
 #[derive(Debug)]
 pub(crate) struct BlockBytes {
-    /// Rows of the block, as often as they are in it.
+    /// The number of rows in the block, duplicates included.
     pub num_rows: u64,
     ranges: Vec<(BlockRange, Buffer)>,
 }
 
 impl ChunkScan {
-    /// As [`ChunkScan::gather_blocks`] for a group: each block is read once for all of its streams, by the first of them, which is also
-    /// the one that asks for addresses. What does not fit into their memory is read row by row.
+    /// Gathers rows as [`ChunkScan::gather_blocks`] does, for a group: the first stream that wants rows of a block
+    /// looks up its addresses and reads it for all streams of the group. Rows of blocks that do not fit the group's
+    /// memory are read alone.
     pub(crate) async fn gather_shared<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
         &self,
         group: &Membership,
@@ -35,7 +37,7 @@ impl ChunkScan {
         addresses: impl Fn(u64) -> F,
     ) -> Result<Vec<BadRow>, E> {
         let block_bytes = blocks.iter().map(|block| num_bytes(block, column)).max().unwrap_or(0).max(1);
-        // No more than half of what fits: others read as well.
+        // A stream uses at most half of the memory, because others read as well.
         let bytes_at_once = BYTES_AT_ONCE.min(group.reads().bytes_max() / 2);
         let at_once = usize::try_from(bytes_at_once / block_bytes).unwrap_or(BLOCKS_AT_ONCE).clamp(1, BLOCKS_AT_ONCE);
         let taken = stream::iter(blocks).map(|block| self.take_shared(group, column, block, &addresses));
@@ -43,7 +45,7 @@ impl ChunkScan {
         Ok(bad.into_iter().flatten().collect())
     }
 
-    /// Takes rows out of a block that is in memory, or reads it for all.
+    /// Copies rows out of a block that is in memory, or reads the block for all streams first.
     async fn take_shared<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
         &self,
         group: &Membership,
@@ -77,7 +79,7 @@ impl ChunkScan {
             }
         };
         let Some(bytes) = cell.get_or_init(read).await else {
-            // Those who waited do not wait for each other's attempts.
+            // Streams that waited for a failed read do not wait for each other's attempts.
             return match failed {
                 Some(error) => Err(error),
                 None => self.take_alone(column, block, addresses).await,
@@ -106,7 +108,7 @@ impl ChunkScan {
         Ok(bad)
     }
 
-    /// Takes rows of a block that is not read for all: from the cache, if they are there, or row by row.
+    /// Gathers rows of a block that is not read for all: from the cache if the block is there, or alone.
     async fn take_alone<E: From<Error>, F: Future<Output = Result<Vec<u64>, E>>>(
         &self,
         column: BlockColumn<'_>,
@@ -119,7 +121,7 @@ impl ChunkScan {
         self.gather_for_cache(column, vec![block], addresses, 0).await
     }
 
-    /// The bytes of rows at ascending addresses.
+    /// Reads the rows at ascending addresses.
     async fn read_block(&self, name: &str, column: &Arc<DenseColumn>, addresses: Vec<u64>) -> Result<BlockBytes> {
         let num_rows = addresses.len() as u64;
         let reads = ranges(name, column, addresses)?.into_iter().map(|range| async {
@@ -130,7 +132,7 @@ impl ChunkScan {
     }
 }
 
-/// Bytes of a block, without what lies between its rows.
+/// Returns the size of a block's rows, without the bytes between them.
 fn num_bytes(block: &Block, column: BlockColumn<'_>) -> u64 {
     block.num_rows.saturating_mul(column.column.row_bytes as u64)
 }

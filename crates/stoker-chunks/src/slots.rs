@@ -1,4 +1,4 @@
-//! The memory of one column of one batch, filled row by row from anywhere.
+//! The memory of one column of one batch, whose rows may be filled in any order.
 #![expect(unsafe_code, reason = "rows of one buffer are filled by several threads at once; see the safety comments")]
 
 use std::ops::{Deref, DerefMut};
@@ -10,8 +10,8 @@ use arrow_buffer::Buffer;
 use crate::pool::Pooled;
 use crate::{BufferPool, Error, Result};
 
-/// `num_rows` slots of `row_bytes` bytes. Each slot is claimed once, filled by whoever claimed it, and the whole becomes an
-/// Arrow buffer when all are filled.
+/// `num_rows` slots of `row_bytes` bytes. Each slot is claimed once, and filled through its claim. Once all slots are
+/// filled, the memory becomes an Arrow buffer.
 #[derive(Debug)]
 pub struct Slots {
     base: *mut u8,
@@ -25,17 +25,18 @@ const FREE: u8 = 0;
 const CLAIMED: u8 = 1;
 const FILLED: u8 = 2;
 
-// SAFETY: `base` points into `memory`, which `Slots` owns and does not touch before `freeze`. Until then the bytes of a slot are
-// only reached through the one `SlotMut` that claimed it; `states` are atomic, so no two threads get the same slot.
+// SAFETY: `base` points into `memory`, which `Slots` owns and does not access before `freeze`. Until then the bytes of
+// a slot are only accessed through the one `SlotMut` that claimed it; `states` are atomic, so no two threads can claim
+// the same slot.
 unsafe impl Send for Slots {}
-// SAFETY: as above; shared references only claim slots.
+// SAFETY: as above; shared references can only claim slots.
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Slots in memory from a pool.
+    /// Makes slots in memory from a pool.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the system gives none.
+    /// [`Error::OutOfMemory`] if the operating system has no memory.
     pub fn try_new(pool: &BufferPool, num_rows: usize, row_bytes: usize) -> Result<Arc<Self>> {
         let mut memory = pool.take(num_rows.saturating_mul(row_bytes))?;
         let base = memory.as_mut_ptr();
@@ -43,28 +44,28 @@ impl Slots {
         Ok(Arc::new(Self { base, memory, row_bytes, states }))
     }
 
-    /// Bytes of all slots.
+    /// Returns the size of all slots in bytes.
     pub fn bytes(&self) -> usize {
         self.memory.len()
     }
 
-    /// The slot of a row, to be filled.
+    /// Claims the slot of a row.
     ///
     /// # Errors
-    /// [`Error::Internal`] when it was claimed before or does not exist.
+    /// [`Error::Internal`] if the slot was claimed before or does not exist.
     pub fn claim(self: &Arc<Self>, row: usize) -> Result<SlotMut> {
         self.take(row, FREE)
     }
 
-    /// The slot of a row that was filled, to be filled with something else.
+    /// Claims the slot of a row that is filled, to replace its content.
     ///
     /// # Errors
-    /// [`Error::Internal`] when it is not filled or does not exist.
+    /// [`Error::Internal`] if the slot is not filled or does not exist.
     pub fn reopen(self: &Arc<Self>, row: usize) -> Result<SlotMut> {
         self.take(row, FILLED)
     }
 
-    /// Claims a slot that is in this state.
+    /// Claims a slot that must be in this state.
     fn take(self: &Arc<Self>, row: usize, state: u8) -> Result<SlotMut> {
         let Some(slot) = self.states.get(row) else {
             let reason = format!("slot {row} of {} does not exist", self.states.len());
@@ -79,10 +80,10 @@ impl Slots {
         }
     }
 
-    /// The filled memory as an Arrow buffer, which returns to the pool when it is dropped.
+    /// Returns the filled memory as an Arrow buffer. When the buffer is dropped, the memory returns to the pool.
     ///
     /// # Errors
-    /// [`Error::Internal`] when a slot is not filled.
+    /// [`Error::Internal`] if a slot is not filled.
     pub fn freeze(self: Arc<Self>) -> Result<Buffer> {
         let slots = Arc::try_unwrap(self).map_err(|slots| Error::Internal {
             reason: format!("slots of {} rows are still being filled", slots.states.len()),
@@ -103,7 +104,7 @@ pub struct SlotMut {
 }
 
 impl SlotMut {
-    /// Declares the slot filled.
+    /// Marks the slot as filled.
     pub fn fill(self) {
         self.slots.states[self.row].store(FILLED, Ordering::Release);
     }
@@ -114,8 +115,8 @@ impl Deref for SlotMut {
 
     fn deref(&self) -> &[u8] {
         let start = self.row * self.slots.row_bytes;
-        // SAFETY: `row < states.len()`, so the range lies inside `memory`, whose bytes are initialised; this `SlotMut` is the
-        // only one for the row, and `Slots` cannot be frozen while it holds an `Arc`.
+        // SAFETY: `row < states.len()`, so the range lies inside `memory`, whose bytes are initialised. This `SlotMut`
+        // is the only one for the row, and `Slots` cannot be frozen while it holds an `Arc`.
         unsafe { std::slice::from_raw_parts(self.slots.base.add(start), self.slots.row_bytes) }
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of requests and bytes.
+//! Counters of requests and bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,9 +23,9 @@ pub struct IoStats {
 /// What reading a range took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Range reads, as [`IoTotals::requests`].
+    /// The number of reads, as in [`IoTotals::requests`].
     pub requests: u64,
-    /// Bytes that were asked for.
+    /// The number of bytes that were requested.
     pub bytes: u64,
 }
 
@@ -68,7 +68,7 @@ impl IoStats {
         self.cache_damaged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts now.
+    /// Returns the current values.
     pub fn totals(&self) -> IoTotals {
         IoTotals {
             requests: self.requests.load(Ordering::Relaxed),

@@ -22,7 +22,7 @@ use crate::*;
 
 const ROW: usize = 1_200;
 
-/// A table of `num_rows` rows whose bytes are a function of the row, in pages of `page_rows`.
+/// A table of `num_rows` rows whose bytes are a function of the row, in pages of `page_rows` rows.
 async fn table(uri: &str, num_rows: usize, page_rows: usize, fragment_rows: u64) -> Table {
     let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
     let name = TableName::try_new("t").expect("a name");
@@ -67,7 +67,7 @@ fn a_run_of_rows_is_one_request_per_page_at_most() {
         let totals = scan.stats().totals();
         assert!(totals.requests <= 8, "{totals:?}");
         assert_eq!(totals.bytes_used, 400 * ROW as u64);
-        // Pages begin at multiples of 64 bytes.
+        // Pages begin at multiples of 64 bytes, so there are gaps between them.
         assert!(totals.bytes_read <= 400 * ROW as u64 + 8 * 64, "{totals:?}");
     });
 }
@@ -161,7 +161,7 @@ fn memory_that_shares_huge_pages_does_not_overlap() {
         for (number, memory) in all.iter().enumerate() {
             assert!(memory.as_ref().iter().all(|byte| *byte == number as u8 + 1), "{number} of {length} bytes");
         }
-        // The first ones go first: a region outlives what shares it.
+        // The first ones are dropped first: a region lives until the last memory in it is dropped.
         drop(pool);
         all.drain(..rounds / 2);
         assert_eq!(all.last().map(|memory| memory.as_ref()[length - 1]), Some(rounds as u8));
@@ -184,7 +184,8 @@ fn a_pool_that_shrinks_gives_memory_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Any rows in any order, with duplicates, over several fragments: equal to Lance's own decoder, on disk and in memory.
+    /// Any rows in any order, with duplicates and over several fragments, equal the output of Lance's own decoder, on
+    /// disk and in memory.
     #[test]
     fn gathered_rows_equal_the_stock_decoder(
         picks in proptest::collection::vec(0u64..500, 0..300), page_rows in 1usize..40, fragment_rows in 60u64..600,

@@ -1,18 +1,19 @@
-//! Checks rows against their checksums.
+//! Compares rows with their checksums.
 
 use stoker_checksum::checksum;
 
 use crate::coalesce::{Piece, Read};
 use crate::{Error, IoStats, SlotMut};
 
-/// A row that is damaged where it is stored: its bytes do not have its checksum, in two reads.
+/// A row that is damaged in storage: its bytes did not match its checksum in two reads.
 #[derive(Debug)]
 pub struct BadRow {
-    /// Its row address.
+    /// The row's address.
     pub address: u64,
-    /// Which column, which checksums, which data file.
+    /// The column, the two checksums and the data file.
     pub reason: String,
-    /// The slots that want it, unfilled and with any content: the caller may fill them with another row.
+    /// The slots that want the row. They are not filled, and their content is arbitrary: the caller may fill them with
+    /// another row.
     pub slots: Vec<SlotMut>,
 }
 
@@ -24,23 +25,23 @@ impl BadRow {
         Self { address: piece.address, reason, slots }
     }
 
-    /// The error for a row that nothing can replace.
+    /// Returns the error for a row that is not replaced.
     pub fn into_error(self, column: &str) -> Error {
         Error::BadRow { address: self.address, column: column.to_string(), reason: self.reason }
     }
 }
 
-/// What is wrong with a row that does not have its checksum.
+/// Describes a row that does not match its checksum.
 pub(crate) fn mismatch(column: &str, found: u32, expected: u32, place: &str) -> String {
     format!("the checksum of column {column} is {found:#010x} and not {expected:#010x}, in {place}")
 }
 
-/// The addresses of the rows of reads.
+/// Returns the addresses of the rows of reads.
 pub(crate) fn addresses(reads: &[Read]) -> Vec<u64> {
     reads.iter().flat_map(|read| &read.pieces).map(|piece| piece.address).collect()
 }
 
-/// Notes which checksums the rows of reads should have: one for each of [`addresses`], or none at all.
+/// Sets the expected checksums of the rows of reads: one for each of [`addresses`], or none at all.
 pub(crate) fn expect(reads: &mut [Read], checksums: Vec<Option<u32>>) {
     for (piece, checksum) in reads.iter_mut().flat_map(|read| &mut read.pieces).zip(checksums) {
         piece.checksum = checksum;
@@ -49,12 +50,12 @@ pub(crate) fn expect(reads: &mut [Read], checksums: Vec<Option<u32>>) {
 }
 
 impl Piece {
-    /// Finds the checksum of the bytes in the slot.
+    /// Computes the checksum of the bytes in the slot.
     pub fn find_checksum(&mut self) {
         self.found = Some(checksum(&self.slot));
     }
 
-    /// Compares the bytes in the slot with their checksum, if there is one.
+    /// Compares the bytes in the slot with the expected checksum, if there is one.
     pub fn check(&mut self) {
         let found = self.found.take();
         self.is_right = self.checksum.is_some_and(|expected| found.unwrap_or_else(|| checksum(&self.slot)) == expected);
@@ -62,12 +63,12 @@ impl Piece {
 }
 
 impl Read {
-    /// Whether a row has a checksum.
+    /// Returns whether any row has a checksum.
     pub fn is_checked(&self) -> bool {
         self.pieces.iter().any(|piece| piece.checksum.is_some())
     }
 
-    /// Takes out the rows that were read and do not have their checksums, each as a read of its own.
+    /// Removes the rows that do not match their checksums, and returns each as a read of its own.
     pub fn take_suspects(&mut self, stats: &IoStats) -> Vec<Read> {
         let (fragment, offset) = (self.fragment, self.offset);
         let mut verified_bytes = 0;

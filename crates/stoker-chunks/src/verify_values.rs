@@ -1,4 +1,4 @@
-//! Checks values that came through Lance's decoder.
+//! Verifies values that Lance's decoder returned.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,15 @@ use crate::local::forget;
 use crate::verify::mismatch;
 use crate::{Error, Result, RetryPolicy, with_retries};
 
-/// Compares the values of a column that [`Table::take`] gave for these addresses, in their order, with their checksums. Returns
-/// the addresses of the damaged rows, ascending, each with what is wrong with it. Rows without a checksum are not checked.
+/// Compares values of a column, which [`Table::take`] returned for these addresses in this order, with their checksums.
+/// Returns the addresses of the damaged rows, ascending, each with a description of its damage. Rows without a checksum
+/// are not checked.
 ///
-/// Values that do not have their checksums are read once more before, past the system's memory of their file. Transient faults are
-/// retried by `retry`.
+/// Values that do not match are read a second time first, past the page cache. Transient faults are retried by `retry`.
 ///
 /// # Errors
-/// Storage errors. An error of kind `Unavailable` when the second read of a value gave what is right: take all of them again.
+/// Storage errors. An error of kind `Unavailable` if the second read of a value was right: the caller must take all
+/// values again.
 pub async fn verify_values(
     table: &Table,
     column: &str,
@@ -49,7 +50,8 @@ pub async fn verify_values(
     Ok(bad)
 }
 
-/// Reads values of one fragment that did not have their checksums once more. What is wrong with them, unless one is right now.
+/// Reads values of one fragment that did not match their checksums a second time. Returns descriptions of their damage;
+/// an error if one of them matches now.
 async fn read_again(
     table: &Table,
     column: &str,
@@ -82,7 +84,7 @@ async fn read_again(
     Ok(bad)
 }
 
-/// Lets the system forget a file, when the lake is local.
+/// Drops a file from the page cache, if the lake is local.
 fn forget_file(reader: &RangeReader) -> Result<()> {
     if let Some(file) = reader.open()?.local() {
         forget(file, 0..reader.size());

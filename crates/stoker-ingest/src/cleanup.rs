@@ -1,4 +1,4 @@
-//! Journals of ingests that nobody goes on with.
+//! Cleans up the journals of ingests that nobody will resume.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,8 +10,9 @@ use crate::Result;
 use crate::journal::{FOLDER, KEPT_FOLDERS, UNIT_AGE_MAX};
 use crate::known_files::FileLists;
 
-/// The version of a table whose successors a cleanup must spare, so that ingests can tell which files the table has: the last one whose
-/// ingest listed all of them. `None` for a table without such lists.
+/// Returns the version of a table after which a cleanup must keep all versions, so that ingests can tell which files
+/// the table has: the last version whose ingest had lists of all files of the table. Returns `None` for a table without
+/// such lists, and 0 when no list is complete.
 ///
 /// # Errors
 /// A damaged list; storage errors.
@@ -23,11 +24,11 @@ pub async fn last_listed(lake: &Lake, name: &TableName) -> Result<Option<u64>> {
     }
 }
 
-/// Removes the journals of ingests of which nothing happened for `age`, and whose units are too old to be used; only counts them in
-/// a dry run. Returns how many.
+/// Removes the journals of ingests that did nothing for `age` and whose units are too old to be used. A dry run only
+/// counts them. Returns the number of journals.
 ///
 /// # Errors
-/// Storage errors; what was removed until then stays removed.
+/// Storage errors. Journals that were removed before the error stay removed.
 pub async fn clean_journals(lake: &Lake, age: Duration, dry_run: bool) -> Result<u64> {
     let objects = lake.objects();
     let mut journals: BTreeMap<String, Vec<ObjectEntry>> = BTreeMap::new();

@@ -7,11 +7,12 @@ use stoker_types::ErrorKind;
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an ingest failed. No table has changed then.
+/// Why an ingest failed. No table has changed, except when storage failed after the commit: the same call then finds
+/// the commit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A source cannot be found or listed.
+    /// A source does not exist or cannot be listed.
     #[error("cannot list {}: {source}", path.display())]
     List {
         /// The file or folder.
@@ -19,7 +20,7 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
-    /// A source holds nothing to ingest.
+    /// A source contains nothing to ingest.
     #[error("nothing to ingest in {}: {reason}", path.display())]
     Empty {
         /// The file or folder.
@@ -27,12 +28,12 @@ pub enum Error {
         /// What was looked for.
         reason: String,
     },
-    /// A folder is not laid out as expected.
+    /// A folder does not have the expected layout.
     #[error("{} does not fit the layout: {reason}", path.display())]
     Layout {
         /// The file or folder.
         path: PathBuf,
-        /// What was expected.
+        /// The expected layout.
         reason: String,
     },
     /// A source file cannot be read or decoded.
@@ -40,10 +41,11 @@ pub enum Error {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         reason: String,
     },
-    /// A source file is not the one that was listed any more. Never skipped: what the ingest is known by holds no longer.
+    /// A source file changed after it was listed. It is never skipped, because the digest that identifies the ingest no
+    /// longer fits its sources.
     #[error("{} changed while it was ingested: {change}; run the same command again when nothing writes to it", path.display())]
     Changed {
         /// The file.
@@ -56,24 +58,24 @@ pub enum Error {
     Mismatch {
         /// The file.
         path: PathBuf,
-        /// The row in the file, from 0; `None` when all rows are concerned.
+        /// The row in the file, from 0; `None` if the error concerns all rows.
         row: Option<u64>,
         /// The column.
         column: String,
         /// What the column needs.
         expected: String,
-        /// What the file has, and what can be done about it.
+        /// What the file contains, and what the user can do about it.
         found: String,
     },
-    /// An option cannot be used.
+    /// An option that is not valid.
     #[error("{option} is not valid: {reason}")]
     InvalidOption {
-        /// The option as on the command line.
+        /// The option, as on the command line.
         option: String,
-        /// What is wrong and what would be right.
+        /// What is wrong, and what would be valid.
         reason: String,
     },
-    /// The table to create exists.
+    /// The table to create already exists.
     #[error(
         "table {table} already exists in {lake}; add the rows with --mode append or replace it with --mode overwrite"
     )]
@@ -86,10 +88,10 @@ pub enum Error {
     /// The table to append to does not exist.
     #[error("{source}; create it with --mode create")]
     NoTable {
-        /// What the lake says.
+        /// The error of the lake.
         source: stoker_lake::Error,
     },
-    /// A file that the table has was changed since. Appending adds files, it does not replace any.
+    /// A file that the table has changed since its ingest. Appending adds files and never replaces rows.
     #[error(
         "{} has other content than the file that version {version} of table {table} was given under this path{}; give changed files another name, or write the table again with --mode overwrite",
         path.display(),
@@ -100,40 +102,40 @@ pub enum Error {
         path: PathBuf,
         /// The table.
         table: String,
-        /// The version that holds the other content.
+        /// The version that contains the file's earlier content.
         version: u64,
-        /// How many more there are.
+        /// The number of further such files.
         num_more: usize,
     },
-    /// An ingest before this one kept no list of its files.
+    /// An earlier ingest of the table kept no list of its files.
     #[error(
         "cannot tell which of these files table {table} holds: {version} was written by an ingest that kept no list of its files; write the table again with --mode overwrite, or give --again to add the rows of all these files, known or not"
     )]
     NoFileList {
         /// The table.
         table: String,
-        /// Which version.
+        /// The version of that ingest, as a phrase.
         version: String,
     },
-    /// What the lake keeps of finished ingests is damaged.
+    /// The lake's record of finished ingests is damaged.
     #[error(
         "cannot tell whether these sources were ingested before: {path} in the lake is damaged ({reason}); look whether the rows are in the table, then delete that file"
     )]
     Journal {
-        /// The file, relative to the lake.
+        /// The path of the record, relative to the lake.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the record.
         reason: String,
     },
-    /// [`crate::Progress::should_stop`] asked to stop.
+    /// [`crate::Progress::should_stop`] returned true.
     #[error("stopped after {units_done} of {units} units; run the same command again to go on from there")]
     Stopped {
-        /// Units that are finished and need not be repeated.
+        /// The number of finished units, which need not be repeated.
         units_done: usize,
-        /// All units.
+        /// The number of all units.
         units: usize,
     },
-    /// The lake refused or failed.
+    /// An error of the lake.
     #[error(transparent)]
     Lake(#[from] stoker_lake::Error),
     /// A defect of this crate.
@@ -151,7 +153,7 @@ fn and_more(num_more: usize) -> String {
 }
 
 impl Error {
-    /// What a caller should do about it.
+    /// Returns the kind, which says what a caller should do about the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::List { source, .. } => match source.kind() {

@@ -1,4 +1,4 @@
-//! Runs the units of an ingest, resumes them, and commits.
+//! Writes the units of an ingest, resumes them, and commits.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,10 +16,10 @@ use crate::known_files::{Choice, FileList, FileLists, ListHead};
 use crate::source_file::{LeftOut, SourceFile, digests};
 use crate::{Error, IngestReport, Mode, OnError, Progress, Result, Skipped};
 
-/// How often files are chosen while other ingests of the table commit.
+/// The most times that the files are chosen again because other ingests of the table commit.
 const CHOICES_MAX: usize = 100;
 
-/// One ingest: where the rows go and under which rules.
+/// One ingest: the target of its rows and its options.
 pub(crate) struct Job<'a> {
     pub lake: &'a Lake,
     pub table: &'a TableName,
@@ -27,23 +27,23 @@ pub(crate) struct Job<'a> {
     pub mode: Mode,
     pub on_error: OnError,
     pub again: bool,
-    /// Of the sources, the options, the table and the mode.
+    /// A digest of the sources, the options, the table and the mode.
     pub digest: DigestBuilder,
-    /// How many files of the source have each other ending.
+    /// The number of files of the source with each other ending.
     pub left_out: BTreeMap<String, u64>,
     /// The source as the user named it, for messages.
     pub root: &'a Path,
     pub progress: &'a dyn Progress,
 }
 
-/// Source files and their bytes.
+/// A number of source files and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Size {
     pub files: u64,
     pub bytes: u64,
 }
 
-/// What writing a unit gave.
+/// The result of writing a unit.
 pub(crate) struct Written {
     pub fragments: Vec<FragmentDraft>,
     pub rows: u64,
@@ -52,60 +52,61 @@ pub(crate) struct Written {
 
 /// The deterministic units of some files.
 pub(crate) trait Units: Sync {
-    /// The size of each unit.
+    /// Returns the size of each unit.
     fn sizes(&self) -> Vec<Size>;
 
-    /// The files that end in a unit, as positions in the files that the units were made of.
+    /// Returns the files that end in a unit, as indices of the files from which the units were made.
     fn files(&self, unit: usize) -> Range<usize>;
 
-    /// Writes one unit with a writer of its own, telling the job's progress. `None` when the progress asked to stop.
+    /// Writes one unit with a writer of its own, and reports progress to the job. Returns `None` when the job must
+    /// stop.
     fn write(&self, job: &Job<'_>, unit: usize) -> impl Future<Output = Result<Option<Written>>> + Send;
 }
 
-/// What an ingest reads.
+/// The sources of an ingest.
 pub(crate) trait Source: Sync {
     type Units: Units + Send;
 
-    /// The files that can become rows, in order.
+    /// Returns the files that can become rows, in order.
     fn files(&self) -> Vec<SourceFile>;
 
-    /// Units of some of the files, by ascending index.
+    /// Makes the units of some of the files, which are given by ascending index.
     fn units(&self, files: &[usize]) -> Self::Units;
 }
 
-/// A run that has begun: what it writes, and how far earlier attempts came.
+/// A run that has begun: what it writes, and what earlier attempts wrote.
 struct Run<U> {
     units: U,
     journal: Journal,
     done: Option<Marker>,
-    /// The key of its commit.
+    /// The key of the commit.
     key: String,
-    /// The version before the first attempt.
+    /// The version of the table before the first attempt.
     since_version: u64,
-    /// The version that the files were chosen by.
+    /// The version of the table with whose files the sources were compared; `None` when they are not compared.
     chosen_at: Option<u64>,
     choice: Choice,
     /// Whether an earlier attempt committed the rows.
     is_committed: bool,
 }
 
-/// What there is to do.
+/// The work of an ingest, or its report when there is none.
 enum Beginning<U> {
     Run(Box<Run<U>>),
     Nothing(IngestReport),
 }
 
 impl Job<'_> {
-    /// A writer for one unit.
+    /// Creates a writer for one unit.
     pub async fn writer(&self) -> Result<TableWriter> {
         let for_append = self.mode == Mode::Append;
         Ok(self.lake.writer(self.table, &self.schema, for_append, WriteOptions::default()).await?)
     }
 
-    /// Writes the units that are not journalled and commits all. When another ingest of the table commits meanwhile, the files
-    /// are chosen anew.
+    /// Writes the units that are not in the journal, and commits all units. When another ingest of the table commits
+    /// meanwhile, the files are chosen again.
     ///
-    /// `skipped` was found before there were units.
+    /// `skipped` are the files that were skipped before units were made.
     pub async fn run(&self, source: &impl Source, skipped: Vec<Skipped>) -> Result<IngestReport> {
         let files: Arc<[SourceFile]> = source.files().into();
         let mut overtaken: Option<Run<_>> = None;
@@ -114,7 +115,7 @@ impl Job<'_> {
             if let Some(before) = overtaken.take()
                 && !matches!(&beginning, Beginning::Run(run) if run.key == before.key)
             {
-                // Nobody will commit what was written of that choice.
+                // Nobody will commit the units of the earlier choice.
                 before.journal.clear().await?;
             }
             let run = match beginning {
@@ -198,7 +199,7 @@ impl Job<'_> {
         })
     }
 
-    /// Writes a unit and notes it. `None` when the progress asked to stop.
+    /// Writes a unit and records it in the journal. Returns `None` when the job must stop.
     async fn write_unit<U: Units>(
         &self,
         run: &Run<U>,
@@ -216,7 +217,7 @@ impl Job<'_> {
         Ok(Some(unit))
     }
 
-    /// Chooses the files to write and finds what earlier attempts left.
+    /// Chooses the files to write, and finds what earlier attempts wrote.
     async fn begin<S: Source>(
         &self,
         source: &S,
@@ -226,7 +227,8 @@ impl Job<'_> {
         let digest = self.digest(skipped);
         let total = total(files, skipped);
         loop {
-            // The marker first: a table that is read after it holds what the marker tells of.
+            // The marker is read first, so that the table, which is read after it, contains the commit that the marker
+            // names.
             let (mut journal, done) = Journal::open(self.lake.objects(), &digest).await?;
             let existing = existing(self.lake, self.table).await?;
             if let Some(report) = self.already_ingested(existing.as_ref(), done.as_ref(), total).await? {
@@ -256,7 +258,8 @@ impl Job<'_> {
                 self.check_target(existing.is_some(), &journal, units.sizes().len()).await?;
             }
             let since_version = journal.begin(Begun { version }).await?.version;
-            // Another process that finished this run meanwhile left its marker before it forgot where the run began.
+            // A process that finished this run meanwhile wrote its marker before it deleted the record of the
+            // beginning.
             if journal.marker().await?.map_or(0, |done| done.runs) == runs {
                 let chosen_at = (self.mode == Mode::Append && !self.again).then_some(version);
                 let key = run.to_string();
@@ -267,7 +270,7 @@ impl Job<'_> {
         }
     }
 
-    /// All files, or of those to append the ones that the table does not have.
+    /// Chooses the files to write: all files, or for an append those that the table does not have.
     async fn choose(&self, existing: Option<&Table>, files: &Arc<[SourceFile]>) -> Result<Choice> {
         let (Some(table), Mode::Append, false) = (existing, self.mode, self.again) else {
             return Ok(Choice::all(files.len()));
@@ -281,7 +284,7 @@ impl Job<'_> {
         FileLists::new(self.lake.objects(), self.table)
     }
 
-    /// The report when the table has all files that can be read.
+    /// Builds the report for a table that already has all files that can be read.
     fn nothing_new(&self, choice: &Choice, total: Size, skipped: Vec<Skipped>) -> IngestReport {
         IngestReport {
             version: choice.version,
@@ -296,7 +299,7 @@ impl Job<'_> {
         }
     }
 
-    /// What identifies the job: its sources, which of them are readable, and what they become.
+    /// Returns the digest that identifies the job: its sources, which of them are readable, and the schema of the rows.
     fn digest(&self, unreadable: &[Skipped]) -> Digest {
         let mut digest = self.digest.clone();
         for field in self.schema.fields() {
@@ -315,7 +318,8 @@ impl Job<'_> {
         digest.finish()
     }
 
-    /// A report when there is nothing to do: appended before, or the table still is what this job made of it.
+    /// Returns a report if there is nothing to do: the job's commit is part of the table's history, and for an
+    /// overwrite it is the newest version.
     async fn already_ingested(
         &self,
         existing: Option<&Table>,
@@ -343,11 +347,12 @@ impl Job<'_> {
         }))
     }
 
-    /// Refuses a table that does not fit the mode, before any work.
+    /// Refuses a table that does not fit the mode, before any unit is written.
     async fn check_target(&self, exists: bool, journal: &Journal, units: usize) -> Result<()> {
         match (self.mode, exists) {
             (Mode::Create, true) => {
-                // All units finished: perhaps this job created the table and its answer was lost. The commit decides.
+                // If all units are finished, this job may have created the table and lost the answer. The commit
+                // decides.
                 for index in 0..units {
                     if self.finished(journal, index).await?.is_none() {
                         return Err(self.table_exists());
@@ -364,7 +369,7 @@ impl Job<'_> {
         }
     }
 
-    /// A unit that an earlier run finished under rules at least as strict, and whose files are still there.
+    /// Returns a unit that an earlier run finished with equal or stricter options, and whose files still exist.
     async fn finished(&self, journal: &Journal, index: usize) -> Result<Option<FinishedUnit>> {
         let Some(unit) = journal.unit(index).await? else { return Ok(None) };
         if !unit.is_fresh() || self.on_error == OnError::Fail && !unit.skipped.is_empty() {
@@ -378,7 +383,8 @@ impl Job<'_> {
         Ok(Some(unit))
     }
 
-    /// Commits the rows. The list of the files is there before, and learns the version afterwards.
+    /// Commits the rows. The list of the files is written before the commit, and the version is added to it after the
+    /// commit.
     async fn commit<U>(&self, run: &Run<U>, fragments: Vec<FragmentDraft>, rows: u64, list: &FileList) -> Result<u64> {
         let mode = match self.mode {
             Mode::Create => CommitMode::Create,
@@ -399,7 +405,7 @@ impl Job<'_> {
             Err(stoker_lake::Error::TableExists { .. }) => Err(self.table_exists()),
             Err(error) => {
                 if error.kind() == ErrorKind::InvalidRequest {
-                    // The table changed its schema meanwhile: these fragments will never fit.
+                    // The schema of the table changed meanwhile, so these fragments will never fit.
                     run.journal.clear().await?;
                 }
                 Err(error.into())
@@ -412,26 +418,26 @@ impl Job<'_> {
     }
 }
 
-/// All files and their bytes, those that were skipped before there were units without.
+/// Counts all files and their bytes. Files that were skipped before units were made count without bytes.
 fn total(files: &[SourceFile], skipped: &[Skipped]) -> Size {
     let bytes = files.iter().map(|file| file.stamp.bytes).sum();
     Size { files: (files.len() + skipped.len()) as u64, bytes }
 }
 
-/// The digests of the files of a unit.
+/// Computes the digests of the files of a unit.
 async fn digests_of(files: &Arc<[SourceFile]>, unit: Range<usize>, skipped: &[Skipped]) -> Result<Vec<Option<Digest>>> {
     let (files, skipped) = (files.clone(), skipped.to_vec());
     blocking("digesting files", move || digests(&files[unit], &skipped)).await
 }
 
-/// The list of the files of which rows were written.
+/// Builds the list of the files whose rows were written.
 fn file_list(files: &[SourceFile], digests: &[Option<Digest>], skipped: &[Skipped]) -> FileList {
     let left_out = LeftOut::of(skipped);
     let written = files.iter().zip(digests).filter(|(file, _)| !left_out.has(file));
     FileList::new(&written.filter_map(|(file, digest)| Some((file, (*digest)?))).collect::<Vec<_>>())
 }
 
-/// The table's newest version, or `None` when it does not exist.
+/// Opens the table's newest version; returns `None` when the table does not exist.
 pub(crate) async fn existing(lake: &Lake, table: &TableName) -> Result<Option<Table>> {
     match lake.table(table, &SnapshotRef::Latest).await {
         Ok(table) => Ok(Some(table)),
@@ -440,7 +446,7 @@ pub(crate) async fn existing(lake: &Lake, table: &TableName) -> Result<Option<Ta
     }
 }
 
-/// Runs a closure where it may block.
+/// Runs a closure on a thread where it may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     attempted: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,

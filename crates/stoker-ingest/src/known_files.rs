@@ -1,12 +1,12 @@
-//! Which files a table holds: of each ingest a list of its files with their digests, written before its commit.
+//! The files that a table contains. Each ingest writes a list of its files with their digests before its commit.
 //!
 //! ```text
-//! _stoker/ingest/files/<table>/<run>.files.json   FileList: name, path, length, time of modification and digest of each file
-//! _stoker/ingest/files/<table>/<run>.json         ListHead: by which commit the rows of these files came into the table
+//! _stoker/ingest/files/<table>/<run>.files.json   FileList: name, path, length, mtime and digest of each file
+//! _stoker/ingest/files/<table>/<run>.json         ListHead: the commit that added the rows of these files
 //! ```
 //!
-//! A list counts when the table includes the commit of its run. So a list without a commit means nothing, and there is no
-//! commit without a list, except those of versions of Stoker that kept none.
+//! A list is valid if the history of the table includes the commit of its run. A list without a commit means nothing.
+//! Every commit has a list, except those of versions of Stoker that kept none.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,37 +21,38 @@ use crate::source_file::SourceFile;
 use crate::stamp::StampError;
 use crate::{Error, Result};
 
-/// Lists that are read at a time.
+/// The most lists that are read at the same time.
 const LISTS_IN_FLIGHT: usize = 16;
 
-/// Which ingest a list is of.
+/// The ingest to which a list belongs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ListHead {
-    /// The key of its commit.
+    /// The key of the commit.
     pub run: String,
     /// A version of the table before the commit.
     pub since_version: u64,
-    /// The version that was committed; `None` until that is known.
+    /// The version that was committed; `None` until it is known.
     pub version: Option<u64>,
     pub rows: u64,
-    /// Whether all ingests before it kept lists, too.
+    /// Whether all earlier ingests of the table kept lists, too.
     pub is_complete: bool,
 }
 
 /// The files of an ingest.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FileList {
-    /// The absolute folder of the files without a path.
+    /// The absolute folder of the files that have no path of their own.
     root: String,
     files: Vec<ListedFile>,
 }
 
-/// Name, absolute path if it is not the name below the root, length, nanoseconds since 1970, and digest.
+/// Name; absolute path, unless it is the name below the root; length; modification time in nanoseconds since 1970;
+/// digest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ListedFile(String, Option<String>, u64, u64, Digest);
 
 impl FileList {
-    /// The list of files whose digests are known.
+    /// Builds the list of some files with their digests.
     pub fn new(files: &[(&SourceFile, Digest)]) -> Self {
         let root = files.first().and_then(|(file, _)| file.absolute.strip_suffix(&file.name));
         let root = root.unwrap_or_default().to_string();
@@ -75,7 +76,7 @@ impl FileLists {
         Self { objects, folder: format!("ingest/files/{table}") }
     }
 
-    /// Writes a list; it must be there before the commit.
+    /// Writes a list. The caller must do so before the commit.
     pub async fn put(&self, head: &ListHead, list: &FileList) -> Result<()> {
         self.put_json(&format!("{}/{}.files.json", self.folder, head.run), list).await?;
         self.put_head(head).await
@@ -85,10 +86,12 @@ impl FileLists {
         self.put_json(&format!("{}/{}.json", self.folder, head.run), head).await
     }
 
-    /// What the table holds. The lists are read after the table: those of all its commits are there.
+    /// Reads the lists of all files that the table contains. They are read after the table, so that the lists of all
+    /// its commits exist.
     ///
     /// # Errors
-    /// [`Error::NoFileList`] when an earlier ingest kept none, [`Error::Journal`] for a damaged list, errors of the lake.
+    /// [`Error::NoFileList`] when an earlier ingest kept no list; [`Error::Journal`] for a damaged list; errors of the
+    /// lake.
     pub async fn known(&self, table: &Table) -> Result<KnownFiles> {
         let (mut runs, mut included) = (HashSet::new(), Vec::new());
         let mut history = table.history();
@@ -103,7 +106,7 @@ impl FileLists {
                 continue;
             }
             if head.version.replace(version).is_none() {
-                // Its process ended after the commit.
+                // The process of that run ended between its commit and this update.
                 self.put_head(&head).await?;
                 self.forget_units(&head.run).await?;
             }
@@ -118,7 +121,7 @@ impl FileLists {
         Ok(KnownFiles { table: table.name().clone(), lists })
     }
 
-    /// The heads of all lists.
+    /// Reads the heads of all lists.
     async fn heads(&self) -> Result<Vec<ListHead>> {
         let paths = self.objects.list(&self.folder).await?;
         let heads = paths.into_iter().filter(|path| path.ends_with(".json") && !path.ends_with(".files.json"));
@@ -126,7 +129,8 @@ impl FileLists {
         read.buffered(LISTS_IN_FLIGHT).try_collect().await
     }
 
-    /// The newest version after whose commit all files of the table were listed; 0 when there is none, `None` without any list.
+    /// Returns the newest version after whose commit all files of the table were listed; 0 when there is no such
+    /// version, and `None` when there are no lists.
     pub async fn last_complete(&self, table: &Table) -> Result<Option<u64>> {
         let (mut history, mut last) = (table.history(), None);
         for head in self.heads().await? {
@@ -140,7 +144,7 @@ impl FileLists {
         Ok(last)
     }
 
-    /// Deletes what the journal of a committed run holds.
+    /// Deletes the journal of a committed run.
     async fn forget_units(&self, run: &str) -> Result<()> {
         let noted = self.objects.list(&format!("ingest/{run}")).await?;
         for path in noted.into_iter().filter(|path| path.ends_with(".json")) {
@@ -149,7 +153,7 @@ impl FileLists {
         Ok(())
     }
 
-    /// Refuses a table of which some ingest kept no list.
+    /// Refuses a table if one of its ingests kept no list.
     async fn check_complete(&self, table: &Table, lists: &[KnownList], runs: &HashSet<String>) -> Result<()> {
         let since = lists.iter().filter(|list| list.is_complete).map(|list| list.version).max().unwrap_or(0);
         let commits = table.keyed_commits(since).await?;
@@ -174,7 +178,7 @@ impl FileLists {
     }
 }
 
-/// The lists that count for a table.
+/// The valid lists of a table.
 pub(crate) struct KnownFiles {
     table: TableName,
     lists: Vec<KnownList>,
@@ -187,40 +191,40 @@ struct KnownList {
     list: FileList,
 }
 
-/// Which files are to be written.
+/// The files that an ingest writes.
 pub(crate) struct Choice {
-    /// By index, ascending.
+    /// The indices of the files to write, ascending.
     pub files: Vec<usize>,
-    /// How many files the table has.
+    /// The number of files that the table already has.
     pub known: u64,
-    /// The newest version that wrote one of these.
+    /// The newest version that wrote one of the known files.
     pub version: u64,
-    /// The rows of all ingests that wrote one of these.
+    /// The number of rows of all ingests that wrote one of the known files.
     pub rows: u64,
 }
 
 impl Choice {
-    /// All files.
+    /// Chooses all files.
     pub fn all(num_files: usize) -> Self {
         Self { files: (0..num_files).collect(), known: 0, version: 0, rows: 0 }
     }
 }
 
-/// What a table knows of a file.
+/// The relation of a source file to the table.
 enum Standing {
     New,
-    /// It is in the list of this index.
+    /// The table contains the file; the list with this index names it.
     Known(usize),
-    /// This version wrote other content under its path.
+    /// This version wrote other content under the file's path.
     Other(u64),
 }
 
 impl KnownFiles {
-    /// The files that the table does not have. Reads files that were touched, and those that have name and length of a
-    /// known one; on all cores.
+    /// Chooses the files that the table does not have. Computes, on all cores, the digests of files that were touched,
+    /// and of files with the name and length of a known file.
     ///
     /// # Errors
-    /// [`Error::OtherContent`] naming the first file that is not what it was, [`Error::Changed`].
+    /// [`Error::OtherContent`], which names the first file whose content changed; [`Error::Changed`].
     pub fn choose(&self, files: &[SourceFile]) -> Result<Choice> {
         let (mut by_path, mut by_name) = (HashMap::<String, Vec<_>>::new(), HashMap::<&str, Vec<_>>::new());
         for (index, known) in self.lists.iter().enumerate() {
@@ -268,7 +272,7 @@ impl KnownFiles {
                         return Ok(Standing::Known(*list));
                     }
                 }
-                // Who reads it will say so, or leave it out.
+                // The ingest reads the file later, and then reports or skips it.
                 Err(StampError::Io(_)) => return Ok(Standing::New),
                 Err(error) => return Err(file.error(error)),
             }

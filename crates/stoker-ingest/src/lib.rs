@@ -1,17 +1,19 @@
 //! Writes folders of images and Parquet files into tables of a lake.
 //!
-//! Both ways work in deterministic units of about 256 MiB of source. A unit's fragments are written, then noted in a
-//! journal in the lake; when all units are there, one atomic commit makes them visible. A job that was stopped or killed
-//! goes on after the last finished unit, and readers never see a part of it.
+//! Both functions divide their sources into deterministic units of about 256 MiB. An ingest writes the fragments of a
+//! unit, then records the unit in a journal in the lake. When all units are written, one atomic commit makes their rows
+//! visible. A job that was stopped or killed continues after its last finished unit, and readers never see a part of
+//! it.
 //!
 //! ```text
-//! sources ──list──► units ──decode, convert──► TableWriter ──drafts──► journal  _stoker/ingest/<run>/{begun,<unit>}.json
+//! sources ──list──► units ──decode, convert──► TableWriter ──drafts─► journal _stoker/ingest/<run>/{begun,<unit>}.json
 //!                                                                         │
-//!                                           all units there: one commit ◄─┘──► marker  _stoker/ingest/done/<source>.json
+//!                                          all units there: one commit ◄──┘─► marker _stoker/ingest/done/<source>.json
 //! ```
 //!
-//! Before its commit each ingest writes a list of its files with their digests, `_stoker/ingest/files/<table>/<run>.json`, so
-//! that appending to the table writes the files that it does not have.
+//! Before its commit each ingest writes a list of its files with their digests,
+//! `_stoker/ingest/files/<table>/<run>.json`. An ingest that appends to the table then writes only the files that the
+//! table does not have.
 //!
 //! - [`ingest_imagefolder`]: one folder per class, optionally below one folder per split.
 //! - [`ingest_parquet`]: Parquet files, with columns declared as tensors, vectors or encoded images.

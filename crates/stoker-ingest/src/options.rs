@@ -7,45 +7,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, TensorSpec, VectorSpec};
 
-/// Bytes of source per unit, when an option does not say.
+/// The default size of a unit, in bytes of source.
 const UNIT_BYTES: u64 = 256 << 20;
-/// Bytes of one decoded image at most, when an option does not say.
+/// The default limit of a decoded image, in bytes.
 const IMAGE_BYTES_MAX: u64 = 256 << 20;
 
-/// What to do with rows that are in the table.
+/// The effect on rows that are already in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The table must not exist.
     #[default]
     Create,
-    /// The table must exist; rows are added.
+    /// The table must exist; the ingest adds rows.
     Append,
-    /// The new version of the table holds only these rows; it need not exist.
+    /// The new version of the table contains only the new rows; the table need not exist.
     Overwrite,
 }
 
-/// What to do with a file that cannot be read or decoded.
+/// The handling of a file that cannot be read or decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
-    /// End the ingest; no table changes.
+    /// The ingest ends with an error; no table changes.
     #[default]
     Fail,
-    /// Leave it out and say so in the report.
+    /// The ingest skips the file and names it in the report.
     Skip,
 }
 
-/// How images are stored.
+/// The columns in which images are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Images {
-    /// Decoded, as column `image`: a fixed-shape tensor of uint8.
+    /// Decoded, in column `image`: a fixed-shape tensor of uint8.
     #[default]
     Tensor,
-    /// The bytes of the file, as column `image`: LargeBinary.
+    /// The bytes of the file, in column `image`: LargeBinary.
     Encoded,
-    /// Decoded as column `image`, and the file's bytes as column `image_bytes`.
+    /// Decoded in column `image`, and the bytes of the file in column `image_bytes`.
     Both,
 }
 
@@ -64,27 +64,27 @@ pub enum Layout {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channels {
-    /// Three; grey images are repeated, transparency is dropped.
+    /// Three channels; grey images are repeated, transparency is dropped.
     #[default]
     Rgb,
-    /// One; colours become their luminance.
+    /// One channel; colours become their luminance.
     Gray,
-    /// As the first image has it; a coloured image in a grey data set is an error.
+    /// One channel if the first image is grey, else three. A coloured image after a grey first image is an error.
     Auto,
 }
 
-/// Which folders of the first level are splits.
+/// The folders of the first level that are splits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Splits {
-    /// All of them, if they are named `train`, `val`, `valid`, `validation` or `test`; none otherwise. Folders are refused that
-    /// look like splits in other ways: by several names such as `train` and `extra`, or by one of which all images lie in
-    /// folders of their own.
+    /// All of them, if each is named `train`, `val`, `valid`, `validation` or `test`; none otherwise. The ingest
+    /// refuses other folders that look like splits: several folders with names such as `train` and `extra`, or one such
+    /// folder whose images all are in subfolders.
     #[default]
     Auto,
-    /// None: they are classes, whatever their names.
+    /// None of them: all are classes, whatever their names.
     None,
-    /// These. All images must be in them.
+    /// The folders with these names. All images must be in them.
     Named(Vec<String>),
 }
 
@@ -97,9 +97,9 @@ impl Splits {
 /// The height and width of images in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ImageSize {
-    /// Rows of pixels.
+    /// The number of rows of pixels.
     pub height: u32,
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: u32,
 }
 
@@ -128,7 +128,7 @@ impl std::fmt::Display for ImageSize {
 /// Options of [`crate::ingest_imagefolder`].
 #[derive(Clone, Debug, Serialize)]
 pub struct ImageFolderOptions {
-    /// What to do with rows that are in the table.
+    /// The effect on rows that are already in the table.
     pub mode: Mode,
     /// How images are stored.
     pub images: Images,
@@ -136,26 +136,27 @@ pub struct ImageFolderOptions {
     pub layout: Layout,
     /// The channels of the tensor.
     pub channels: Channels,
-    /// Resizes every image to this size, bilinear with antialiasing and without keeping the aspect ratio. Without it all
-    /// images must share one size.
+    /// Resizes every image to this size, bilinear with antialiasing, without keeping the aspect ratio. If it is `None`,
+    /// all images must have the same size.
     pub size: Option<ImageSize>,
-    /// The classes in the order of their labels; without it the names of the class folders, sorted.
+    /// The classes in the order of their labels. If it is `None`, the classes are the names of the class folders,
+    /// sorted.
     pub classes: Option<Vec<String>>,
-    /// Which folders of the first level are splits.
+    /// The folders of the first level that are splits.
     #[serde(skip_serializing_if = "Splits::is_auto")]
     pub splits: Splits,
-    /// Whether images of which only the file is stored are decoded once to find damaged ones; otherwise only their
+    /// Whether images that are stored only as files are decoded once, to find damaged ones. Otherwise only their
     /// headers are read.
     pub verify: bool,
-    /// A single image of more bytes than this after decoding is refused: a defence against small files that claim to be
-    /// huge.
+    /// The largest image, in bytes of the file and after decoding; larger images are refused. The limit protects
+    /// against small files that claim to be huge.
     pub image_bytes_max: u64,
-    /// Bytes of source per unit of resumption.
+    /// Bytes of source per unit. A resumed ingest continues after the last finished unit.
     pub unit_bytes: u64,
-    /// What to do with unreadable files.
+    /// The handling of unreadable files.
     #[serde(skip)]
     pub on_error: OnError,
-    /// Whether to add the rows once more when this source was ingested before.
+    /// Whether to write the rows again if this source was ingested before.
     #[serde(skip)]
     pub again: bool,
 }
@@ -182,31 +183,32 @@ impl Default for ImageFolderOptions {
 /// Options of [`crate::ingest_parquet`].
 #[derive(Clone, Debug, Serialize)]
 pub struct ParquetOptions {
-    /// What to do with rows that are in the table.
+    /// The effect on rows that are already in the table.
     pub mode: Mode,
-    /// Only these columns; empty means all. Columns stay in the order of the files.
+    /// The columns to ingest; empty means all. Columns stay in the order of the files.
     pub columns: Vec<String>,
-    /// Without these columns.
+    /// Columns that are not ingested.
     pub drop: Vec<String>,
     /// Columns that become fixed-shape tensors: from FixedSizeList, List, nested lists, or binary of the right length
     /// (little-endian).
     pub tensors: Vec<TensorSpec>,
     /// List columns that become vectors.
     pub vectors: Vec<VectorSpec>,
-    /// Binary columns, or structs with a field `bytes`, that hold JPEG, PNG or WebP files.
+    /// Binary columns, or structs with a field `bytes`, that contain JPEG, PNG or WebP files.
     pub images: Vec<String>,
-    /// Columns that stay as they are: structs of Hugging Face images, which would otherwise become encoded images.
+    /// Struct columns that stay structs although they look like Hugging Face images, which become encoded images.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub as_is: Vec<String>,
     /// A JSON file that adds to `columns`, `drop`, `tensors`, `vectors` and `images`:
-    /// `{"drop": ["id"], "tensors": {"image": "uint8[3,224,224]"}, "vectors": {"embedding": 768}, "images": ["photo"]}`.
+    /// `{"drop": ["id"], "tensors": {"image": "uint8[3,224,224]"}, "vectors": {"embedding": 768},
+    /// "images": ["photo"]}`.
     pub schema: Option<PathBuf>,
-    /// Bytes of source per unit of resumption.
+    /// Bytes of source per unit. A resumed ingest continues after the last finished unit.
     pub unit_bytes: u64,
-    /// What to do with unreadable files and row groups. Values that do not fit their column are an error in any case.
+    /// The handling of unreadable files and row groups. Values that do not fit their column are always an error.
     #[serde(skip)]
     pub on_error: OnError,
-    /// Whether to add the rows once more when this source was ingested before.
+    /// Whether to write the rows again if this source was ingested before.
     #[serde(skip)]
     pub again: bool,
 }

@@ -1,22 +1,23 @@
-//! What an ingest tells while it runs.
+//! Progress reports of an ingest.
 
-/// Follows an ingest, and may stop it.
+/// Receives the progress of an ingest, and may stop it.
 pub trait Progress: Send + Sync {
-    /// What there is to do: source files and their bytes. Called once, before the first row.
+    /// Reports the number of source files and their bytes, before the first row. It is called again when the ingest
+    /// starts over because another ingest committed to the table.
     fn total(&self, files: u64, bytes: u64);
 
-    /// What was done since the last call: source files, rows, source bytes. Skipped files count; units that an earlier
-    /// run finished count too, at once.
+    /// Reports what was done since the last call: source files, rows, source bytes. Skipped files count. Units that an
+    /// earlier run finished also count; each is reported by one call.
     fn advance(&self, files: u64, rows: u64, bytes: u64);
 
-    /// Whether to stop. Asked between groups of rows; the ingest then ends with [`crate::Error::Stopped`] and a later
-    /// run of the same job goes on from the last finished unit.
+    /// Whether to stop. It is called before each unit and between groups of rows. The ingest then ends with
+    /// [`crate::Error::Stopped`], and a later run of the same job continues after the last finished unit.
     fn should_stop(&self) -> bool {
         false
     }
 }
 
-/// Tells nobody and never stops.
+/// Ignores all reports and never stops.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 

@@ -1,37 +1,39 @@
-//! What an ingest did.
+//! The report of an ingest.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What an ingest did.
+/// The report of an ingest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngestReport {
-    /// The version of the table that holds the rows.
+    /// The version of the table that contains the rows.
     pub version: u64,
-    /// Rows written, by this run or by the runs that it continued.
+    /// The rows that this run wrote, or the runs that it continued.
     pub rows: u64,
-    /// Bytes of the source files, skipped ones included.
+    /// The bytes of the source files, skipped files included.
     pub bytes: u64,
-    /// Source files, skipped ones included.
+    /// The number of source files, skipped files included.
     pub files: u64,
-    /// What was left out, in the order of the sources.
+    /// The skipped files and parts of files, in the order of the sources.
     pub skipped: Vec<Skipped>,
-    /// How many files of the folders were left out for their endings, by ending: `.txt`, or `without ending`.
+    /// The number of files in the folders that were ignored because of their endings, by ending: `.txt`, or `without
+    /// ending`.
     pub left_out: BTreeMap<String, u64>,
-    /// Source files that were not written because the table has them.
+    /// The number of source files that were not written because the table already has them.
     pub known_files: u64,
-    /// Units that an earlier run had finished.
+    /// The number of units that an earlier run had finished.
     pub resumed_units: u64,
-    /// Whether nothing was done because this source is in the table already; the other numbers are those of that run.
+    /// Whether nothing was written because the table already has these files. `version` and `rows` are then those of
+    /// earlier runs.
     pub already_ingested: bool,
 }
 
-/// A source file, or a part of one, that was left out.
+/// A source file, or a part of one, that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The file; in a name that is not UTF-8, what is not becomes U+FFFD.
+    /// The path of the file. Bytes that are not UTF-8 become U+FFFD.
     pub path: String,
-    /// Why, and which part if not all of it.
+    /// The reason, and which part if not the whole file was skipped.
     pub reason: String,
 }

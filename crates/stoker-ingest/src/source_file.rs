@@ -1,4 +1,4 @@
-//! The files of an ingest, and what they hold.
+//! The source files of an ingest, and their digests.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,26 +10,26 @@ use stoker_types::{Digest, DigestBuilder};
 use crate::stamp::{Stamp, StampError};
 use crate::{Error, Result, Skipped};
 
-/// Bytes that are digested at a time: a part of the digest of a file.
+/// The number of bytes that are read and digested at a time. The digest of a file depends on it.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A file that can become rows.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceFile {
-    /// Its path below the folder that was given, or its name if it was given itself.
+    /// The path below the folder that the user named, or the file's name if the user named the file itself.
     pub name: String,
-    /// Where it is read, and how reports name it.
+    /// The path at which the file is read, and by which reports name it.
     pub path: PathBuf,
-    /// Its absolute path; what is not UTF-8 is U+FFFD.
+    /// The absolute path. Bytes that are not UTF-8 are U+FFFD.
     pub absolute: String,
-    /// What it was when it was listed.
+    /// The length and modification time when the file was listed.
     pub stamp: Stamp,
-    /// In how many parts it is read, each of which may be left out by itself.
+    /// The number of parts in which the file is read. Each can be skipped on its own.
     pub parts: usize,
 }
 
 impl SourceFile {
-    /// The digest of its bytes.
+    /// Computes the digest of the file's bytes.
     pub fn digest(&self) -> Result<Digest, StampError> {
         let file = self.stamp.open(&self.path)?;
         let mut digest = DigestBuilder::new("stoker ingest file 1");
@@ -45,7 +45,7 @@ impl SourceFile {
         Ok(digest.finish())
     }
 
-    /// The error of a file that cannot be read.
+    /// Builds the error for a file that cannot be read.
     pub fn error(&self, error: StampError) -> Error {
         let path = self.path.clone();
         match error {
@@ -55,7 +55,7 @@ impl SourceFile {
     }
 }
 
-/// Of which files parts were left out, and how many.
+/// The number of skipped parts of each file, by path.
 pub(crate) struct LeftOut<'a>(HashMap<&'a str, usize>);
 
 impl<'a> LeftOut<'a> {
@@ -67,13 +67,13 @@ impl<'a> LeftOut<'a> {
         Self(parts)
     }
 
-    /// Whether all parts of a file were left out.
+    /// Whether all parts of a file were skipped.
     pub fn has(&self, file: &SourceFile) -> bool {
         !self.0.is_empty() && self.0.get(&*file.path.to_string_lossy()).is_some_and(|parts| *parts >= file.parts)
     }
 }
 
-/// The digests of files, on all cores; `None` for those that cannot be read and were left out.
+/// Computes the digests of files on all cores. The digest of a file that cannot be read and was skipped is `None`.
 pub(crate) fn digests(files: &[SourceFile], skipped: &[Skipped]) -> Result<Vec<Option<Digest>>> {
     let left_out = LeftOut::of(skipped);
     let digest = |file: &SourceFile| match file.digest() {

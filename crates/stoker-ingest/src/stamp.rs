@@ -1,4 +1,4 @@
-//! Notices that a source file is not the one that was listed any more.
+//! Detects that a source file changed after it was listed.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,21 +7,21 @@ use std::time::UNIX_EPOCH;
 
 use stoker_types::DigestBuilder;
 
-/// The length of a file and when it was modified: what the digest of an ingest knows of the file's content.
+/// The length and modification time of a file. The digest of an ingest contains only these, not the file's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub bytes: u64,
-    /// When it was modified, in nanoseconds since 1970; 0 when nobody knows.
+    /// The modification time, in nanoseconds since 1970; 0 when the system does not tell.
     modified_nanos: u128,
 }
 
-/// Why a listed file cannot be read.
+/// The reason why a listed file cannot be read.
 #[derive(Debug)]
 pub(crate) enum StampError {
-    /// It is another file now, or gone. With what differs, for messages.
+    /// The file changed or is gone. The text says what differs.
     Changed(String),
-    /// The system refuses.
+    /// The system refuses to read the file.
     Io(io::Error),
 }
 
@@ -31,7 +31,7 @@ impl Stamp {
         Self { bytes: status.len(), modified_nanos: modified.map_or(0, |age| age.as_nanos()) }
     }
 
-    /// When it was modified, in nanoseconds since 1970.
+    /// Returns the modification time, in nanoseconds since 1970.
     pub fn modified_nanos(&self) -> u64 {
         u64::try_from(self.modified_nanos).unwrap_or(u64::MAX)
     }
@@ -51,8 +51,9 @@ impl Stamp {
         Ok(file)
     }
 
-    /// Whether an open file still is what was listed. What was read from it before is only then what was listed, too: a file
-    /// that another one replaced stays readable as it was, one that is written to does not.
+    /// Checks that an open file still is the listed one. Only then are the bytes that were read before the check those
+    /// of the listed file: a file that another one replaced keeps its content while it is open, a file that is written
+    /// to does not.
     pub fn check(&self, file: &File) -> Result<(), StampError> {
         let now = Self::of(&file.metadata().map_err(StampError::Io)?);
         if now == *self {

@@ -11,13 +11,13 @@ use crate::{Error, Result};
 /// The element type of a declared tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// A number that Arrow has.
+    /// A number of an Arrow type.
     Number(DataType),
-    /// bfloat16: stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`.
+    /// bfloat16, which is stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`.
     BFloat16,
 }
 
-/// Names of element types, as NumPy and PyTorch have them.
+/// The names of element types in NumPy and PyTorch, with their Arrow types.
 const ELEMENTS: [(&str, DataType); 11] = [
     ("uint8", DataType::UInt8),
     ("int8", DataType::Int8),
@@ -33,7 +33,7 @@ const ELEMENTS: [(&str, DataType); 11] = [
 ];
 
 impl Element {
-    /// The Arrow type that stores it.
+    /// Returns the Arrow type in which elements are stored.
     pub fn storage(&self) -> DataType {
         match self {
             Element::Number(data_type) => data_type.clone(),
@@ -62,7 +62,7 @@ impl fmt::Display for Element {
 /// A column that becomes a fixed-shape tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// The column.
+    /// The name of the column.
     pub column: String,
     /// The type of an element.
     pub element: Element,
@@ -71,10 +71,10 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// From the column's name and a type such as `uint8[3,224,224]`.
+    /// Parses a type such as `uint8[3,224,224]` for a column.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming what is wrong with the type.
+    /// [`Error::InvalidOption`], which names what is wrong with the type.
     pub fn try_new(column: &str, tensor: &str) -> Result<Self> {
         let fail = |reason: &str| Err(Error::option("--tensor", format!("{column}={tensor}: {reason}")));
         let Some((element, shape)) = tensor.trim().strip_suffix(']').and_then(|text| text.split_once('[')) else {
@@ -94,7 +94,7 @@ impl TensorSpec {
         }
     }
 
-    /// Elements per row.
+    /// Returns the number of elements per row.
     pub fn length(&self) -> usize {
         self.shape.iter().product()
     }
@@ -124,12 +124,12 @@ impl Serialize for TensorSpec {
     }
 }
 
-/// A list column that becomes a vector: a FixedSizeList of the list's element type.
+/// A list column that becomes a vector, which is a FixedSizeList of the list's element type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VectorSpec {
-    /// The column.
+    /// The name of the column.
     pub column: String,
-    /// Elements per row.
+    /// The number of elements per row.
     pub length: usize,
 }
 

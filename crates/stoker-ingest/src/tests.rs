@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::{ImageFolderOptions, IngestReport, NoProgress, Progress, Result, ingest_imagefolder};
 
-/// A lake and a folder for sources.
+/// A lake, and a folder for sources.
 struct World {
     root: TempDir,
     lake: Lake,
@@ -45,7 +45,7 @@ impl World {
         path
     }
 
-    /// Three classes with two images each, 4x6 pixels.
+    /// Writes three classes with two images each, of 4x6 pixels.
     fn put_images(&self) {
         for (index, name) in ["b/1.png", "b/2.png", "a/1.png", "a/deep/2.png", "c/1.png", "c/2.png"].iter().enumerate()
         {
@@ -57,7 +57,7 @@ impl World {
         ingest_imagefolder(&self.lake, &self.source(), &self.table, options, &NoProgress).await
     }
 
-    /// All rows of the table.
+    /// Reads all rows of the table.
     async fn rows(&self) -> RecordBatch {
         let table = self.lake.table(&self.table, &SnapshotRef::Latest).await.unwrap();
         let columns = table.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -85,7 +85,7 @@ fn png(height: u32, width: u32, seed: u8) -> Vec<u8> {
     encode(pixels(height, width, seed), ImageFormat::Png)
 }
 
-/// Stops after so many questions.
+/// Asks the ingest to stop after this number of questions.
 struct StopAfter(AtomicU64);
 
 impl StopAfter {
@@ -104,7 +104,7 @@ impl Progress for StopAfter {
     }
 }
 
-/// Files below a folder whose path contains a word.
+/// Counts the files below a folder whose path contains a word.
 fn files_with(dir: &Path, word: &str) -> usize {
     let entries = walkdir::WalkDir::new(dir).into_iter().filter_map(Result::<_, walkdir::Error>::ok);
     entries.filter(|entry| entry.file_type().is_file() && entry.path().to_string_lossy().contains(word)).count()

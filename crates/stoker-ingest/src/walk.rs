@@ -1,4 +1,4 @@
-//! Lists the files of a folder and of the folders in it.
+//! Lists the files of a folder and of its subfolders.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,31 +8,32 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::{Error, OnError, Result, Skipped};
 
-/// Which files are wanted.
+/// The rules by which files are selected.
 pub(crate) struct Rules<'a> {
-    /// Endings of file names, without the dot and without regard to case.
+    /// The wanted endings of file names, without the dot; upper and lower case are equal.
     pub extensions: &'a [&'a str],
-    /// Names of files and folders begin with one of these when they are bookkeeping of other tools.
+    /// Files and folders whose names begin with one of these bytes belong to other tools and are ignored.
     pub hidden: &'a [u8],
-    /// What to do with links to nothing.
+    /// The handling of links to nothing.
     pub on_error: OnError,
 }
 
-/// What was found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// Folders and wanted files, in no order. Links are followed.
+    /// Folders and wanted files, in no particular order. Links are followed.
     pub entries: Vec<DirEntry>,
-    /// Links to nothing.
+    /// Links to nothing, if these are skipped.
     pub skipped: Vec<Skipped>,
-    /// How many files have each other ending.
+    /// The number of files with each other ending.
     pub left_out: BTreeMap<String, u64>,
 }
 
-/// Lists all below a folder.
+/// Lists everything below a folder.
 ///
 /// # Errors
-/// [`Error::List`] for a folder that cannot be read, [`Error::Unreadable`] for a link to nothing unless these are skipped.
+/// [`Error::List`] for a folder that cannot be read; [`Error::Unreadable`] for a link to nothing, unless such links are
+/// skipped.
 pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
     let visible = |entry: &DirEntry| {
         let first = entry.file_name().as_encoded_bytes().first();
@@ -60,7 +61,8 @@ impl Walk {
         *self.left_out.entry(ending.unwrap_or_else(|| "without ending".into())).or_default() += 1;
     }
 
-    /// A link to nothing, or in a circle, is like a file that cannot be read; whatever else cannot be listed is an error.
+    /// Treats a link to nothing or in a circle as an unreadable file. Everything else that cannot be listed is an
+    /// error.
     fn add_failed(&mut self, root: &Path, rules: &Rules<'_>, error: walkdir::Error) -> Result<()> {
         let path = error.path().unwrap_or(root).to_path_buf();
         let is_dangling = error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)

@@ -10,8 +10,8 @@
 //!
 //! A *part* is a run of consecutive rows of a batch, in memory of its own. Where a batch is wanted as a whole, it is
 //! one part. A *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside
-//! windows, otherwise as many positions as fit the budget. Rows of dense columns are read from storage directly into
-//! their buffer slots in their part.
+//! windows and best read by blocks, otherwise 64 MiB, or 4 MiB per reading thread for local files. The budget cuts
+//! units that do not fit. Rows of dense columns are read from storage directly into their buffer slots in their part.
 
 mod bad_row_log;
 mod bad_share;

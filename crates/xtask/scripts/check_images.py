@@ -15,7 +15,7 @@ import yaml
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Gives the instructions of a Dockerfile with continued lines joined, without comments and here-documents."""
+    """Yields the instructions of a Dockerfile, with continued lines joined and comments left out."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     joined = re.sub(r"\\\n", " ", "\n".join(lines))
     for line in joined.splitlines():
@@ -25,7 +25,7 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def is_pinned(image: str) -> bool:
-    """Whether an image is named with a tag other than `latest`, or with a digest."""
+    """Whether an image is named with a digest, or with a tag other than `latest`."""
     if "@sha256:" in image:
         return True
     tag = image.rpartition("/")[2].partition(":")[2]
@@ -33,7 +33,7 @@ def is_pinned(image: str) -> bool:
 
 
 def dockerfile_problems(text: str) -> Iterator[str]:
-    """What is wrong with the image: it must be multi-stage, pinned, and run as another user than root."""
+    """Yields the problems of the image, which must have several stages, be pinned, and not run as root."""
     steps = list(instructions(text))
     stages = [rest.split() for word, rest in steps if word == "FROM"]
     if len(stages) < 2:
@@ -56,7 +56,7 @@ def dockerfile_problems(text: str) -> Iterator[str]:
 
 
 def service_problems(name: str, service: dict[str, Any], compose: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with one service of a compose file."""
+    """Yields the problems of one service of a compose file."""
     if "build" not in service and "image" not in service:
         yield f"compose: {name} has neither image nor build"
     if "build" not in service and not is_pinned(str(service.get("image", ""))):
@@ -77,7 +77,7 @@ def service_problems(name: str, service: dict[str, Any], compose: dict[str, Any]
 
 
 def compose_problems(text: str, folder: Path) -> Iterator[str]:
-    """What is wrong with the compose file."""
+    """Yields the problems of the compose file."""
     compose = yaml.safe_load(text)
     for name, service in compose["services"].items():
         yield from service_problems(name, service, compose)
@@ -89,7 +89,7 @@ def compose_problems(text: str, folder: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Prints every problem; the exit status is 1 when there is one."""
+    """Prints every problem; the exit status is 1 if there is one."""
     folder = Path(sys.argv[1])
     problems = list(dockerfile_problems((folder / "Dockerfile").read_text(encoding="utf-8")))
     problems += compose_problems((folder / "compose.yaml").read_text(encoding="utf-8"), folder)

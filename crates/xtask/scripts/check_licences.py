@@ -1,7 +1,7 @@
 """Checks the licences of all dependencies against the allow list of deny.toml.
 
-Reads the output of `cargo metadata --format-version 1` from standard input; the only argument is the path of deny.toml.
-Stands in for `cargo deny check licenses bans sources` where cargo-deny is not installed.
+It reads the output of `cargo metadata --format-version 1` from standard input; the only argument is the path of
+deny.toml. It replaces `cargo deny check licenses bans sources` where cargo-deny is not installed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ TOKEN = re.compile(r"\(|\)|[A-Za-z0-9.+-]+")
 
 
 class Expression:
-    """An SPDX licence expression, evaluated while it is read: OR binds weakest, then AND, then WITH."""
+    """An SPDX licence expression, evaluated while it is parsed: OR binds weakest, then AND, then WITH."""
 
     def __init__(self, text: str, allowed: set[str]) -> None:
-        """Takes the expression; `/` is the older way to write OR."""
+        """Splits the expression into tokens; `/` is the older way to write OR."""
         self._tokens = TOKEN.findall(text.replace("/", " OR "))
         self._allowed = allowed
 
     def holds(self) -> bool:
-        """Whether the expression can be satisfied with allowed licences alone."""
+        """Whether allowed licences alone satisfy the expression."""
         verdict = self._any()
         if self._tokens:
             raise ValueError(f"unexpected {self._tokens[0]!r}")
@@ -68,7 +68,7 @@ class Expression:
 
 
 def problem(package: dict[str, Any], allowed: set[str], banned: set[str]) -> str | None:
-    """Why a package may not be used, or None."""
+    """Returns the reason why a package may not be used, or None."""
     name = f"{package['name']} {package['version']}"
     if package["name"] in banned:
         return f"{name} is banned by deny.toml"
@@ -86,7 +86,7 @@ def problem(package: dict[str, Any], allowed: set[str], banned: set[str]) -> str
 
 
 def main() -> int:
-    """Prints every problem; the exit status is 1 when there is one."""
+    """Prints every problem; the exit status is 1 if there is one."""
     rules = tomllib.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     allowed = set(rules["licenses"]["allow"])
     banned = {entry["crate"] for entry in rules["bans"].get("deny", [])}

@@ -1,6 +1,7 @@
 """A moto server that creates objects atomically, as S3 does.
 
-By itself, moto looks whether an object is there and writes it then, and lets another writer do the same in between.
+moto itself first checks whether an object exists and then writes it, so that another writer may create the object in
+between.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ writes = threading.Lock()
 
 
 def one_at_a_time(handle: Callable[..., Any]) -> Callable[..., Any]:
-    """The same handler, which waits for the others."""
+    """Returns the same handler, under a lock, so that one call runs at a time."""
 
     @wraps(handle)
     def handle_alone(*args: Any, **kwargs: Any) -> Any:

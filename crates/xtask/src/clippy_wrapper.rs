@@ -1,24 +1,26 @@
-//! `cargo build` with this program as `RUSTC_WORKSPACE_WRAPPER`: clippy on the workspace's own crates, nothing compiled.
+//! A wrapper around rustc for `cargo build` (`RUSTC_WORKSPACE_WRAPPER`) that runs clippy on the workspace's own crates
+//! and compiles nothing.
 //!
-//! `cargo clippy` would check every dependency once more, although the release build has them all. With a workspace
-//! wrapper, `cargo build` uses the dependencies as they are and gives only the workspace's own crates to the wrapper.
-//! Clippy's driver would then compile and link these a second time; this wrapper lets it stop after the checks, by asking
-//! for metadata instead of objects. The crates that come later find the metadata where they would look for objects.
+//! `cargo clippy` would check every dependency again, although the release build has compiled all of them. With a
+//! workspace wrapper, `cargo build` uses the compiled dependencies, and passes only the workspace's own crates to the
+//! wrapper. Clippy's driver would then compile and link these a second time. This wrapper makes it stop after the
+//! checks, because it requests metadata instead of objects. Later crates find the metadata where they would look for
+//! the objects.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Set to clippy's driver by `cargo xtask lint`.
+/// `cargo xtask lint` sets this variable to the path of clippy's driver.
 const DRIVER: &str = "STOKER_CLIPPY_DRIVER";
 
-/// Whether cargo has started this program in the place of rustc.
+/// Whether cargo has started this program instead of rustc.
 pub fn is_requested() -> bool {
     let rustc = env::args_os().nth(1).map(PathBuf::from);
     env::var_os(DRIVER).is_some() && rustc.is_some_and(|path| path.file_stem().is_some_and(|stem| stem == "rustc"))
 }
 
-/// Makes `cargo build` check with clippy.
+/// Makes a `cargo build` command check with clippy.
 pub fn request(command: &mut Command, driver: &Path) -> std::io::Result<()> {
     command.env(DRIVER, driver).env("RUSTC_WORKSPACE_WRAPPER", env::current_exe()?);
     Ok(())
@@ -37,7 +39,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The arguments with metadata in the place of objects; build scripts and questions to rustc stay as they are.
+/// Replaces objects by metadata in the arguments. The arguments for build scripts, and of cargo's queries to rustc, do
+/// not change.
 fn checks_only(args: Vec<String>) -> Vec<String> {
     let crate_name = args.iter().position(|arg| arg == "--crate-name").and_then(|at| args.get(at + 1));
     let is_compilation = args.iter().any(|arg| arg.starts_with("--emit="));
@@ -52,7 +55,7 @@ fn emit(arg: &str) -> String {
     format!("--emit={dep_info}metadata")
 }
 
-/// `name=…/libname-hash.rlib` becomes `….rmeta` where only that one exists.
+/// Changes `name=…/libname-hash.rlib` to `….rmeta` if only the latter exists.
 fn metadata_of(arg: String) -> String {
     let Some((name, path)) = arg.split_once('=') else {
         return arg;

@@ -1,4 +1,4 @@
-//! Running other programs: shown before they run, checked afterwards.
+//! Runs other programs: prints each command before it runs, and checks its exit status.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-/// Shows a command, runs it with this terminal, and fails with `advice` when it fails.
+/// Prints a command and runs it with this terminal. If it fails, the error ends with `advice`.
 pub fn run(command: &mut Command, advice: &str) -> Result<()> {
     println!("          $ {}", shown(command));
     let status = command.stdin(Stdio::null()).status().with_context(|| missing(command))?;
@@ -17,7 +17,7 @@ pub fn run(command: &mut Command, advice: &str) -> Result<()> {
     bail!("`{}` ended with {status}: {advice}", shown(command))
 }
 
-/// Runs a command without showing it and gives its standard output.
+/// Runs a command without printing it, and returns its standard output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| missing(command))?;
     if !output.status.success() {
@@ -27,7 +27,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Shows a command, runs it, passes on all that it prints, and gives the lines and whether it succeeded.
+/// Prints a command, runs it and prints its output; returns whether it succeeded, and the lines of its output.
 pub fn run_and_listen(command: &mut Command) -> Result<(bool, Vec<String>)> {
     println!("          $ {}", shown(command));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,13 +53,13 @@ fn pass_on(pipe: impl Read) -> Vec<String> {
     lines
 }
 
-/// Whether a program is there and answers to `--version` (for cargo's subcommands: to `NAME --version`).
+/// Whether a program is installed, which is tested with `--version` (for cargo's subcommands: `NAME --version`).
 pub fn answers(command: &mut Command) -> bool {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
-/// The command as a person would type it.
+/// Returns the command as a person would type it.
 pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(quoted).collect::<Vec<_>>().join(" ")

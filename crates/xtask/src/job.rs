@@ -1,4 +1,4 @@
-//! A child process that is ended when its handle goes away, however the task ends.
+//! A child process that ends when its handle is dropped, also if the task fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,13 +13,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::command;
 
-/// How long a process may take to end after a polite request.
+/// How long a process may take to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How often a process is asked whether it has ended.
+/// The interval at which the exit of a process is polled.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A running program whose output goes to a log file and to whoever waits for a line of it.
+/// A running program. Its output goes to a log file and, line by line, to a channel.
 pub struct Job {
     name: String,
     child: Child,
@@ -28,7 +28,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts `command`; all that it prints is kept in `log`.
+    /// Starts `command`, and writes all of its output to `log`.
     pub fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
         let file = File::create(log).with_context(|| format!("could not create {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -44,12 +44,12 @@ impl Job {
         Ok(Self { name: name.to_owned(), child, log: log.to_owned(), lines })
     }
 
-    /// The process's number.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until the process has printed a line for which `wanted` gives a value.
+    /// Waits until the process prints a line for which `wanted` returns a value.
     pub fn wait_for<T>(&self, what: &str, limit: Duration, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
         let deadline = Instant::now() + limit;
         loop {
@@ -69,7 +69,7 @@ impl Job {
         }
     }
 
-    /// Waits for the end of the process and gives the lines that nobody has waited for.
+    /// Waits until the process exits, and returns the lines that [`Job::wait_for`] has not read.
     pub fn finish(&mut self, limit: Duration) -> Result<Vec<String>> {
         if !self.ended_with_success(limit)? {
             bail!("{} has not ended within {} s{}", self.name, limit.as_secs(), self.tail());
@@ -77,7 +77,7 @@ impl Job {
         Ok(self.lines.iter().collect())
     }
 
-    /// Whether the process has ended within `limit`; fails when it ended without success.
+    /// Whether the process has exited within `limit`; fails if it exited without success.
     pub fn ended_with_success(&mut self, limit: Duration) -> Result<bool> {
         match self.ended_within(limit)? {
             None => Ok(false),
@@ -86,14 +86,14 @@ impl Job {
         }
     }
 
-    /// Ends the process at once, as a lost machine would (SIGKILL).
+    /// Kills the process with SIGKILL, so that it ends as on a lost machine.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().with_context(|| format!("could not kill {}", self.name))?;
         self.child.wait().with_context(|| format!("could not wait for {}", self.name))?;
         Ok(())
     }
 
-    /// Asks the process to end (SIGTERM) and waits until it has, with success.
+    /// Sends SIGTERM, and waits until the process has exited with success.
     pub fn stop(mut self) -> Result<()> {
         self.request_end();
         match self.ended_within(GRACE)? {
@@ -133,7 +133,7 @@ impl Drop for Job {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.request_end();
             if !matches!(self.ended_within(Duration::from_secs(2)), Ok(Some(_))) {
-                // Nothing is left to do about a process that cannot be killed.
+                // If the process cannot be killed, nothing is left to do.
                 let _ = self.kill();
             }
         }
@@ -145,10 +145,10 @@ fn record(pipe: impl Read + Send + 'static, log: Arc<Mutex<File>>, lines: Sender
         for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).trim_end().to_owned();
             if let Ok(mut log) = log.lock() {
-                // A full disk must not stop the process whose output this is.
+                // An error such as a full disk must not stop the process whose output is recorded.
                 let _ = writeln!(log, "{line}");
             }
-            // The receiver is gone when the job's handle is; the log goes on.
+            // After the job's handle is dropped, the channel has no receiver; the log is still written.
             let _ = lines.send(line);
         }
     });

@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: everything that can be wrong without running it.
+//! `cargo xtask lint`: all checks that do not run the code.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,14 +12,14 @@ use crate::narrate::Narrator;
 use crate::python::Python;
 use crate::workspace::Workspace;
 
-/// Folders with Python sources; those that exist are checked.
+/// The folders with Python sources; those that exist are checked.
 const PYTHON_SOURCES: [&str; 4] =
     ["clients/python", "tests/python", "crates/xtask/scripts", "crates/stoker-cli/src/bench"];
 
-/// Folders whose shell scripts are checked, with `.ci/run`.
+/// The folders whose shell scripts are checked, `.ci/run` included.
 const SHELL_FOLDERS: [&str; 2] = [".ci", "docker"];
 
-/// Runs every check, even after one has failed, and fails if any has.
+/// Runs every check, even after one has failed; fails if any check has failed.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
     let (python, mut failed) = Python::locate(workspace)?.set_up_during(narrator, |narrator| {
         let mut failed = Vec::new();
@@ -68,7 +68,8 @@ fn clippy(workspace: &Workspace, narrator: &Narrator) -> Result<()> {
     for command in [&mut members, &mut tasks] {
         clippy_wrapper::request(command, &driver)?;
         let (succeeded, lines) = command::run_and_listen(command)?;
-        // Warnings are counted here instead of denied there: a crate with warnings must not hide those after it.
+        // Warnings are counted here, because denied warnings would make cargo skip the crates that depend on the crate
+        // with warnings.
         is_clean &= succeeded && !lines.iter().any(|line| line.starts_with("warning: "));
     }
     if is_clean {
@@ -78,7 +79,7 @@ fn clippy(workspace: &Workspace, narrator: &Narrator) -> Result<()> {
     }
 }
 
-/// Clippy's driver, which lies beside rustc.
+/// Returns the path of clippy's driver, which is next to rustc.
 fn driver(workspace: &Workspace) -> Result<PathBuf> {
     let advice = "clippy is not installed: `rustup component add clippy`";
     let sysroot = command::output(Command::new("rustc").current_dir(&workspace.root).args(["--print", "sysroot"]))?;

@@ -1,11 +1,11 @@
-//! What a task tells the person in front of it: numbered steps, what each does, and when.
+//! Prints the progress of a task: numbered steps, what each step does, and when.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// Prints a task's steps with the time since the task began.
+/// Prints a task's steps, with the time since the start of the task.
 pub struct Narrator {
     task: String,
     started: Instant,
@@ -13,12 +13,12 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// A narrator for `task`, which begins now.
+    /// Makes a narrator for `task`, which starts now.
     pub fn new(task: &str) -> Self {
         Self { task: task.to_owned(), started: Instant::now(), num_steps: 0 }
     }
 
-    /// Announces a step, runs it, and says how long it took or that it failed.
+    /// Prints the title of a step, runs the step, and prints how long it took or that it failed.
     pub fn step<T>(&mut self, title: impl Display, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.num_steps += 1;
         println!("\n[{}] {}.{} {title}", self.clock(), self.task, self.num_steps);
@@ -29,14 +29,14 @@ impl Narrator {
         result
     }
 
-    /// Says something about the step that is running.
+    /// Prints a text about the running step.
     pub fn say(&self, text: impl Display) {
         for line in text.to_string().lines() {
             println!("          {line}");
         }
     }
 
-    /// Time since the task began.
+    /// Returns the time since the start of the task.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -47,7 +47,7 @@ impl Narrator {
     }
 }
 
-/// A duration for people: `0.4 s`, `12.3 s`, `4 min 07 s`.
+/// Formats a duration for people: `0.4 s`, `12.3 s`, `4 min 07 s`.
 pub fn seconds(duration: Duration) -> String {
     let total = duration.as_secs();
     if total >= 120 {

@@ -1,4 +1,4 @@
-//! The protobuf compiler, which lance-encoding and stoker-flight need to build.
+//! Finds the protobuf compiler, which the builds of lance-encoding and stoker-flight need.
 
 use std::env;
 use std::path::PathBuf;
@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// The value of `PROTOC` for cargo: the packaged compiler, unless the variable is set already.
+/// Returns the value of `PROTOC` for cargo: the packaged compiler, or `None` if the variable is set already.
 ///
-/// One on the path is not used where one is packaged: Debian's comes without the well-known types that Lance imports. The
-/// value is the same for every task, because build scripts run again when it changes.
+/// A compiler on the path is used only if none is packaged for this platform: Debian's package of the compiler lacks
+/// the well-known types that Lance imports. The value is the same for every task, because cargo runs build scripts
+/// again when it changes.
 ///
 /// # Errors
-/// When none is packaged for this platform and there is none on the path.
+/// No compiler is packaged for this platform, and there is none on the path.
 pub fn find() -> Result<Option<PathBuf>> {
     if env::var_os("PROTOC").is_some() {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! Python virtual environments: for tests, lints and the demo, and one with the libraries that Stoker is measured beside.
+//! Python virtual environments: one for tests, lints and the demo, and one with the libraries that Stoker is compared
+//! with.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,13 +14,13 @@ use crate::command;
 use crate::narrate::Narrator;
 use crate::workspace::Workspace;
 
-/// Interpreters that may serve as the base, first choice first.
+/// The interpreters that are tried as the base of the environments, the first choice first.
 const CANDIDATES: [&str; 6] = ["python3", "python3.13", "python3.12", "python3.11", "python3.10", "python"];
 
-/// Minor versions of Python 3 for which every pinned package has a wheel.
+/// The minor versions of Python 3 for which every pinned package has a wheel.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 10..=13;
 
-/// A virtual environment with everything in a list of requirements.
+/// A virtual environment with the packages of a requirements file.
 pub struct Python {
     venv: PathBuf,
     requirements: PathBuf,
@@ -27,7 +28,7 @@ pub struct Python {
 }
 
 impl Python {
-    /// Where the environment of `clients/python/requirements-dev.txt` is or will be.
+    /// Returns the environment of `clients/python/requirements-dev.txt`, which may not exist yet.
     pub fn locate(workspace: &Workspace) -> Result<Self> {
         let venv = match env::var_os("STOKER_VENV") {
             Some(dir) => env::current_dir()?.join(dir),
@@ -37,14 +38,14 @@ impl Python {
         Ok(Self { venv, requirements: package_dir.join("requirements-dev.txt"), package_dir })
     }
 
-    /// Where the environment with the libraries of the comparison is or will be.
+    /// Returns the environment with the libraries that Stoker is compared with, which may not exist yet.
     pub fn locate_peers(workspace: &Workspace) -> Result<Self> {
         let package_dir = workspace.python_dir();
         let requirements = package_dir.join("bench").join("requirements-peers.txt");
         Ok(Self { venv: Workspace::cache_dir()?.join("peers"), requirements, package_dir })
     }
 
-    /// Makes the environment, or finds that it is up to date, while `work` runs.
+    /// Creates or updates the environment while `work` runs.
     pub fn set_up_during<T>(
         self,
         narrator: &mut Narrator,
@@ -60,24 +61,25 @@ impl Python {
         Ok((self, done))
     }
 
-    /// The environment's interpreter.
+    /// Returns the path of the environment's interpreter.
     pub fn interpreter(&self) -> PathBuf {
         self.program("python")
     }
 
-    /// A program that a package brought into the environment, such as `ruff`.
+    /// Returns the path of a program that a package installed into the environment, such as `ruff`.
     pub fn program(&self, name: &str) -> PathBuf {
         self.venv.join("bin").join(name)
     }
 
-    /// A command that runs the interpreter and finds the `stoker` package of this checkout.
+    /// Returns a command that runs the interpreter with the `stoker` package of this checkout.
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.interpreter());
         self.add_to(&mut command);
         command
     }
 
-    /// Gives a command the environment's programs and the `stoker` package of this checkout.
+    /// Sets the variables with which a command finds the environment's interpreter and the `stoker` package of this
+    /// checkout.
     pub fn add_to(&self, command: &mut Command) {
         command
             .env("PYTHONPATH", &self.package_dir)
@@ -86,11 +88,11 @@ impl Python {
             .env_remove("PYTHONHOME");
     }
 
-    /// Brings the environment to what the list of requirements says; gives what there is to say about it.
+    /// Installs what the requirements file lists, unless it is installed; returns a message about the outcome.
     fn make_current(&self) -> Result<String> {
         let list = &self.requirements;
         let wanted = fs::read_to_string(list).with_context(|| format!("could not read {}", list.display()))?;
-        // Two tasks may start together; the second finds the work done.
+        // Two tasks may start together; the lock makes the second one wait until the first has installed everything.
         let _lock = self.lock()?;
         let stamp = self.venv.join("stoker-requirements.txt");
         if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) && version(&self.interpreter()).is_ok() {
@@ -134,7 +136,7 @@ impl Python {
     }
 }
 
-/// A command that runs the interpreter which environments are made from. It has no packages of theirs.
+/// Returns a command that runs the interpreter from which environments are created. It has none of their packages.
 pub fn base() -> Result<Command> {
     Ok(Command::new(find_base()?))
 }
@@ -143,7 +145,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| bail!("the thread that made the virtual environment panicked"))
 }
 
-/// The interpreter to make the environment from.
+/// Returns the interpreter from which to create the environment.
 fn find_base() -> Result<PathBuf> {
     let chosen = env::var_os("STOKER_PYTHON_BASE");
     let candidates: Vec<&OsStr> = match &chosen {

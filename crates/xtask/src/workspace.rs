@@ -1,4 +1,4 @@
-//! Where things are: the checkout, the build's output, the caches.
+//! The paths of a checkout: its root, the build's output, the caches.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Finds the checkout that this task was started from.
+    /// Finds the checkout from which this task was started.
     pub fn locate() -> Result<Self> {
-        // Cargo sets the variable when it runs a task; two checkouts may share a target folder, and then the path that
-        // was compiled in may be the other one's.
+        // Cargo sets the variable when it runs a task. The path that was compiled in is only a fallback: if two
+        // checkouts share a target folder, it may be the path of the other checkout.
         let manifest_dir =
             env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = manifest_dir.ancestors().nth(2).context("crates/xtask lies two folders below the root")?.to_owned();
@@ -35,12 +35,12 @@ impl Workspace {
         Ok(Self { root, target_dir, protoc: protoc::find()? })
     }
 
-    /// A `cargo` command in this checkout, with the settings that every build of it needs.
+    /// Returns a `cargo` command in this checkout, with the settings that all of its builds need.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target_dir);
-        // What cargo told this task about its own package would look to build scripts (ring's, for one) like a change of
-        // their environment, and half of the dependencies would be built again.
+        // Build scripts (ring's, for one) would take the variables that cargo set about this task's package for a
+        // change of their environment, and cargo would rebuild half of the dependencies.
         for (name, _) in env::vars_os() {
             let name = name.to_string_lossy();
             if INHERITED.iter().any(|prefix| name.starts_with(prefix)) {
@@ -53,17 +53,18 @@ impl Workspace {
         command
     }
 
-    /// The `stoker` program of the release build.
+    /// Returns the path of the `stoker` program of the release build.
     pub fn stoker_bin(&self) -> PathBuf {
         self.target_dir.join("release").join(format!("stoker{}", env::consts::EXE_SUFFIX))
     }
 
-    /// The Python package's folder.
+    /// Returns the Python package's folder.
     pub fn python_dir(&self) -> PathBuf {
         self.root.join("clients/python")
     }
 
-    /// A folder for things that outlive a task and can be made again: `~/.cache/stoker` or `$XDG_CACHE_HOME/stoker`.
+    /// Returns the folder for files that outlive a task and can be recreated: `$XDG_CACHE_HOME/stoker` or
+    /// `~/.cache/stoker`.
     pub fn cache_dir() -> Result<PathBuf> {
         let base = match env::var_os("XDG_CACHE_HOME").filter(|dir| Path::new(dir).is_absolute()) {
             Some(dir) => PathBuf::from(dir),
@@ -74,7 +75,7 @@ impl Workspace {
         Ok(base.join("stoker"))
     }
 
-    /// What the protobuf compiler is, for people.
+    /// Describes the protobuf compiler for people.
     pub fn protoc_name(&self) -> String {
         match &self.protoc {
             Some(path) => path.display().to_string(),

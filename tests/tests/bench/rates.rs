@@ -1,4 +1,4 @@
-//! `stoker bench local`, `flight`, `s3`, `select`, `ranks` and `decode`, and what they are made of.
+//! Tests `stoker bench local`, `flight`, `s3`, `select`, `ranks` and `decode`, and the store that they use.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use stoker_tests::{Server, image_folder, run};
 
 use super::{list, number, whole};
 
-/// Rows of the tables of rates, bytes of their tensors, and epochs of each process.
+/// The number of rows of the measured tables, the bytes of their tensors, and the epochs of each process.
 const IMAGES: (u64, u64) = (48, 150_528);
 const TOKENS: (u64, u64) = (3_001, 2_048);
 const EPOCHS: u64 = 3;
 
-/// JPEG files, and bytes of a tensor of each.
+/// The number of JPEG files, and the bytes of each file's tensor.
 const JPEGS: (u64, u64) = (270, 3 * 256 * 256);
 
-/// Bytes of a label.
+/// The number of bytes of a label.
 const LABEL_BYTES: u64 = 8;
 
 /// Runs parts of `bench` on small tables in a folder, and returns the sections of the report.
@@ -45,7 +45,7 @@ fn rates(dir: &Path, args: &[&str]) -> Result<Vec<Value>> {
     Ok(list(&report, "sections")?.to_vec())
 }
 
-/// What holds for any section: rates are positive, and ratios and bars are there if and only if there is a ceiling.
+/// Checks what holds for any section: rates are positive, and ratios and bars exist if and only if there is a ceiling.
 fn check_section(section: &Value) -> Result<()> {
     let has_ceiling = !section["ceiling"].is_null();
     for line in list(section, "lines")? {
@@ -57,7 +57,8 @@ fn check_section(section: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The lines of a section that are paths through Stoker, which must have delivered so many rows in each epoch.
+/// Returns the lines of a section that are paths through Stoker, after it has checked that each delivered `rows` rows
+/// in each epoch.
 fn paths(section: &Value, rows: u64, row_bytes: u64) -> Result<Vec<&Value>> {
     let paths: Vec<&Value> = list(section, "lines")?.iter().filter(|line| line["role"] == "path").collect();
     for line in &paths {
@@ -67,7 +68,7 @@ fn paths(section: &Value, rows: u64, row_bytes: u64) -> Result<Vec<&Value>> {
     Ok(paths)
 }
 
-/// The bytes that a ceiling moved.
+/// Returns the bytes that a ceiling moved.
 fn ceiling_bytes(section: &Value) -> Result<u64> {
     let ceiling = list(section, "lines")?.iter().find(|line| line["name"] == section["ceiling"]);
     whole(ceiling.context("a ceiling")?, "bytes")
@@ -85,7 +86,7 @@ fn local_reads_each_byte_once_per_epoch() -> Result<()> {
             ensure!(whole(line, "requests")? > 0 && number(line, "peak_memory_mib")? > 0.0, "{line}");
             ensure!((0.9..=1.1).contains(&number(line, "bytes_read_per_byte")?), "{line}");
         }
-        // Its first pass warms up.
+        // The first pass of the ceiling warms up and is not counted.
         let bytes = ceiling_bytes(section)?;
         ensure!(bytes >= rows * row_bytes * (EPOCHS - 1), "the ceiling read {bytes} bytes: {section}");
     }
@@ -139,7 +140,7 @@ fn decode_turns_all_files_into_tensors() -> Result<()> {
     let lines = list(section, "lines")?;
     ensure!(lines.len() == 3 && section["ceiling"] == "JPEG decoder alone", "{section}");
     for line in lines {
-        // The first epoch warms up.
+        // The first epoch warms up and is not counted.
         let rows = JPEGS.0 * (EPOCHS - 1);
         ensure!(whole(line, "rows")? == rows && whole(line, "bytes")? == rows * JPEGS.1, "{line}");
         ensure!(number(line, "cpu_secs_per_gb")? > 0.0, "{line}");
@@ -157,15 +158,16 @@ fn ranks_read_the_blocks_that_they_share_once() -> Result<()> {
         ensure!(ceiling_bytes(section)? == TOKENS.0 * EPOCHS * (TOKENS.1 + LABEL_BYTES), "{section}");
         let paths = paths(section, TOKENS.0, TOKENS.1)?;
         ensure!(paths.len() == 1 && paths[0]["server_cpu_secs_per_gb"].is_number(), "{section}");
-        // Alone, ranks would need a request for each row. Each reads labels for itself, and the rows of its first batches, or of those
-        // that it read before the others came, twice.
+        // A rank that reads alone would need a request for each row. Each rank still reads the labels for itself. Some
+        // rows are read twice: those of a rank's first batches, and those that it read before the other ranks came.
         ensure!(number(paths[0], "bytes_read_per_byte")? < 1.6, "{section}");
         ensure!(whole(paths[0], "requests")? < TOKENS.0 * EPOCHS * 3 / 4, "{section}");
     }
     Ok(())
 }
 
-/// A lake with table `pictures` in an object store over `folder`, and the arguments that lead to it.
+/// Makes a lake with the table `pictures` in an object store over `folder`, and returns the store and the arguments
+/// that open the lake.
 fn lake_in_store(folder: &Path) -> Result<(Server, Vec<String>)> {
     let (pictures, bucket) = (folder.join("pictures"), folder.join("store/bucket"));
     image_folder(&pictures, 7)?;

@@ -1,1 +1,1 @@
-"""What every measurement of ``bench_peers.py`` shares: the data, the paths, one measurement in a process of its own."""
+"""The parts of ``bench_peers.py`` that all systems share: the data, the paths, and the process of a measurement."""

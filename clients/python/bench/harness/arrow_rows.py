@@ -1,4 +1,4 @@
-"""The rows as Arrow record batches, for those that write from such."""
+"""The rows as Arrow record batches, for systems that write their data from these."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
 
 
 def reader(dataset: Dataset) -> pa.RecordBatchReader:
-    """All rows in order."""
+    """Returns a reader of all rows in order, with :data:`SCHEMA`."""
     return pa.RecordBatchReader.from_batches(SCHEMA, _record_batches(dataset))
 
 

@@ -1,4 +1,4 @@
-"""Processes of this program's own modules, with a time limit and an environment that leads nowhere but to loopback."""
+"""Runs this program's modules as processes with a time limit and an environment that sends S3 and HTTPS to loopback."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 
 __all__ = ["ChildError", "environment", "run_module"]
 
-#: Lines of a failed process that are worth showing.
+#: The number of last lines of a failed process that its error shows.
 _LAST_LINES = 15
 #: The folder with the packages `harness` and `peers`.
 _BENCH = Path(__file__).parents[1]
-#: Nobody listens there.
+#: The URL of a proxy that does not exist.
 _NOWHERE = "http://127.0.0.1:1"
 
 
 class ChildError(Exception):
-    """A process failed, or did not end in time."""
+    """A process failed, or exceeded its time limit."""
 
 
 def environment(endpoint: str | None) -> dict[str, str]:
-    """The environment for a process: S3 means the endpoint, and HTTPS a proxy that does not exist.
+    """Returns an environment in which S3 requests go to the endpoint, and HTTPS requests to a nonexistent proxy.
 
-    Without it, libraries that report their use or look for newer versions would reach other hosts.
+    The proxy keeps libraries that report their use, or look for newer versions, from reaching other hosts.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "http_proxy", "HTTP_PROXY"):
@@ -51,10 +51,10 @@ def environment(endpoint: str | None) -> dict[str, str]:
 
 
 def run_module(module: str, arguments: list[str], variables: dict[str, str], secs_max: float) -> None:
-    """Runs ``python -m module`` and ends it with all that it started.
+    """Runs ``python -m module``, and kills all processes of its group at the end.
 
     Raises:
-        ChildError: It failed, or took longer; with the last lines that it printed.
+        ChildError: The process failed or exceeded the time limit; the message has the last lines that it printed.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         command = [sys.executable, "-m", module, *arguments]
@@ -64,7 +64,7 @@ def run_module(module: str, arguments: list[str], variables: dict[str, str], sec
         except subprocess.TimeoutExpired:
             status = None
         finally:
-            with suppress(ProcessLookupError):  # the group is gone when nothing of it is left
+            with suppress(ProcessLookupError):  # the group does not exist once all of its processes have ended
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         log.seek(0)

@@ -1,4 +1,4 @@
-"""Processor time of this process with its children and theirs."""
+"""The processor time of this process and all its descendants."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["tree_cpu_secs"]
 
 
 def tree_cpu_secs() -> float:
-    """Seconds of processor time that this process and all its descendants have used.
+    """Returns the seconds of processor time that this process and all its descendants have used.
 
-    Reads ``/proc``, where descendants that have ended count for whoever waited for them. Without ``/proc``, descendants
-    count once they have ended.
+    It reads ``/proc``, where the time of an ended process is added to the parent that waited for it. Without ``/proc``,
+    a descendant counts only once it has ended.
     """
     if not Path("/proc/self/stat").exists():
         used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -34,9 +34,12 @@ def tree_cpu_secs() -> float:
 
 
 def _stat(process: Path) -> tuple[int, int] | None:
-    """The parent of a process, and the ticks that it and its ended children have used; see proc_pid_stat(5)."""
+    """Returns the parent of a process, and the ticks that the process and its ended children have used.
+
+    The fields are described in proc_pid_stat(5). Returns None if the process has ended.
+    """
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return None
     return int(fields[1]), sum(int(field) for field in fields[11:15])

@@ -1,9 +1,9 @@
 """The rows that every system gets.
 
-Row *i* of *n* is an image ``uint8[3,224,224]`` of random bytes, which no codec shrinks, whose first four bytes are
-*i*; a label, of 100 classes, by which the rows are sorted; and a score from 0 to 99, in random order, so that ``score
-< 5`` selects 5 % of the rows, scattered over all. Whoever reads a batch can tell from the images alone which rows it
-holds (:func:`row_ids`) and that their bytes arrived (:func:`touched_bytes`).
+Row *i* of *n* has an image, a label and a score. The image is ``uint8[3,224,224]`` of random bytes, which no codec
+compresses; its first four bytes are *i*. The label is one of 100 classes, by which the rows are sorted. The score is
+from 0 to 99 in random order, so that ``score < 5`` selects 5 % of the rows, scattered over the table. The images of a
+batch alone tell which rows it has (:func:`row_ids`) and that their bytes arrived (:func:`touched_bytes`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Array = np.ndarray[Any, Any]
 
 NUM_CLASSES = 100
 NUM_SCORES = 100
-#: The distance of the bytes of an image that a reader looks at: a page, so that each has to be in memory.
+#: The distance in bytes between the bytes of an image that a reader reads: a page, so that each page must be in memory.
 TOUCH_STRIDE = 4096
-#: Rows that are made, and handed to writers, at a time.
+#: The number of rows in a block.
 BLOCK_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring rows."""
+    """Adjacent rows."""
 
     images: Array
     labels: Array
@@ -41,14 +41,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The rows in a folder, as flat files: what the other formats are written from, and what the ceiling reads."""
+    """The rows in a folder, as flat files, from which the other formats are written and which the ceiling reads."""
 
     folder: Path
     num_rows: int
 
     @classmethod
     def write(cls, folder: Path, num_rows: int) -> Dataset:
-        """Makes the rows; the same ones wherever and whenever."""
+        """Writes the rows. For a number of rows they are always the same."""
         dataset = cls(folder, num_rows)
         ids = np.arange(num_rows)
         scores = np.random.default_rng(0).permutation(ids) % NUM_SCORES
@@ -65,7 +65,7 @@ class Dataset:
 
     @property
     def image_file(self) -> Path:
-        """All images, one after the other."""
+        """The file with the bytes of all images, one after the other."""
         return self.folder / "images.bin"
 
     @cached_property
@@ -87,30 +87,30 @@ class Dataset:
 
     @cached_property
     def touched(self) -> Array:
-        """What :func:`touched_bytes` says of each row."""
+        """The result of :func:`touched_bytes` for each row: int64 of shape ``(rows,)``."""
         touched: Array = np.load(self.folder / "touched.npy")
         return touched
 
     @property
     def subset(self) -> Array:
-        """The ids of the rows that the predicate selects."""
+        """The ids of the rows that the predicate selects: int64 of shape ``(selected rows,)``, ascending."""
         return np.flatnonzero(self.scores < SUBSET_SCORES)
 
     def blocks(self) -> Iterator[Block]:
-        """All rows in order, a few at a time, in memory of their own."""
+        """Yields all rows in order, in blocks of up to :data:`BLOCK_ROWS` rows; the images are copied into memory."""
         for start in range(0, self.num_rows, BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, self.num_rows))
             yield Block(np.array(self.images[rows]), self.labels[rows], self.scores[rows])
 
 
 def row_ids(images: Array) -> Array:
-    """The ids of the rows with these images: int64 of shape ``(rows,)``."""
+    """Returns the ids of the rows with these images: int64 of shape ``(rows,)``."""
     head = np.ascontiguousarray(images.reshape(len(images), -1)[:, :4])
     return head.view("<i4").reshape(-1).astype(np.int64)
 
 
 def touched_bytes(images: Array) -> Array:
-    """The sum of one byte per page of each image: int64 of shape ``(rows,)``."""
+    """Returns the sum of one byte per page of each image: int64 of shape ``(rows,)``."""
     sums: Array = images.reshape(len(images), -1)[:, ::TOUCH_STRIDE].sum(axis=1, dtype=np.int64)
     return sums
 

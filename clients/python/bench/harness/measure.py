@@ -1,15 +1,20 @@
-"""One measurement, in a process of its own: ``python -m harness.measure TASK RESULT``.
+"""Makes one measurement in a process of its own: ``python -m harness.measure TASK RESULT``.
 
-The clock of the first batch starts when the system opens the data and ends when it has handed over a batch; libraries
-are imported before. Rates are those of whole epochs after a first one for warming up, in which worker processes start
-and stay: the bytes of these epochs, over the time from the end of the first to the end of the last. What lies between
-epochs counts, because a system may use it for the next one. Stoker reads the first batches of an epoch while the last
-ones of the epoch before are taken: the time begins with such batches in memory, and ends with as many that nobody
-takes. A system that keeps what it reads from S3, on disk or in memory, would read that after the first epoch: of such
-a system the first one counts, from asking for an iterator to the last batch, with nothing kept.
+The time of the first batch begins when the system opens the data and ends when the consumer has a batch. Libraries are
+imported before.
 
-The consumer looks at one byte per page of each image, so that all of it has to be in memory, and notes ids and labels.
-After an epoch these must be the rows of the path, each exactly once, with their labels and bytes.
+The rate is that of whole epochs after a first epoch for warming up, in which persistent worker processes start. It is
+the number of bytes in these epochs, divided by the time from the end of the first epoch to the end of the last one. The
+time between epochs counts, because a system may use it for the next epoch. Stoker prefetches the first batches of an
+epoch while the consumer takes the last ones of the previous epoch. So the time begins with some batches in memory and
+ends with equally many batches prefetched that nobody takes.
+
+A system that keeps a copy of what it reads from S3, on disk or in memory, would read this copy after the first epoch.
+For such a system, the rate is that of the first epoch, from the request for an iterator to the last batch, with no copy
+at the beginning.
+
+The consumer reads one byte per page of each image, so that the whole image must be in memory, and records ids and
+labels. After each epoch these must be the rows of the path, each exactly once, with the right labels and bytes.
 """
 
 from __future__ import annotations
@@ -31,13 +36,13 @@ from harness.rows import IMAGE_BYTES, IMAGE_SHAPE
 from harness.task import Epochs, Order, Place, Task
 from peers import SYSTEMS
 
-#: Epochs after the first one that are measured at most.
+#: The maximum number of epochs that are measured after the first one.
 _EPOCHS_MAX = 50
 
 
 @dataclass
 class Epoch:
-    """What came in an epoch."""
+    """The rows that came in an epoch, with an array for each batch."""
 
     first_batch_secs: float = 0.0
     is_cut: bool = False
@@ -47,11 +52,11 @@ class Epoch:
 
     @property
     def num_rows(self) -> int:
-        """Rows that came."""
+        """The number of rows that came."""
         return sum(map(len, self.ids))
 
     def take(self, images: Any, labels: Any) -> None:
-        """Looks at a batch."""
+        """Reads the bytes of a batch, and records its ids and labels."""
         if tuple(images.shape[1:]) != IMAGE_SHAPE or str(images.dtype) != "torch.uint8" or images.device.type != "cpu":
             raise TypeError(f"a batch has images {tuple(images.shape)} of {images.dtype} on {images.device}")
         pixels = images.numpy()
@@ -61,7 +66,7 @@ class Epoch:
 
 
 class Moment(NamedTuple):
-    """A time, and the processor time that was used until then."""
+    """A time in seconds, and the processor time in seconds that was used until then."""
 
     secs: float
     cpu_secs: float
@@ -69,7 +74,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Span:
-    """Epochs that came one after the other, with the time of what lies between them."""
+    """Consecutive epochs, and the time that they took together, with the time between them."""
 
     epochs: list[Epoch]
     begin: Moment
@@ -77,12 +82,12 @@ class Span:
 
     @property
     def mb_per_sec(self) -> float:
-        """Bytes of images per microsecond."""
+        """The rate in 10^6 bytes of images per second."""
         return self._num_bytes / (self.end.secs - self.begin.secs) / 1e6
 
     @property
     def cpu_secs_per_gb(self) -> float:
-        """Processor time of this process and all its descendants, per 10^9 bytes of images."""
+        """The processor seconds of this process and all its descendants per 10^9 bytes of images."""
         return (self.end.cpu_secs - self.begin.cpu_secs) / self._num_bytes * 1e9
 
     @property
@@ -91,13 +96,13 @@ class Span:
 
 
 def run_epoch(epochs: Epochs, number: int, secs_max: float, opened_at: float | None = None) -> Epoch:
-    """Iterates an epoch, or as much of it as fits into so many seconds.
+    """Iterates over an epoch, or over the part of it that arrives within a time limit.
 
     Args:
-        epochs: The system's.
-        number: The number of the epoch.
-        secs_max: Where to cut.
-        opened_at: When the first batch began to be waited for. Default: now.
+        epochs: The function that gives the system's batches.
+        number: The number of the epoch, zero-based.
+        secs_max: The seconds after which the epoch is cut.
+        opened_at: The time at which the wait for the first batch began. Default: now.
     """
     epoch = Epoch()
     begin = perf_counter()
@@ -112,7 +117,7 @@ def run_epoch(epochs: Epochs, number: int, secs_max: float, opened_at: float | N
 
 
 def first_epoch(task: Task, epochs: Epochs, opened_at: float) -> Span:
-    """Iterates the first epoch of a system that began to open the data at this time."""
+    """Iterates over the first epoch of a system that began to open the data at ``opened_at``."""
     cpu_secs = tree_cpu_secs()
     begin = Moment(perf_counter(), cpu_secs)
     epoch = run_epoch(epochs, 0, task.epoch_secs_max, opened_at)
@@ -120,7 +125,7 @@ def first_epoch(task: Task, epochs: Epochs, opened_at: float) -> Span:
 
 
 def further_epochs(task: Task, epochs: Epochs, before: Span) -> Span:
-    """Iterates the epochs that are measured; their time begins with the end of the one before."""
+    """Iterates over the epochs that are measured; their time begins at the end of the span before."""
     begin, further = before.end, []
     for number in range(1, _EPOCHS_MAX + 1):
         further.append(run_epoch(epochs, number, task.epoch_secs_max))
@@ -130,7 +135,7 @@ def further_epochs(task: Task, epochs: Epochs, before: Span) -> Span:
 
 
 def measure(task: Task) -> dict[str, Any]:
-    """Makes the measurement and returns it, for JSON."""
+    """Makes the measurement, and returns its result as a dict for JSON."""
     system = SYSTEMS[task.system]
     for module in ("torch", *system.modules):
         importlib.import_module(module)
@@ -154,7 +159,7 @@ def measure(task: Task) -> dict[str, Any]:
 
 
 def fault_of(task: Task, epoch: Epoch) -> str | None:
-    """What is wrong with the rows of an epoch; None if they are the right ones, each exactly once."""
+    """Returns what is wrong with the rows of an epoch, or None if they are the right rows, each exactly once."""
     ids = np.concatenate(epoch.ids)
     dataset = task.dataset
     if ids.min() < 0 or ids.max() >= task.num_rows:
@@ -174,7 +179,7 @@ def fault_of(task: Task, epoch: Epoch) -> str | None:
 
 
 def _now() -> Moment:
-    """This moment; the look at the processes, which takes milliseconds, comes after it."""
+    """Returns the present moment. The time is taken first, because reading the processor time takes milliseconds."""
     return Moment(perf_counter(), tree_cpu_secs())
 
 
@@ -190,7 +195,7 @@ def _mixing(task: Task, epochs: list[Epoch]) -> float:
 
 
 def main() -> None:
-    """Writes the result as JSON, at once as a whole."""
+    """Makes the measurement, and writes its result as JSON in one atomic rename."""
     result = measure(Task.load(Path(sys.argv[1]).read_text()))
     unfinished = Path(f"{sys.argv[2]}.tmp")
     unfinished.write_text(json.dumps(result))

@@ -1,4 +1,4 @@
-"""Shuffle quality: distinct labels in a batch, over what a uniform permutation would lead to expect."""
+"""Shuffle quality: how many distinct labels a batch of a uniform permutation is expected to have."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["expected_distinct"]
 
 
 def expected_distinct(labels: Array, batch_size: int) -> float:
-    """The expected number of distinct labels among so many rows drawn without replacement from rows with these labels.
+    """Returns the expected number of distinct labels in a batch that is drawn without replacement from these labels.
 
-    Each class is missed with the probability of the hypergeometric distribution.
+    The hypergeometric distribution gives the probability that the batch has no row of a class.
     """
     num_rows = len(labels)
     batch_size = min(batch_size, num_rows)
@@ -24,7 +24,7 @@ def expected_distinct(labels: Array, batch_size: int) -> float:
 
 
 def _ratio_of_choices(fewer: int, more: int, chosen: int) -> float:
-    """``fewer`` choose ``chosen``, over ``more`` choose ``chosen``."""
+    """Returns the binomial coefficient of ``fewer`` over ``chosen``, divided by that of ``more`` over ``chosen``."""
     if chosen > fewer:
         return 0.0
     return exp(lgamma(fewer + 1) - lgamma(fewer - chosen + 1) - lgamma(more + 1) + lgamma(more - chosen + 1))

@@ -1,4 +1,4 @@
-"""Which measurements are made, and what they gave."""
+"""Chooses the measurements, makes them, and collects their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Bench", "Line", "Options", "is_installed"]
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     num_rows: int
     batch_size: int
@@ -38,23 +38,23 @@ class Options:
 
 @dataclass
 class Line:
-    """A system on a path: the measurements of each of its settings."""
+    """The measurements of a system on a path, by setting."""
 
     path: DataPath
     system: System
-    #: Why there are no measurements.
+    #: The reason why there are no measurements, or None.
     lacking: str | None = None
     measured: dict[Setting, list[dict[str, Any]]] = field(default_factory=dict)
     failed: dict[Setting, str] = field(default_factory=dict)
 
     @property
     def only_first_epoch(self) -> bool:
-        """Whether later epochs would read a copy that the system keeps."""
+        """Whether only the first epoch counts, because later epochs would read a copy that the system keeps."""
         return self.system.keeps_copy and self.path.place is Place.S3
 
     @property
     def best(self) -> Setting | None:
-        """The setting with the highest rate in its first measurement, of those with the right rows if there are any."""
+        """The setting with the highest rate in its first measurement. Settings that gave the right rows come first."""
         ranked = {
             setting: (samples[0]["fault"] is None, samples[0]["mb_per_sec"])
             for setting, samples in self.measured.items()
@@ -62,36 +62,36 @@ class Line:
         return max(ranked, key=lambda setting: ranked[setting], default=None)
 
     def median(self, name: str) -> float | None:
-        """The median of a number over the repetitions of the best setting."""
+        """Returns the median of a number over the repetitions of the best setting."""
         values = self.values(name)
         return statistics.median(values) if values else None
 
     def values(self, name: str) -> list[float]:
-        """A number of each repetition of the best setting."""
+        """Returns a number for each repetition of the best setting."""
         return [] if self.best is None else [sample[name] for sample in self.measured[self.best]]
 
     @property
     def fault(self) -> str | None:
-        """What was wrong with the rows."""
+        """What was wrong with the rows in the first faulty repetition of the best setting, or None."""
         faults = [] if self.best is None else [sample["fault"] for sample in self.measured[self.best]]
         return next(filter(None, faults), None)
 
 
 def is_installed(system: System) -> bool:
-    """Whether the libraries of a system can be found."""
+    """Returns whether the libraries of a system can be found."""
     return all(importlib.util.find_spec(module.partition(".")[0]) for module in system.modules)
 
 
 def say(text: str) -> None:
-    """Tells how far the program is."""
+    """Prints a message about the progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Bench:
-    """Data in a folder, and the measurements over it."""
+    """The data in a folder, and the measurements over this data."""
 
     def __init__(self, folder: Path, options: Options) -> None:
-        #: What there is to measure, and what was measured so far.
+        #: A line for each system and path, with what was measured so far.
         self.lines: list[Line] = []
         self.root = folder / f"stoker-peers-{options.num_rows}"
         self._scratch = folder / "scratch"
@@ -99,7 +99,7 @@ class Bench:
         self._progress = Progress(0)
 
     def prepare(self, systems: Sequence[System]) -> dict[str, str]:
-        """Writes the formats that are not there yet; returns for each format that could not be written why."""
+        """Writes the formats that do not exist yet. Returns the reason for each format that could not be written."""
         self.root.mkdir(parents=True, exist_ok=True)
         problems = {}
         writers = {system.data_format: system for system in [SYSTEMS["ceiling"], *systems] if is_installed(system)}
@@ -125,7 +125,7 @@ class Bench:
         stamp.touch()
 
     def run(self, paths: Sequence[DataPath], systems: Sequence[System], endpoint: str | None) -> None:
-        """Makes all measurements: of all settings once, then of the best one of each system and path in turn."""
+        """Makes all measurements: each setting once, then the best setting of each system and path in turn."""
         problems = self.prepare(systems)
         self.lines = [
             Line(path, system, system.lacking(path) or problems.get(system.data_format))

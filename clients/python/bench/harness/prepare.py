@@ -10,7 +10,7 @@ from peers import SYSTEMS
 
 
 def main() -> None:
-    """Writes the flat files, or from these the format of a system."""
+    """Writes the flat files, or converts them to the format of a system."""
     root, num_rows = Path(sys.argv[2]), int(sys.argv[3])
     system = SYSTEMS[sys.argv[1]]
     if system.data_format == "flat":

@@ -1,4 +1,4 @@
-"""How many measurements are done, and how long the others may take."""
+"""Counts the measurements that are done, and estimates how long the others take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Counts measurements. Those that are left are taken to last as long as the others on average."""
+    """Counts measurements. The estimate assumes that each remaining one takes the average time of those done."""
 
     def __init__(self, num_measurements: int) -> None:
         self._num_measurements = num_measurements
@@ -16,11 +16,11 @@ class Progress:
         self._begin = perf_counter()
 
     def leave_out(self) -> None:
-        """Notes that a measurement will not be made."""
+        """Records that a measurement will not be made."""
         self._num_measurements -= 1
 
     def done(self) -> str:
-        """Notes that a measurement is done, and says how far all are."""
+        """Records that a measurement is done. Returns a text about the progress of all measurements."""
         self._num_done += 1
         num_left = self._num_measurements - self._num_done
         secs_left = (perf_counter() - self._begin) / self._num_done * num_left

@@ -18,7 +18,7 @@ from harness.task import System
 
 __all__ = ["comparisons", "tables", "to_json"]
 
-#: A peer that mixes worse than Stoker by no more than this counts among those that mix as well.
+#: A peer counts as mixing as well as Stoker if its mixing is lower by no more than this.
 _SAME_MIXING = 0.02
 _DASH, _TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 _COLUMNS = (
@@ -39,7 +39,7 @@ _NO_NUMBERS = f" {_DASH} |" * (len(_COLUMNS) - 2)
 
 
 def tables(lines: Sequence[Line], absent: Sequence[System]) -> str:
-    """A table for each path, and what Stoker's rates are to those of the peers."""
+    """Returns a Markdown table for each path, and a sentence for each comparison of Stoker with a peer."""
     parts = []
     for path, group in groupby(lines, key=lambda line: str(line.path)):
         rows = list(group)
@@ -51,9 +51,9 @@ def tables(lines: Sequence[Line], absent: Sequence[System]) -> str:
 
 
 def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Stoker's rate over that of the strongest peer of each path, and of the strongest that mixes as well.
+    """Returns Stoker's rate on each path divided by that of the fastest peer, and of the fastest that mixes as well.
 
-    A peer whose first epoch counts, because it then has a copy, is compared with Stoker's first epoch.
+    A peer of which only the first epoch counts, because it keeps a copy, is compared with Stoker's first epoch.
     """
     found = []
     for path, group in groupby(lines, key=lambda line: str(line.path)):
@@ -72,7 +72,7 @@ def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def to_json(options: Options, lines: Sequence[Line], absent: Sequence[System]) -> dict[str, Any]:
-    """Everything that was measured, with where and how."""
+    """Returns all measurements with the machine, the versions and the options, as a dict for JSON."""
     return {
         "machine": _machine(),
         "versions": _versions({line.system.distribution for line in lines}),
@@ -116,7 +116,7 @@ def _remarks(line: Line) -> str:
 
 
 def _in_short(text: str) -> str:
-    """How a process ended, and the error that it told of last."""
+    """Returns how a process ended, and the last error that it printed, from the text of a :class:`ChildError`."""
     first, *others = text.strip().splitlines()
     errors = [line for line in others if re.match(r"[\w.]+(Error|Exception)\b", line)]
     return ": ".join([first, *(errors or others)[-1:]])
@@ -193,7 +193,7 @@ def _versions(distributions: Iterable[str | None]) -> dict[str, str | None]:
 
 
 def _version(distribution: str) -> str | None:
-    if distribution == "stoker":  # on PYTHONPATH it has no metadata
+    if distribution == "stoker":  # a package on PYTHONPATH has no metadata
         import stoker
 
         return stoker.__version__

@@ -14,14 +14,14 @@ __all__ = ["StoreError", "check_loopback", "serve"]
 
 
 class StoreError(Exception):
-    """There is no server to measure against."""
+    """There is no S3-compatible server for the measurements."""
 
 
 def check_loopback(endpoint: str) -> str:
-    """Returns the endpoint if it is on this machine.
+    """Returns the endpoint, without a slash at its end, if it is on this machine.
 
     Raises:
-        StoreError: It is not.
+        StoreError: The endpoint is not on the loopback interface.
     """
     if urlsplit(endpoint).hostname not in ("127.0.0.1", "localhost"):
         raise StoreError(f"the S3 endpoint {endpoint} is not on the loopback interface")
@@ -30,7 +30,7 @@ def check_loopback(endpoint: str) -> str:
 
 @contextmanager
 def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
-    """Serves each folder in a folder as a bucket, and gives the endpoint.
+    """Serves each subfolder of a folder as a bucket, and gives the endpoint.
 
     Args:
         binary: The ``stoker`` binary.
@@ -49,7 +49,8 @@ def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # Huge pages for each of its threads, one for a connection, would be cleared while it is measured.
+        # The server has a thread for each connection. Without this, the kernel would zero huge pages for each thread
+        # during the measurements.
         env={**os.environ, "MIMALLOC_ALLOW_THP": "0"},
     )
     assert process.stdout is not None
@@ -62,6 +63,6 @@ def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
                 return
         raise StoreError(f"`{' '.join(command)}` did not listen: {''.join(lines).strip()}")
     finally:
-        process.kill()  # it has nothing to save
+        process.kill()  # the server has nothing to save
         process.stdout.close()
         process.wait()

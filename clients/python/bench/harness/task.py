@@ -1,4 +1,4 @@
-"""What there is to measure: a system on a path, with one setting."""
+"""The description of a measurement: a system on a path, with one setting."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["DataPath", "Epochs", "Order", "Place", "Setting", "System", "Task"]
 
-#: Gives the batches of an epoch, counted from zero, as a tensor of images and one of labels.
+#: A function from the number of an epoch, zero-based, to its batches. Each is a tensor of images and one of labels.
 Epochs = Callable[[int], Iterator[tuple[Any, Any]]]
 
 
 class Place(Enum):
-    """Where the data is."""
+    """The location of the data."""
 
     LOCAL = "local"
     S3 = "s3"
 
 
 class Order(Enum):
-    """Which rows are read, in which order."""
+    """The rows that are read, and their order."""
 
     SEQUENTIAL = "sequential"
     SHUFFLED = "shuffled"
@@ -35,14 +35,14 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class DataPath:
-    """A path that data takes, such as ``s3-shuffled``."""
+    """A location and an order, such as ``s3-shuffled``."""
 
     place: Place
     order: Order
 
     @classmethod
     def parse(cls, name: str) -> DataPath:
-        """The path of this name."""
+        """Returns the path with this name."""
         place, _, order = name.partition("-")
         return cls(Place(place), Order(order))
 
@@ -52,10 +52,10 @@ class DataPath:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a system lets its user choose; the best of its settings counts."""
+    """A choice that a system leaves to its user; the best setting of a system counts."""
 
     num_workers: int = 0
-    #: The way to the rows, where the documentation has two that deliver them alike.
+    #: The way to read the rows, where the documentation has two ways that deliver the same rows.
     variant: str = ""
 
     def __str__(self) -> str:
@@ -64,88 +64,88 @@ class Setting:
 
 @dataclass(frozen=True)
 class Task:
-    """A measurement, as it is handed to the process that makes it."""
+    """A measurement, as it is passed to the process that makes it."""
 
     system: str
     path: str
     setting: Setting
-    #: The folder with the formats of the data, one in a folder each; on S3 a bucket of the same name.
+    #: The folder with a subfolder for each format of the data; on S3 it is the bucket with the same name.
     root: str
     num_rows: int
     batch_size: int
     seed: int
-    #: An empty folder for what the system wants to keep.
+    #: An empty folder for the files that the system keeps.
     scratch: str
-    #: The S3-compatible server, for paths on S3.
+    #: The URL of the S3-compatible server, for paths on S3.
     endpoint: str | None
-    #: Longer epochs are cut here.
+    #: An epoch is cut after so many seconds.
     epoch_secs_max: float
-    #: Epochs are repeated for so long.
+    #: Epochs are repeated until so many seconds have passed.
     measured_secs_min: float
 
     @classmethod
     def load(cls, text: str) -> Task:
-        """The opposite of :meth:`dump`."""
+        """Returns the task that :meth:`dump` has written as JSON."""
         fields = json.loads(text)
         return cls(**{**fields, "setting": Setting(**fields["setting"])})
 
     def dump(self) -> str:
-        """The task as JSON."""
+        """Returns the task as JSON."""
         return json.dumps(asdict(self))
 
     @property
     def place(self) -> Place:
-        """Where the data is."""
+        """The location of the data."""
         return DataPath.parse(self.path).place
 
     @property
     def order(self) -> Order:
-        """Which rows are read, in which order."""
+        """The rows that are read, and their order."""
         return DataPath.parse(self.path).order
 
     @property
     def num_workers(self) -> int:
-        """Worker processes of the ``DataLoader``."""
+        """The number of worker processes of the ``DataLoader``."""
         return self.setting.num_workers
 
     @property
     def dataset(self) -> Dataset:
-        """The rows as flat files, always local."""
+        """The rows as flat files, which are always local."""
         from harness.dataset import Dataset
 
         return Dataset(Path(self.root) / "flat", self.num_rows)
 
     def folder(self, data_format: str) -> Path:
-        """Where a format of the data is on disk."""
+        """Returns the folder with a format of the data on disk."""
         return Path(self.root) / data_format
 
     def url(self, data_format: str) -> str:
-        """Where a format of the data is: a path, or a URL with the scheme ``s3``."""
+        """Returns the location of a format of the data: a path, or a URL with the scheme ``s3``."""
         if self.place is Place.LOCAL:
             return str(self.folder(data_format))
         return f"s3://{Path(self.root).name}/{data_format}"
 
     def http_url(self, data_format: str) -> str:
-        """The URL of a format on the server itself."""
+        """Returns the HTTP URL of a format of the data on the S3-compatible server."""
         return f"{self.endpoint}/{Path(self.root).name}/{data_format}"
 
 
 @dataclass(frozen=True)
 class System:
-    """A line of the table: a library, used in one way.
+    """A library that is used in one way: a line of the table.
 
     Attributes:
-        key: The name on the command line; a peer's name, or that with its way after a dash.
+        key: The name on the command line: the library's name, or this name and its way after a hyphen.
         title: The name in the table.
-        distribution: What ``pip`` calls the library; None if nothing is to be installed.
-        modules: What is imported before the clock starts; all must be there.
-        data_format: The folder of its data.
-        write: Writes the rows into a folder in the system's format.
-        open: Opens the data, ready to iterate.
-        workers: Numbers of worker processes that it can use.
-        keeps_copy: Whether it keeps what it reads from S3, on disk or in memory, and reads that in the next epoch.
-        variants: Its ways for an order, where there are several.
-        lacking: Why it cannot do a path, by the names of paths.
+        distribution: The library's name for ``pip``, or None if nothing needs to be installed.
+        modules: The modules that are imported before the clock starts, and that must be installed.
+        data_format: The name of the folder with the system's data.
+        write: A function that writes the rows into a folder in the system's format.
+        open: A function that opens the data, and returns the function that iterates over an epoch.
+        workers: The numbers of worker processes that the system can use.
+        keeps_copy: Whether the system keeps what it reads from S3, on disk or in memory, and reads it in later epochs.
+        variants: A function that returns the ways to read the rows in an order; one empty name if there is only one.
+        lacking: A function that returns why the system cannot read a path, or None if it can.
     """
 
     key: str
@@ -162,10 +162,10 @@ class System:
 
     @property
     def peer(self) -> str:
-        """The library's name on the command line."""
+        """The library's name on the command line, which selects all of its ways."""
         return self.key.partition("-")[0]
 
     def settings(self, path: DataPath, workers: tuple[int, ...]) -> list[Setting]:
-        """The settings to try."""
+        """Returns the settings to try on a path, with those of the numbers of workers that the system can use."""
         numbers = [number for number in self.workers if number in workers] or [self.workers[0]]
         return [Setting(number, variant) for variant in self.variants(path.order) for number in numbers]

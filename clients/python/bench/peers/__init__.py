@@ -1,4 +1,4 @@
-"""The systems that are measured, one module per library. They import the libraries on use: most may be missing."""
+"""The systems that are measured, one module per library. Libraries are imported on use, because most may be missing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the hardware gives: a mapped file for local paths, parallel GETs for S3.
+"""The ceiling that the hardware sets: a mapped file for local paths, parallel GETs for S3.
 
 Locally, each batch is copied from a mapped file of all images, by a slice or by the numbers of its rows. From S3, 16
-connections fetch ranges of up to 8 MB into the memory of the batches, some batches ahead; shuffled rows are fetched
-in the order of the file, because the ceiling of any order is to read each byte once. Of a subset each row is a range
-of its own, on 64 connections.
+connections read ranges of up to 8 MB into the memory of the batches, of which up to four are prefetched. Shuffled rows
+are read in the order of the file, because no order can be faster than to read each byte once. Each row of a subset is
+read by a GET of its own, on 64 connections.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _BATCHES_AHEAD = 4
 
 
 def _write(dataset: Dataset, target: Path) -> None:
-    """The flat files are there already."""
+    """Does nothing, because the flat files exist already."""
 
 
 def _ids(task: Task, epoch: int) -> Array:
-    """The rows of the path in order, or shuffled."""
+    """Returns the row ids of the path in the order in which an epoch reads them."""
     import numpy as np
 
     dataset = task.dataset
@@ -102,7 +102,7 @@ def _from_s3(task: Task) -> Epochs:
 
 
 class _Getter:
-    """GETs of ranges of an object, on a connection per thread."""
+    """Makes GETs of ranges of an object, with one connection per thread."""
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)

@@ -1,8 +1,9 @@
 """Deeplake 4, in its two documented ways, over a data set with its default chunks.
 
-``deeplake-batches`` is ``batches()`` of a query's view, which reads ahead in native threads: all rows, ``ORDER BY
-RANDOM()``, or that with the predicate. ``deeplake-pytorch`` is a ``DataLoader`` over ``pytorch()`` of the view of the
-rows, with ``shuffle=True`` and forked workers, as its documentation has it.
+``deeplake-batches`` is ``batches()`` of a query's view, which prefetches in native threads. The query selects all rows
+in order, or with ``ORDER BY RANDOM()``, and for the subset with the predicate too. ``deeplake-pytorch`` is a
+``DataLoader`` over ``pytorch()`` of the view of the rows, with ``shuffle=True`` (except in sequential order) and forked
+workers, as in Deeplake's documentation.
 """
 
 from __future__ import annotations

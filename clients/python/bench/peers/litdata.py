@@ -1,8 +1,9 @@
 """LitData: ``StreamingDataset`` and ``StreamingDataLoader`` over chunks of 64 MB, the default, made by ``optimize``.
 
-Shuffled with ``shuffle=True``. There are no predicates. Of the subset the better of two ways counts: ``index``,
-``StreamingDataset.subset`` of the row numbers that another index, here a NumPy array of scores, knows; and
-``filter``, which streams all rows and drops those that do not match. From S3 it downloads chunks to a local cache.
+The shuffled orders use ``shuffle=True``. LitData has no predicates. For the subset, the better of two ways counts:
+``index`` is ``StreamingDataset.subset`` of the row numbers, which come from a NumPy array of scores in place of an
+index outside LitData; ``filter`` streams all rows and drops those that do not match. From S3, LitData downloads chunks
+to a local cache.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _write(dataset: Dataset, target: Path) -> None:
 
 
 def _allow_http() -> None:
-    """Lets its chunk downloads use plain HTTP, for which it has no option; the server here has no TLS."""
+    """Lets LitData download chunks over plain HTTP, for which it has no option. The server here has no TLS."""
     from litdata.streaming import downloader
 
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = "true"

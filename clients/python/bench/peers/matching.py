@@ -1,4 +1,4 @@
-"""The samples of a stream that match the predicate, for libraries that have none."""
+"""A filter that keeps the samples of the subset, for libraries that have no predicates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Matching"]
 
 
 class Matching(IterableDataset[Any]):
-    """Those samples of a data set, dicts with a score, that belong to the subset."""
+    """The samples of a data set that belong to the subset. A sample is a dict with the key ``score``."""
 
     def __init__(self, dataset: Any) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """MosaicML Streaming: ``StreamingDataset`` and ``StreamingDataLoader`` over uncompressed shards of 64 MiB, the default.
 
-Shuffled with ``shuffle=True`` and the default algorithm, ``py1e``. There are no predicates. Of the subset the better
-of two ways counts: ``index``, random access to the rows whose numbers another index, here a NumPy array of scores,
-knows; and ``filter``, which streams all rows and drops those that do not match. From S3 it downloads shards to a
-local copy.
+The shuffled orders use ``shuffle=True`` and the default algorithm, ``py1e``. The library has no predicates. For the
+subset, the better of two ways counts: ``index`` is random access by row numbers, which come from a NumPy array of
+scores in place of an index outside the library; ``filter`` streams all rows and drops those that do not match. From S3,
+the library downloads shards to a local copy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _write(dataset: Dataset, target: Path) -> None:
 
 
 def _close_connections(dataset: Any) -> None:
-    """Closes the connection that fetched the index; forked workers would share it and read each other's answers."""
+    """Closes the connection that read the index. Forked workers would share it and read each other's responses."""
     for stream in dataset.streams:
         stream._downloader.clean_up()
 

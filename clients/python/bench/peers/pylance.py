@@ -1,12 +1,15 @@
 """pylance, in its two documented ways, over a table in its default file format.
 
-``pylance-scan`` is ``lance.torch.data.LanceDataset``, which yields whole batches: in order with the default sampler;
-shuffled with ``ShardedBatchSampler(randomize=True)``, which shuffles batches, not rows; of the subset with
-``filter``. ``pylance-take`` is the map-style way: a ``DataLoader`` with ``shuffle=True`` over a data set that takes
-the rows of each batch in one call, like ``SafeLanceDataset``, but as tensors instead of Python lists; the numbers of
-the subset's rows come from a scan of the score column. Workers are spawned, by ``get_safe_loader``, because Lance
-does not survive a fork. The table has fragments of 1,024 rows, so that workers, which share fragments in sequential
-order, have some to share.
+``pylance-scan`` is ``lance.torch.data.LanceDataset``, which yields whole batches. The sequential order uses the default
+sampler. The shuffled orders use ``ShardedBatchSampler(randomize=True)``, which shuffles batches, not rows, and the
+subset uses ``filter`` too.
+
+``pylance-take`` is the map-style way: a ``DataLoader`` with ``shuffle=True`` over a data set that takes the rows of
+each batch in one call, like ``SafeLanceDataset``, but as tensors instead of Python lists. The numbers of the subset's
+rows come from a scan of the score column.
+
+``get_safe_loader`` spawns the workers, because Lance does not work after a fork. The table has fragments of 1,024 rows,
+because in sequential order the fragments are divided among the workers.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def _open_scan(task: Task) -> Epochs:
 
 
 def _shuffle_batches(dataset: Any, seed: int) -> None:
-    """Gives the data set of this process its share of the batches, in random order."""
+    """Gives the data set of this process a sampler that yields its share of the batches in random order."""
     from lance.sampler import ShardedBatchSampler
     from lance.torch.dist import get_global_rank, get_global_world_size
 
@@ -78,7 +81,7 @@ def _shuffle_batches(dataset: Any, seed: int) -> None:
 
 
 class _ShuffleBatches:
-    """The same in a worker process; an explicit sampler does not learn its rank by itself."""
+    """Calls :func:`_shuffle_batches` in a worker process, because an explicit sampler does not find out its rank."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -91,7 +94,7 @@ class _ShuffleBatches:
 
 
 class _Taken:
-    """Rows by their numbers, one call to Lance per batch; opened anew in each worker."""
+    """A map-style data set that takes the rows of a batch in one call to Lance. Each worker opens the table itself."""
 
     def __init__(self, uri: str, options: dict[str, Any], num_rows: int) -> None:
         self._uri = uri

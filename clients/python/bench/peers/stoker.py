@@ -1,8 +1,9 @@
 """Stoker, in process: ``Query.torch``, which needs no worker processes.
 
-The query selects image and label, for the subset with the predicate; the order is ``shuffle="block"``, the default,
-or that of the query. Everything else is a default too, so that each row is compared with its checksum. The lake keeps
-the row set of a query: the first measurement of a path makes it, the others find it.
+The query selects image and label, for the subset with the predicate. The order is ``shuffle="block"``, the default, or
+the query's own order for sequential paths. Other options that cost or save time have their defaults too, so each row
+is compared with its checksum. The lake keeps the row set of a query: the first measurement of a path makes it, and
+later ones find it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """WebDataset: ``WebDataset`` and ``WebLoader`` over tar files of 64 MB with the bytes of each image.
 
-Shuffled with ``shardshuffle`` over all shards and ``shuffle(1000)``, the sizes that its documentation uses. The
-subset is ``select``, which reads all rows and drops those that do not match, before decoding. An S3-compatible server
-is read by ``curl``, which is how WebDataset opens ``http`` URLs. Batches are put together in the workers.
+The shuffled orders use ``shardshuffle`` over all shards and ``shuffle(1000)``, sizes from WebDataset's documentation.
+The subset uses ``select``, which reads all rows and drops those that do not match before they are decoded. WebDataset
+reads from the S3-compatible server with ``curl``, because the URLs have the scheme ``http``. The workers assemble the
+batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-//! Entries: files that hold a chunk each.
+//! Entries of the cache: files that contain one chunk each.
 //!
 //! ```text
-//! <folder>/<2 digits of the key>/<62 digits>     magic (8) │ key (32) │ length (8) │ XXH3 of the chunk (8) │ the chunk
+//! <folder>/<2 digits of the key>/<62 digits>
+//!     magic (8) │ key (32) │ length (8) │ XXH3 of the chunk (8) │ the chunk
 //! ```
 
 use std::fs::{DirBuilder, File, Metadata, Permissions};
@@ -18,34 +19,36 @@ use tempfile::{Builder, NamedTempFile};
 use crate::local::{ReadFrom, read_all};
 use crate::{BufferPool, Pooled};
 
-/// Bytes before the chunk.
+/// The number of bytes before the chunk.
 pub(crate) const HEADER_BYTES: usize = 56;
 
-/// Files that begin so become entries, or are left by processes that were killed.
+/// The prefix of files that will be renamed to entries, or that killed processes left.
 pub(crate) const PARTIAL: &str = "writing-";
 
-/// After the first use by a process, that of an entry is noted to so much: its file's time need not change with each.
+/// The precision with which a process records the uses of an entry after its first one, so that not every use changes
+/// the file's time.
 const USE_NOTED: Duration = Duration::from_secs(60);
 
 const MAGIC: [u8; 8] = *b"stoker\x00\x01";
 
-/// Which chunk: a range of an immutable file.
+/// Identifies a chunk: a range of an immutable file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkKey(Digest);
 
 impl ChunkKey {
-    /// The key of a range. Data files never change and no two have one name, so the bytes belong to the key for ever.
+    /// Computes the key of a range. Data files never change and no two have the same name, so a key always means the
+    /// same bytes.
     pub fn new(file: &RangeReader, offset: u64, length: u64) -> Self {
         let key = DigestBuilder::new("stoker chunk 1").part(file.lake().as_bytes()).part(file.path().as_bytes());
         Self(key.part(&offset.to_le_bytes()).part(&length.to_le_bytes()).finish())
     }
 
-    /// The key of an entry's file; `None` for other files. `parent` is the name of the folder that it lies in.
+    /// Parses the key from the name of an entry's file and of its folder, `parent`; returns `None` for other files.
     pub fn of_file(parent: &str, name: &str) -> Option<Self> {
         format!("{parent}{name}").parse().ok().map(Self)
     }
 
-    /// Where its entry lies.
+    /// Returns the path of the chunk's entry.
     pub fn path_in(&self, folder: &Path) -> PathBuf {
         let digits = self.0.to_string();
         let (parent, name) = digits.split_at(2);
@@ -62,15 +65,15 @@ impl ChunkKey {
     }
 }
 
-/// What a file of an entry holds.
+/// The content of an entry's file.
 pub(super) enum Found {
-    /// The chunk.
+    /// The expected chunk.
     Chunk(Pooled),
-    /// Something else.
+    /// Anything else.
     Damaged,
 }
 
-/// Reads the entry of a chunk of `length` bytes, and notes that it was used by a process that opened the folder at this time.
+/// Reads the entry of a chunk of `length` bytes and records its use. `opened` is when this process opened the folder.
 pub(super) fn read_entry(
     path: &Path,
     key: &ChunkKey,
@@ -102,15 +105,16 @@ fn note_use(file: &File, metadata: &Metadata, opened: SystemTime) {
     let now = SystemTime::now();
     let is_old = |noted: SystemTime| noted < opened || now.duration_since(noted).is_ok_and(|since| since >= USE_NOTED);
     if metadata.modified().is_ok_and(is_old) {
-        // Only its owner may; others read it all the same.
+        // Only the file's owner may set its time; other processes can still read the entry.
         file.set_modified(now).ok();
     }
 }
 
-/// Writes the entry of a chunk beside its place, which it takes when it is persisted. It goes if it is not.
+/// Writes the entry of a chunk to a temporary file in the entry's folder. Persisting the file renames it to `path`;
+/// dropping it removes it.
 pub(crate) fn write_entry(path: &Path, key: &ChunkKey, chunk: &[u8]) -> io::Result<NamedTempFile> {
     let folder = path.parent().unwrap_or(path);
-    // As any new file; the folder says who may reach it.
+    // The mode is that of any new file; the folder's mode decides who may access it.
     let create = || Builder::new().prefix(PARTIAL).permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
     let mut file = match create() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

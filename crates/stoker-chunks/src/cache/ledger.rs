@@ -1,4 +1,4 @@
-//! The size of the folder, and what may go.
+//! The size of a cache's folder, and the entries that may be evicted.
 
 use std::collections::BinaryHeap;
 use std::fs::{self, DirEntry, Metadata, ReadDir};
@@ -8,45 +8,46 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::cache::entry::{ChunkKey, PARTIAL, create_folder};
 
-/// Entries that nobody used for so long may go, although this process is older.
+/// Entries that were not used for this long may be evicted, even if this process opened the folder before their last
+/// use.
 const IDLE: Duration = Duration::from_secs(86_400);
 
-/// A file that is not whole after so long is left by a process that was killed.
+/// A file that is incomplete after this time was left by a process that was killed.
 const PARTIAL_AGE: Duration = Duration::from_secs(3_600);
 
-/// Entries that are remembered as those which go first, at most.
+/// The maximum number of entries that are remembered as the next to be evicted.
 const OLDEST_MAX: usize = 64 << 10;
 
-/// The folder is measured again after room was asked for this part of its limit: to look at 64,000 entries takes some tenths of a
-/// second, in which a stream may read as many megabytes.
+/// The folder is measured again after space was requested for this fraction of its limit (1/32). Measuring 64,000
+/// entries takes some tenths of a second.
 const MEASURED_DIVISOR: u64 = 32;
 
-/// The folder is measured again after so long, if there is a reason: entries go, and become idle.
+/// The folder is measured again after this time if space is needed, because entries are removed and become idle.
 const MEASURED_AGE: Duration = Duration::from_secs(600);
 
-/// What a process knows of the folder. Others change it at the same time.
+/// What a process knows of the folder, which other processes change at the same time.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// As configured.
+    /// The configured limit, in bytes.
     limit: Option<u64>,
-    /// The limit in force.
+    /// The limit in force, in bytes.
     bytes_max: u64,
     /// When this process opened the folder, by the clock of its file system.
     opened: SystemTime,
-    /// Bytes that were found, and that this process wrote since.
+    /// The bytes that the last measurement found and those that this process added since.
     bytes: u64,
-    /// Those of them that are being written.
+    /// The part of `bytes` that is being written.
     unwritten: u64,
-    /// Entries that may go, the first one last.
+    /// Entries that may be evicted, the next one last.
     idle: Vec<Entry>,
     idle_bytes: u64,
-    /// When the folder was measured.
+    /// When the folder was measured last.
     measured: Option<Instant>,
-    /// Bytes that room was asked for since.
+    /// The bytes for which space was requested since then.
     asked: u64,
 }
 
-/// A chunk in the folder; those that were used earlier come before others.
+/// A chunk in the folder. Entries are ordered by their last use.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     used: SystemTime,
@@ -54,16 +55,16 @@ struct Entry {
     key: ChunkKey,
 }
 
-/// What a look at the whole folder found.
+/// The result of listing the whole folder.
 #[derive(Default)]
 struct Listing {
     bytes: u64,
-    /// The entries that were not used for longest, the newest of them on top.
+    /// The least recently used entries; the most recent of them is on top.
     oldest: BinaryHeap<Entry>,
 }
 
 impl Ledger {
-    /// Of a folder that was opened at this time, and never measured.
+    /// Makes the ledger of a folder that was opened at `opened` and not measured yet.
     pub fn new(limit: Option<u64>, opened: SystemTime) -> Self {
         let bytes_max = limit.unwrap_or(u64::MAX);
         Self {
@@ -79,12 +80,12 @@ impl Ledger {
         }
     }
 
-    /// Bytes for which there is room, or can be made.
+    /// Returns the number of bytes that are free or could be evicted.
     pub fn room(&self) -> u64 {
         (self.bytes_max.saturating_add(self.idle_bytes)).saturating_sub(self.bytes)
     }
 
-    /// Makes room for an entry; `false` when nothing may go for it.
+    /// Reserves space for an entry and evicts idle entries for it; returns `false` if there is not enough space.
     pub fn admit(&mut self, folder: &Path, size: u64) -> bool {
         if size > self.bytes_max {
             return false;
@@ -99,26 +100,28 @@ impl Ledger {
         true
     }
 
-    /// Notes that an entry was written, or could not be.
+    /// Records that an entry was written, or could not be written.
     pub fn end_write(&mut self, size: u64, is_written: bool) {
         self.unwritten -= size;
         self.bytes = self.bytes.saturating_sub(if is_written { 0 } else { size });
     }
 
-    /// Whether the folder is to be measured before room is asked for so many bytes.
+    /// Returns whether the folder must be measured before space for `size` bytes is requested.
     pub fn is_due(&self, size: u64, now: Instant) -> bool {
         let is_old = self.measured.is_none_or(|measured| now.saturating_duration_since(measured) >= MEASURED_AGE);
         is_old || self.asked.saturating_add(size) > self.bytes_max / MEASURED_DIVISOR
     }
 
-    /// Looks at the whole folder when it is time, and removes what is beyond the limit, and what killed processes left.
+    /// Lists the whole folder if that is due, evicts entries beyond the limit, and removes files that killed processes
+    /// left.
     pub fn measure_if_due(&mut self, folder: &Path, size: u64, now: Instant) {
         if !self.is_due(size, now) {
             self.asked += size;
             return;
         }
         (self.measured, self.asked) = (Some(now), size);
-        // One that was removed is made again, so that its file system can be asked; without it, nothing is there to measure.
+        // A removed folder is created again, so that the size of its file system can be read. If that fails, the
+        // listing is empty.
         create_folder(folder).ok();
         let now = SystemTime::now();
         let Listing { bytes, oldest } = Listing::of(folder, now);
@@ -137,7 +140,7 @@ impl Ledger {
         self.idle = entries;
     }
 
-    /// Removes an entry, unless it was used since it was found.
+    /// Evicts an entry, unless it was used since it was listed.
     fn evict(&mut self, folder: &Path, entry: &Entry) {
         let path = entry.key.path_in(folder);
         let used = fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
@@ -146,14 +149,14 @@ impl Ledger {
         }
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {}
-            // Another process may have been faster.
+            // Another process may have removed it first.
             _ => self.bytes = self.bytes.saturating_sub(entry.size),
         }
     }
 }
 
 impl Listing {
-    /// Looks at all entries. Removes files that killed processes left; others that are no entries are none of our business.
+    /// Lists all entries. Removes files that killed processes left; ignores other files that are no entries.
     fn of(folder: &Path, now: SystemTime) -> Self {
         let mut listing = Self::default();
         for parent in entries(fs::read_dir(folder)) {
@@ -181,21 +184,21 @@ impl Listing {
     }
 }
 
-/// Removes a file that is not whole and will not be.
+/// Removes an incomplete file that no process writes any more.
 fn remove_left(file: &DirEntry, metadata: &Metadata, now: SystemTime) {
     let age = metadata.modified().ok().and_then(|written| now.duration_since(written).ok());
     if age.is_some_and(|age| age >= PARTIAL_AGE) {
-        // Otherwise the next one who looks removes it.
+        // If this fails, the next listing tries again.
         fs::remove_file(file.path()).ok();
     }
 }
 
-/// What lies in a folder, as far as it can be read: it may be gone.
+/// Returns the entries of a folder, as far as it can be read: it may have been removed.
 fn entries(folder: io::Result<ReadDir>) -> impl Iterator<Item = DirEntry> {
     folder.into_iter().flatten().flatten()
 }
 
-/// Bytes that the file system has free for this user.
+/// Returns the bytes of the file system that are free for this user.
 fn free_bytes(folder: &Path) -> u64 {
     rustix::fs::statvfs(folder).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -1,27 +1,27 @@
-//! Who has GETs under way, and who waits for a turn.
+//! The queue of GETs that wait for permits, and the counts of those in flight.
 
 use std::collections::BTreeMap;
 
 use tokio::sync::oneshot;
 
-/// Bytes that the GETs of a scan may ask for together, for each GET of the limit. They are no memory beside that of the budget:
-/// the rows that a GET brings have their room in batches, blocks or the cache before it waits for its turn. 128 MiB at first,
-/// which is enough for 6 GB/s with a latency of 20 ms.
+/// The maximum number of bytes that the GETs of a scan read together, per GET of the limit. These bytes need no memory
+/// beyond the budget: before a GET waits for its permit, memory for its rows was reserved in batches, blocks or the
+/// cache. With the initial limit this is 128 MiB, enough for 6 GB/s at a latency of 20 ms.
 const BYTES_PER_REQUEST: u64 = 1 << 20;
 
-/// The scans of a limit, by client.
+/// The scans of a limit, grouped by client.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     clients: BTreeMap<u64, Client>,
     next_id: u64,
     next_ticket: u64,
-    /// The client that had the last turn for which others waited.
+    /// The client that got the last permit for which GETs waited.
     last: u64,
     num_under_way: usize,
     num_waiting: usize,
 }
 
-/// A scan of a limit.
+/// Identifies a scan of a limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberId {
     client: u64,
@@ -32,18 +32,18 @@ pub(super) struct MemberId {
 #[derive(Debug, Default)]
 struct Client {
     members: BTreeMap<u64, Member>,
-    /// The scan that had the client's last turn for which others waited.
+    /// The scan that got the client's last permit for which GETs waited.
     last: u64,
 }
 
-/// What a scan has.
+/// The state of a scan.
 #[derive(Debug)]
 struct Member {
     requests_max: usize,
     num_under_way: usize,
-    /// Bytes that the GETs under way ask for.
+    /// The number of bytes that the GETs in flight read.
     bytes: u64,
-    /// GETs without a turn by ticket, oldest first.
+    /// The GETs that wait for permits, by ticket, the oldest first.
     waiting: BTreeMap<u64, Waiting>,
 }
 
@@ -53,7 +53,7 @@ struct Waiting {
     granted: oneshot::Sender<()>,
 }
 
-/// What was asked for, and when it is granted.
+/// A request for a permit.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub ticket: u64,
@@ -65,7 +65,7 @@ impl Member {
         self.num_under_way < self.requests_max.min(limit)
     }
 
-    /// Whether its oldest waiting GET may begin.
+    /// Returns whether the scan's oldest waiting GET may begin.
     fn is_ready(&self, limit: usize) -> bool {
         let bytes_max = BYTES_PER_REQUEST * self.requests_max.min(limit) as u64;
         let fits = |bytes: u64| self.bytes == 0 || self.bytes.saturating_add(bytes) <= bytes_max;
@@ -74,30 +74,30 @@ impl Member {
 }
 
 impl Client {
-    /// The scan whose turn it is, of those that may begin a GET.
+    /// Returns the scan whose turn it is, of those that may begin a GET.
     fn next_ready(&self, limit: usize) -> Option<u64> {
         in_rotation(&self.members, self.last).find(|(_, member)| member.is_ready(limit)).map(|(scan, _)| scan)
     }
 }
 
-/// All entries, from the one after the last that had its turn.
+/// Returns all entries, beginning after the one that had the last turn.
 fn in_rotation<T>(entries: &BTreeMap<u64, T>, last: u64) -> impl Iterator<Item = (u64, &T)> {
     let later = entries.range(last.saturating_add(1)..);
     later.chain(entries.range(..=last)).map(|(id, entry)| (*id, entry))
 }
 
 impl Line {
-    /// GETs under way.
+    /// The number of GETs in flight.
     pub fn num_under_way(&self) -> usize {
         self.num_under_way
     }
 
-    /// GETs without a turn.
+    /// The number of GETs that wait for permits.
     pub fn num_waiting(&self) -> usize {
         self.num_waiting
     }
 
-    /// Takes in a scan of a client.
+    /// Adds a scan of a client.
     pub fn join(&mut self, client: u64, requests_max: usize) -> MemberId {
         let scan = self.next_id;
         self.next_id += 1;
@@ -106,7 +106,7 @@ impl Line {
         MemberId { client, scan }
     }
 
-    /// Forgets a scan, all of whose GETs have ended.
+    /// Removes a scan. All of its GETs must have ended.
     pub fn leave(&mut self, id: MemberId) {
         let Some(client) = self.clients.get_mut(&id.client) else { return };
         client.members.remove(&id.scan);
@@ -115,7 +115,7 @@ impl Line {
         }
     }
 
-    /// Puts a GET at the end of its scan's line.
+    /// Adds a GET at the end of its scan's queue.
     pub fn ask(&mut self, id: MemberId, bytes: u64) -> Asked {
         let ticket = self.take_ticket();
         let (sender, granted) = oneshot::channel();
@@ -126,7 +126,7 @@ impl Line {
         Asked { ticket, granted }
     }
 
-    /// A turn for a GET of no bytes that does not wait; its ticket.
+    /// Returns the ticket of a permit for a GET of zero bytes, if one is available at once.
     pub fn try_ask(&mut self, id: MemberId, limit: usize) -> Option<u64> {
         let has_room = self.num_under_way < limit;
         let member = self.member(id).filter(|member| has_room && member.has_turn(limit))?;
@@ -135,7 +135,7 @@ impl Line {
         Some(self.take_ticket())
     }
 
-    /// Ends a GET that is under way, or waits.
+    /// Ends a GET that is in flight or waits.
     pub fn end(&mut self, id: MemberId, ticket: u64, bytes: u64) {
         let Some(member) = self.member(id) else { return };
         if member.waiting.remove(&ticket).is_some() {
@@ -147,8 +147,8 @@ impl Line {
         self.num_under_way -= 1;
     }
 
-    /// Gives turns within a limit, to one client after the other, and of each to one scan after the other. What is under way beyond
-    /// a limit that shrank goes on.
+    /// Gives permits within a limit: clients take turns, and so do the scans of each client. If the limit shrank, GETs
+    /// in flight beyond it continue.
     pub fn admit(&mut self, limit: usize) {
         while self.num_waiting > 0 && self.num_under_way < limit {
             let Some(id) = self.next_ready(limit) else { return };
@@ -156,7 +156,7 @@ impl Line {
         }
     }
 
-    /// The scan whose turn it is, of those that may begin a GET.
+    /// Returns the scan whose turn it is, of those that may begin a GET.
     fn next_ready(&self, limit: usize) -> Option<MemberId> {
         let mut clients = in_rotation(&self.clients, self.last);
         clients.find_map(|(client, scans)| Some(MemberId { client, scan: scans.next_ready(limit)? }))
@@ -172,7 +172,7 @@ impl Line {
         member.bytes += bytes;
         self.num_under_way += 1;
         self.num_waiting -= 1;
-        // Who does not wait any more ends its turn as one who got it.
+        // A cancelled waiter releases its permit like a holder.
         granted.send(()).ok();
     }
 

@@ -1,73 +1,77 @@
-//! The limit that fits what GETs take.
+//! Adapts the limit to the durations of GETs.
 //!
-//! Little's law (Little, Operations Research 9(3), 1961): what is under way is the rate times the time that each takes. Up to a
-//! store's bandwidth times its unloaded time more GETs bring more bytes; beyond it they only wait for each other. So the limit
-//! follows the gradient of these times, as that of Netflix's concurrency-limits does (`Gradient2Limit`): after each round of GETs
-//! it is multiplied by twice the unloaded time over the time that they took, by three quarters at least and one and a half at
-//! most. It settles where GETs wait about as long as they would take alone, at twice what the bandwidth needs.
+//! By Little's law (Little, Operations Research 9(3), 1961), the number of GETs in flight is their rate times the
+//! duration of each. Up to the store's bandwidth times its unloaded duration, more GETs in flight bring more bytes;
+//! beyond that, GETs only wait for each other. So the limit follows the gradient of these durations, like that of
+//! Netflix's concurrency-limits (`Gradient2Limit`): after each round of GETs the limit is multiplied by twice the
+//! unloaded duration over the measured duration, by at least 0.75 and at most 1.5. It settles where GETs wait about as
+//! long as they would take without load, at twice what the bandwidth needs.
 //!
-//! That law forgets what unloaded is while a load lasts, as all samples are loaded ones. Here the unloaded time is therefore
-//! measured, as BBR measures the round trip (Cardwell et al., ACM Queue 14(5), 2016): by a round with a quarter of the limit, half of
-//! what the bandwidth needs where the limit is settled. It is due after a minute; and after rounds that took longer than is known
-//! when none did not for ten seconds, when the limit has halved since, and when nothing was measured yet. So a store that becomes
-//! slower for other reasons is told within a few rounds from one that has too much to do.
+//! `Gradient2Limit` loses the unloaded duration while a load lasts, because all of its samples are loaded. Here the
+//! unloaded duration is therefore measured, as BBR measures the round trip (Cardwell et al., ACM Queue 14(5), 2016), by
+//! a round with a quarter of the limit: half of what the bandwidth needs if the limit has settled. A measurement is due
+//! after a minute. It is also due after a round that took longer than known, if no round confirmed the known duration
+//! for ten seconds, if the limit has halved since, or if nothing was measured yet. So a store that became slower for
+//! other reasons is distinguished from an overloaded store within a few rounds.
 //!
-//! All times are medians of rounds, for the unloaded time as well: single GETs, and tails, say nothing of the load, and unlike
-//! quantiles of a store whose times spread differ without one.
+//! All durations are medians of rounds, the unloaded duration too. Single GETs and tails say nothing about the load: if
+//! a store's durations vary, its quantiles differ from each other even without load.
 
 use std::mem;
 use std::time::Duration;
 
 use crate::hedge::BODY_BYTES_MIN;
 
-/// GETs at first, when nothing is known.
+/// The initial limit.
 const START: f64 = 128.0;
 
-/// Slow GETs alone bring the limit no further down: with so many, a store that is near is busy even when they are small.
+/// Slow GETs alone do not lower the limit further: this many GETs are needed to keep even a near store busy if they are
+/// small.
 const FLOOR: f64 = 32.0;
 
-/// Each GET has a connection, and processes may often open 1,024 files only.
+/// The maximum limit: each GET has a connection, and a process may often open only 1,024 files.
 const CEILING: f64 = 512.0;
 
-/// Stores that are overloaded bring the limit no further down.
+/// Overloaded stores do not lower the limit further.
 const OVERLOADED_MIN: f64 = 4.0;
 
-/// How long a store that was overloaded is left alone with the next limit: it is not halved again, and does not grow.
+/// How long the limit is neither halved again nor raised after a store was overloaded.
 const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
 
-/// Times the unloaded time that GETs may take.
+/// How many times the unloaded duration GETs may take.
 const TOLERANCE: f64 = 2.0;
 
-/// What a round multiplies the limit by at least; and after the unloaded time was measured.
+/// The minimum factor by which a round multiplies the limit; and that after a measurement of the unloaded duration.
 const FACTOR_MIN: f64 = 0.75;
 const FACTOR_MEASURED_MIN: f64 = 1.0 / PROBE_DIVISOR;
 
-/// What a round multiplies the limit by at most.
+/// The maximum factor by which a round multiplies the limit.
 const FACTOR_MAX: f64 = 1.5;
 
-/// Rounds that take as much, in unloaded times, tell that the known time holds. Those that take less replace it.
+/// A round whose duration, relative to the known one, is in this range confirms the known duration. A shorter one
+/// replaces it.
 const SAME_MIN: f64 = 0.8;
 const SAME_MAX: f64 = 1.25;
 
-/// How much of the difference a round adds to the known time that holds.
+/// The share of the difference by which a confirming round changes the known duration.
 const SAME_SHARE: f64 = 0.125;
 
-/// After so long the unloaded time is measured again, unless it was seen to hold.
+/// After this time without a confirmation, the unloaded duration is measured again.
 const HOLDS_FOR: Duration = Duration::from_secs(10);
 
-/// After so long it is measured again anyhow: a shorter latency hides behind a load.
+/// After this time the unloaded duration is always measured again, because a load can hide that it became shorter.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// The part of the limit with which the unloaded time is measured.
+/// The divisor of the limit in a round that measures the unloaded duration.
 const PROBE_DIVISOR: f64 = 4.0;
 
-/// GETs of a round at least.
+/// The minimum number of GETs in a round.
 const ROUND_GETS_MIN: usize = 16;
 
-/// Times below are none.
+/// Shorter durations, in seconds, count as this one, so that no divisor is zero.
 const SECS_MIN: f64 = 1e-6;
 
-/// A GET that came whole: moments on the clock of the limit.
+/// The times of a complete GET, on the clock of the limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Get {
     pub begun: Duration,
@@ -76,13 +80,13 @@ pub(crate) struct Get {
     pub bytes: u64,
 }
 
-/// The limit, and what it follows from.
+/// The limit, and the state from which it is computed.
 #[derive(Debug)]
 pub(super) struct Pace {
     limit: f64,
     round: Round,
     known: Option<Known>,
-    /// While the unloaded time is measured, the round that made it doubtful.
+    /// While the unloaded duration is measured: the round that made the known one doubtful.
     doubtful: Option<Round>,
     overloaded: Option<Duration>,
 }
@@ -94,24 +98,24 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// GETs that may be under way now: fewer than is settled while the unloaded time is measured.
+    /// The maximum number of GETs in flight now; less than the settled limit while the unloaded duration is measured.
     pub fn limit(&self) -> usize {
         let probe = (self.limit / PROBE_DIVISOR).max(OVERLOADED_MIN);
         if self.doubtful.is_some() { probe as usize } else { self.settled() }
     }
 
-    /// GETs that may be under way otherwise.
+    /// The maximum number of GETs in flight apart from measurements.
     pub fn settled(&self) -> usize {
         self.limit as usize
     }
 
-    /// Notes how many GETs are under way, and how many wait for a turn.
+    /// Records how many GETs are in flight, and how many wait for a permit.
     pub fn saw(&mut self, num_under_way: usize, num_waiting: usize) {
         self.round.under_way_max = self.round.under_way_max.max(num_under_way);
         self.round.has_waited |= num_waiting > 0;
     }
 
-    /// Learns from a GET that came whole now. Those that began before the round saw another limit.
+    /// Adds a GET that just completed. GETs that began before the round are ignored, because they saw another limit.
     pub fn came(&mut self, get: Get, now: Duration) {
         if get.begun < self.round.begun {
             return;
@@ -122,7 +126,7 @@ impl Pace {
         }
     }
 
-    /// Halves the limit for a store that gets more requests than it takes.
+    /// Halves the limit for a store that gets too many requests.
     pub fn overloaded(&mut self, now: Duration) {
         if self.is_paused(now) {
             return;
@@ -157,7 +161,7 @@ impl Pace {
         }
     }
 
-    /// The next limit after a round. It grows only when GETs waited for it.
+    /// Sets the limit after a round. It grows only if GETs waited for permits.
     fn follow(&mut self, round: &Round, factor: f64, now: Duration) {
         let target = self.limit * factor;
         if target > self.limit && round.has_waited && !self.is_paused(now) {
@@ -168,13 +172,13 @@ impl Pace {
     }
 }
 
-/// GETs that began under the same limit.
+/// The GETs that began under the same limit.
 #[derive(Debug)]
 struct Round {
     begun: Duration,
     gets: Vec<Get>,
     under_way_max: usize,
-    /// Whether a GET waited for its turn.
+    /// Whether a GET waited for a permit.
     has_waited: bool,
 }
 
@@ -183,7 +187,7 @@ impl Round {
         Self { begun, gets: Vec::new(), under_way_max: 0, has_waited: false }
     }
 
-    /// Whether the limit mattered.
+    /// Returns whether the limit restricted the round, or nearly did.
     fn is_full(&self, limit: f64) -> bool {
         self.has_waited || 2.0 * self.under_way_max as f64 >= limit
     }
@@ -196,17 +200,17 @@ impl Round {
     }
 }
 
-/// What GETs take, in seconds.
+/// The durations of GETs, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// To the first byte.
+    /// The time to the first byte.
     to_first: f64,
-    /// For each byte; `None` where all bodies were small.
+    /// The time per byte of the body; `None` if all bodies were small.
     per_byte: Option<f64>,
 }
 
 impl Times {
-    /// How often the GETs of a round took these times.
+    /// Returns the durations of a round's GETs as a multiple of these.
     fn load_of(&self, round: &Round) -> f64 {
         let expected = |get: &Get| self.to_first + self.per_byte.unwrap_or_default() * get.bytes as f64;
         let loads = round.gets.iter().map(|get| secs(get.begun, get.last_byte) / expected(get).max(SECS_MIN));
@@ -222,20 +226,20 @@ impl Times {
     }
 }
 
-/// What GETs take that do not wait for each other, as far as is known.
+/// The durations of GETs without load, as far as they are known.
 #[derive(Debug)]
 struct Known {
     times: Times,
-    /// Whether a round was made to find them; the first one may have been loaded.
+    /// Whether a measurement found them; the first round may have been loaded.
     is_measured: bool,
     since: Duration,
-    /// When they were last seen to hold, and the limit then.
+    /// When a round last confirmed them, and the limit at that time.
     held: Duration,
     limit: f64,
 }
 
 impl Known {
-    /// Compares the known times with a round that took so many of them.
+    /// Updates the known durations by a round that took `load` times as long.
     fn compare(&mut self, round: &Round, load: f64, limit: f64, now: Duration) {
         match load {
             _ if load < SAME_MIN => self.times = round.times(),
@@ -245,19 +249,19 @@ impl Known {
         (self.held, self.limit) = (now, limit);
     }
 
-    /// Whether the times are to be measured after a round that took so many of them.
+    /// Returns whether the durations must be measured again after a round that took `load` times as long.
     fn is_doubtful(&self, load: f64, limit: f64, now: Duration) -> bool {
         let is_lost = now.saturating_sub(self.held) >= HOLDS_FOR || 2.0 * limit <= self.limit;
         now.saturating_sub(self.since) >= KNOWN_FOR || load > SAME_MAX && (is_lost || !self.is_measured)
     }
 }
 
-/// Seconds between two moments.
+/// Returns the seconds between two moments.
 fn secs(from: Duration, to: Duration) -> f64 {
     to.saturating_sub(from).as_secs_f64()
 }
 
-/// `None` for no values.
+/// Returns the median; `None` if there are no values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     let middle = values.len() / 2;
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)

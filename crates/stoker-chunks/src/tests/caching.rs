@@ -1,4 +1,4 @@
-//! Chunks that are kept in a folder.
+//! Tests of chunks that are cached in a folder.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::cache::ledger::Ledger;
 const NUM_ROWS: usize = 400;
 const BLOCK_ROWS: usize = 20;
 const TABLE_BYTES: u64 = (NUM_ROWS * ROW) as u64;
-/// Without the gaps that some blocks have between pages.
+/// The size of an entry, without the gap between pages that some blocks contain.
 const ENTRY_BYTES: u64 = (HEADER_BYTES + BLOCK_ROWS * ROW) as u64;
 const NUM_BLOCKS: usize = NUM_ROWS / BLOCK_ROWS;
 
@@ -30,7 +30,7 @@ async fn open(folder: &Path, bytes_max: u64) -> ChunkCache {
     cache
 }
 
-/// Reads all rows of a column, checks them, and waits until they are kept. Returns what was counted.
+/// Reads all rows of a column, checks them, and waits until they are cached. Returns the counters.
 async fn epoch_of(column: &Arc<DenseColumn>, cache: &ChunkCache, reads: BlockReads) -> IoTotals {
     let scan = ChunkScan::new(ChunkScanOptions::default()).with_cache(Some(cache.clone()));
     let slots = Slots::try_new(scan.pool(), NUM_ROWS, ROW).expect("memory");
@@ -60,7 +60,7 @@ async fn epoch(column: &Arc<DenseColumn>, cache: &ChunkCache) -> IoTotals {
     epoch_of(column, cache, BlockReads::ForCache).await
 }
 
-/// All files in a folder.
+/// The paths of all files in a folder, sorted.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -80,7 +80,7 @@ fn key_of(path: &Path) -> ChunkKey {
     ChunkKey::of_file(&name(path.parent().expect("a folder")), &name(path)).expect("an entry")
 }
 
-/// Sets the time of the last use of all entries.
+/// Sets the time of the last use of all entries to `by` ago.
 fn age(folder: &Path, by: Duration) {
     for path in files(folder) {
         let file = File::options().write(true).open(path).expect("a file");
@@ -99,7 +99,7 @@ fn what_fits_is_read_from_the_store_once() {
             first.bytes_read >= first.cache_miss_bytes && first.requests == 1,
             "neighbours are read at once: {first:?}"
         );
-        // As another process opens it.
+        // A second cache value over the folder behaves like another process.
         for cache in [cache, open(folder.path(), 1 << 30).await] {
             let second = epoch(&column, &cache).await;
             assert_eq!((second.requests, second.bytes_read, second.cache_miss_bytes), (0, 0, 0));
@@ -124,7 +124,7 @@ fn a_full_folder_keeps_a_part_that_stays() {
                 let totals = epoch(&column, &cache).await;
                 assert!(size(folder.path()) <= bytes_max, "{} of {bytes_max}", size(folder.path()));
                 assert!(totals.cache_hit_bytes >= hits, "epoch {number}, {bytes_max}: {totals:?}");
-                // No more is read than what is missing, with the gaps between pages.
+                // Only missing chunks are read, and the gaps between pages.
                 assert!(totals.bytes_read + totals.cache_hit_bytes <= TABLE_BYTES + 1_000, "{totals:?}");
                 hits = totals.cache_hit_bytes;
             }
@@ -135,12 +135,13 @@ fn a_full_folder_keeps_a_part_that_stays() {
 
 #[test]
 fn what_nobody_uses_makes_room() {
-    // Used an hour ago, and just before this process opened the folder.
+    // The entries were used an hour ago, or shortly before this process opened the folder.
     what_was_used_makes_room(Duration::from_secs(3_600));
     what_was_used_makes_room(Duration::from_secs(20));
 }
 
-/// An epoch over another table in a full folder whose entries were used so long ago, half of them again since.
+/// Reads another table into a full folder whose entries were last used `before` ago, except for half of them, which
+/// this process used.
 fn what_was_used_makes_room(before: Duration) {
     let folder = tempfile::tempdir().expect("a folder");
     runtime().block_on(async {
@@ -149,7 +150,7 @@ fn what_was_used_makes_room(before: Duration) {
         epoch(&old, &open(folder.path(), bytes_max).await).await;
         age(folder.path(), before);
         let cache = open(folder.path(), bytes_max).await;
-        // Half of the old ones are used again, so that they stay.
+        // Half of the old entries are used again, so that they stay.
         let used: Vec<PathBuf> = files(folder.path()).into_iter().step_by(2).collect();
         for path in &used {
             let stats = IoStats::default();
@@ -216,7 +217,7 @@ fn two_processes_share_a_folder() {
         let (column, bytes_max) = (distant().await, 6 * ENTRY_BYTES);
         let caches = (open(folder.path(), bytes_max).await, open(folder.path(), bytes_max).await);
         join(epoch(&column, &caches.0), epoch(&column, &caches.1)).await;
-        // What each of them writes when the other one measures.
+        // Each of the two caches may exceed the limit by what it writes while the other one measures the folder.
         assert!(size(folder.path()) <= bytes_max + 8 * (ENTRY_BYTES + 200), "{}", size(folder.path()));
         open(folder.path(), bytes_max).await;
         assert!(size(folder.path()) <= bytes_max);
@@ -260,7 +261,7 @@ fn a_failed_write_leaves_nothing_and_what_was_left_is_removed() {
         let entry = files(folder.path()).remove(0);
         let (key, parent) = (key_of(&entry), entry.parent().expect("a folder"));
         cache.remove(&key);
-        // A file cannot take the place of a folder.
+        // A file cannot replace a folder.
         fs::create_dir(&entry).expect("a folder");
         write_entry(&entry, &key, &[1; 100]).expect("written").persist(&entry).expect_err("a folder is there");
         assert_eq!(files(folder.path()).len(), NUM_BLOCKS - 1);

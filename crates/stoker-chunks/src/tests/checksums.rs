@@ -1,4 +1,4 @@
-//! Damaged rows are found by their checksums, and never delivered.
+//! Tests that damaged rows are found by their checksums, and never delivered.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ pub(super) fn row_at(address: u64) -> Vec<u8> {
     (0..ROW).map(|at| (row * 31 + at * 7) as u8).collect()
 }
 
-/// The file that holds a row.
+/// The path of the data file that contains a row.
 pub(super) fn data_file(folder: &Path, column: &DenseColumn, address: u64) -> PathBuf {
     let file = column.file((address >> 32) as u32).expect("a fragment");
     folder.join("t.lance/data").join(file.reader.place().split(' ').nth(2).expect("a name"))
@@ -134,7 +134,7 @@ fn rows_from_an_object_store_are_checked_too() {
 fn light_rows_that_are_read_as_plain_bytes_are_checked_too() {
     let folder = tempfile::tempdir().expect("a folder");
     runtime().block_on(async {
-        // A vector of 256 bytes is light, so that it has no file of its own, and dense.
+        // A vector of 256 bytes is dense, but light, so that it has no file of its own.
         let uri = folder.path().to_str().expect("UTF-8");
         let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
         let name = TableName::try_new("t").expect("a name");
@@ -157,7 +157,7 @@ fn light_rows_that_are_read_as_plain_bytes_are_checked_too() {
     });
 }
 
-/// 40 encoded images of 3,000 bytes each, in one file.
+/// A table of 40 encoded images of 3,000 bytes each, in one file.
 async fn images(uri: &str) -> Table {
     let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
     let name = TableName::try_new("t").expect("a name");
@@ -191,11 +191,11 @@ fn decoded_values_are_checked_and_read_twice() {
             let bad = verify_values(&table, column, &addresses, values, retry).await.expect("a check");
             assert!(bad.is_empty(), "{column}: {bad:?}");
         }
-        // Values that storage does not hold.
+        // These values differ from those in storage.
         let wrong: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values([7, 6, 5, 30].map(image_at)));
         let error = verify_values(&table, "x", &addresses, &wrong, retry).await.expect_err("a second read is right");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        // Bytes that are damaged in storage.
+        // The next values are read from bytes that are damaged in storage.
         let checksums = table.checksums("x").await.expect("a probe").expect("checksums");
         let place = checksums.reader(5).expect("a file").place().to_string();
         let path = folder.path().join("t.lance/data").join(place.split(' ').nth(2).expect("a name"));
@@ -224,7 +224,7 @@ fn suspects_are_taken_out_of_a_read_as_reads_of_their_own() {
     let stats = IoStats::default();
     assert!(read.take_suspects(&stats).is_empty() && !read.is_checked());
     let checksum_of = |value: u8| Some(stoker_checksum::checksum(&[value; 100]));
-    // Row 1 has another row's checksum, row 2 has none.
+    // Row 1 has the checksum of row 0, and row 2 has no checksum.
     expect(std::slice::from_mut(&mut read), vec![checksum_of(0), checksum_of(0), None, checksum_of(3)]);
     let suspects = read.take_suspects(&stats);
     assert_eq!(addresses(&suspects), [2 << 32 | 1]);

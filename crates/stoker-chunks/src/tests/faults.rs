@@ -23,7 +23,7 @@ fn without_hedges(retry: RetryPolicy) -> ChunkScanOptions {
     ChunkScanOptions { retry, hedge: false, ..ChunkScanOptions::default() }
 }
 
-/// A read that must succeed although the first GETs are answered so.
+/// Makes a read that must succeed although the first GETs get these answers. Returns when it was done.
 fn check(answers: Vec<Answer>) -> (Trial, Duration) {
     let trial = Trial::new(without_hedges(RetryPolicy::default()), answers);
     let done = trial.time.run(trial.read()).expect("a read");
@@ -31,7 +31,7 @@ fn check(answers: Vec<Answer>) -> (Trial, Duration) {
     (trial, done)
 }
 
-/// A read that must fail.
+/// Makes a read that must fail.
 fn check_failure(retry: RetryPolicy, answers: Vec<Answer>) -> (Trial, Error) {
     let trial = Trial::new(without_hedges(retry), answers);
     let error = trial.time.run(trial.read()).expect_err("a failure");
@@ -55,7 +55,7 @@ fn stalled_bodies_are_given_up() {
     for before in [0, 500] {
         let (trial, done) = check(vec![Answer::Body(vec![Step::Bytes(before), Step::Hang])]);
         assert_eq!(trial.ranges(), [RANGE, RANGE.start + before..RANGE.end]);
-        // The timeout and the first wait.
+        // The read takes the stall timeout and the first wait.
         assert!((5_100..=5_150).contains(&done.as_millis()), "{done:?}");
     }
 }
@@ -137,7 +137,7 @@ fn other_work_is_retried_too() {
     assert!(text.ends_with(" s, last: busy"), "{text}");
 }
 
-/// A request to a store that answers nobody.
+/// The error of a request to a store in an outage.
 #[derive(Debug)]
 struct OfOutage;
 
@@ -181,7 +181,8 @@ fn answer() -> impl Strategy<Value = Answer> {
 }
 
 proptest! {
-    /// Any script of cuts, waits and faults that ends before the budget brings all bytes; without hedges, each exactly once.
+    /// Any script of cuts, waits and faults that ends before the retry budget delivers all bytes; without hedges, each
+    /// exactly once.
     #[test]
     fn any_faults_that_end_bring_every_byte(answers in vec(answer(), 0..12), hedge in any::<bool>()) {
         let retry = RetryPolicy { budget: secs(1_000), ..RetryPolicy::default() };

@@ -19,8 +19,8 @@ fn wait(length: u64) -> Step {
     Step::Wait(millis(length))
 }
 
-/// One read, which must be done at this time with so many hedges begun and won. No read is slow within the first second, as
-/// long as there are no others to compare it with.
+/// Makes one read, which must end at `done` with the given numbers of hedges begun and won. No read is slow within the
+/// first second, as long as there are no other reads to compare it with.
 fn check(answers: Vec<Answer>, done: Duration, hedges: (u64, u64)) -> Trial {
     let trial = Trial::new(ChunkScanOptions::default(), answers);
     assert_eq!(trial.time.run(trial.read()).expect("a read"), done);
@@ -96,7 +96,7 @@ fn a_read_is_hedged_once() {
 
 #[test]
 fn a_tenth_of_the_reads_is_hedged_at_most() {
-    // Of the two GETs of every read the first hangs; without a hedge the second is a retry.
+    // The first of each read's two GETs hangs; the second is a hedge or a retry.
     let answers = (0..200).flat_map(|_| [Answer::Body(vec![Step::Hang]), Answer::Body(vec![REST])]);
     let trial = Trial::new(ChunkScanOptions::default(), answers.collect());
     for _ in 0..200 {
@@ -140,7 +140,7 @@ fn patience_follows_the_peers_and_the_size() {
         let patience = hedges.patience(bytes);
         assert!(patience.abs_diff(millis(expected)) < millis(1), "{bytes} bytes: {patience:?}");
     }
-    // A few slow peers do not count, and what is long ago is forgotten.
+    // A few slow reads do not count, and old reads are forgotten.
     (0..256).for_each(|peer| hedges.add_peer(millis(if peer % 40 == 0 { 9_000 } else { 1 }), millis(8), 8 * MIB));
     assert_eq!(hedges.patience(MIB), millis(200));
 }

@@ -1,4 +1,4 @@
-//! Direct reads of local files give what reads through the system's memory of them give.
+//! Tests that direct reads of local files return the same as reads through the page cache.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,10 +20,10 @@ fn scan(local_reads: LocalReads) -> ChunkScan {
     ChunkScan::new(ChunkScanOptions { local_reads, ..ChunkScanOptions::default() })
 }
 
-/// Rows of a file that ends with the last one.
+/// A file of rows that ends with the last row.
 #[derive(Clone, Debug)]
 struct Rows {
-    /// Where the first one begins.
+    /// The offset of the first row.
     offset: u64,
     row_bytes: usize,
     num_rows: u64,
@@ -62,7 +62,7 @@ impl Rows {
         (slots, read)
     }
 
-    /// Reads rows of a file, and compares them.
+    /// Reads rows of a file and checks them. Returns the reads that it took.
     fn check(&self, file: &File, alignment: usize, memory: &mut [u8], wanted: &[u64]) -> Asked {
         let (slots, mut read) = self.read(wanted);
         let asked = AlignedReader::new(file, alignment, memory).read(&mut read).expect("rows");
@@ -79,7 +79,7 @@ impl Rows {
         asked
     }
 
-    /// Reads rows of a file from its disk, where its file system does so.
+    /// Reads rows of a file from the disk and checks them, if the file system supports direct reads.
     fn check_uncached(&self, path: &Path, wanted: &[u64]) {
         let Some(file) = UncachedFile::open(path, "a file") else { return };
         let mut memory = vec![0; 3 * file.alignment()];
@@ -88,7 +88,7 @@ impl Rows {
     }
 }
 
-/// A byte that tells where it lies.
+/// The byte at an offset of the file, which depends on the offset.
 fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
@@ -149,7 +149,7 @@ fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
     rows.write(&path);
     let (file, wanted) = (File::open(&path).expect("a file"), (0..40).collect::<Vec<u64>>());
     file.sync_all().expect("a disk");
-    // Not all file systems forget.
+    // Not all file systems drop ranges from the page cache.
     forget(&file, rows.offset_of(13)..rows.offset_of(40));
     let ((slots, mut read), mut progress) = (rows.read(&wanted), Progress::default());
     read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
@@ -160,7 +160,7 @@ fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
     read.finish();
     let bytes = slots.freeze().expect("all slots are filled");
     assert!(wanted.iter().zip(bytes.chunks(70_000)).all(|(row, found)| found == rows.bytes_of(*row)));
-    // A read goes on behind the rows that are there.
+    // A read continues after the rows that are there already.
     let ((_slots, mut read), mut progress) = (rows.read(&wanted), Progress { num_rows: 30, calls: 5 });
     read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
     assert_eq!(are_right(&read), progress.num_rows - 30);
@@ -204,7 +204,7 @@ fn direct_reads_that_wait_for_a_thread_hold_no_memory() {
         let column = dense(&some_table(folder.path().to_str().expect("UTF-8")).await).await;
         let options = ChunkScanOptions { local_reads: LocalReads::Direct, local_threads: 1, ..Default::default() };
         let (scan, wanted) = (ChunkScan::new(options), all_addresses());
-        // Both threads are busy until the test lets them go.
+        // Both threads are busy until the test releases them.
         let (begin, begun) = std::sync::mpsc::channel::<()>();
         let mut releases = Vec::new();
         for _ in 0..2 {
@@ -248,7 +248,7 @@ fn files_that_end_early_are_told_from_file_systems_that_refuse() {
     }
     rows.write(&path);
     if let Some(file) = UncachedFile::open(&path, "a file") {
-        // Some file systems read so, too.
+        // Some file systems accept unaligned reads too.
         let (_slots, mut read) = rows.read(&[0, 3]);
         let unaligned = AlignedReader::new(file.file(), 1, &mut vec![0; 999]).read(&mut read);
         assert!(unaligned.as_ref().err().is_none_or(is_refusal), "{unaligned:?}");
@@ -275,7 +275,7 @@ fn whole_blocks_are_counted_and_a_file_that_is_refused_is_read_as_usual() {
             assert_eq!((totals.bytes_used, totals.verified_bytes), (135 * ROW as u64, 135 * ROW as u64));
             let counts_blocks = totals.bytes_read.is_multiple_of(4_096) && totals.bytes_read > 0;
             assert!(counts_blocks || reader.uncached().is_none(), "{totals:?}");
-            // Two rows of three are unwanted, and lie in what is read for the others.
+            // Two of three rows are unwanted, and lie within the blocks that are read for the others.
             assert!(totals.requests <= 2 + totals.bytes_read / (BUFFER_BYTES as u64 / 2), "{totals:?}");
         }
     });

@@ -1,4 +1,4 @@
-//! Tests of the limit of GETs, with stores whose latency and bandwidth are known.
+//! Tests of the limit of GETs, with stores of known latency and bandwidth.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::{ChunkScanOptions, RetryPolicy};
 
 const MIB: u64 = 1 << 20;
 
-/// More than the limit ever allows.
+/// More GETs than the limit ever allows.
 const MANY: usize = 600;
 
-/// Bytes of a GET on average.
+/// The average size of a GET in bytes.
 const GET_BYTES: u64 = 600_000;
 
-/// Parts in which a body comes.
+/// The number of parts in which a body arrives.
 const PARTS: u32 = 4;
 
 fn millis(millis: u64) -> Duration {
@@ -35,14 +35,14 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A store that is reached through one link, which sends parts of bodies in the order in which they are ready.
+/// A store behind one link, which sends parts of bodies in the order in which they are ready.
 struct Store {
     time: VirtualTime,
     limit: RequestLimit,
     requests: Requests,
     latency: Mutex<Duration>,
     bytes_per_sec: f64,
-    /// When the link has sent everything so far.
+    /// When the link has sent all parts so far.
     free: Mutex<Duration>,
     num_gets: AtomicU64,
     nanos: AtomicU64,
@@ -66,7 +66,7 @@ impl Store {
         }
     }
 
-    /// One GET, of half to one and a half times the average bytes; its latency differs by up to a fifth.
+    /// Makes one GET of 0.5 to 1.5 times the average bytes, with a latency that varies by up to a fifth.
     async fn get(&self) {
         let number = self.num_gets.fetch_add(1, Ordering::Relaxed);
         let bytes = GET_BYTES / 2 + number * 7_919 % 101 * GET_BYTES / 100;
@@ -95,7 +95,7 @@ impl Store {
         self.time.sleep(sent - now).await;
     }
 
-    /// Readers that send one GET after the other, for so long; `seen` is told of the limit after each.
+    /// Runs readers that make one GET after the other for this long; `seen` gets the limit after each GET.
     fn demand(&self, readers: usize, length: Duration, seen: impl Fn(usize)) {
         let end = self.time.now() + length;
         let reader = async || {
@@ -107,7 +107,8 @@ impl Store {
         self.time.run(join_all((0..readers).map(|_| reader())));
     }
 
-    /// As [`Store::demand`]; the mean time of the GETs that ended, in seconds, and the rate in bytes per second.
+    /// Runs readers as [`Store::demand`] does. Returns the mean duration of a GET in seconds, and the rate in bytes per
+    /// second.
     fn measure(&self, readers: usize, length: Duration) -> (f64, f64) {
         let totals = || {
             let [nanos, bytes] = [&self.nanos, &self.bytes].map(|total| total.load(Ordering::Relaxed) as f64);
@@ -124,7 +125,7 @@ impl Store {
 
 #[test]
 fn a_store_that_is_far_and_fast_gets_many() {
-    // 100 ms and 25 Gbit/s.
+    // The store has a latency of 100 ms and a bandwidth of 25 Gbit/s.
     let store = Store::new(millis(100), 3.1e9);
     store.demand(MANY, secs(3), |_| {});
     assert!(store.limit.num_requests() >= 400, "{}", store.limit.num_requests());
@@ -132,7 +133,8 @@ fn a_store_that_is_far_and_fast_gets_many() {
 
 #[test]
 fn a_bandwidth_that_is_used_up_bounds_them_and_stays_used() {
-    // 52 to 102 GETs alone take its bandwidth: fewer than at first, and more than at first.
+    // 52 and 102 GETs in flight fill the bandwidth; the limit settles at about twice as many, below and above its
+    // initial value.
     for bytes_per_sec in [3.1e8, 6.1e8] {
         let store = Store::new(millis(100), bytes_per_sec);
         store.demand(MANY, secs(15), |_| {});
@@ -145,7 +147,7 @@ fn a_bandwidth_that_is_used_up_bounds_them_and_stays_used() {
 
 #[test]
 fn a_slow_network_gets_few() {
-    // 100 Mbit/s.
+    // The bandwidth is 100 Mbit/s.
     let store = Store::new(millis(20), 1.25e7);
     store.demand(MANY, secs(120), |_| {});
     assert!(store.limit.num_requests() <= 48, "{}", store.limit.num_requests());
@@ -180,7 +182,7 @@ fn another_latency_is_learnt() {
 
 #[test]
 fn a_latency_that_shrinks_behind_a_load_is_found() {
-    // 500 GETs alone take the bandwidth, and then 17.
+    // At first 500 GETs in flight fill the bandwidth, and then 17.
     let store = Store::new(millis(300), 1e9);
     store.demand(MANY, secs(5), |_| {});
     assert!(store.limit.num_requests() >= 400, "{}", store.limit.num_requests());
@@ -201,7 +203,7 @@ fn stores_that_refuse_get_half_as_many_once_a_second() {
         assert_eq!(store.limit.num_requests(), expected);
         pass(millis(1));
     }
-    // They get more again step by step.
+    // The limit grows again step by step.
     let last = Mutex::new(4);
     store.demand(MANY, secs(10), |limit| {
         let last = std::mem::replace(&mut *last.lock(), limit);
@@ -248,7 +250,7 @@ fn joined(requests_max: usize) -> (RequestLimit, Requests) {
     (limit, requests)
 }
 
-/// So many turns, which must be free.
+/// Takes `count` permits, which must be available.
 fn turns(requests: &Requests, count: usize) -> Vec<Turn<'_>> {
     (0..count).map(|_| requests.turn(1).now_or_never().expect("a turn")).collect()
 }
@@ -263,7 +265,7 @@ fn cancelled_turns_are_given_to_others() {
     for turn in [&mut first, &mut second, &mut third] {
         assert!(turn.as_mut().now_or_never().is_none());
     }
-    // While it waits, and when it was granted without being told.
+    // One waiter is cancelled while it waits, another after it got its permit but before it was polled.
     drop(first);
     held.pop();
     drop(second);
@@ -299,7 +301,7 @@ fn scans_that_wait_take_turns() {
     assert!(greedy.iter_mut().all(|turn| turn.now_or_never().is_none()));
     let mut modest: Vec<_> = (0..2).map(|_| Box::pin(second.turn(1))).collect();
     assert!(modest.iter_mut().all(|turn| turn.now_or_never().is_none()));
-    // Of four turns, each gets two, in the order in which they were asked for.
+    // Of four permits, each scan gets two, in the order of its requests.
     held.truncate(124);
     let modest: Vec<_> = modest.into_iter().filter_map(|turn| turn.now_or_never()).collect();
     assert_eq!(modest.len(), 2);
@@ -320,10 +322,10 @@ fn clients_that_wait_take_turns_however_many_scans_they_have() {
     let asked = [&first, &first, &second, &second].map(|scan| Box::pin(scan.turn(1)));
     let mut modest: Vec<_> = asked.into_iter().collect();
     assert!(modest.iter_mut().all(|turn| turn.now_or_never().is_none()));
-    // Of four turns, the client with two scans gets two, one for each scan.
+    // Of four permits, the client with two scans gets two, one for each scan.
     held.truncate(124);
     let got = modest.iter_mut().enumerate().filter_map(|(at, turn)| Some((at, turn.now_or_never()?)));
-    // Held: a turn that is dropped is the next one's.
+    // The permits are held, because a dropped permit goes to the next waiter.
     let modest: Vec<_> = got.collect();
     assert_eq!(modest.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2]);
     let greedy: Vec<_> = greedy.into_iter().filter_map(|turn| turn.now_or_never()).collect();

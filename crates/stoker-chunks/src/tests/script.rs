@@ -1,4 +1,4 @@
-//! A file whose answers follow a script, and reads of it in virtual time.
+//! A file whose answers to GETs follow a script, and reads of it in virtual time.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::coalesce::{Piece, Read};
 use crate::remote::{Remote, Source};
 use crate::{BufferPool, ChunkScanOptions, IoStats, RequestLimit, Result, Slots};
 
-/// What object_store says of a store that gets too many requests.
+/// object_store's message about a store that gets too many requests.
 pub(super) const REFUSAL: &str = "Server returned non-2xx status code: 503 Service Unavailable: SlowDown";
 
 const PLACE: &str = "data file x of table t@1";
@@ -29,37 +29,37 @@ const ROW: usize = 100;
 
 const NUM_ROWS: usize = 20;
 
-/// The range of a read: every second row of the file is wanted.
+/// The range of a read, which wants every second row of the file.
 pub(super) const RANGE: Range<u64> = 1_000..4_900;
 
-/// What a body does next.
+/// The next event of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Brings so many bytes, at most up to the end of the range.
+    /// Delivers this many bytes, at most up to the end of the range.
     Bytes(u64),
-    /// Brings so many bytes that are not the file's.
+    /// Delivers this many bytes that differ from those of the file.
     Wrong(u64),
     /// Lets time pass.
     Wait(Duration),
     /// Breaks with an error of this kind.
     Fail(ErrorKind),
-    /// Brings nothing, for ever.
+    /// Delivers nothing more, forever.
     Hang,
 }
 
-/// Brings what is left of the range.
+/// Delivers the rest of the range.
 pub(super) const REST: Step = Step::Bytes(u64::MAX);
 
-/// How a GET is answered.
+/// The answer to a GET.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// With an error of this kind.
+    /// An error of this kind.
     Refused(ErrorKind),
-    /// With a body, which ends after these steps.
+    /// A body, which ends after these steps.
     Body(Vec<Step>),
 }
 
-/// A file that answers GETs as it was told, and all later ones with what they want.
+/// A file that answers the first GETs by a script, and all later ones with the requested bytes.
 struct Script {
     time: VirtualTime,
     answers: Mutex<VecDeque<Answer>>,
@@ -96,7 +96,7 @@ impl Script {
     }
 }
 
-/// What is left of a body.
+/// The remaining part of a body.
 struct Sender {
     steps: IntoIter<Step>,
     range: Range<u64>,
@@ -144,7 +144,7 @@ fn fault(range: &Range<u64>, kind: ErrorKind, reason: &str) -> stoker_lake::Erro
     }
 }
 
-/// Reads of a scripted file, with counts.
+/// Reads of a scripted file, with counters.
 pub(super) struct Trial {
     pub time: VirtualTime,
     stats: Arc<IoStats>,
@@ -154,7 +154,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// A file that answers the first GETs so.
+    /// Makes a file that gives these answers to the first GETs.
     pub fn new(options: ChunkScanOptions, answers: Vec<Answer>) -> Self {
         let (time, stats) = (VirtualTime::default(), Arc::<IoStats>::default());
         let limit = RequestLimit::with_clock(Arc::new(time.clone()));
@@ -168,7 +168,7 @@ impl Trial {
         Self { time, stats, script, remote, limit }
     }
 
-    /// Reads the range, checks all bytes a minute after that, and tells when the read was done.
+    /// Reads the range, checks all bytes a minute later, and returns when the read was done.
     pub async fn read(&self) -> Result<Duration> {
         let slots = Slots::try_new(&BufferPool::new(0), NUM_ROWS, ROW).expect("memory");
         let at = |row: usize| 2 * (row * ROW) as u64;
@@ -193,17 +193,17 @@ impl Trial {
         self.script.ranges.lock().clone()
     }
 
-    /// Bytes that all bodies brought so far.
+    /// The number of bytes that all bodies delivered so far.
     pub fn bytes_sent(&self) -> u64 {
         self.script.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// GETs that may be under way now.
+    /// The current limit of GETs in flight.
     pub fn num_requests(&self) -> usize {
         self.limit.num_requests()
     }
 
-    /// The counts so far.
+    /// The values of the counters.
     pub fn totals(&self) -> IoTotals {
         self.stats.totals()
     }

@@ -1,4 +1,4 @@
-//! Streams that want different rows of the same blocks.
+//! Tests of streams that want different rows of the same blocks.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,8 @@ fn scan() -> ChunkScan {
     ChunkScan::new(ChunkScanOptions::default())
 }
 
-/// Gathers rows of a table in one fragment, and checks their bytes. `found` counts how often a block's rows were asked for.
+/// Gathers rows of a table in one fragment and checks their bytes. `found` counts how often the addresses of a block
+/// were looked up.
 async fn take(scan: &ChunkScan, group: &Arc<Membership>, column: &Arc<DenseColumn>, rows: &[u64], found: &AtomicU64) {
     let slots = Slots::try_new(scan.pool(), rows.len(), ROW).expect("memory");
     let mut blocks: Vec<Block> = Vec::new();
@@ -69,17 +70,17 @@ fn blocks_are_read_by_the_first_and_dropped_after_the_last_row() {
         let (one, two) = join_both(&reads);
         assert!(one.is_shared() && two.is_shared());
         let (scan_one, scan_two) = (scan(), scan());
-        // In no order, and one row twice.
+        // The rows are in descending order, and one of them is there twice.
         let even: Vec<u64> = (0..NUM_ROWS).rev().step_by(2).chain([399]).collect();
         let odd: Vec<u64> = (0..NUM_ROWS).step_by(2).collect();
         join(take(&scan_one, &one, &column, &even, &found), take(&scan_two, &two, &column, &odd, &found)).await;
         assert_eq!(read(&scan_one) + read(&scan_two), NUM_ROWS * ROW as u64);
         assert_eq!(found.load(Ordering::Relaxed), NUM_ROWS / BLOCK_ROWS);
         assert_eq!(reads.bytes(), 0, "all rows were taken");
-        // Again: half of the rows of each block stay wanted.
+        // After the first stream's second pass, half of the rows of each block are still wanted.
         take(&scan_one, &one, &column, &even, &found).await;
         assert_eq!(reads.bytes(), NUM_ROWS * ROW as u64);
-        // Ranks that come back at once find them.
+        // Ranks that return within 10 s still find the blocks.
         drop((one, two));
         let (one, scan) = (Arc::new(reads.join(group(), 0, 2)), scan());
         assert!(one.is_shared());
@@ -103,7 +104,7 @@ fn blocks_that_do_not_fit_are_given_up_and_read_as_far_as_they_are_wanted() {
         }
         assert_eq!(read(&scan_fast), NUM_ROWS * ROW as u64);
         take(&scan_slow, &slow, &column, &few, &found).await;
-        // Four blocks are still there; of the others it reads its own rows.
+        // Four blocks are still in memory; the slow stream reads only its own rows of the others.
         let given_up = NUM_ROWS / BLOCK_ROWS - 4;
         assert_eq!(read(&scan_slow), given_up * ROW as u64);
         assert_eq!(found.load(Ordering::Relaxed), NUM_ROWS / BLOCK_ROWS, "none was read whole again");
@@ -124,7 +125,7 @@ fn another_pass_over_an_epoch_reads_blocks_again_that_were_given_up() {
             for row in &few {
                 take(&scan_one, &one, &column, &[*row], &found).await;
             }
-            // The last four of the pass before are given up for the first ones.
+            // In the second pass, the last four blocks of the first pass are evicted for the first ones.
             assert_eq!(found.load(Ordering::Relaxed), num_blocks + pass * given_up);
             take(&scan_two, &two, &column, &few, &found).await;
             assert_eq!(read(&scan_two), given_up * ROW as u64);

@@ -26,7 +26,7 @@ struct State {
 }
 
 impl VirtualTime {
-    /// Runs a future to its end. Panics when it waits for something that cannot happen.
+    /// Runs a future to its end. Panics if the future waits for something that cannot happen.
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let woken = Arc::new(Woken::default());

@@ -33,8 +33,7 @@ pub struct ConnectOptions {
     /// servers, or the object store of a lake. Also the retry budget of reads for a stream without an option of its
     /// own. 120 s by default. A call to a target that has never answered fails after its first attempt.
     pub retry_budget: Duration,
-    /// The number of endpoints (groups of lanes with a connection each) into which servers split a stream; 1 by
-    /// default.
+    /// The number of endpoints into which servers split a rank's rows, each with a connection of its own; 1 by default.
     pub num_endpoints: u32,
     /// The most bytes of batches that all streams of the connection hold together, whether the batches are being filled
     /// or wait to be taken. By default 2 GiB, or the budget of the open stream with the largest one if that is more.

@@ -1,4 +1,4 @@
-//! The filter that replaces, in the bytes of clients, server names that hyper would refuse.
+//! The filter that replaces characters of server names that hyper would refuse, in the bytes that clients send.
 
 use crate::server::authority_filter::AuthorityFilter;
 

@@ -12,7 +12,7 @@ pub(super) struct Target {
     pub size: ImageSize,
     /// Whether images of another size are resized; otherwise they are refused.
     pub resize: bool,
-    /// 1 or 3.
+    /// The number of channels: 1 or 3.
     pub channels: usize,
     /// Whether images with colour are refused.
     pub only_gray: bool,
@@ -42,21 +42,21 @@ impl Target {
     }
 }
 
-/// What the header of an image says.
+/// The size of an image and whether it has colour, as its header says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub size: ImageSize,
     pub has_color: bool,
 }
 
-/// Why an image gave no row.
+/// The reason why an image gave no row.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The file is damaged, no image, or too large.
+    /// The file is damaged, is not an image, or is too large.
     Unreadable(String),
-    /// The file is not the one that was listed.
+    /// The file changed after it was listed.
     Changed(String),
-    /// The image is fine, but other than the tensor needs it.
+    /// The image is readable, but does not fit the tensor.
     Mismatch { expected: String, found: String },
 }
 
@@ -75,7 +75,7 @@ impl From<BadImage> for Failure {
     }
 }
 
-/// Reads the header; at most `bytes_max` bytes may follow from it.
+/// Reads the header of an image. An image that takes more than `bytes_max` bytes when decoded is refused.
 pub(super) fn header(file: &[u8], bytes_max: u64) -> Result<Header, Failure> {
     Ok(header_of(&ImageFile::open(file, bytes_max)?))
 }
@@ -85,12 +85,13 @@ fn header_of(file: &ImageFile<'_>) -> Header {
     Header { size: ImageSize { height, width }, has_color }
 }
 
-/// Decodes the whole image and drops it.
+/// Decodes the whole image and drops the result.
 pub(super) fn verify(file: &[u8], bytes_max: u64) -> Result<(), Failure> {
     Ok(ImageFile::open(file, bytes_max)?.decode(Channels::Rgb, &mut Vec::new())?)
 }
 
-/// Decodes into a buffer of the target's bytes. Orientation tags are not applied, as in torchvision.
+/// Decodes an image into `tensor`, which has the size of the target. Orientation tags are not applied, as in
+/// torchvision.
 pub(super) fn decode(file: &[u8], bytes_max: u64, target: &Target, tensor: &mut [u8]) -> Result<(), Failure> {
     let file = ImageFile::open(file, bytes_max)?;
     let Header { size, has_color } = header_of(&file);

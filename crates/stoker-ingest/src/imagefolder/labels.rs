@@ -1,4 +1,4 @@
-//! Checks that appended classes have the labels that they have in the table.
+//! Checks that the classes of an append have the same labels as in the table.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,16 @@ use stoker_lake::{ScanRequest, Table};
 
 use crate::{Error, Result};
 
-/// Compares classes, whose labels are their positions, with all rows of a table.
+/// Compares the classes, whose labels are their indices, with all rows of a table. Reads the columns `label` and
+/// `label_name`.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] naming the first class or label that differs, and the classes to give; errors of the lake.
+/// [`Error::InvalidOption`], which names the first class or label that differs, and the classes to give; errors of the
+/// lake.
 pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()> {
     let columns = vec!["label".to_string(), "label_name".to_string()];
     if columns.iter().any(|column| table.schema().field_with_name(column).is_err()) {
-        return Ok(()); // The writer says what is missing.
+        return Ok(()); // The writer reports the missing column.
     }
     let mut there: BTreeMap<i64, String> = BTreeMap::new();
     let request = ScanRequest { columns, batch_size: 8192, ..ScanRequest::default() };
@@ -26,7 +28,7 @@ pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()
     while let Some(batch) = batches.try_next().await.map_err(|source| scan_error(table, source.into()))? {
         let (labels, names) = (batch.column(0), batch.column(1));
         let (Some(labels), Some(names)) = (labels.as_primitive_opt::<Int64Type>(), names.as_string_opt::<i32>()) else {
-            return Ok(()); // The writer says which type is wrong.
+            return Ok(()); // The writer reports the wrong type.
         };
         for row in (0..batch.num_rows()).filter(|row| labels.is_valid(*row) && names.is_valid(*row)) {
             there.entry(labels.value(row)).or_insert_with(|| names.value(row).to_string());
@@ -50,7 +52,7 @@ pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()
     Ok(())
 }
 
-/// The lake's own error where a scan failed on storage; others are defects.
+/// Returns the lake's own error if a scan failed in storage. Other errors are defects.
 fn scan_error(table: &Table, source: ArrowError) -> Error {
     let attempted = format!("reading the labels of table {}", table.name());
     match source {

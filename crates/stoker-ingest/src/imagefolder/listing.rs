@@ -11,9 +11,9 @@ use crate::stamp::Stamp;
 use crate::walk::{Rules, Walk, walk};
 use crate::{Error, ImageFolderOptions, OnError, Result, Skipped};
 
-/// The split of images that are in none.
+/// The name of the split of all images in a folder without splits.
 const NO_SPLIT: &str = "all";
-/// Endings of file names that are images, without regard to case.
+/// Endings of the names of image files; upper and lower case are equal.
 const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 
 /// An image file.
@@ -21,18 +21,18 @@ const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 pub(super) struct ImageFile {
     /// The path below the listed folder, with `/`.
     pub relative: String,
-    /// The index of its class.
+    /// The index of the class.
     pub class: usize,
-    /// The index of its split.
+    /// The index of the split.
     pub split: usize,
-    /// What the file was when it was listed.
+    /// The length and modification time when the file was listed.
     pub stamp: Stamp,
 }
 
 /// The images of a folder.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// The listed folder, absolute.
+    /// The listed folder, as an absolute path.
     pub root: PathBuf,
     /// The images, sorted by path.
     pub files: Vec<ImageFile>,
@@ -40,14 +40,14 @@ pub(super) struct Listing {
     pub classes: Vec<String>,
     /// The splits, sorted.
     pub splits: Vec<String>,
-    /// Files that cannot become rows whatever they hold.
+    /// Skipped files, which cannot become rows whatever they contain.
     pub skipped: Vec<Skipped>,
-    /// How many files have each other ending.
+    /// The number of files with each other ending.
     pub left_out: BTreeMap<String, u64>,
 }
 
 impl Listing {
-    /// Lists a folder. Hidden files and files with other endings are left out; links are followed.
+    /// Lists a folder. Ignores hidden files and files with other endings; follows links.
     pub fn read(dir: &Path, options: &ImageFolderOptions) -> Result<Self> {
         let root = dir.canonicalize().map_err(|source| Error::list(dir, source))?;
         let rules = Rules { extensions: &EXTENSIONS, hidden: b".", on_error: options.on_error };
@@ -100,7 +100,7 @@ impl Listing {
         Ok(Self { root, files, classes, splits, skipped, left_out })
     }
 
-    /// The same with some of the files, by ascending index.
+    /// Returns the listing of some of the files, which are given by ascending index.
     pub fn only(&self, files: &[usize]) -> Self {
         let files = files.iter().map(|index| self.files[*index].clone()).collect();
         Self {
@@ -113,12 +113,13 @@ impl Listing {
         }
     }
 
-    /// The path of a file.
+    /// Returns the absolute path of a file.
     pub fn path(&self, file: &ImageFile) -> PathBuf {
         self.root.join(&file.relative)
     }
 
-    /// Adds all that identifies these sources: names, sizes and times of modification.
+    /// Adds what identifies the sources to a digest: folder, classes, and the path, length and modification time of
+    /// each file.
     pub fn add_to(&self, digest: &mut DigestBuilder) {
         digest.update(self.root.as_os_str().as_encoded_bytes());
         for class in &self.classes {
@@ -135,7 +136,7 @@ impl Listing {
 struct Entry {
     relative: String,
     folder: bool,
-    /// Of a file.
+    /// The stamp of a file; the default for a folder.
     stamp: Stamp,
 }
 
@@ -145,7 +146,7 @@ impl Entry {
     }
 }
 
-/// The entries by their paths below the listed folder.
+/// Converts the found entries: makes their paths relative to the listed folder, and reads the stamps of files.
 fn read_entries(
     root: &Path,
     found: Vec<DirEntry>,
@@ -176,7 +177,8 @@ fn read_entries(
     Ok(entries)
 }
 
-/// The classes in the order of their labels: those given, which must name all folders, or the folders, sorted.
+/// Returns the classes in the order of their labels: the given ones, which must name all folders, or else the folders,
+/// sorted.
 fn check_classes(root: &Path, folders: BTreeSet<String>, given: Option<&[String]>) -> Result<Vec<String>> {
     let Some(given) = given else { return Ok(folders.into_iter().collect()) };
     let known: BTreeSet<&str> = given.iter().map(String::as_str).collect();

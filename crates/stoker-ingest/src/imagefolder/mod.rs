@@ -22,27 +22,31 @@ use labels::check_labels;
 use listing::{ImageFile, Listing};
 use rows::{RowBuilder, Rows};
 
-/// Bytes of rows that are decoded at a time; while one such group is written, the next is decoded.
+/// Bytes of rows in a group. While one group is written, the next one is decoded.
 const GROUP_BYTES: u64 = 64 << 20;
 
-/// Writes a folder of images into a table: `DIR/CLASS/*` or `DIR/SPLIT/CLASS/*`, as [`ImageFolderOptions::splits`] says.
-/// PNG, JPEG and WebP files are found by their names, in folders of any depth below a class, and read for what they are.
+/// Writes a folder of images into a table: `DIR/CLASS/*` or `DIR/SPLIT/CLASS/*`, according to
+/// [`ImageFolderOptions::splits`]. PNG, JPEG and WebP files are found by their endings, at any depth below a class
+/// folder. Their content, not the ending, decides how they are decoded.
 ///
-/// A row per image, sorted by path; no column is nullable:
+/// The table gets one row per image, sorted by path. No column is nullable:
 ///
-/// - `image`: fixed-shape tensor of uint8, or the bytes of the file (LargeBinary), as [`ImageFolderOptions::images`] says
+/// - `image`: fixed-shape tensor of uint8, or the bytes of the file (LargeBinary), according to
+///   [`ImageFolderOptions::images`]
 /// - `image_bytes`: the bytes of the file, when both are stored
-/// - `label`: int64, the position of the class in the sorted names of the class folders
-/// - `label_name`: the class; `path`: below `dir`, with `/`; `split`: `all` without splits
+/// - `label`: int64, the index of the class in [`ImageFolderOptions::classes`], or else in the sorted names of the
+///   class folders
+/// - `label_name`: the class; `path`: the path below `dir`, with `/`; `split`: the split, or `all` without splits
 ///
-/// Orientation tags are not applied; 16-bit images are scaled to 8 bits. Dropping the future ends the ingest as a kill would:
-/// the same call continues after the last finished unit.
+/// Orientation tags are not applied; 16-bit images are scaled to 8 bits. Dropping the future ends the ingest like a
+/// kill: the same call continues after the last finished unit.
 ///
 /// # Errors
-/// [`Error::AlreadyExists`] in [`Mode::Create`], [`Error::Layout`] and [`Error::Empty`] for folders of another kind,
-/// [`Error::Unreadable`] unless such files are skipped, [`Error::Changed`] when a file is written to or removed meanwhile,
-/// [`Error::Mismatch`] for images of different sizes without [`ImageFolderOptions::size`], [`Error::Stopped`], errors of the
-/// lake. No table changes then.
+/// [`Error::AlreadyExists`] in [`Mode::Create`]; [`Error::Layout`] and [`Error::Empty`] for folders without the
+/// expected layout; [`Error::Unreadable`] unless unreadable files are skipped; [`Error::Changed`] when a file is
+/// changed or removed meanwhile; [`Error::Mismatch`] for images of different sizes without
+/// [`ImageFolderOptions::size`]; [`Error::InvalidOption`]; [`Error::Stopped`]; errors of the lake. The table does not
+/// change, except when storage failed after the commit.
 pub async fn ingest_imagefolder(
     lake: &Lake,
     dir: &Path,
@@ -80,7 +84,7 @@ pub async fn ingest_imagefolder(
     job.run(&ImageSource { builder, unit_bytes: options.unit_bytes }, skipped).await
 }
 
-/// Lists the folder and decides what each image becomes.
+/// Lists the folder and chooses the shape of the tensors.
 fn plan(dir: &Path, options: &ImageFolderOptions) -> Result<RowBuilder> {
     let mut builder = RowBuilder {
         listing: Listing::read(dir, options)?,
@@ -114,7 +118,7 @@ fn plan(dir: &Path, options: &ImageFolderOptions) -> Result<RowBuilder> {
     Ok(builder)
 }
 
-/// The header of the first image; of the first readable one when unreadable ones are skipped.
+/// Reads the header of the first image. Unreadable images are passed over if such files are skipped.
 fn first_header(dir: &Path, builder: &RowBuilder, options: &ImageFolderOptions) -> Result<Header> {
     let mut first_skipped: Option<Skipped> = None;
     for file in &builder.listing.files {
@@ -132,12 +136,12 @@ fn first_header(dir: &Path, builder: &RowBuilder, options: &ImageFolderOptions) 
     Err(Error::Empty { path: dir.to_path_buf(), reason })
 }
 
-/// Ranges of files of about `unit_bytes` each.
+/// Divides the files into ranges of about `unit_bytes` each.
 fn units(listing: &Listing, unit_bytes: u64) -> Vec<Range<usize>> {
     ranges(0..listing.files.len(), unit_bytes, |index| listing.files[index].stamp.bytes)
 }
 
-/// Cuts a range where the sum of bytes reaches a limit.
+/// Divides a range so that each part ends where its sum of bytes reaches `limit`.
 fn ranges(all: Range<usize>, limit: u64, bytes: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
     let (mut ranges, mut start, mut sum) = (Vec::new(), all.start, 0);
     for index in all.clone() {

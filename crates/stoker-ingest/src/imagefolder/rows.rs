@@ -1,4 +1,4 @@
-//! Turns groups of image files into record batches.
+//! Converts groups of image files into record batches.
 
 use std::io::Read;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::job::catch_panic;
 use crate::stamp::StampError;
 use crate::{Error, Images, OnError, Result, Skipped};
 
-/// Makes rows from files of a listing.
+/// Makes rows from the files of a listing.
 pub(super) struct RowBuilder {
     pub listing: Listing,
     pub images: Images,
-    /// The tensor; `None` when only the files are stored.
+    /// The shape of the tensors; `None` when only the files are stored.
     pub target: Option<Target>,
     pub verify: bool,
     pub image_bytes_max: u64,
@@ -34,7 +34,7 @@ pub(super) struct Rows {
 }
 
 impl RowBuilder {
-    /// The same for some of the files, by ascending index.
+    /// Returns a builder for some of the files, which are given by ascending index.
     pub fn only(&self, files: &[usize]) -> Self {
         Self {
             listing: self.listing.only(files),
@@ -46,7 +46,8 @@ impl RowBuilder {
         }
     }
 
-    /// The schema: `image`, `image_bytes` if both are stored, `label`, `label_name`, `path`, `split`; nothing is nullable.
+    /// Returns the schema: `image`, `image_bytes` if both are stored, `label`, `label_name`, `path`, `split`. No column
+    /// is nullable.
     pub fn schema(&self) -> SchemaRef {
         let tensor = self.target.map(|target| TensorType { element: DataType::UInt8, shape: target.shape() });
         let encoded = |name: &str| {
@@ -64,7 +65,7 @@ impl RowBuilder {
         Arc::new(Schema::new(fields))
     }
 
-    /// Bytes that a file's row takes in memory.
+    /// Returns the number of bytes that a file's row takes in memory.
     pub fn row_bytes(&self, file: &ImageFile) -> u64 {
         self.target.map_or(0, |target| target.row_bytes() as u64) + file.stamp.bytes
     }
@@ -98,7 +99,7 @@ impl RowBuilder {
         Ok(Rows { batch: self.batch(&kept, pixels, &encoded)?, skipped })
     }
 
-    /// The file's bytes if they are stored, after decoding it into `tensor` if there is one.
+    /// Decodes a file, into `tensor` if tensors are stored. Returns the bytes of the file if these are stored.
     fn read(&self, file: &ImageFile, tensor: &mut [u8]) -> Result<Vec<u8>, Failure> {
         let bytes = self.file(file)?;
         let decode = || match &self.target {
@@ -110,7 +111,8 @@ impl RowBuilder {
         Ok(if self.images == Images::Tensor { Vec::new() } else { bytes })
     }
 
-    /// The bytes of a file that still is as it was listed; never more than it had then.
+    /// Reads the bytes of a file and checks that it did not change after it was listed. Never reads more bytes than it
+    /// had then.
     pub fn file(&self, file: &ImageFile) -> Result<Vec<u8>, Failure> {
         let listed = file.stamp;
         if listed.bytes > self.image_bytes_max {
@@ -126,7 +128,7 @@ impl RowBuilder {
         Ok(bytes)
     }
 
-    /// A skipped file, or the error when this failure must not be skipped.
+    /// Returns the record of a skipped file, or an error if the failure must not be skipped.
     pub fn skip(&self, file: &ImageFile, failure: Failure) -> Result<Skipped> {
         let path = self.listing.path(file);
         match failure {

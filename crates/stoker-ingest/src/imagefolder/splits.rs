@@ -1,14 +1,15 @@
-//! Tells folders of splits from folders of classes.
+//! Distinguishes folders of splits from folders of classes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::{Error, Result, Splits};
 
-/// Folder names that are splits when all folders of the first level have such names.
+/// Names of split folders. They are splits if all folders of the first level have such names.
 const SPLITS: [&str; 5] = ["train", "val", "valid", "validation", "test"];
 
-/// Folder names that are splits in many data sets, without regard to case. None of them alone is taken for a split.
+/// Names of split folders in many data sets; upper and lower case are equal. A folder is not a split because of such a
+/// name alone.
 const LOOK_LIKE_SPLITS: [&str; 18] = [
     "train",
     "training",
@@ -30,19 +31,20 @@ const LOOK_LIKE_SPLITS: [&str; 18] = [
     "test_extra",
 ];
 
-/// What the folders of the first level are.
+/// The folders of the first level, and the images below them.
 pub(super) struct FirstLevel<'a> {
-    /// Their names.
+    /// The names of the folders.
     pub folders: BTreeSet<&'a str>,
     /// The paths of all images, below the listed folder.
     pub images: Vec<&'a str>,
 }
 
 impl FirstLevel<'_> {
-    /// The splits, or `None` when the folders are classes.
+    /// Returns the splits, or `None` when the folders are classes.
     ///
     /// # Errors
-    /// [`Error::Layout`] for folders that could be either, and for folders with images that are none of the named splits.
+    /// [`Error::Layout`] for folders that could be either, and for folders with images that are none of the named
+    /// splits; [`Error::InvalidOption`] for a named split without a folder.
     pub fn splits(&self, dir: &Path, option: &Splits) -> Result<Option<BTreeSet<String>>> {
         let names = |folders: &BTreeSet<&str>| folders.iter().map(ToString::to_string).collect();
         match option {
@@ -71,7 +73,7 @@ impl FirstLevel<'_> {
         }
     }
 
-    /// Refuses two folders with names of splits, and one whose images all lie in folders of their own.
+    /// Refuses two or more folders with names of splits, and one such folder whose images are all in subfolders.
     fn refuse_look_alikes(&self, dir: &Path) -> Result<()> {
         let with_images = self.with_images();
         let is_alike = |folder: &&str| LOOK_LIKE_SPLITS.contains(&folder.to_lowercase().as_str());
@@ -87,7 +89,7 @@ impl FirstLevel<'_> {
         Err(Error::Layout { path: dir.to_path_buf(), reason })
     }
 
-    /// The folders that have images, at any depth.
+    /// Returns the folders that have images, at any depth.
     fn with_images(&self) -> BTreeSet<&str> {
         self.images.iter().filter_map(|image| image.split_once('/')).map(|(folder, _)| folder).collect()
     }

@@ -4,9 +4,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The bytes that the decoders of a run may hold together.
 ///
-/// Rows are written piece by piece. The decoder of the piece whose turn it is never waits; the others wait until there is room
-/// or until it is their turn. So rows that were decoded early cannot hold up those that must be written before them, and the
-/// limit is passed by no more than what one decoder holds.
+/// Rows are written piece by piece. The decoder of the piece that is being written never waits. All other decoders wait
+/// until the budget has memory, or until their piece is being written. So rows that were decoded early cannot block
+/// those that must be written before them, and the decoders exceed the limit by no more than what one decoder holds.
 #[derive(Debug)]
 pub(super) struct Budget {
     bytes_max: u64,
@@ -17,7 +17,7 @@ pub(super) struct Budget {
 #[derive(Debug, Default)]
 struct State {
     held_bytes: u64,
-    /// The piece whose rows are written now.
+    /// The piece whose rows are being written.
     turn: usize,
 }
 
@@ -26,9 +26,10 @@ impl Budget {
         Arc::new(Self { bytes_max, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Waits for room for rows of a piece; `None` when nobody wants these any more.
+    /// Reserves memory for rows of a piece, and waits until there is enough. Returns `None` when nobody needs the rows
+    /// any more.
     ///
-    /// Blocks. Who makes `is_unwanted` true calls [`Budget::wake`] then.
+    /// Blocks the thread. Code that makes `is_unwanted` true must then call [`Budget::wake`].
     pub fn reserve(self: &Arc<Self>, piece: usize, bytes: u64, is_unwanted: impl Fn() -> bool) -> Option<Reservation> {
         let bytes = bytes.min(self.bytes_max);
         let mut state = self.lock();
@@ -48,9 +49,9 @@ impl Budget {
         self.changed.notify_all();
     }
 
-    /// Lets all that wait look again whether somebody wants their rows.
+    /// Makes all waiting decoders check again whether their rows are needed.
     pub fn wake(&self) {
-        // Nobody is between looking and waiting while the lock is held.
+        // While this thread holds the lock, no decoder is between its check and its wait.
         drop(self.lock());
         self.changed.notify_all();
     }
@@ -65,7 +66,7 @@ impl Budget {
     }
 }
 
-/// A part of a budget, given back when it is dropped.
+/// Memory that is reserved in a budget until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     budget: Arc<Budget>,
@@ -73,7 +74,8 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Holds as many bytes as the rows were found to take, without waiting: they are there.
+    /// Changes the reservation to the measured size of the rows. It does not wait, because the rows are already in
+    /// memory.
     pub fn settle(&mut self, bytes: u64) {
         {
             let mut state = self.budget.lock();

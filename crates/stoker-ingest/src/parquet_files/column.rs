@@ -1,4 +1,4 @@
-//! Decides what each column becomes.
+//! Decides how each column is converted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::hugging_face::is_hugging_face_image;
 use super::source::ParquetFile;
 use crate::{Element, Error, ParquetOptions, Result, TensorSpec};
 
-/// How the values of a column are made.
+/// The conversion of a column's values.
 #[derive(Clone, Debug)]
 pub(super) enum Conversion {
     /// A cast to the plain type.
     Plain,
-    /// The bytes of image files.
+    /// Binary values or structs become the bytes of image files.
     Image,
     /// A declared tensor.
     Tensor(TensorSpec),
-    /// A FixedSizeList of this length without nulls: a declared vector, a tensor that is one already.
+    /// A FixedSizeList of this length without nulls, for a declared vector or a column that already is a tensor.
     Dense(usize),
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Column {
 pub(super) struct Columns(pub Vec<Column>);
 
 impl Columns {
-    /// The columns of the first file as the options want them, checked against all other files.
+    /// Plans the columns: those of the first file that the options select, checked against all other files.
     pub fn plan(files: &[ParquetFile], options: &ParquetOptions) -> Result<Self> {
         let Some(first) = files.first() else { return Ok(Self(Vec::new())) };
         let schema = &first.schema;
@@ -66,7 +66,7 @@ impl Columns {
     }
 }
 
-/// Every name in the options must be a column, and at most one declaration may concern it.
+/// Checks that every name in the options is a column, and that at most one declaration concerns each column.
 fn check_names(schema: &Schema, options: &ParquetOptions) -> Result<()> {
     let tensors = options.tensors.iter().map(|spec| ("--tensor", &spec.column));
     let vectors = options.vectors.iter().map(|spec| ("--vector", &spec.column));
@@ -136,7 +136,7 @@ fn dense_field(name: &str, element: DataType, length: usize) -> Field {
     Field::new(name, DataType::FixedSizeList(item, i32::try_from(length).unwrap_or(i32::MAX)), false)
 }
 
-/// Metadata that means something to Stoker; encodings and field numbers of other systems do not.
+/// Returns the metadata that has a meaning for Stoker, without encodings and field numbers of other systems.
 fn kept_metadata(field: &Field) -> Vec<(String, String)> {
     let is_tensor = field.metadata().get(EXTENSION_NAME_KEY).map(String::as_str) == Some(FIXED_SHAPE_TENSOR);
     let kept = |key: &str| {
@@ -145,14 +145,14 @@ fn kept_metadata(field: &Field) -> Vec<(String, String)> {
     field.metadata().iter().filter(|(key, _)| kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Checks that a file has the column with its type, and widens the column to allow this file's nulls.
+/// Checks that a file has the column with its type. Makes the column nullable if it is nullable in this file.
 fn check_file(file: &ParquetFile, column: &mut Column) -> Result<()> {
     let name = column.field.name().clone();
     let Ok(found) = file.schema.field_with_name(&name) else {
         return Err(mismatch(file, &name, "the columns of the first file".into(), "no such column".into()));
     };
     let fits = match &column.conversion {
-        Conversion::Tensor(_) => true, // Checked value by value.
+        Conversion::Tensor(_) => true, // `flatten` checks each value later.
         Conversion::Image => is_image(found.data_type()),
         Conversion::Dense(_) => match (column.field.data_type(), plain(found.data_type())) {
             (
@@ -190,7 +190,7 @@ fn is_image(data_type: &DataType) -> bool {
     }
 }
 
-/// The type without dictionaries, run-end encodings and views, and with LargeBinary for binary.
+/// Returns the type without dictionaries, run-end encodings and views, and with LargeBinary for binary.
 pub(super) fn plain(data_type: &DataType) -> DataType {
     let item = |field: &Arc<Field>| Arc::new(Field::new(field.name(), plain(field.data_type()), field.is_nullable()));
     match data_type {
@@ -206,7 +206,7 @@ pub(super) fn plain(data_type: &DataType) -> DataType {
     }
 }
 
-/// Whether a cast between the types changes no value: they differ in offset width or nullability only.
+/// Whether a cast between the types changes no value: they differ only in offset width or nullability.
 fn alike(a: &DataType, b: &DataType) -> bool {
     use DataType::{FixedSizeList, LargeList, LargeUtf8, List, Struct, Utf8};
     match (a, b) {

@@ -1,4 +1,4 @@
-//! Converts the values of a column.
+//! Converts the values of columns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use super::column::{Column, Columns, Conversion, plain};
 use super::flatten::flatten;
 use crate::{Element, Error, Result, TensorSpec};
 
-/// Where values come from, for messages.
+/// The origin of values (file, column and first row), for messages.
 pub(super) struct Place<'a> {
     pub path: &'a Path,
     pub column: &'a str,
-    /// The row in the file of the first value.
+    /// The index in the file of the row with the first value.
     pub first_row: u64,
 }
 
 impl Place<'_> {
-    /// An error about a row, counted from the first value, or about all rows.
+    /// Builds an error about a row, counted from the first value, or about all rows (`None`).
     pub fn mismatch(&self, row: Option<usize>, expected: &str, found: &str) -> Error {
         Error::Mismatch {
             path: self.path.to_path_buf(),
@@ -38,7 +38,7 @@ impl Place<'_> {
     }
 }
 
-/// The batch of a file as the table has it.
+/// Converts a record batch of a file to the schema of the table.
 pub(super) fn convert(
     columns: &Columns,
     schema: &SchemaRef,
@@ -96,7 +96,7 @@ fn to_type(array: &ArrayRef, data_type: &DataType, place: &Place<'_>) -> Result<
         .map_err(|error| place.mismatch(None, &data_type.to_string(), &format!("{}: {error}", array.data_type())))
 }
 
-/// The bytes of image files, from binary or from structs with the field `bytes`.
+/// Returns the bytes of image files, from binary values or from structs with the field `bytes`.
 fn image_bytes(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef> {
     let array = to_type(array, &plain(array.data_type()), place)?;
     let Some(rows) = array.as_struct_opt() else { return to_type(&array, &DataType::LargeBinary, place) };
@@ -109,7 +109,7 @@ fn image_bytes(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(LargeBinaryArray::new(offsets, values, nulls)))
 }
 
-/// Elements from their little-endian bytes.
+/// Converts little-endian bytes to elements.
 fn from_bytes(array: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Place<'_>) -> Result<ArrayRef> {
     let array = to_type(array, &DataType::LargeBinary, place)?;
     let rows = array.as_binary::<i64>();
@@ -138,7 +138,7 @@ fn from_bytes(array: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Place
     }
 }
 
-/// Casts elements; a number that the type cannot hold is an error.
+/// Casts elements. A number that the target type cannot represent is an error.
 fn to_element(values: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Place<'_>) -> Result<ArrayRef> {
     let found = values.data_type();
     let storage = spec.element.storage();

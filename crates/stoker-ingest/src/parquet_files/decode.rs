@@ -20,7 +20,7 @@ use crate::job::catch_panic;
 use crate::stamp::StampError;
 use crate::{Error, Result};
 
-/// What the decoders of a run share.
+/// The data that all decoders of a run share.
 pub(super) struct Shared {
     pub files: Vec<ParquetFile>,
     pub pieces: Vec<Piece>,
@@ -29,9 +29,9 @@ pub(super) struct Shared {
     pub budget: Arc<Budget>,
 }
 
-/// What a decoder sends.
+/// A message from a decoder to the writer.
 pub(super) enum Message {
-    /// The next rows, and what they take of the budget.
+    /// The next rows, and the memory that they reserve in the budget.
     Rows(RecordBatch, Reservation),
     /// All rows of the piece were sent.
     End,
@@ -42,19 +42,19 @@ pub(super) enum Message {
 pub(super) struct Decoder {
     pub shared: Arc<Shared>,
     pub piece: usize,
-    /// Of the piece's file.
+    /// The footer of the piece's file.
     pub footer: Arc<Footer>,
     pub sender: mpsc::Sender<Message>,
 }
 
 impl Decoder {
-    /// Sends the rows in order, then how that ended; stops when nobody listens. Blocks.
+    /// Sends the rows in order, then the outcome. Stops when the receiver is dropped. Blocks the thread.
     pub fn run(self) {
         let last = match self.read() {
             Ok(()) => Message::End,
             Err(error) => Message::Failed(error),
         };
-        // When nobody listens any more, the outcome is of no interest either.
+        // If the receiver was dropped, nobody needs the outcome.
         let _ = self.sender.blocking_send(last);
     }
 
@@ -62,7 +62,7 @@ impl Decoder {
         let listed = self.file();
         let file = listed.stamp.open(&listed.path).map_err(|error| self.unusable(error))?;
         let outcome = catch_panic(|| self.read_rows(&file), |reason| self.unreadable(reason));
-        // What was found in a file that was written to meanwhile, be it rows or damage, is not what was listed.
+        // If the file was changed meanwhile, the rows or the damage that were read do not belong to the listed file.
         listed.stamp.check(&file).map_err(|error| self.unusable(error))?;
         outcome
     }
@@ -85,7 +85,7 @@ impl Decoder {
                 let start = read;
                 read += batch.num_rows() as u64;
                 if read <= sent {
-                    continue; // The reader before this one had them.
+                    continue; // The reader before this one sent these rows.
                 }
                 let rows = self.convert(&batch, piece.first_row + start)?;
                 let bytes = batch_bytes(&batch, &rows);
@@ -93,7 +93,7 @@ impl Decoder {
                 reservation.settle(bytes);
                 let change = size.learn(rows.num_rows(), bytes);
                 if change == Change::Grown {
-                    continue 'open; // Nothing is sent yet.
+                    continue 'open; // This happens only before any row is sent.
                 }
                 let known = sent.saturating_sub(start) as usize;
                 let rows = rows.slice(known, rows.num_rows() - known);
@@ -112,7 +112,7 @@ impl Decoder {
         }
     }
 
-    /// Where the rows are read from.
+    /// Returns the row group of the piece, with the columns to read.
     fn row_group<'a>(&'a self, file: &'a File, row_group: usize) -> Result<RowGroupSource<'a>> {
         let footer = self.footer.get(file).map_err(|reason| self.unreadable(reason))?;
         let rows = footer.metadata().row_groups().get(row_group).map(num_rows);
@@ -127,7 +127,7 @@ impl Decoder {
         Ok(RowGroupSource { file, footer, row_group, columns })
     }
 
-    /// Waits for room for rows; `None` when nobody listens any more.
+    /// Waits until the budget has memory for `bytes` bytes. Returns `None` when the receiver was dropped.
     fn reserve(&self, bytes: u64) -> Option<Reservation> {
         self.shared.budget.reserve(self.piece, bytes, || self.sender.is_closed())
     }
@@ -168,13 +168,14 @@ struct RowGroupSource<'a> {
 }
 
 impl RowGroupSource<'_> {
-    /// Bytes of the values, as far as the footer tells.
+    /// Returns the size of the values in bytes, as far as the footer tells.
     fn plain_bytes(&self) -> u64 {
         plain_bytes(self.footer.metadata().row_group(self.row_group), &self.columns)
     }
 
-    /// Reads from the first row on, so many at a time. (A reader could begin at a later row; but a reader that skips has been
-    /// wrong for lists over page borders, arrow-rs#9370, and it is rare that rows are read twice.)
+    /// Reads the row group from its first row, in record batches of `rows` rows. A reader could begin at a later row,
+    /// but readers that skip rows returned wrong lists across page borders (arrow-rs#9370), and rows are rarely read
+    /// twice.
     fn open(&self, rows: usize) -> Result<ParquetRecordBatchReader, String> {
         let file = self.file.try_clone().map_err(|error| error.to_string())?;
         ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.footer.clone())
@@ -186,8 +187,8 @@ impl RowGroupSource<'_> {
     }
 }
 
-/// Bytes that rows take: as they were read or as they are written, whichever is more. Columns that share their values with
-/// other record batches count as they are written only.
+/// Returns the larger size of the rows in bytes: as they were read or as they are written. Columns that share their
+/// values with other record batches count only as they are written.
 fn batch_bytes(read: &RecordBatch, rows: &RecordBatch) -> u64 {
     let own = read.columns().iter().filter(|array| !shares_values(array.data_type()));
     let read_bytes: usize = own.map(|array| array.get_array_memory_size()).sum();

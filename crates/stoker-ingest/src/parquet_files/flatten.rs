@@ -1,4 +1,4 @@
-//! Turns lists of equal length into one flat array, checking each row.
+//! Converts lists of equal length into one flat array, and checks each row.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -7,10 +7,10 @@ use arrow_schema::DataType;
 use super::convert::Place;
 use crate::Result;
 
-/// The elements of a column whose rows have this shape, all rows behind each other.
+/// Returns the elements of a column whose rows have this shape: those of row 0, then those of row 1, and so on.
 ///
-/// Takes lists nested as deep as the shape, or less deep, where the innermost list holds the remaining dimensions in
-/// row-major order. `expected` describes the column for messages.
+/// The lists may be nested as deeply as the shape, or less deeply if the innermost lists contain the remaining
+/// dimensions in row-major order. `expected` describes the column for messages.
 pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str, place: &Place<'_>) -> Result<ArrayRef> {
     let (mut values, mut items_per_row, mut sizes) = (column.clone(), 1usize, shape);
     check_nulls(&values, items_per_row, expected, place)?;
@@ -53,7 +53,7 @@ fn list_item(data_type: &DataType) -> Option<DataType> {
     }
 }
 
-/// The first list that does not have so many elements, and how many it has.
+/// Returns the index and the length of the first list that does not have `size` elements.
 fn first_other_length(lists: &ArrayRef, size: usize) -> Option<(usize, usize)> {
     if lists.is_empty() {
         return None;
@@ -78,7 +78,7 @@ fn other_than(size: usize, lengths: impl Iterator<Item = usize>) -> Option<(usiz
     lengths.enumerate().find(|(_, length)| *length != size)
 }
 
-/// The elements of all lists, none of which is null.
+/// Returns the elements of all lists, none of which is null.
 fn elements(lists: &ArrayRef) -> ArrayRef {
     match lists.data_type() {
         DataType::FixedSizeList(_, length) => {

@@ -7,24 +7,24 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::job::catch_panic;
 
-/// The footer of a file, parsed by the first decoder that needs it.
+/// The footer of a file. The first decoder that needs it parses it.
 #[derive(Debug, Default)]
 pub(super) struct Footer(OnceLock<Result<ArrowReaderMetadata, String>>);
 
 impl Footer {
-    /// The footer, from this file unless it was parsed before.
+    /// Returns the footer, and reads it from `file` if it was not parsed before.
     pub fn get(&self, file: &File) -> Result<&ArrowReaderMetadata, String> {
         self.0.get_or_init(|| read_footer(file)).as_ref().map_err(String::clone)
     }
 }
 
-/// The footer of the file that was asked for last. Decoders begin in the order of the files, so those of one file share its
-/// footer, and no more footers are held than there are decoders, and one.
+/// The footer of the file that was requested last. Decoders begin in the order of the files, so all decoders of one
+/// file share its footer. At most one footer more than there are decoders is in memory.
 #[derive(Debug, Default)]
 pub(super) struct LastFooter(Mutex<Option<(usize, Arc<Footer>)>>);
 
 impl LastFooter {
-    /// The footer of the file with this index.
+    /// Returns the footer of the file with this index.
     pub fn of(&self, file: usize) -> Arc<Footer> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((index, footer)) = last.as_ref()

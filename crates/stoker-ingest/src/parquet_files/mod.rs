@@ -24,27 +24,28 @@ use column::Columns;
 use read::ParquetSource;
 use source::Sources;
 
-/// Writes Parquet files into a table, in the order given; of folders all `.parquet`, `.parq` and `.pq` files at any depth,
-/// sorted by path.
+/// Writes Parquet files into a table, in the given order. A folder stands for all `.parquet`, `.parq` and `.pq` files
+/// in it at any depth, sorted by path.
 ///
-/// The first file says which columns there are; the others must have them too, with the same types. Types change as little
-/// as possible:
+/// The first file determines the columns. The other files must have them too, with the same types. Types change as
+/// little as possible:
 ///
-/// - dictionaries, run-end encodings and views become the plain types that they stand for, and binary becomes LargeBinary
-/// - FixedSizeList columns and `arrow.fixed_shape_tensor` extensions are kept; they become non-null when they are tensors or
-///   over 1,024 bytes per row
-/// - `tensors` and `vectors` become non-null FixedSizeLists; every row is checked for nulls and for its length. bfloat16 is
-///   stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`
-/// - `images`, and structs of Hugging Face images unless they are in `as_is`, become LargeBinary with the field metadata
-///   `stoker.kind` = `encoded_image`; they are not decoded
+/// - dictionaries, run-end encodings and views become the plain types that they represent, and binary becomes
+///   LargeBinary
+/// - FixedSizeList columns and `arrow.fixed_shape_tensor` extensions stay; they become non-null if they are tensors or
+///   take more than 1,024 bytes per row
+/// - `tensors` and `vectors` become non-null FixedSizeLists; every row is checked for nulls and for its length.
+///   bfloat16 is stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`
+/// - `images`, and structs of Hugging Face images unless they are in `as_is`, become LargeBinary with the field
+///   metadata `stoker.kind` = `encoded_image`; they are not decoded
 ///
-/// Dropping the future ends the ingest as a kill would: the same call continues after the last finished unit.
+/// Dropping the future ends the ingest like a kill: the same call continues after the last finished unit.
 ///
 /// # Errors
-/// [`Error::AlreadyExists`] in [`crate::Mode::Create`], [`Error::InvalidOption`] for columns that do not exist,
-/// [`Error::Mismatch`] naming file, row and column of a value that does not fit, [`Error::Unreadable`] unless such files are
-/// skipped, [`Error::Changed`] when a file is written to, replaced or removed meanwhile, [`Error::Stopped`], errors of the
-/// lake. No table changes then.
+/// [`Error::AlreadyExists`] in [`crate::Mode::Create`]; [`Error::InvalidOption`] for columns that do not exist;
+/// [`Error::Mismatch`], which names file, row and column of a value that does not fit; [`Error::Unreadable`] unless
+/// unreadable files are skipped; [`Error::Changed`] when a file is changed, replaced or removed meanwhile;
+/// [`Error::Stopped`]; errors of the lake. The table does not change, except when storage failed after the commit.
 pub async fn ingest_parquet(
     lake: &Lake,
     files: &[PathBuf],

@@ -1,21 +1,21 @@
-//! Cuts files into what is decoded on its own.
+//! Divides files into pieces, each of which is decoded on its own.
 
 use super::source::ParquetFile;
 
-/// A row group; a file without rows is one piece without a row group.
+/// A row group. A file without row groups is one piece without a row group.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub file: usize,
     pub row_group: Option<usize>,
-    /// The row in the file of its first row.
+    /// The index in the file of the piece's first row.
     pub first_row: u64,
     pub rows: u64,
-    /// Bytes in the file; the last piece of a file has the footer too.
+    /// The size in the file in bytes. The last piece of a file also counts the footer.
     pub bytes: u64,
     pub last_of_file: bool,
 }
 
-/// The pieces of a file, which is the one with this index.
+/// Returns the pieces of a file, which has the index `index`.
 pub(super) fn file_pieces(index: usize, file: &ParquetFile) -> Vec<Piece> {
     let groups = &file.row_groups;
     let mut pieces = Vec::with_capacity(groups.len().max(1));

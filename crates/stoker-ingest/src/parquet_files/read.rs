@@ -17,14 +17,14 @@ use crate::job::{Job, Size, Source, Units, Written};
 use crate::source_file::SourceFile;
 use crate::{Error, OnError, Result, Skipped};
 
-/// Record batches of a row group that wait for the writer.
+/// The most record batches of a row group that wait for the writer.
 const BATCHES_AHEAD: usize = 2;
-/// Row groups that are decoded at the same time, at most.
+/// The most row groups that are decoded at the same time.
 const DECODERS_MAX: usize = 8;
-/// Bytes of decoded rows that all decoders of a run hold together.
+/// The most bytes of decoded rows that all decoders of a run hold together.
 const DECODED_BYTES_MAX: u64 = 512 << 20;
 
-/// The files, and what their columns become.
+/// The files, and the conversions of their columns.
 pub(super) struct ParquetSource {
     pub sources: Sources,
     pub columns: Columns,
@@ -51,7 +51,7 @@ impl Source for ParquetSource {
     }
 }
 
-/// The row groups of some files, in units.
+/// The row groups of some files, divided into units.
 pub(super) struct ParquetUnits {
     shared: Arc<Shared>,
     footer: LastFooter,
@@ -59,7 +59,7 @@ pub(super) struct ParquetUnits {
 }
 
 impl ParquetUnits {
-    /// Cuts the row groups into units of about `unit_bytes` each.
+    /// Divides the row groups into units of about `unit_bytes` each.
     fn new(files: Vec<ParquetFile>, columns: Columns, unit_bytes: u64) -> Self {
         let mut pieces = Vec::new();
         for (index, file) in files.iter().enumerate() {
@@ -78,9 +78,10 @@ impl ParquetUnits {
         Self { shared, footer: LastFooter::default(), units }
     }
 
-    /// Writes the pieces of a unit but for those to leave out. `None` when asked to stop.
+    /// Writes the given pieces of a unit. Returns the number of rows, or `None` when the job must stop.
     ///
-    /// Several pieces are decoded at the same time; their rows are written in order.
+    /// Decodes several pieces at the same time, and writes their rows in order. `told` is the first piece whose
+    /// progress was not reported by an earlier attempt.
     async fn attempt(
         &self,
         job: &Job<'_>,
@@ -120,7 +121,7 @@ impl ParquetUnits {
         Ok(Some(rows))
     }
 
-    /// Begins to decode a piece; it ends when nobody listens.
+    /// Starts a thread that decodes a piece. The thread ends when the receiver is dropped.
     fn decode(&self, piece: usize) -> mpsc::Receiver<Message> {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let footer = self.footer.of(self.shared.pieces[piece].file);
@@ -152,7 +153,7 @@ impl Units for ParquetUnits {
         ends(&pieces[..start])..ends(&pieces[..end])
     }
 
-    /// A row group that cannot be read is left out as a whole: the unit is then written again without it.
+    /// A row group that cannot be read is skipped as a whole: the unit is then written again without it.
     async fn write(&self, job: &Job<'_>, unit: usize) -> Result<Option<Written>> {
         let unit = self.units[unit].clone();
         let (mut left_out, mut told): (BTreeMap<usize, Skipped>, usize) = (BTreeMap::new(), unit.start);
@@ -199,14 +200,14 @@ impl From<Error> for Failed {
     }
 }
 
-/// Pieces that are being decoded, in order.
+/// The pieces that are being decoded, in order.
 struct Decoding<'a> {
     queue: VecDeque<(usize, mpsc::Receiver<Message>)>,
     budget: &'a Budget,
 }
 
 impl Drop for Decoding<'_> {
-    /// Ends the decoders, those that wait for room too.
+    /// Ends the decoders, including those that wait for memory.
     fn drop(&mut self) {
         self.queue.clear();
         self.budget.wake();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Error, ParquetOptions, Result, TensorSpec, VectorSpec};
 
-/// The JSON file: see [`ParquetOptions::schema`].
+/// The content of the JSON file: see [`ParquetOptions::schema`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SchemaFile {
@@ -22,7 +22,7 @@ struct SchemaFile {
     images: Vec<String>,
 }
 
-/// The options with the declarations of their schema file in place of its path.
+/// Replaces the path of the schema file in the options by the declarations of that file.
 pub(super) fn merge(mut options: ParquetOptions) -> Result<ParquetOptions> {
     let Some(path) = options.schema.take() else { return Ok(options) };
     let text = std::fs::read(&path).map_err(|source| Error::list(&path, source))?;

@@ -1,4 +1,4 @@
-//! Finds Parquet files and reads their footers.
+//! Lists Parquet files and reads their footers.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,24 +15,24 @@ use crate::stamp::Stamp;
 use crate::walk::{Rules, Walk, walk};
 use crate::{Error, OnError, Result, Skipped};
 
-/// Endings of file names in folders that are Parquet files.
+/// Endings of the names of Parquet files in folders.
 const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 
-/// What is kept of a file's footer.
+/// A Parquet file, with the parts of its footer that are kept.
 #[derive(Clone)]
 pub(super) struct ParquetFile {
     pub path: PathBuf,
-    /// Its path below the folder that was given; of a file that was given its name.
+    /// The path below the folder that the user named, or the file's name if the user named the file itself.
     pub name: String,
     pub absolute: PathBuf,
-    /// What the file was when it was listed.
+    /// The length and modification time when the file was listed.
     pub stamp: Stamp,
-    /// Shared by files with equal schemas.
+    /// The Arrow schema. Consecutive files with equal schemas share it.
     pub schema: SchemaRef,
     pub row_groups: Vec<RowGroup>,
 }
 
-/// Which file it is.
+/// The path, name and stamp of a file.
 struct Identity {
     path: PathBuf,
     name: String,
@@ -44,7 +44,7 @@ struct Identity {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowGroup {
     pub rows: u64,
-    /// Bytes in the file.
+    /// The compressed size in bytes.
     pub bytes: u64,
 }
 
@@ -60,25 +60,25 @@ impl ParquetFile {
     }
 }
 
-/// Rows of a row group; none when a damaged footer says less.
+/// Returns the number of rows of a row group; 0 when a damaged footer has a negative number.
 pub(super) fn num_rows(group: &RowGroupMetaData) -> u64 {
     u64::try_from(group.num_rows()).unwrap_or(0)
 }
 
 /// All files of an ingest.
 pub(super) struct Sources {
-    /// Those whose footers are readable.
+    /// The files with readable footers.
     pub files: Vec<ParquetFile>,
-    /// The others.
+    /// The other files.
     pub skipped: Vec<Skipped>,
-    /// How many files of the folders have each other ending.
+    /// The number of files in the folders with each other ending.
     pub left_out: BTreeMap<String, u64>,
-    /// The absolute path of each, readable or not, and what it was.
+    /// The absolute path and stamp of each file, readable or not.
     identities: Vec<(PathBuf, Stamp)>,
 }
 
 impl Sources {
-    /// Reads the footers of files, and of the files in folders.
+    /// Reads the footers of the given files, and of all files in the given folders.
     pub fn open(paths: &[PathBuf], on_error: OnError) -> Result<Self> {
         let (files, skipped, identities) = (Vec::new(), Vec::new(), Vec::new());
         let mut sources = Self { files, skipped, left_out: BTreeMap::new(), identities };
@@ -98,7 +98,8 @@ impl Sources {
         Ok(sources)
     }
 
-    /// The file itself, or the Parquet files in a folder. Names that begin with `.` or `_` are bookkeeping of other tools.
+    /// Returns the file itself, or the Parquet files of a folder. Ignores names that begin with `.` or `_`, which
+    /// belong to other tools.
     fn expand(&mut self, path: &Path, on_error: OnError) -> Result<Vec<Found>> {
         let status = path.metadata().map_err(|source| Error::list(path, source))?;
         if !status.is_dir() {
@@ -136,7 +137,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Adds all that identifies these sources: names, sizes and times of modification.
+    /// Adds what identifies the sources to a digest: paths, lengths and modification times.
     pub fn add_to(&self, digest: &mut DigestBuilder) {
         for (path, stamp) in &self.identities {
             digest.update(path.as_os_str().as_encoded_bytes());
@@ -145,10 +146,10 @@ impl Sources {
     }
 }
 
-/// A path below the one that was given.
+/// A file that was found at or below a given path.
 struct Found {
     path: PathBuf,
-    /// Below the folder that was given; of a file that was given its name.
+    /// The path below the folder that the user named, or the file's name if the user named the file itself.
     name: String,
 }
 

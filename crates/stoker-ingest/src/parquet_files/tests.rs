@@ -1,4 +1,4 @@
-//! Tests of what the decoders share.
+//! Tests of the parts that decoders share.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::batch_size::{BatchSize, Change, plain_bytes};
 use super::budget::Budget;
 use super::footer::{LastFooter, read_footer};
 
-/// A Parquet file of many rows with one of two strings.
+/// Writes a Parquet file of many rows, each with one of two strings.
 fn repeated_strings(rows: i32, length: usize) -> File {
     let values: ArrayRef = Arc::new(StringArray::from(vec!["a".repeat(length), "b".repeat(length)]));
     let keys = Int32Array::from_iter_values((0..rows).map(|row| row % 2));
@@ -38,21 +38,21 @@ fn record_batches_take_the_bytes_that_were_measured() {
         }
         size
     };
-    // The footer tells of a dictionary's bytes, not of the strings: 16 MiB hold 335 of 50,000 bytes.
+    // The footer has the size of a dictionary, not of the strings: 335 strings of 50,000 bytes fit into 16 MiB.
     assert_eq!(BatchSize::new(6000, 47 << 10).rows(), 32);
     check(6000, 47 << 10, &[(50_000, Change::Grown, 335), (50_000, Change::Kept, 335)]);
-    // Narrow rows, and few of them.
+    // Many narrow rows, and few of them.
     check(1_000_000, 8_000_000, &[(12, Change::Grown, 8192), (12, Change::Kept, 8192)]);
     check(100, 800, &[(12, Change::Kept, 32)]);
-    // Rows of 100 MB, known from the footer or not.
+    // Rows of 100 MB, which the footer tells or not.
     check(100, 10_000_000_000, &[(100_000_000, Change::Kept, 1)]);
     check(100, 800, &[(100_000_000, Change::Shrunk, 1), (8, Change::Kept, 1)]);
-    // Wide rows after narrow ones, up to twice the bytes at first; narrow rows after them.
+    // Wide rows after narrow ones take up to twice the target size at first; then narrow rows come.
     let steps = [(8, Change::Grown, 8192), (4000, Change::Kept, 8192), (8192, Change::Shrunk, 2048)];
     let size = check(100_000, 800_000, &steps);
     assert_eq!((size.bytes(100_000), size.bytes(3)), (16 << 20, 3 * 8192));
     check(100_000, 800_000, &[steps[0], steps[1], steps[2], (8, Change::Kept, 2048)]);
-    // A footer that tells more than fits bounds the growth.
+    // A footer that tells large rows bounds the growth.
     check(100_000, 1_000_000_000, &[(8, Change::Grown, 1677)]);
     assert_eq!(BatchSize::new(0, u64::MAX).rows(), 1);
 }
@@ -82,7 +82,8 @@ fn decoders_of_one_file_share_its_footer() {
     assert_eq!(Arc::strong_count(&other), 1, "others only by their decoders");
 }
 
-/// Each piece wants more than a third of the budget for each of its rows, and all pieces are decoded at the same time.
+/// Rows keep their order although each piece needs more than a third of the budget for each of its rows, and all pieces
+/// are decoded at the same time.
 #[test]
 fn rows_keep_their_order_however_little_room_there_is() {
     for bytes_max in [1, 100, 1000] {

@@ -1,4 +1,4 @@
-//! Sources that grew, were touched or were changed since they were ingested.
+//! Sources that grew, were touched or were changed after they were ingested.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn of_a_folder_that_grew_the_new_files_are_written() {
         assert_eq!((report.known_files, report.already_ingested), (7 + round as u64, true));
         assert_eq!(paths(&world).await, expected);
     }
-    // The same folder elsewhere, as on another machine.
+    // The same folder at another path, as on another machine.
     let elsewhere = world.root.path().join("elsewhere");
     std::fs::rename(world.source(), &elsewhere).unwrap();
     std::fs::write(elsewhere.join("a/9.png"), png(4, 6, 33)).unwrap();
@@ -54,7 +54,7 @@ async fn a_file_with_other_content_is_refused_by_name() {
     let world = World::new().await;
     world.put_images();
     world.ingest(&ImageFolderOptions::default()).await.unwrap();
-    // As long as before, and longer.
+    // A file of the same length, and a longer one.
     let as_long = png(4, 6, 0).len();
     for changed in [(100..=255).map(|seed| png(4, 6, seed)).find(|png| png.len() == as_long).unwrap(), png(4, 6, 9)] {
         let path = world.put("b/1.png", &changed);
@@ -158,7 +158,7 @@ async fn a_stopped_append_goes_on_and_chooses_anew_what_to_write() {
     assert_eq!(paths(&world).await, ["a/1.png", "a/2.png", "a/3.png", "a/4.png", "a/5.png", "a/6.png"]);
 }
 
-/// Processes that see a folder at different times, as it grows, append each file once.
+/// Processes that list a growing folder at different times append each file once.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_appended_once_by_processes_that_see_different_folders() {
     let world = World::new().await;
@@ -168,7 +168,7 @@ async fn files_are_appended_once_by_processes_that_see_different_folders() {
     let mut processes = tokio::task::JoinSet::new();
     for number in 1..6u8 {
         let name = format!("a/{number}.png");
-        // At once: the other processes list the folder at any time.
+        // A rename adds the file atomically, because the other processes may list the folder at any time.
         std::fs::rename(world.put(".new", &png(4, 6, number)), world.source().join(&name)).unwrap();
         expected.push(name);
         let uri = world.root.path().join("lake").to_str().unwrap().to_string();

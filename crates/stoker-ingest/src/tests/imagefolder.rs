@@ -190,7 +190,7 @@ async fn names_that_are_not_utf_8_fail_or_are_skipped() {
 #[tokio::test]
 async fn an_image_that_changes_meanwhile_is_an_error_and_never_skipped() {
     type Change = fn(&std::path::Path);
-    // Larger than the limit, as large as before, none at all.
+    // The file becomes larger than the limit, keeps its length, or is removed.
     let changes: [Change; 3] =
         [|path| std::fs::write(path, vec![0u8; 50_000]).unwrap(), touch, |path| std::fs::remove_file(path).unwrap()];
     for change in changes {
@@ -224,7 +224,7 @@ async fn labels_that_cannot_be_read_are_an_error_of_the_lake() {
     assert!(matches!(&error, Error::Lake(_)) && error.kind() != ErrorKind::Internal, "{error}");
 }
 
-/// What an ingest of these files says, or the splits of its rows.
+/// Ingests these files. Returns the splits of the rows, or the error message.
 async fn splits_of(files: &[&str], splits: Splits) -> Result<Vec<String>, String> {
     let world = World::new().await;
     for file in files {

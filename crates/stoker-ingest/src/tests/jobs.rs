@@ -15,7 +15,7 @@ fn append() -> ImageFolderOptions {
     ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() }
 }
 
-/// Makes the table of one image of each class that is not in the folder afterwards.
+/// Creates the table from one image of each class. These images are not in the source folder afterwards.
 async fn create_from_other_images(world: &World) {
     for class in ["a", "b", "c"] {
         world.put(&format!("{class}/other.png"), &png(4, 6, 77));
@@ -29,7 +29,7 @@ async fn a_stopped_ingest_goes_on_without_duplicates() {
     for questions in 0..14 {
         let world = World::new().await;
         world.put_images();
-        // One file per unit.
+        // With this option, each file is a unit.
         let options = ImageFolderOptions { unit_bytes: 1, ..ImageFolderOptions::default() };
         let stop = StopAfter::new(questions);
         let first = ingest_imagefolder(&world.lake, &world.source(), &world.table, &options, &stop).await;
@@ -120,7 +120,7 @@ async fn units_whose_files_are_gone_are_written_again() {
     assert_eq!(world.rows().await.num_rows(), 6);
 }
 
-/// Lakes that share nothing but the folder, as processes do.
+/// Processes that share only the lake's folder append a source once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_is_appended_once_by_any_number_of_processes() {
     for _ in 0..4 {
@@ -160,7 +160,7 @@ async fn rows_that_were_overwritten_are_appended_again() {
     assert_eq!((report.version, report.already_ingested), (4, false));
     assert_eq!(world.rows().await.num_rows(), 7);
 
-    // A table of the same name that is another one.
+    // Another table of the same name replaces the table.
     std::fs::remove_dir_all(world.root.path().join("lake/data.lance")).unwrap();
     ingest_imagefolder(&world.lake, other.path(), &world.table, &ImageFolderOptions::default(), &NoProgress)
         .await
@@ -177,7 +177,7 @@ async fn a_damaged_marker_is_an_error_not_a_second_ingest() {
     create_from_other_images(&world).await;
     world.put_images();
     world.ingest(&append()).await.unwrap();
-    // What is to be damaged, and what then is to be ingested.
+    // The folder with the damaged files, and whether the source grows before it is ingested again.
     for (folder, grows) in [("ingest/done", false), ("ingest/files/data", true)] {
         let folder = world.root.path().join("lake/_stoker").join(folder);
         for file in std::fs::read_dir(&folder).unwrap() {
@@ -198,7 +198,7 @@ async fn a_commit_without_its_marker_is_found_again() {
     create_from_other_images(&world).await;
     world.put_images();
     let append = ImageFolderOptions { unit_bytes: 1, ..append() };
-    // Five of six units are in the journal.
+    // The journal then has five of six units.
     let stop = StopAfter::new(11);
     ingest_imagefolder(&world.lake, &world.source(), &world.table, &append, &stop).await.unwrap_err();
     let folder = world.root.path().join("lake/_stoker/ingest");
@@ -220,7 +220,7 @@ async fn a_commit_without_its_marker_is_found_again() {
     assert_eq!(files_with(&folder, ""), 4, "two lists of files are left");
 }
 
-/// Leaves the lists of files as they are before their commits.
+/// Removes the versions from the lists of files, so that they are as before their commits.
 fn forget_versions(folder: &Path) {
     for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
         let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();

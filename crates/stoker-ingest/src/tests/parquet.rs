@@ -36,21 +36,21 @@ fn encode(batch: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// When something happens during an ingest.
+/// A moment during an ingest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// When the sources are listed and nothing is read.
+    /// The sources are listed, and no row is read.
     Listed,
-    /// When the first progress is told.
+    /// The ingest reports progress for the first time.
     FirstProgress,
-    /// At the question with this number, from 0, whether to stop.
+    /// The ingest asks for the n-th time, from 0, whether to stop.
     Question(u64),
 }
 
-/// Does something once during an ingest.
+/// Performs an action once during an ingest.
 pub(super) struct Meddler<F> {
     moment: Moment,
-    /// How often each moment was there.
+    /// The numbers of progress reports and of questions so far.
     progress: AtomicU64,
     questions: AtomicU64,
     action: F,
@@ -85,7 +85,7 @@ impl<F: Fn() + Send + Sync> Progress for Meddler<F> {
     }
 }
 
-/// Gives a file another time of modification.
+/// Changes the modification time of a file.
 pub(super) fn touch(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
@@ -100,7 +100,7 @@ fn ids(rows: i64) -> (&'static str, ArrayRef) {
     ("id", Arc::new(Int64Array::from_iter_values(0..rows)))
 }
 
-/// Lists of 6 numbers; one of `odd.1` numbers at row `odd.0`.
+/// Returns lists of 6 numbers, except that the list at row `odd.0` has `odd.1` numbers.
 fn lists(rows: usize, odd: Option<(usize, usize)>) -> ArrayRef {
     let mut builder = ListBuilder::new(UInt8Builder::new());
     for row in 0..rows {
@@ -267,7 +267,7 @@ async fn a_stopped_ingest_goes_on_without_duplicates() {
 #[tokio::test]
 async fn row_groups_keep_their_order() {
     let world = World::new().await;
-    // More row groups than decoders, in two files.
+    // Two files with more row groups than there are decoders.
     for (name, first) in [("a.parquet", 0), ("b.parquet", 150)] {
         let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 150));
         put(&world, name, vec![("id", ids)]);
@@ -332,7 +332,7 @@ async fn a_file_that_changes_meanwhile_is_an_error_and_never_skipped() {
                     vec![("id", Arc::new(Int64Array::from_iter_values(100..112)) as ArrayRef)],
                 ));
                 let (path, other) = (put(&world, "1.parquet", vec![ids(12)]), other.unwrap());
-                // A unit for each of the three row groups.
+                // With this option, each of the three row groups is a unit.
                 let options = ParquetOptions { on_error, unit_bytes: 1, ..ParquetOptions::default() };
                 let meddler = Meddler::new(moment, || change(&path, &other));
                 let files = [world.source()];
@@ -354,10 +354,11 @@ async fn a_file_that_changes_meanwhile_is_an_error_and_never_skipped() {
 #[tokio::test]
 async fn a_file_that_is_written_to_while_it_is_read_is_an_error() {
     let world = World::new().await;
-    // One row group of four record batches: when the first one is written, two wait and the last cannot be sent yet.
+    // The row group has four record batches: when the first one is written, two wait, and the last one cannot be sent
+    // yet.
     let batch = RecordBatch::try_from_iter([ids(127)]).unwrap();
     let path = world.put("1.parquet", &encode(&batch, WriterProperties::default()));
-    // The first question is asked before the unit, the second before its first record batch.
+    // The first question comes before the unit, the second before its first record batch.
     let meddler = Meddler::new(Moment::Question(2), || touch(&path));
     let options = ParquetOptions { on_error: OnError::Skip, ..ParquetOptions::default() };
     let outcome = ingest_parquet(&world.lake, &[world.source()], &world.table, &options, &meddler).await;
@@ -376,8 +377,8 @@ async fn many_row_groups_of_one_file_keep_their_order() {
     }
 }
 
-/// 40 MB of strings in the middle of a row group, of a file that is much smaller: the record batches get larger after the
-/// first and smaller after the strings, and each row is there once.
+/// Rows keep their order, and each comes once, although 40 MB of strings in the middle of a row group make record
+/// batches larger after the first one and smaller after the strings.
 #[tokio::test]
 async fn rows_of_very_different_sizes_keep_their_order() {
     let world = World::new().await;
@@ -385,7 +386,7 @@ async fn rows_of_very_different_sizes_keep_their_order() {
     let text = |row: i64| if (4_000..4_800).contains(&row) { wide.clone() } else { row.to_string() };
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..8_000).map(text)));
     let batch = RecordBatch::try_from_iter([ids(8_000), ("text", texts), ("list", lists(8_000, None))]).unwrap();
-    // Many pages: lists reach over their borders.
+    // With many pages, lists reach over page borders.
     let properties = WriterProperties::builder().set_data_page_row_count_limit(500).set_write_batch_size(100);
     let path = world.put("1.parquet", &encode(&batch, properties.build()));
     assert!(path.metadata().unwrap().len() < 1_000_000);
@@ -399,7 +400,7 @@ async fn rows_of_very_different_sizes_keep_their_order() {
     }
 }
 
-/// Structs of a file's bytes and its path, as Hugging Face stores images; row 1 is null.
+/// Returns structs of a file's bytes and its path, as Hugging Face stores images; row 1 is null.
 fn hugging_face_files() -> ArrayRef {
     let bytes: ArrayRef = Arc::new(BinaryArray::from_iter([Some(b"\xff\xd8\xff 0"), None, Some(b"\xff\xd8\xff 2")]));
     let paths: ArrayRef = Arc::new(StringArray::from_iter([Some("0.jpg"), None, None]));

@@ -1,11 +1,11 @@
-//! Whether every row was seen exactly once per epoch.
+//! Checks that every row was delivered exactly once per epoch.
 
 use anyhow::Result;
 
 use super::{Figures, Stage};
 use crate::narrate::Narrator;
 
-/// Adds up the ledgers that the ranks of both runs wrote.
+/// Checks the ledgers that the ranks of both runs wrote.
 pub fn check(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut Figures) -> Result<()> {
     narrator.step("Check that every row was seen exactly once in every epoch", |narrator| {
         narrator.say(

@@ -7,20 +7,20 @@ use anyhow::{Result, bail};
 
 use crate::command;
 
-/// How a program marks a line that is a figure: `figure NAME: VALUE`.
+/// The prefix of a line that reports a figure: `figure NAME: VALUE`.
 const MARK: &str = "figure ";
 
-/// Named figures in the order in which they were reported.
+/// Named figures, in the order in which they were reported.
 #[derive(Default)]
 pub struct Figures(Vec<(String, String)>);
 
 impl Figures {
-    /// Takes a figure.
+    /// Adds a figure.
     pub fn add(&mut self, name: &str, value: impl fmt::Display) {
         self.0.push((name.to_owned(), value.to_string()));
     }
 
-    /// Takes the figures among the lines that a program printed.
+    /// Adds the figures among the lines that a program printed.
     pub fn take(&mut self, lines: &[String]) {
         for line in lines {
             if let Some((name, value)) = line.strip_prefix(MARK).and_then(|rest| rest.split_once(": ")) {
@@ -29,7 +29,7 @@ impl Figures {
         }
     }
 
-    /// Shows a command, runs it and takes its figures; fails with `advice` when it fails.
+    /// Prints a command, runs it, and adds the figures that it reports. If it fails, the error ends with `advice`.
     pub fn listen(&mut self, command: &mut Command, advice: &str) -> Result<()> {
         let (succeeded, lines) = command::run_and_listen(command)?;
         self.take(&lines);
@@ -37,7 +37,7 @@ impl Figures {
     }
 }
 
-/// A Markdown table.
+/// Formats the figures as a Markdown table.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.0.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);

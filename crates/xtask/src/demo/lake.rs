@@ -1,4 +1,4 @@
-//! From image files to tables, and a look at them.
+//! Builds tables from image files, and queries them.
 
 use std::ffi::OsStr;
 use std::time::Instant;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 use super::{Figures, Stage, show};
 use crate::narrate::Narrator;
 
-/// Queries that show what a lake answers.
+/// Queries that show what a lake can answer.
 const QUERIES: [&str; 3] = [
     "SELECT split, count(*) AS num_rows, count(DISTINCT label) AS num_labels FROM digits GROUP BY split ORDER BY split",
     "SELECT label, label_name, count(*) AS num_rows FROM digits WHERE split = 'train' GROUP BY label, label_name ORDER BY label",
     "SELECT path, label FROM digits AT (VERSION => 1) WHERE label = 7 AND split = 'test' ORDER BY path LIMIT 3",
 ];
 
-/// Exports the digits as image files, ingests them, and asks a few questions.
+/// Exports the digits as image files, ingests them, and runs the queries.
 pub fn build(stage: &Stage<'_>, narrator: &mut Narrator, figures: &mut Figures) -> Result<()> {
     narrator.step("Write real images: scikit-learn's handwritten digits as PNG files in class folders", |_| {
         let mut export = stage.example("export_digits.py");

@@ -1,4 +1,4 @@
-//! The same stream from an S3-compatible server.
+//! Streams the same data from an S3-compatible server.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::command;
 use crate::job::Job;
 use crate::narrate::Narrator;
 
-/// Where the lake lies in the store.
+/// The URI of the lake in the store.
 const LAKE: &str = "s3://stoker-demo/lake";
 
-/// How long the store may take to listen.
+/// How long the store may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts a store, ingests into it, streams from it in process and through a server, and compares the rows.
@@ -70,7 +70,7 @@ fn start_store(stage: &Stage<'_>, narrator: &Narrator) -> Result<(Job, String)> 
     Ok((job, endpoint))
 }
 
-/// What programs need to reach the store; it accepts any keys.
+/// Returns the variables that programs need to reach the store, which accepts any keys.
 fn settings(endpoint: &str) -> Vec<(&'static str, String)> {
     vec![
         ("AWS_ENDPOINT", endpoint.to_owned()),
@@ -82,7 +82,7 @@ fn settings(endpoint: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Digests of an epoch: of its batches in order, and of its rows whatever the order.
+/// Digests of an epoch: of its batches in order, and of its rows in any order.
 #[derive(PartialEq, Eq)]
 struct Digests {
     batches: String,

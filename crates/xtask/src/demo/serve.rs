@@ -10,14 +10,14 @@ use crate::command;
 use crate::job::Job;
 use crate::narrate::Narrator;
 
-/// How long a server may take to listen.
+/// How long a server may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running server.
 pub struct Server {
-    /// Where clients reach it: `grpc://HOST:PORT`.
+    /// The URL at which clients reach the server: `grpc://HOST:PORT`.
     pub url: String,
-    /// Its process.
+    /// The server's process.
     pub job: Job,
 }
 

@@ -1,4 +1,4 @@
-//! A training job on several ranks that loses all of its processes once and goes on with another number of them.
+//! Runs a training job on several ranks, kills all of its processes once, and resumes it on another number of ranks.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,13 @@ use crate::job::Job;
 use crate::narrate::Narrator;
 
 const EPOCHS: &str = "12";
-/// Divisible by 2 and by 3, so that ranks weigh the same before and after the resume.
+/// Divisible by 2 and by 3, so that all ranks have equally many rows of a batch before and after the resume.
 const GLOBAL_BATCH: &str = "48";
 const CHECKPOINT_EVERY: &str = "7";
 const SEED: &str = "7";
 
-/// The job is killed when rank 0 has finished this step: in the middle of an epoch and between two checkpoints.
+/// The job is killed after rank 0 has printed this step, which lies in the middle of an epoch and between two
+/// checkpoints.
 const KILLED_AFTER: &str = "epoch 4 step 11 ";
 
 /// How long a job may take.
@@ -47,7 +48,8 @@ pub fn train(stage: &Stage<'_>, narrator: &mut Narrator, server: &Server, figure
     })
 }
 
-/// Starts the processes of a job as `torchrun` would, but meeting over a file, so that no port is needed.
+/// Starts the processes of a job as `torchrun` would, except that they use a file for their rendezvous, which needs no
+/// port.
 fn start(stage: &Stage<'_>, narrator: &Narrator, server: &Server, run: &str, world_size: usize) -> Result<Vec<Job>> {
     let rendezvous = stage.work_dir.path(format!("{run}.rendezvous"));
     let mut ranks = Vec::new();
@@ -70,7 +72,7 @@ fn start(stage: &Stage<'_>, narrator: &Narrator, server: &Server, run: &str, wor
     Ok(ranks)
 }
 
-/// Waits until all ranks have ended with success; fails at the first that has not.
+/// Waits until all ranks have exited with success; fails as soon as a rank fails.
 fn wait_for_all(ranks: &mut [Job]) -> Result<()> {
     let deadline = Instant::now() + JOB_LIMIT;
     let mut running: Vec<usize> = (0..ranks.len()).collect();

@@ -1,4 +1,4 @@
-//! The demo's own folder.
+//! The folder for the demo's files.
 
 use std::env;
 use std::fs;
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A folder for the demo's files, made anew; it stays when the demo fails, so that the logs in it can be read.
+/// A new folder for the demo's files. It is kept if the demo fails, so that the logs in it can be read.
 pub struct WorkDir(PathBuf);
 
 impl WorkDir {
-    /// Makes the folder.
+    /// Creates the folder.
     pub fn create() -> Result<Self> {
         let dir = env::temp_dir().join(format!("stoker-demo-{}", std::process::id()));
         if dir.exists() {
@@ -21,12 +21,12 @@ impl WorkDir {
         Ok(Self(dir))
     }
 
-    /// A path inside the folder.
+    /// Returns a path inside the folder.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Removes the folder with all that is in it.
+    /// Removes the folder and everything in it.
     pub fn remove(self) -> Result<()> {
         fs::remove_dir_all(&self.0).with_context(|| format!("could not remove {}", self.0.display()))
     }

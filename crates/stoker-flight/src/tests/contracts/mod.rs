@@ -1,7 +1,7 @@
 //! The contracts of streams, checked with random cases, in process and over Flight.
 //!
 //! ```text
-//! strategy ──► Case (query, order, job) ──deliver──► what each rank got ──► the contract holds, or the smallest case is printed
+//! strategy ──► Case (query, order, job) ──deliver──► what each rank got ──► it holds, or the smallest case is printed
 //! ```
 //!
 //! A contract is one function of a [`Lab`] and a case. [`check`] calls it with many cases, in one test against the
