@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use stoker_stream::Windows;
 use stoker_types::{
-    BadRows, BadShare, BatchLogEntry, ErrorKind, Place, ReadOptions, Snapshot, StreamSpec, StreamState,
+    BadRows, BadShare, BatchLogEntry, ErrorKind, ReadOptions, ResumePoint, Snapshot, StreamSpec, StreamState,
 };
 
 use crate::arrow_export::ArrowSchema;
@@ -45,7 +45,7 @@ impl StreamHandle {
             return Ok(handle);
         }
         let connection = self.connection.get().live(py)?;
-        let state = StreamState::new(&self.spec, Place::default(), &[], true);
+        let state = StreamState::new(&self.spec, ResumePoint::default(), &[], true);
         let handle = Arc::new(wait(py, connection.load_stream(&state))?.raise(py)?);
         *self.live.lock() = PerProcess::new(handle.clone());
         Ok(handle)
@@ -115,13 +115,13 @@ impl StreamHandle {
     ) -> PyResult<String> {
         let entry = |(step, position, global_batch)| BatchLogEntry { step, position, global_batch };
         let log: Vec<_> = log.into_iter().map(entry).collect();
-        Ok(self.live(py)?.state(Place { epoch, position, step }, &log).to_json())
+        Ok(self.live(py)?.state(ResumePoint { epoch, position, step }, &log).to_json())
     }
 
     /// Returns the state at the start, with the whole specification embedded. It loads even where the lake cannot be
     /// written.
     fn pinned_state(&self) -> String {
-        StreamState::new(&self.spec, Place::default(), &[], true).to_json()
+        StreamState::new(&self.spec, ResumePoint::default(), &[], true).to_json()
     }
 
     /// Checks that a state belongs to this stream, and returns the state's content. If the state belongs to the same

@@ -21,7 +21,7 @@ pub(crate) struct BlockRange {
 }
 
 /// A range with the wanted rows in it.
-pub(crate) type Wanted = (BlockRange, Vec<(u64, SlotMut)>);
+pub(crate) type BlockRequest = (BlockRange, Vec<(u64, SlotMut)>);
 
 impl BlockRange {
     /// Returns the range's key in a cache.
@@ -53,7 +53,7 @@ pub(crate) fn wanted_ranges(
     column: BlockColumn<'_>,
     addresses: Vec<u64>,
     mut wanted: Vec<(u64, SlotMut)>,
-    whole: &mut Vec<Wanted>,
+    whole: &mut Vec<BlockRequest>,
 ) -> Result<impl Iterator<Item = (u64, SlotMut)>> {
     wanted.sort_unstable_by_key(|(address, _)| *address);
     let mut wanted = wanted.into_iter().peekable();
@@ -70,11 +70,11 @@ pub(crate) fn wanted_ranges(
 }
 
 /// Groups ranges so that one GET reads each group without much waste.
-pub(crate) fn runs(mut ranges: Vec<Wanted>) -> Vec<Vec<Wanted>> {
+pub(crate) fn runs(mut ranges: Vec<BlockRequest>) -> Vec<Vec<BlockRequest>> {
     ranges.sort_unstable_by_key(|(range, _)| (range.fragment, range.offset));
-    let mut runs: Vec<Vec<Wanted>> = Vec::new();
+    let mut runs: Vec<Vec<BlockRequest>> = Vec::new();
     for (range, rows) in ranges {
-        let follows = |run: &&mut Vec<Wanted>| {
+        let follows = |run: &&mut Vec<BlockRequest>| {
             let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { return false };
             let gap = range.offset.checked_sub(last.offset + last.length);
             let length = range.offset + range.length - first.offset.min(range.offset);

@@ -8,7 +8,7 @@ use arrow_buffer::Buffer;
 use futures::future::{try_join, try_join_all, try_join3};
 use stoker_lake::DenseColumn;
 
-use crate::block_range::{BlockRange, Wanted, key, num_bytes, runs, wanted_ranges};
+use crate::block_range::{BlockRange, BlockRequest, key, num_bytes, runs, wanted_ranges};
 use crate::coalesce::{Piece, Read};
 use crate::shared_reads::Membership;
 use crate::verify::expect;
@@ -60,9 +60,9 @@ pub enum BlockReads {
 #[derive(Debug, Default)]
 struct Sorted {
     /// Ranges that are read from the cache.
-    kept: Vec<Wanted>,
+    kept: Vec<BlockRequest>,
     /// Ranges that are read from the store as a whole, for the cache.
-    absent: Vec<Wanted>,
+    absent: Vec<BlockRequest>,
     /// Rows that are read from the store alone.
     alone: Vec<(u64, SlotMut)>,
 }
@@ -115,7 +115,7 @@ impl ChunkScan {
         &self,
         name: &str,
         column: &Arc<DenseColumn>,
-        ranges: Vec<Wanted>,
+        ranges: Vec<BlockRequest>,
         room: u64,
     ) -> Result<Vec<BadRow>> {
         let sorted = self.sort_out(column, ranges, room).await?;
@@ -128,7 +128,7 @@ impl ChunkScan {
 
     /// Sorts ranges by where their rows are read: in the cache, from the store for the cache (up to `room` bytes), or
     /// alone.
-    async fn sort_out(&self, column: &Arc<DenseColumn>, ranges: Vec<Wanted>, mut room: u64) -> Result<Sorted> {
+    async fn sort_out(&self, column: &Arc<DenseColumn>, ranges: Vec<BlockRequest>, mut room: u64) -> Result<Sorted> {
         let mut sorted = Sorted::default();
         let Some(cache) = self.cache().cloned() else {
             sorted.alone.extend(ranges.into_iter().flat_map(|(_, rows)| rows));
@@ -176,7 +176,7 @@ impl ChunkScan {
     }
 
     /// Reads neighbouring ranges with one GET, hands them to the cache and copies rows out of them.
-    async fn keep(&self, name: &str, column: &Arc<DenseColumn>, run: Vec<Wanted>) -> Result<Vec<BadRow>> {
+    async fn keep(&self, name: &str, column: &Arc<DenseColumn>, run: Vec<BlockRequest>) -> Result<Vec<BadRow>> {
         let (Some(cache), Some((first, _)), Some((last, _))) = (self.cache(), run.first(), run.last()) else {
             return Ok(Vec::new());
         };

@@ -75,7 +75,7 @@ pub(crate) trait Source: Sync {
 }
 
 /// A run that has begun: what it writes, and what earlier attempts wrote.
-struct Run<U> {
+struct JobRun<U> {
     units: U,
     journal: Journal,
     done: Option<Marker>,
@@ -92,7 +92,7 @@ struct Run<U> {
 
 /// The work of an ingest, or its report when there is none.
 enum Beginning<U> {
-    Run(Box<Run<U>>),
+    JobRun(Box<JobRun<U>>),
     Nothing(IngestReport),
 }
 
@@ -109,17 +109,17 @@ impl Job<'_> {
     /// `skipped` are the files that were skipped before units were made.
     pub async fn run(&self, source: &impl Source, skipped: Vec<Skipped>) -> Result<IngestReport> {
         let files: Arc<[SourceFile]> = source.files().into();
-        let mut overtaken: Option<Run<_>> = None;
+        let mut overtaken: Option<JobRun<_>> = None;
         for attempts_left in (0..CHOICES_MAX).rev() {
             let beginning = self.begin(source, &files, &skipped).await?;
             if let Some(before) = overtaken.take()
-                && !matches!(&beginning, Beginning::Run(run) if run.key == before.key)
+                && !matches!(&beginning, Beginning::JobRun(run) if run.key == before.key)
             {
                 // Nobody will commit the units of the earlier choice.
                 before.journal.clear().await?;
             }
             let run = match beginning {
-                Beginning::Run(run) => *run,
+                Beginning::JobRun(run) => *run,
                 Beginning::Nothing(report) => return Ok(report),
             };
             match self.write(&run, &files, skipped.clone()).await {
@@ -132,11 +132,11 @@ impl Job<'_> {
 
     async fn write<U: Units>(
         &self,
-        run: &Run<U>,
+        run: &JobRun<U>,
         files: &[SourceFile],
         mut skipped: Vec<Skipped>,
     ) -> Result<IngestReport> {
-        let Run { units, journal, choice, .. } = run;
+        let JobRun { units, journal, choice, .. } = run;
         let chosen: Arc<[SourceFile]> = choice.files.iter().map(|index| files[*index].clone()).collect();
         let total = total(&chosen, &skipped);
         self.progress.total(total.files, total.bytes);
@@ -202,7 +202,7 @@ impl Job<'_> {
     /// Writes a unit and records it in the journal. Returns `None` when the job must stop.
     async fn write_unit<U: Units>(
         &self,
-        run: &Run<U>,
+        run: &JobRun<U>,
         chosen: &Arc<[SourceFile]>,
         index: usize,
     ) -> Result<Option<FinishedUnit>> {
@@ -263,8 +263,8 @@ impl Job<'_> {
             if journal.marker().await?.map_or(0, |done| done.runs) == runs {
                 let chosen_at = (self.mode == Mode::Append && !self.again).then_some(version);
                 let key = run.to_string();
-                let run = Run { units, journal, done, key, since_version, chosen_at, choice, is_committed };
-                return Ok(Beginning::Run(Box::new(run)));
+                let run = JobRun { units, journal, done, key, since_version, chosen_at, choice, is_committed };
+                return Ok(Beginning::JobRun(Box::new(run)));
             }
             journal.clear().await?;
         }
@@ -385,7 +385,13 @@ impl Job<'_> {
 
     /// Commits the rows. The list of the files is written before the commit, and the version is added to it after the
     /// commit.
-    async fn commit<U>(&self, run: &Run<U>, fragments: Vec<FragmentDraft>, rows: u64, list: &FileList) -> Result<u64> {
+    async fn commit<U>(
+        &self,
+        run: &JobRun<U>,
+        fragments: Vec<FragmentDraft>,
+        rows: u64,
+        list: &FileList,
+    ) -> Result<u64> {
         let mode = match self.mode {
             Mode::Create => CommitMode::Create,
             Mode::Append => CommitMode::Append,

@@ -64,7 +64,7 @@ pub struct DenseFile {
     /// The reader of the data file.
     pub reader: RangeReader,
     /// The runs of contiguous rows, one for each page, ascending.
-    pub runs: Box<[Run]>,
+    pub runs: Box<[RowRun]>,
     /// The number of rows in the fragment, deleted rows included.
     pub num_rows: u64,
     row_bytes: u64,
@@ -72,7 +72,7 @@ pub struct DenseFile {
 
 /// A page: rows whose bytes are contiguous in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RowRun {
     /// The first row, counted from the start of the fragment.
     pub first_row: u64,
     /// The byte offset of that row in the file.
@@ -308,12 +308,12 @@ pub(crate) fn dense_row_bytes(data_type: &DataType) -> Result<u64, Obstacle> {
 }
 
 /// The runs of a column's pages, or the obstacle to reading the pages as plain bytes.
-pub(crate) fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[Run]>, Obstacle> {
+pub(crate) fn runs(pages: &[PageInfo], num_rows: u64, row_bytes: u64) -> Result<Box<[RowRun]>, Obstacle> {
     let mut runs = Vec::with_capacity(pages.len());
     let mut row = 0u64;
     for page in pages {
         let offset = dense_page(page, row_bytes)?;
-        runs.push(Run { first_row: row, offset });
+        runs.push(RowRun { first_row: row, offset });
         row = row.checked_add(page.num_rows).ok_or(Obstacle::RowsWithoutPages)?;
     }
     if row != num_rows {

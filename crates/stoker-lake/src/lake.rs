@@ -28,7 +28,7 @@ use crate::direct::DirectStore;
 use crate::error::first_line;
 use crate::footer::Checked;
 use crate::holds::Holds;
-use crate::sectors::{CheckedWrapper, Place, checked_registry};
+use crate::sectors::{CheckedWrapper, StoreKind, checked_registry};
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
 /// The URL schemes of the stores that a lake can be in.
@@ -359,7 +359,7 @@ fn wrapper(
     registry: &Arc<ObjectStoreRegistry>,
     params: &ObjectStoreParams,
 ) -> Arc<dyn WrappingObjectStore> {
-    let place = if uri.contains("://") { Place::Elsewhere } else { Place::Local };
+    let place = if uri.contains("://") { StoreKind::Elsewhere } else { StoreKind::Local };
     let checked = Arc::new(CheckedWrapper::new(place));
     if !is_remote(uri) {
         return checked;

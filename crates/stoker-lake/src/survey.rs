@@ -10,7 +10,7 @@ use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding
 use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
 
-use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, Run, dense_row_bytes, runs};
+use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
 use crate::obstacle::Obstacle;
 use crate::sectors::is_checked_name;
 use crate::{Error, Result, Table};
@@ -181,8 +181,8 @@ impl ColumnSurvey {
 }
 
 /// Returns into how many contiguous pieces of a file runs of rows fall, if a read covers small gaps.
-fn num_pieces(runs: &[Run], row_bytes: u64) -> u64 {
-    let is_apart = |pair: &&[Run]| {
+fn num_pieces(runs: &[RowRun], row_bytes: u64) -> u64 {
+    let is_apart = |pair: &&[RowRun]| {
         let bytes = (pair[1].first_row - pair[0].first_row).saturating_mul(row_bytes);
         let end = pair[0].offset.saturating_add(bytes);
         pair[1].offset.checked_sub(end).is_none_or(|gap| gap > GAP_BYTES)

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::planning::{Planned, analyse, on_large_stack, resolved};
 use crate::resolve::open;
-use crate::running::{Activity, Places, QueryPool};
+use crate::running::{Activity, Permits, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
 
 /// The bytes of buffers that the chunk scan keeps for the next batches of heavy columns.
@@ -72,8 +72,8 @@ pub struct Engine {
 struct Inner {
     options: EngineOptions,
     pool: Arc<dyn MemoryPool>,
-    planners: Places,
-    queries: Places,
+    planners: Permits,
+    queries: Permits,
     chunks: ChunkScan,
 }
 
@@ -98,8 +98,8 @@ impl Engine {
         let QueryLimits { at_once, waiting, queued, .. } = options.query;
         let num_cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let planners =
-            Places::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), PLANS_WAITING_MAX, queued);
-        let queries = Places::new("queries are running", at_once, waiting, queued);
+            Permits::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), PLANS_WAITING_MAX, queued);
+        let queries = Permits::new("queries are running", at_once, waiting, queued);
         let chunks = ChunkScan::new(ChunkScanOptions { pool_bytes: POOL_BYTES, ..ChunkScanOptions::default() });
         Self { lake, inner: Arc::new(Inner { options, pool, planners, queries, chunks }), threads: None }
     }
@@ -146,11 +146,11 @@ impl Engine {
         self.inner.queries.status()
     }
 
-    pub(crate) fn planner_places(&self) -> &Places {
+    pub(crate) fn planner_places(&self) -> &Permits {
         &self.inner.planners
     }
 
-    pub(crate) fn query_places(&self) -> &Places {
+    pub(crate) fn query_places(&self) -> &Permits {
         &self.inner.queries
     }
 

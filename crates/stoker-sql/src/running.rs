@@ -1,7 +1,7 @@
 //! The limits of a query while it is planned and run, and its cancellation.
 //!
 //! ```text
-//! Places (a fair queue) ─► Activity: live while a client waits for the query; rules and functions check it
+//! Permits (a fair queue) ─► Activity: live while a client waits for the query; rules and functions check it
 //!                     └──► QueryPool: the query's share of the engine's memory
 //!                     └──► rows: limits on seconds, rows and bytes of the result
 //! ```
@@ -10,7 +10,7 @@ mod activity;
 mod expanded;
 mod joins;
 mod limits;
-mod places;
+mod permits;
 mod query_pool;
 mod rows;
 mod rules;
@@ -20,8 +20,8 @@ pub(crate) use activity::{Activity, Running};
 pub(crate) use expanded::check_expanded;
 pub(crate) use joins::{InterruptibleJoins, beside_others};
 pub use limits::QueryLimits;
-pub(crate) use places::Places;
-pub use places::QueueStatus;
+pub(crate) use permits::Permits;
+pub use permits::QueueStatus;
 pub(crate) use query_pool::QueryPool;
 pub(crate) use rows::{RowLimits, run};
 pub(crate) use rules::{InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical};

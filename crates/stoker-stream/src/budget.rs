@@ -40,7 +40,7 @@ use stoker_types::{Digest, ReadOptions, Slice};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
-use crate::budget::ledger::{Answer, Ledger, Total, Wanted};
+use crate::budget::ledger::{Answer, Demand, Ledger, Total};
 use crate::open_streams::{OpenEntry, OpenStreams};
 use crate::options::early_budget_bytes;
 
@@ -163,7 +163,7 @@ impl MemoryBudget {
         self.shared.grow_pool(&ledger);
         drop(ledger);
         Quota {
-            place: Arc::new(Place {
+            place: Arc::new(QuotaEntry {
                 shared: self.shared.clone(),
                 id,
                 woken,
@@ -232,12 +232,12 @@ impl Shared {
 /// memory that it holds, are dropped.
 #[derive(Clone, Debug)]
 pub struct Quota {
-    place: Arc<Place>,
+    place: Arc<QuotaEntry>,
 }
 
 /// A stream's entry in the ledger.
 #[derive(Debug)]
-struct Place {
+struct QuotaEntry {
     shared: Arc<Shared>,
     id: u64,
     woken: Arc<Notify>,
@@ -265,7 +265,7 @@ impl Quota {
 
     /// Room for a batch, if there is some now.
     pub fn try_reserve(&self, bytes: u64) -> Option<Held> {
-        let answer = self.place.shared.ledger.lock().ask(self.place.id, Wanted { bytes, kept: 0 });
+        let answer = self.place.shared.ledger.lock().ask(self.place.id, Demand { bytes, kept: 0 });
         (answer == Answer::Granted).then(|| self.hold(bytes))
     }
 
@@ -283,7 +283,7 @@ impl Quota {
     /// one. Returns `None` as soon as the stream holds nothing else.
     pub async fn reserve_beside(&self, bytes: u64, kept: u64) -> Option<Held> {
         loop {
-            let answer = self.place.shared.ledger.lock().ask_or_wait(self.place.id, Wanted { bytes, kept });
+            let answer = self.place.shared.ledger.lock().ask_or_wait(self.place.id, Demand { bytes, kept });
             match answer {
                 Answer::Granted => return Some(self.hold(bytes)),
                 Answer::OnlyKept => return None,
@@ -308,7 +308,7 @@ impl Quota {
         loop {
             let mut returned = pin!(shared.pool.until_returned());
             returned.as_mut().enable();
-            shared.ledger.lock().wait(self.place.id, Wanted { bytes, kept: 0 });
+            shared.ledger.lock().wait(self.place.id, Demand { bytes, kept: 0 });
             if self.has_room_ahead(bytes) {
                 return;
             }
@@ -381,7 +381,7 @@ impl Quota {
     }
 }
 
-impl Drop for Place {
+impl Drop for QuotaEntry {
     fn drop(&mut self) {
         let shared = &self.shared;
         let mut ledger = shared.ledger.lock();
@@ -400,7 +400,7 @@ impl Drop for Place {
 /// The reserved memory of one batch. Dropping it releases the memory for other batches.
 #[derive(Debug)]
 pub struct Held {
-    place: Arc<Place>,
+    place: Arc<QuotaEntry>,
     bytes: u64,
 }
 

@@ -224,7 +224,7 @@ fn bad_places(addrs: &[Vec<u64>], damaged: &Damaged) -> BTreeMap<usize, Damage> 
 }
 
 /// Indexes of rows, and the address and slot of each of these rows.
-type Wanted = (Vec<u64>, Vec<(u64, SlotMut)>);
+type RowRequest = (Vec<u64>, Vec<(u64, SlotMut)>);
 
 /// Returns, for each source of a dense column, the indexes of the rows that it supplies, with their addresses and
 /// slots.
@@ -236,9 +236,9 @@ fn wanted(
     addrs: &[Vec<u64>],
     places: impl Iterator<Item = (usize, usize)>,
     slots: Vec<SlotMut>,
-) -> Result<Vec<Wanted>> {
+) -> Result<Vec<RowRequest>> {
     let mut slots: Vec<Option<SlotMut>> = slots.into_iter().map(Some).collect();
-    let mut wanted: Vec<Wanted> = sources.iter().map(|_| Wanted::default()).collect();
+    let mut wanted: Vec<RowRequest> = sources.iter().map(|_| RowRequest::default()).collect();
     for (place, found) in places {
         let supplier = supplier(sources.iter().map(|(table, ..)| *table), addrs, found);
         let supplier = supplier.ok_or_else(|| {

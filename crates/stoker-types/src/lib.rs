@@ -60,7 +60,7 @@ pub use run_entry::{BadRowEntry, RunEntry, RunEvent};
 pub use slice::{Share, Slice};
 pub use snapshot::{Snapshot, SnapshotRef};
 pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec};
-pub use state::{BatchLogEntry, Place, STATE_VERSION, StreamState};
+pub use state::{BatchLogEntry, ResumePoint, STATE_VERSION, StreamState};
 pub use stream_stats::{IoTotals, Stalls, StreamStats};
 pub use table_info::{IndexInfo, VersionInfo};
 pub use tensor::{

@@ -33,7 +33,7 @@ pub struct BatchLogEntry {
 
 /// The point that a stream has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ResumePoint {
     /// The epoch, from zero.
     pub epoch: u64,
     /// The next position of the epoch.
@@ -84,7 +84,7 @@ pub struct StreamState {
 impl StreamState {
     /// Makes the state of a stream at `place`. The state contains the specification if `embed_spec` is set, which is
     /// for specifications that could not be stored in the lake.
-    pub fn new(spec: &StreamSpec, place: Place, log: &[BatchLogEntry], embed_spec: bool) -> Self {
+    pub fn new(spec: &StreamSpec, place: ResumePoint, log: &[BatchLogEntry], embed_spec: bool) -> Self {
         let first = spec.sources.first();
         let mut state = Self {
             version: STATE_VERSION,

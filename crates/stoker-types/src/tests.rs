@@ -51,8 +51,8 @@ fn spec(num_rows: u64) -> StreamSpec {
     StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows, seed: u64::MAX }
 }
 
-fn at(epoch: u64, position: u64, step: u64) -> Place {
-    Place { epoch, position, step }
+fn at(epoch: u64, position: u64, step: u64) -> ResumePoint {
+    ResumePoint { epoch, position, step }
 }
 
 /// Returns the specification of a mixture with a query like that of [`spec`] for each weight.

@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 
 use crate::bench::data::{DataSet, Kind};
 use crate::bench::report::{Measurement, Role, Section};
-use crate::bench::runs::{Run, WAYS, measurement, report};
+use crate::bench::runs::{BenchRun, WAYS, measurement, report};
 use crate::bench::service::{Service, own_command};
 use crate::bench::settings::{Settings, lake_in};
 use crate::bench::{path_text, repetitions};
@@ -49,7 +49,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     let socket = format!("unix://{}", path_text(&dir.join(SOCKET))?);
     let near = Service::start(&mut own_command(&["serve", "--lake", path_text(&lake)?, "--listen", &socket])?)?;
     let query = data.query();
-    let run = |server: &Service, shuffle| Run {
+    let run = |server: &Service, shuffle| BenchRun {
         query: &query,
         batch_size: settings.batch_size,
         epochs: settings.epochs,
@@ -136,7 +136,7 @@ impl<'a> Pyarrow<'a> {
     }
 
     /// Measures a C++ client that receives the stream of a run from Stoker's server.
-    fn stock(&self, run: &Run<'_>, address: &str) -> anyhow::Result<Measurement> {
+    fn stock(&self, run: &BenchRun<'_>, address: &str) -> anyhow::Result<Measurement> {
         let shuffle = match run.shuffle {
             "none" => "sequential",
             other => other,

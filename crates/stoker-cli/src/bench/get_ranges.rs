@@ -31,7 +31,7 @@ pub struct GetRangesArgs {
 
 /// A range of an object. The command reads a JSON list of them from standard input.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct GetRange {
     /// `/bucket/key`.
     pub path: String,
     pub offset: u64,
@@ -40,7 +40,7 @@ pub struct Wanted {
 
 /// Reads all ranges and prints the report.
 pub fn run(args: &GetRangesArgs) -> anyhow::Result<()> {
-    let wanted: Vec<Wanted> = serde_json::from_reader(std::io::stdin().lock()).context("standard input")?;
+    let wanted: Vec<GetRange> = serde_json::from_reader(std::io::stdin().lock()).context("standard input")?;
     let buffer_bytes = usize::try_from(wanted.iter().map(|range| range.length).max().unwrap_or(0))?;
     let open = |_| Connection::open(&args.address, buffer_bytes);
     let mut connections = (0..args.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
@@ -74,7 +74,7 @@ pub fn run(args: &GetRangesArgs) -> anyhow::Result<()> {
 }
 
 /// Reads all ranges once.
-fn pass(connections: &mut [Connection], wanted: &[Wanted]) -> anyhow::Result<()> {
+fn pass(connections: &mut [Connection], wanted: &[GetRange]) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
     let drain = |connection: &mut Connection| -> anyhow::Result<()> {
         while let Some(range) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -108,8 +108,8 @@ impl Connection {
     }
 
     /// Reads a range.
-    fn get(&mut self, wanted: &Wanted) -> anyhow::Result<()> {
-        let Wanted { path, offset, length } = wanted;
+    fn get(&mut self, wanted: &GetRange) -> anyhow::Result<()> {
+        let GetRange { path, offset, length } = wanted;
         let header = format!("Range: bytes={offset}-{}\r\n", (offset + length).saturating_sub(1));
         let body = self.request(path, &header)?;
         match body.len() as u64 == *length {

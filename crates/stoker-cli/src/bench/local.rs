@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::bench::data::DataSet;
 use crate::bench::raw::{Passes, threads};
 use crate::bench::report::{Role, Section};
-use crate::bench::runs::{Run, WAYS};
+use crate::bench::runs::{BenchRun, WAYS};
 use crate::bench::settings::{Settings, lake_in};
 use crate::bench::{lake_args, repetitions};
 
@@ -26,7 +26,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
         }
         section.add("page-cache reads", Role::Ceiling, all.page_cache(data)?);
         for ((name, shuffle), bar) in WAYS.into_iter().zip(BARS) {
-            let verified = Run {
+            let verified = BenchRun {
                 query: &query,
                 batch_size: settings.batch_size,
                 epochs: settings.epochs,
@@ -35,7 +35,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
             };
             section.add(name, Role::Path { bar: Some(bar) }, verified.measure()?);
             let unverified = [target.clone(), vec!["--no-verify".to_string()]].concat();
-            let unverified = Run { target: unverified, ..verified };
+            let unverified = BenchRun { target: unverified, ..verified };
             section.add(&format!("{name}, not verified"), Role::Path { bar: None }, unverified.measure()?);
         }
     }

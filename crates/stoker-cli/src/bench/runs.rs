@@ -12,7 +12,7 @@ use crate::bench::service::own_command;
 pub const WAYS: [(&str, &str); 2] = [("sequential", "none"), ("block-shuffled", "block")];
 
 /// A stream that a process reads.
-pub struct Run<'a> {
+pub struct BenchRun<'a> {
     pub query: &'a str,
     pub batch_size: u64,
     pub epochs: u64,
@@ -22,7 +22,7 @@ pub struct Run<'a> {
     pub target: Vec<String>,
 }
 
-impl Run<'_> {
+impl BenchRun<'_> {
     /// Reads the stream in a process that itself opens the lake or connects to the server.
     pub fn measure(&self) -> anyhow::Result<Measurement> {
         let (batch_size, epochs) = (self.batch_size.to_string(), self.epochs.to_string());

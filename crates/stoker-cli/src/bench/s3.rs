@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::bench::data::DataSet;
 use crate::bench::repetitions;
 use crate::bench::report::{Role, Section};
-use crate::bench::runs::{Run, WAYS};
+use crate::bench::runs::{BenchRun, WAYS};
 use crate::bench::settings::Settings;
 use crate::bench::store::Store;
 
@@ -25,7 +25,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
         let gets = store.measured(|| store.get_ranges(data, &ranges, CONNECTIONS, settings.epochs))?;
         section.add("raw GETs", Role::Ceiling, gets);
         for (name, shuffle) in WAYS {
-            let run = Run {
+            let run = BenchRun {
                 query: &query,
                 batch_size: settings.batch_size,
                 epochs: settings.epochs,

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use crate::bench::data::{ByteRange, DataSet, PICKS, pick};
 use crate::bench::repetitions;
 use crate::bench::report::{Role, Section};
-use crate::bench::runs::Run;
+use crate::bench::runs::BenchRun;
 use crate::bench::settings::Settings;
 use crate::bench::store::Store;
 
@@ -36,7 +36,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     for _ in repetitions("selection from S3", settings, data) {
         let gets = store.measured(|| store.get_ranges(data, &ranges, CONNECTIONS, settings.epochs))?;
         section.add("raw GETs of the rows", Role::Ceiling, gets);
-        let run = Run {
+        let run = BenchRun {
             query: &query,
             batch_size: settings.batch_size,
             epochs: settings.epochs,

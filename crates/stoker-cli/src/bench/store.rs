@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use crate::bench::data::{ByteRange, DataSet};
-use crate::bench::get_ranges::{Connection, Wanted};
+use crate::bench::get_ranges::{Connection, GetRange};
 use crate::bench::object_server::STATS_PATH;
 use crate::bench::path_text;
 use crate::bench::report::Measurement;
@@ -87,7 +87,7 @@ impl Store {
         epochs: u64,
     ) -> anyhow::Result<Measurement> {
         let folder = format!("/{BUCKET}/{LAKE}/{}.lance/data", data.kind.table());
-        let wanted = |range: &ByteRange| Wanted {
+        let wanted = |range: &ByteRange| GetRange {
             path: format!("{folder}/{}", range.file),
             offset: range.offset,
             length: range.length,

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use stoker_flight::{SampleStream, StreamHandle};
-use stoker_types::{BatchLogEntry, Place, ReadOptions, Receipt, Slice, StreamState, StreamStats};
+use stoker_types::{BatchLogEntry, ReadOptions, Receipt, ResumePoint, Slice, StreamState, StreamStats};
 
 use crate::batch_log::BatchLog;
 use crate::process::process_use;
@@ -102,7 +102,7 @@ impl Drain<'_> {
         let whole = Steady::since(stats.bytes, started);
         self.bar.finish_and_clear();
         self.log.take().map(BatchLog::finish).transpose()?;
-        let place = Place { epoch: cursor.0, position: cursor.1, step: self.first_step + stats.batches };
+        let place = ResumePoint { epoch: cursor.0, position: cursor.1, step: self.first_step + stats.batches };
         let first_epoch = first_epoch.filter(|_| self.epochs > 1);
         Ok(Drained {
             state: self.handle.state(place, &self.sizes),

@@ -15,7 +15,7 @@ use stoker_types::{
     StreamState,
 };
 
-use crate::client::handle::{Place, StreamHandle};
+use crate::client::handle::{PlanOf, StreamHandle};
 use crate::client::patience::Patience;
 use crate::client::remote_sql::{remote_sql, remote_sql_schema, schema_of};
 use crate::client::{LocalLake, RemoteLake};
@@ -234,7 +234,7 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     let (bytes, rows) = (u64::try_from(info.total_bytes).unwrap_or(0), u64::try_from(info.total_records).unwrap_or(0));
     // A row takes the bytes that the server estimates, and at least those of its columns of fixed width.
     let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(fixed_bytes(&schema));
-    let (retry_budget, place) = (lake.patience().budget(), Place::Remote(lake.clone()));
+    let (retry_budget, place) = (lake.patience().budget(), PlanOf::Remote(lake.clone()));
     Ok(StreamHandle { spec, schema, spec_stored, row_bytes, retry_budget, place })
 }
 

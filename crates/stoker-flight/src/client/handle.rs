@@ -32,11 +32,11 @@ pub struct StreamHandle {
     pub(crate) row_bytes: u64,
     /// The retry budget of reads, for streams without an option of their own.
     pub(crate) retry_budget: Duration,
-    pub(crate) place: Place,
+    pub(crate) place: PlanOf,
 }
 
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum PlanOf {
     /// The engine's plan, and the memory budget that all streams of the connection share.
     Local(StreamPlan, MemoryBudget),
     Remote(RemoteLake),
@@ -50,7 +50,7 @@ impl StreamHandle {
             spec_stored: plan.spec_stored(),
             row_bytes: plan.row_bytes(),
             retry_budget: lake.retry_budget(),
-            place: Place::Local(plan, lake.budget().clone()),
+            place: PlanOf::Local(plan, lake.budget().clone()),
         }
     }
 
@@ -76,8 +76,8 @@ impl StreamHandle {
     /// Errors of reading the tables; servers that cannot be reached.
     pub async fn nulls(&self, columns: Vec<String>) -> Result<Vec<String>> {
         match &self.place {
-            Place::Local(plan, _) => Ok(plan.nulls(&columns).await?),
-            Place::Remote(lake) => {
+            PlanOf::Local(plan, _) => Ok(plan.nulls(&columns).await?),
+            PlanOf::Remote(lake) => {
                 match lake.answer(&Context::local(), FindNulls { stream_id: self.spec.stream_id(), columns }).await {
                     // A server without the action, or one that cannot know a stream whose specification it could not store.
                     Err(error) if matches!(error.kind(), ErrorKind::InvalidRequest | ErrorKind::NotFound) => {
@@ -95,7 +95,7 @@ impl StreamHandle {
     }
 
     /// Builds the state at a cursor and step, with the log of global batch sizes.
-    pub fn state(&self, place: types::Place, log: &[BatchLogEntry]) -> StreamState {
+    pub fn state(&self, place: types::ResumePoint, log: &[BatchLogEntry]) -> StreamState {
         StreamState::new(&self.spec, place, log, !self.spec_stored)
     }
 
@@ -125,11 +125,11 @@ impl StreamHandle {
     /// A stream that is not a mixture; weights that do not fit its queries; storage errors.
     pub async fn reweigh(&self, connection: &Connection, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
         match (&self.place, connection) {
-            (Place::Local(plan, _), Connection::Local(lake)) => {
+            (PlanOf::Local(plan, _), Connection::Local(lake)) => {
                 let call = || async { Ok(plan.reweigh(lake, epoch, position, weights, WeightHistory::Linked).await?) };
                 Ok(Self::local(lake.patience().ask("changing weights", call).await?, lake))
             }
-            (Place::Remote(lake), _) => {
+            (PlanOf::Remote(lake), _) => {
                 let stream = match self.spec_stored {
                     true => reweigh::Stream::StreamId(self.spec.stream_id().to_string()),
                     false => reweigh::Stream::Spec(self.spec.to_json()),
@@ -138,7 +138,7 @@ impl StreamHandle {
                 let reweigh = Reweigh { stream: Some(stream), epoch, position, weights, may_link: true };
                 plan_remote(lake, Source::Reweigh(reweigh)).await
             }
-            (Place::Local(..), Connection::Remote(_)) => Err(Error::internal("a stream of another connection")),
+            (PlanOf::Local(..), Connection::Remote(_)) => Err(Error::internal("a stream of another connection")),
         }
     }
 
@@ -184,8 +184,8 @@ impl StreamHandle {
         decode: &DecodeOptions,
     ) -> Result<SampleStream> {
         let budget = match &self.place {
-            Place::Local(_, budget) => budget,
-            Place::Remote(lake) => lake.budget(),
+            PlanOf::Local(_, budget) => budget,
+            PlanOf::Remote(lake) => lake.budget(),
         };
         let columns = ImageColumns::try_new(decode, &self.schema, &self.spec, slice, budget.pool().clone())?;
         self.check_rows(slice, self.row_bytes.saturating_add(columns.tensor_bytes(1)))?;
@@ -205,8 +205,8 @@ impl StreamHandle {
         self.check_slice(slice)?;
         let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
         Ok(match &self.place {
-            Place::Local(plan, budget) => Batches::Local(Box::new(plan.open_within(budget, slice, options)?)),
-            Place::Remote(lake) => Batches::Remote(Box::new(RemoteStream::start(Request {
+            PlanOf::Local(plan, budget) => Batches::Local(Box::new(plan.open_within(budget, slice, options)?)),
+            PlanOf::Remote(lake) => Batches::Remote(Box::new(RemoteStream::start(Request {
                 lake: lake.clone(),
                 spec: self.spec.clone(),
                 spec_stored: self.spec_stored,

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use stoker_net::http2::Connection;
 
 use crate::client::grpc::finish;
-use crate::decode::{MessageBody, MessageHead, Place, malformed};
+use crate::decode::{BufferSlot, MessageBody, MessageHead, malformed};
 use crate::encode::{APP_METADATA, DATA_BODY, DATA_HEADER};
 use crate::wire::MESSAGE_BYTES_MAX;
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ impl MessageReader {
     ///
     /// # Errors
     /// As for [`MessageReader::next`]; `Internal` for slots that overlap or lie beyond the body.
-    pub async fn body(&mut self, places: Vec<Place<'_>>) -> Result<MessageBody> {
+    pub async fn body(&mut self, places: Vec<BufferSlot<'_>>) -> Result<MessageBody> {
         self.begin()?;
         let body = self.read_body(places).await?;
         self.is_broken = false;
@@ -126,13 +126,13 @@ impl MessageReader {
         Ok(head)
     }
 
-    async fn read_body(&mut self, places: Vec<Place<'_>>) -> Result<MessageBody> {
+    async fn read_body(&mut self, places: Vec<BufferSlot<'_>>) -> Result<MessageBody> {
         let body_bytes = self.early_body.as_ref().map_or(self.left, Bytes::len);
         let num_placed = places.iter().map(|place| place.memory.len()).sum();
         let mut rest = BytesMut::with_capacity(body_bytes.saturating_sub(num_placed).min(RESERVED_BYTES_MAX));
         let mut placed = Vec::with_capacity(places.len());
         let mut at = 0;
-        for Place { begin, memory } in places {
+        for BufferSlot { begin, memory } in places {
             let end = begin.checked_add(memory.len()).filter(|end| begin >= at && *end <= body_bytes);
             let end = end.ok_or_else(|| malformed("its columns overlap or lie beyond its body"))?;
             self.append(begin - at, &mut rest).await?;

@@ -4,7 +4,7 @@ use stoker_stream::RowsBeside;
 use stoker_types::calls::{Beside, IpcBytes, ReadBeside};
 use stoker_types::{ErrorKind, ReadOptions};
 
-use crate::client::handle::{Place, StreamHandle};
+use crate::client::handle::{PlanOf, StreamHandle};
 use crate::client::patience::Patience;
 use crate::convert::to_millis;
 use crate::{Error, Result, beside_answer};
@@ -18,8 +18,8 @@ impl StreamHandle {
     /// are too old to know the request.
     pub(crate) async fn rows_beside(&self, epoch: u64, wanted: &[Beside], options: &ReadOptions) -> Result<RowsBeside> {
         let lake = match &self.place {
-            Place::Local(plan, budget) => return Ok(plan.rows_beside(budget, epoch, wanted, options).await?),
-            Place::Remote(lake) => lake,
+            PlanOf::Local(plan, budget) => return Ok(plan.rows_beside(budget, epoch, wanted, options).await?),
+            PlanOf::Remote(lake) => lake,
         };
         let mut request = ReadBeside {
             epoch: Some(epoch),

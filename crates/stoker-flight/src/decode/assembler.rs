@@ -12,7 +12,9 @@ use stoker_chunks::BufferPool;
 
 use crate::decode::buffer_counts::buffer_counts;
 use crate::decode::column_builder::{ColumnBuilder, FixedWidth};
-use crate::decode::{CompressedMessage, MessageBody, MessageHead, Place, is_compressed, malformed, record_batch, rows};
+use crate::decode::{
+    BufferSlot, CompressedMessage, MessageBody, MessageHead, is_compressed, malformed, record_batch, rows,
+};
 use crate::encode::{BatchLayout, record_batch_header};
 use crate::{Error, Result};
 
@@ -61,7 +63,7 @@ impl RowAssembler {
     ///
     /// # Errors
     /// A message that cannot be parsed, does not have the columns of the schema, or has too many rows.
-    pub fn places(&mut self, head: &MessageHead) -> Result<Vec<Place<'_>>> {
+    pub fn places(&mut self, head: &MessageHead) -> Result<Vec<BufferSlot<'_>>> {
         let parsed = root_as_message(&head.header).map_err(malformed)?;
         let batch = rows(&parsed)?;
         let added = self.count(&batch)?;

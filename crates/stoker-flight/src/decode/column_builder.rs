@@ -10,7 +10,7 @@ use arrow_schema::{DataType, FieldRef, Schema};
 use arrow_select::concat::concat;
 use stoker_chunks::{BufferPool, Pooled};
 
-use crate::decode::{MessageBody, Place, malformed};
+use crate::decode::{BufferSlot, MessageBody, malformed};
 use crate::{Error, Result};
 
 /// A column under construction.
@@ -86,10 +86,10 @@ impl FixedWidth {
     }
 
     /// Returns the buffer slot for the values of a message; `None` if the message lacks bytes.
-    pub fn place(&mut self, rows: usize, buffers: &[arrow_ipc::Buffer]) -> Option<Place<'_>> {
+    pub fn place(&mut self, rows: usize, buffers: &[arrow_ipc::Buffer]) -> Option<BufferSlot<'_>> {
         let values = self.values(rows, buffers)?;
         let memory = self.values.as_mut().get_mut(self.filled..self.filled.checked_add(values.len())?)?;
-        Some(Place { begin: values.start, memory })
+        Some(BufferSlot { begin: values.start, memory })
     }
 
     /// Adds the rows of a message whose values were read to their buffer slot; `None` if the message lacks bytes.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::Result;
 use crate::buffer_codec::BufferDecoder;
 use crate::decode::buffer_counts::column_of;
-use crate::decode::{MessageBody, MessageHead, Place, malformed, rows};
+use crate::decode::{BufferSlot, MessageBody, MessageHead, malformed, rows};
 use crate::encode::{BatchLayout, record_batch_header};
 use crate::wire::MESSAGE_BYTES_MAX;
 
@@ -82,7 +82,7 @@ impl<'a> CompressedMessage<'a> {
     ///
     /// # Errors
     /// Buffers whose length after decompression is not the declared one, or not that of their slot.
-    pub fn decompress(mut self, places: Vec<Place<'_>>) -> Result<MessageBody> {
+    pub fn decompress(mut self, places: Vec<BufferSlot<'_>>) -> Result<MessageBody> {
         let num_placed: usize = places.iter().map(|place| place.memory.len()).sum();
         let mut rest = vec![0; self.head.body_bytes.saturating_sub(num_placed)];
         let (mut placed, mut missing) = (Vec::with_capacity(places.len()), 0);
@@ -95,12 +95,12 @@ impl<'a> CompressedMessage<'a> {
             let named = |reason: &str| malformed(format!("{} {reason}", name(self.schema, index)));
             let out = match places.next_if(|place| place.begin == begin) {
                 None => &mut rest[begin - missing..][..length],
-                Some(Place { memory, .. }) if memory.len() == length => {
+                Some(BufferSlot { memory, .. }) if memory.len() == length => {
                     placed.push(begin..begin + length);
                     missing += length;
                     memory
                 }
-                Some(Place { memory, .. }) => {
+                Some(BufferSlot { memory, .. }) => {
                     return Err(named(&format!("declares {length} bytes, its rows have {}", memory.len())));
                 }
             };

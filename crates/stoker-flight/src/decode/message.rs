@@ -17,7 +17,7 @@ pub(crate) struct MessageHead {
 
 /// A buffer slot: memory for a part of a body, in the batch.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct BufferSlot<'a> {
     /// The offset of the part in the body.
     pub begin: usize,
     /// The memory, as long as the part.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The client receives a compressed message whole. [`CompressedMessage`] then writes its values to the buffer slots
-//! (`Place`), which otherwise are filled from the socket.
+//! (`BufferSlot`), which otherwise are filled from the socket.
 
 mod assembler;
 mod buffer_counts;
@@ -32,7 +32,7 @@ use stoker_decode::catch_panic;
 pub(crate) use assembler::RowAssembler;
 pub(crate) use column_builder::fixed_bytes;
 pub(crate) use compressed::CompressedMessage;
-pub(crate) use message::{MessageBody, MessageHead, Place};
+pub(crate) use message::{BufferSlot, MessageBody, MessageHead};
 
 use crate::{Error, Result};
 

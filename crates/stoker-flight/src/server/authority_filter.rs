@@ -25,12 +25,12 @@ pub(crate) struct AuthorityFilter {
     /// The header bytes that are left in the frame, and the padding bytes behind them.
     headers: usize,
     padding: usize,
-    place: Place,
+    place: HeaderState,
 }
 
 /// The state of the header parser: what the next byte of compressed headers is
 /// (<https://www.rfc-editor.org/rfc/rfc7541#section-6>).
-enum Place {
+enum HeaderState {
     /// The first byte of a field.
     Field,
     /// A later byte of an index that takes several.
@@ -64,7 +64,7 @@ enum Text {
 
 impl AuthorityFilter {
     pub fn new() -> Self {
-        Self { skip: PREFACE.len(), head: Vec::new(), headers: 0, padding: 0, place: Place::Field }
+        Self { skip: PREFACE.len(), head: Vec::new(), headers: 0, padding: 0, place: HeaderState::Field }
     }
 
     /// Parses the next bytes of the connection, and overwrites those that hyper would reject.
@@ -100,7 +100,7 @@ impl AuthorityFilter {
             return;
         }
         if is_first {
-            self.place = Place::Field;
+            self.place = HeaderState::Field;
         }
         match head.kind {
             Kind::Headers | Kind::Continuation => {
@@ -119,53 +119,55 @@ impl AuthorityFilter {
     }
 }
 
-impl Place {
+impl HeaderState {
     fn step(&mut self, byte: &mut u8) {
         *self = match *self {
-            Place::Field => match *byte {
-                indexed @ 0x80.. => Place::after_index(indexed & 0x7f, 0x7f, false),
-                literal @ 0x40..0x80 => Place::after_index(literal & 0x3f, 0x3f, true),
-                table_size @ 0x20..0x40 => Place::after_index(table_size & 0x1f, 0x1f, false),
-                literal => Place::after_index(literal & 0x0f, 0x0f, true),
+            HeaderState::Field => match *byte {
+                indexed @ 0x80.. => HeaderState::after_index(indexed & 0x7f, 0x7f, false),
+                literal @ 0x40..0x80 => HeaderState::after_index(literal & 0x3f, 0x3f, true),
+                table_size @ 0x20..0x40 => HeaderState::after_index(table_size & 0x1f, 0x1f, false),
+                literal => HeaderState::after_index(literal & 0x0f, 0x0f, true),
             },
-            Place::Index { value_follows } if *byte & 0x80 != 0 => Place::Index { value_follows },
-            Place::Index { value_follows: true } => Place::Length(Text::Value { is_authority: false }),
-            Place::Index { value_follows: false } => Place::Field,
-            Place::Length(text) => {
+            HeaderState::Index { value_follows } if *byte & 0x80 != 0 => HeaderState::Index { value_follows },
+            HeaderState::Index { value_follows: true } => HeaderState::Length(Text::Value { is_authority: false }),
+            HeaderState::Index { value_follows: false } => HeaderState::Field,
+            HeaderState::Length(text) => {
                 let text = if *byte & 0x80 != 0 { text.coded() } else { text };
                 match *byte & 0x7f {
-                    0x7f => Place::LongLength { text, length: 0x7f, shift: 0 },
-                    length => Place::text(text, length.into()),
+                    0x7f => HeaderState::LongLength { text, length: 0x7f, shift: 0 },
+                    length => HeaderState::text(text, length.into()),
                 }
             }
-            Place::LongLength { text, length, shift } => {
+            HeaderState::LongLength { text, length, shift } => {
                 let more = usize::from(*byte & 0x7f).checked_shl(shift).unwrap_or(usize::MAX);
                 let length = length.saturating_add(more);
                 match *byte & 0x80 != 0 {
-                    true => Place::LongLength { text, length, shift: shift.saturating_add(7) },
-                    false => Place::text(text, length),
+                    true => HeaderState::LongLength { text, length, shift: shift.saturating_add(7) },
+                    false => HeaderState::text(text, length),
                 }
             }
-            Place::Text { text, left } => Place::text(text.step(byte), left - 1),
+            HeaderState::Text { text, left } => HeaderState::text(text.step(byte), left - 1),
         };
     }
 
     /// Returns the state behind the first byte of a field. An `index` equal to `max` continues in further bytes.
     fn after_index(index: u8, max: u8, value_follows: bool) -> Self {
         match index {
-            _ if index == max => Place::Index { value_follows },
-            _ if !value_follows => Place::Field,
-            0 => Place::Length(Text::Name { matched: 0 }),
-            _ => Place::Length(Text::Value { is_authority: index == AUTHORITY_INDEX }),
+            _ if index == max => HeaderState::Index { value_follows },
+            _ if !value_follows => HeaderState::Field,
+            0 => HeaderState::Length(Text::Name { matched: 0 }),
+            _ => HeaderState::Length(Text::Value { is_authority: index == AUTHORITY_INDEX }),
         }
     }
 
     /// Returns the state with `left` bytes left of a text, or behind the text for 0.
     fn text(text: Text, left: usize) -> Self {
         match (text, left) {
-            (_, 1..) => Place::Text { text, left },
-            (Text::Name { matched }, 0) => Place::Length(Text::Value { is_authority: matched == AUTHORITY.len() }),
-            (Text::Value { .. }, 0) => Place::Field,
+            (_, 1..) => HeaderState::Text { text, left },
+            (Text::Name { matched }, 0) => {
+                HeaderState::Length(Text::Value { is_authority: matched == AUTHORITY.len() })
+            }
+            (Text::Value { .. }, 0) => HeaderState::Field,
         }
     }
 }

@@ -11,7 +11,7 @@ use stoker_types::Role;
 use crate::secret::Secret;
 use crate::server::QuerySettings;
 use crate::server::edge::ConnectionTimes;
-use crate::server::places::Shares;
+use crate::server::permits::Shares;
 use crate::server::ticket_key::TicketKey;
 use crate::{Error, Result, toml_file};
 

@@ -19,7 +19,7 @@ use crate::server::access_log::AccessEntry;
 use crate::server::answer_body::Answer;
 use crate::server::caller::Caller;
 use crate::server::output::Output;
-use crate::server::places::Place;
+use crate::server::permits::Permit;
 use crate::server::request_id::for_request;
 use crate::server::state::{ServerState, now_unix_secs};
 use crate::server::totals::CountedStream;
@@ -113,7 +113,7 @@ pub(crate) async fn do_get(
 }
 
 /// Acquires a permit for a stream or for a query result.
-async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::Kind>) -> Result<Place<Caller>> {
+async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::Kind>) -> Result<Permit<Caller>> {
     let (places, what, shares) = match kind {
         Some(ticket_body::Kind::Sql(_)) => (&state.results, "results", state.config.result_shares()),
         _ => (&state.streams, "streams", state.config.stream_shares()),

@@ -10,7 +10,7 @@ use crate::encode::Message;
 use crate::server::answer_body::{Answer, Item};
 use crate::server::caller::Caller;
 use crate::server::edge::Reset;
-use crate::server::places::{Place, Standing};
+use crate::server::permits::{Permit, Standing};
 use crate::{Error, Result};
 
 /// The time for which a client may read nothing before another client can displace its response.
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// client needs its permit.
 pub(crate) struct Output {
     items: mpsc::Sender<Item>,
-    place: Place<Caller>,
+    place: Permit<Caller>,
     reset: Reset,
     stall: Duration,
     /// The usual size of a message in bytes; larger messages get proportionally more time.
@@ -29,7 +29,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Creates an output and the response that it fills. At most `queue` messages wait between them.
-    pub fn new(queue: usize, place: Place<Caller>, stall: Duration, message_bytes: usize) -> (Self, Answer) {
+    pub fn new(queue: usize, place: Permit<Caller>, stall: Duration, message_bytes: usize) -> (Self, Answer) {
         let (items, received) = mpsc::channel(queue);
         (Self { items, place, reset: Reset::current(), stall, message_bytes }, Answer::new(received))
     }

@@ -19,7 +19,7 @@ use crate::server::edge::{Edge, accept_connections, raise_file_limit};
 use crate::server::exposure::check_exposure;
 use crate::server::heartbeat::Heartbeat;
 use crate::server::listener::Listener;
-use crate::server::places::Places;
+use crate::server::permits::Permits;
 use crate::server::readiness::{Readiness, set_health};
 use crate::server::server_tls::{ClientCertificates, ServerTls};
 use crate::server::service::StokerService;
@@ -69,7 +69,7 @@ pub async fn serve(
     let urls = listeners.iter().map(url).collect::<Result<Vec<_>>>()?;
     let files_max = raise_file_limit().map_err(Error::internal)?;
     let (places, times, grace) =
-        (Places::new(config.connection_shares(files_max)), config.connection_times(), config.grace());
+        (Permits::new(config.connection_shares(files_max)), config.connection_times(), config.grace());
     let state = Arc::new(ServerState::try_new(engine, config, signer, cache)?);
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;

@@ -23,8 +23,8 @@ use crate::proto::stream_request::Source;
 use crate::server::ServerConfig;
 use crate::server::caller::Caller;
 use crate::server::metrics::Metrics;
+use crate::server::permits::Permits;
 use crate::server::place_filter::PlaceFilter;
-use crate::server::places::Places;
 use crate::server::plan_cache::PlanCache;
 use crate::server::query_threads::QueryThreads;
 use crate::server::totals::Totals;
@@ -39,8 +39,8 @@ pub(crate) struct ServerState {
     pub config: ServerConfig,
     pub signer: TicketSigner,
     /// The permits for streams, and for query results.
-    pub streams: Places<Caller>,
-    pub results: Places<Caller>,
+    pub streams: Permits<Caller>,
+    pub results: Permits<Caller>,
     /// Removes the location of the lake from messages for clients.
     pub place_filter: PlaceFilter,
     /// The threads on which queries and large requests run.
@@ -75,8 +75,8 @@ impl ServerState {
             lake: LocalLake::new(engine.with_threads(query_threads.handle().clone()), budget),
             signer,
             query_threads,
-            streams: Places::new(config.stream_shares()),
-            results: Places::new(config.result_shares()),
+            streams: Permits::new(config.stream_shares()),
+            results: Permits::new(config.result_shares()),
             totals: Arc::default(),
             metrics: Arc::default(),
             config,

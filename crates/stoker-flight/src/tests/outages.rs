@@ -12,11 +12,11 @@ use crate::write_key::WriteKey;
 use crate::{ConnectOptions, Connection, ServerConfig, connect, reconnect};
 
 /// The address of a server that dies, and of the server that replaces it.
-struct Place {
+struct TestStore {
     folder: TempDir,
 }
 
-impl Place {
+impl TestStore {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a folder") }
     }
@@ -52,7 +52,7 @@ fn entry(step: u64) -> RunEntry {
 #[test]
 fn calls_wait_for_a_server_that_comes_back() {
     run(async {
-        let (lake, place) = (TestLake::new(200).await, Place::new());
+        let (lake, place) = (TestLake::new(200).await, TestStore::new());
         let mut server = TestServer::start(&lake, place.config()).await;
         let remote = connect(&place.address(), &patient()).await.expect("a server");
         let hasty = connect(&place.address(), &impatient()).await.expect("a server");
@@ -62,7 +62,7 @@ fn calls_wait_for_a_server_that_comes_back() {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         // This connection, like one in another process after unpickling, has not reached a server yet.
         let elsewhere = reconnect(&place.address(), &patient()).await.expect("nothing is asked");
-        let state = handle.state(stoker_types::Place::default(), &[]);
+        let state = handle.state(stoker_types::TestStore::default(), &[]);
         let at = SnapshotRef::Version(1);
         let calls = async {
             let (entry, options) = (entry(0), options());
@@ -101,7 +101,7 @@ fn calls_wait_for_a_server_that_comes_back() {
 #[test]
 fn a_stream_of_its_own_budget_gives_up_by_it() {
     run(async {
-        let (lake, place) = (TestLake::new(200).await, Place::new());
+        let (lake, place) = (TestLake::new(200).await, TestStore::new());
         let mut server = TestServer::start(&lake, place.config()).await;
         let remote = connect(&place.address(), &patient()).await.expect("a server");
         let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, Place, ReadOptions, Slice};
+use stoker_types::{BatchLogEntry, BatchSize, ErrorKind, LastBatch, ReadOptions, ResumePoint, Slice};
 use tokio::time::timeout;
 
 use crate::tests::fixture::*;
@@ -48,8 +48,10 @@ fn a_stream_continues_from_a_state_on_another_world_size() {
             cursor = stream.next().await.expect("a batch").map(|batch| batch.cursor);
         }
         let position = cursor.expect("five batches").position;
-        let state = first
-            .state(Place { epoch: 0, position, step: 5 }, &[BatchLogEntry { step: 0, position: 0, global_batch: 16 }]);
+        let state = first.state(
+            ResumePoint { epoch: 0, position, step: 5 },
+            &[BatchLogEntry { step: 0, position: 0, global_batch: 16 }],
+        );
         assert!(state.spec.is_none(), "the lake keeps the specification");
 
         let again = remote.load_stream(&state).await.expect("the same stream");
@@ -70,7 +72,7 @@ fn a_state_that_carries_its_specification_loads_and_a_wrong_one_is_refused() {
         let server = TestServer::start(&lake, config()).await;
         let remote = connect(&server.url(), &impatient()).await.expect("a server");
         let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
-        let mut state = handle.state(Place { epoch: 0, position: 32, step: 2 }, &[]);
+        let mut state = handle.state(ResumePoint { epoch: 0, position: 32, step: 2 }, &[]);
         state.spec = Some(handle.spec().clone());
         assert_eq!(remote.load_stream(&state).await.expect("the same stream").spec(), handle.spec());
 
@@ -84,7 +86,7 @@ fn a_state_that_carries_its_specification_loads_and_a_wrong_one_is_refused() {
         state.spec = Some(other_rows);
         assert_eq!(remote.load_stream(&state).await.map(|_| ()).expect_err("other").kind(), ErrorKind::StateMismatch);
 
-        let mut unknown = handle.state(Place::default(), &[]);
+        let mut unknown = handle.state(ResumePoint::default(), &[]);
         unknown.stream_id = stoker_types::Digest::of(b"no stream");
         assert_eq!(remote.load_stream(&unknown).await.map(|_| ()).expect_err("unknown").kind(), ErrorKind::NotFound);
     });

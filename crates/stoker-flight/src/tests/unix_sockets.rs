@@ -18,11 +18,11 @@ use crate::wire::DO_GET_PATH;
 use crate::{ConnectOptions, Error, Result, ServerConfig, TlsFiles, connect, serve};
 
 /// The path of a socket, in a temporary folder of its own.
-struct Place {
+struct TestSocket {
     folder: TempDir,
 }
 
-impl Place {
+impl TestSocket {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a folder") }
     }
@@ -55,7 +55,7 @@ async fn refused(engine: &Engine, config: ServerConfig) -> String {
 #[test]
 fn streams_and_queries_are_those_of_the_lake() {
     run(async {
-        let (lake, place) = (TestLake::new(300).await, Place::new());
+        let (lake, place) = (TestLake::new(300).await, TestSocket::new());
         let local = lake.local().await.plan_stream(ALL, &[], &options()).await.expect("a plan");
         // No server listens at the advertised location, so a client that used it would fail.
         let advertise = vec!["grpc://127.0.0.1:1".into()];
@@ -81,7 +81,7 @@ fn streams_and_queries_are_those_of_the_lake() {
 #[test]
 fn any_name_of_the_server_is_taken() {
     run(async {
-        let (lake, place) = (TestLake::new(5).await, Place::new());
+        let (lake, place) = (TestLake::new(5).await, TestSocket::new());
         let _server = TestServer::start(&lake, place.config()).await;
         for authority in ["localhost", "tmp%2Fstoker.sock", "a%20b:c@d"] {
             let io = UnixStream::connect(place.path()).await.expect("a server");
@@ -99,7 +99,7 @@ fn any_name_of_the_server_is_taken() {
 #[test]
 fn a_socket_is_its_owners_and_goes_with_its_server() {
     run(async {
-        let (lake, place) = (TestLake::new(5).await, Place::new());
+        let (lake, place) = (TestLake::new(5).await, TestSocket::new());
         let mut server = TestServer::start(&lake, place.config()).await;
         let mode = place.path().symlink_metadata().expect("a socket").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -118,7 +118,7 @@ fn a_socket_is_its_owners_and_goes_with_its_server() {
 #[test]
 fn the_socket_of_a_server_that_is_gone_is_replaced() {
     run(async {
-        let (lake, place) = (TestLake::new(5).await, Place::new());
+        let (lake, place) = (TestLake::new(5).await, TestSocket::new());
         drop(UnixListener::bind(place.path()).expect("a socket"));
         assert!(place.has_socket());
         let gone = connect(&place.address(), &impatient()).await.map(|_| ()).expect_err("nobody listens");
@@ -133,7 +133,7 @@ fn the_socket_of_a_server_that_is_gone_is_replaced() {
 fn of_servers_that_start_at_once_one_gets_the_socket_of_one_that_is_gone() {
     run(async {
         const NUM_SERVERS: usize = 8;
-        let (lake, place) = (TestLake::new(5).await, Place::new());
+        let (lake, place) = (TestLake::new(5).await, TestSocket::new());
         let engine = lake.engine().await;
         drop(UnixListener::bind(place.path()).expect("a socket"));
         let (outcome, mut outcomes) = mpsc::channel::<Result<()>>(NUM_SERVERS);
@@ -161,7 +161,7 @@ fn of_servers_that_start_at_once_one_gets_the_socket_of_one_that_is_gone() {
 #[test]
 fn what_is_not_a_socket_of_a_server_that_is_gone_stays() {
     run(async {
-        let (lake, place) = (TestLake::new(5).await, Place::new());
+        let (lake, place) = (TestLake::new(5).await, TestSocket::new());
         let engine = lake.engine().await;
         let server = TestServer::start(&lake, place.config()).await;
         let said = refused(&engine, place.config()).await;
@@ -170,17 +170,17 @@ fn what_is_not_a_socket_of_a_server_that_is_gone_stays() {
         assert_eq!(connect(&server.url(), &impatient()).await.expect("it").tables().await.expect("tables"), ["t"]);
 
         let not_a_socket = "what lies there is not a socket; remove it, or choose another path";
-        let file = Place::new();
+        let file = TestSocket::new();
         std::fs::write(file.path(), "precious").expect("a file");
         assert!(refused(&engine, file.config()).await.ends_with(not_a_socket));
         assert_eq!(std::fs::read_to_string(file.path()).expect("the file"), "precious");
 
-        let folder = Place::new();
+        let folder = TestSocket::new();
         std::fs::create_dir(folder.path()).expect("a folder");
         assert!(refused(&engine, folder.config()).await.ends_with(not_a_socket));
         assert!(folder.path().is_dir());
 
-        let link = Place::new();
+        let link = TestSocket::new();
         std::os::unix::fs::symlink(place.path(), link.path()).expect("a link");
         assert!(refused(&engine, link.config()).await.ends_with(not_a_socket));
         assert!(link.path().is_symlink() && place.has_socket());
@@ -190,7 +190,7 @@ fn what_is_not_a_socket_of_a_server_that_is_gone_stays() {
 #[test]
 fn addresses_where_no_server_can_listen() {
     run(async {
-        let (lake, place) = (TestLake::new(5).await, Place::new());
+        let (lake, place) = (TestLake::new(5).await, TestSocket::new());
         let engine = lake.engine().await;
         let folder = place.folder.path().display();
         let long = format!("unix:///{}", "x".repeat(200));
@@ -215,7 +215,7 @@ fn addresses_where_no_server_can_listen() {
 #[test]
 fn clients_name_the_socket_that_they_cannot_reach() {
     run(async {
-        let place = Place::new();
+        let place = TestSocket::new();
         let error =
             |target: String| async move { connect(&target, &impatient()).await.map(|_| ()).expect_err("no server") };
         let missing: Error = error(place.address()).await;

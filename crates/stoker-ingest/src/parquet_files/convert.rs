@@ -18,14 +18,14 @@ use super::flatten::flatten;
 use crate::{Element, Error, Result, TensorSpec};
 
 /// The origin of values (file, column and first row), for messages.
-pub(super) struct Place<'a> {
+pub(super) struct ValueOrigin<'a> {
     pub path: &'a Path,
     pub column: &'a str,
     /// The index in the file of the row with the first value.
     pub first_row: u64,
 }
 
-impl Place<'_> {
+impl ValueOrigin<'_> {
     /// Builds an error about a row, counted from the first value, or about all rows (`None`).
     pub fn mismatch(&self, row: Option<usize>, expected: &str, found: &str) -> Error {
         Error::Mismatch {
@@ -48,7 +48,7 @@ pub(super) fn convert(
 ) -> Result<RecordBatch> {
     let mut arrays = Vec::with_capacity(columns.0.len());
     for column in &columns.0 {
-        let place = Place { path, column: column.field.name(), first_row };
+        let place = ValueOrigin { path, column: column.field.name(), first_row };
         let Some(array) = batch.column_by_name(column.field.name()) else {
             return Err(place.mismatch(None, "the columns of the first file", "no such column"));
         };
@@ -58,7 +58,7 @@ pub(super) fn convert(
         .map_err(|source| Error::internal(format!("converting rows of {}", path.display()), source))
 }
 
-fn convert_column(column: &Column, array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef> {
+fn convert_column(column: &Column, array: &ArrayRef, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
     match &column.conversion {
         Conversion::Plain => to_type(array, column.field.data_type(), place),
         Conversion::Image => image_bytes(array, place),
@@ -79,7 +79,7 @@ fn convert_column(column: &Column, array: &ArrayRef, place: &Place<'_>) -> Resul
     }
 }
 
-fn fixed_size_list(column: &Column, values: ArrayRef, place: &Place<'_>) -> Result<ArrayRef> {
+fn fixed_size_list(column: &Column, values: ArrayRef, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
     let DataType::FixedSizeList(item, length) = column.field.data_type() else {
         return Err(place.mismatch(None, "a FixedSizeList", &column.field.data_type().to_string()));
     };
@@ -87,7 +87,7 @@ fn fixed_size_list(column: &Column, values: ArrayRef, place: &Place<'_>) -> Resu
     Ok(Arc::new(list.map_err(|source| Error::internal(format!("converting column {}", place.column), source))?))
 }
 
-fn to_type(array: &ArrayRef, data_type: &DataType, place: &Place<'_>) -> Result<ArrayRef> {
+fn to_type(array: &ArrayRef, data_type: &DataType, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(array.clone());
     }
@@ -97,7 +97,7 @@ fn to_type(array: &ArrayRef, data_type: &DataType, place: &Place<'_>) -> Result<
 }
 
 /// Returns the bytes of image files, from binary values or from structs with the field `bytes`.
-fn image_bytes(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef> {
+fn image_bytes(array: &ArrayRef, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
     let array = to_type(array, &plain(array.data_type()), place)?;
     let Some(rows) = array.as_struct_opt() else { return to_type(&array, &DataType::LargeBinary, place) };
     let Some(bytes) = rows.column_by_name("bytes") else {
@@ -110,7 +110,7 @@ fn image_bytes(array: &ArrayRef, place: &Place<'_>) -> Result<ArrayRef> {
 }
 
 /// Converts little-endian bytes to elements.
-fn from_bytes(array: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Place<'_>) -> Result<ArrayRef> {
+fn from_bytes(array: &ArrayRef, spec: &TensorSpec, expected: &str, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
     let array = to_type(array, &DataType::LargeBinary, place)?;
     let rows = array.as_binary::<i64>();
     let storage = spec.element.storage();
@@ -139,7 +139,7 @@ fn from_bytes(array: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Place
 }
 
 /// Casts elements. A number that the target type cannot represent is an error.
-fn to_element(values: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Place<'_>) -> Result<ArrayRef> {
+fn to_element(values: &ArrayRef, spec: &TensorSpec, expected: &str, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
     let found = values.data_type();
     let storage = spec.element.storage();
     if *found == storage {

@@ -4,14 +4,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-use super::convert::Place;
+use super::convert::ValueOrigin;
 use crate::Result;
 
 /// Returns the elements of a column whose rows have this shape: those of row 0, then those of row 1, and so on.
 ///
 /// The lists may be nested as deeply as the shape, or less deeply if the innermost lists contain the remaining
 /// dimensions in row-major order. `expected` describes the column for messages.
-pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str, place: &Place<'_>) -> Result<ArrayRef> {
+pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
     let (mut values, mut items_per_row, mut sizes) = (column.clone(), 1usize, shape);
     check_nulls(&values, items_per_row, expected, place)?;
     while let Some(item) = list_item(values.data_type()) {
@@ -35,7 +35,7 @@ pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str, place:
     Ok(values)
 }
 
-fn check_nulls(values: &ArrayRef, items_per_row: usize, expected: &str, place: &Place<'_>) -> Result<()> {
+fn check_nulls(values: &ArrayRef, items_per_row: usize, expected: &str, place: &ValueOrigin<'_>) -> Result<()> {
     if values.null_count() == 0 {
         return Ok(());
     }

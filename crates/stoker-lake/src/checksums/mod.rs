@@ -73,7 +73,7 @@ pub(crate) struct FileChecksums {
 
 /// A row whose checksum was requested.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct RequestedRow {
     /// The index of the row in the result.
     place: usize,
     /// The index of the row in the file.
@@ -81,9 +81,9 @@ struct Wanted {
 }
 
 /// Adjacent segments, and the rows that were requested from them.
-struct Run {
+struct SegmentRun {
     segments: Range<u64>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<RequestedRow>,
 }
 
 impl Checksums {
@@ -94,12 +94,13 @@ impl Checksums {
     /// # Errors
     /// Storage errors; `DataCorrupt` when a file is shorter than the manifest says.
     pub async fn load(&self, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
-        let mut by_fragment: BTreeMap<u32, Vec<Wanted>> = BTreeMap::new();
+        let mut by_fragment: BTreeMap<u32, Vec<RequestedRow>> = BTreeMap::new();
         let mut place = 0;
         // Adjacent addresses are mostly rows of the same fragment.
         for run in addresses.chunk_by(|one, next| one >> 32 == next >> 32) {
             let Some(first) = run.first() else { continue };
-            let wanted = run.iter().zip(place..).map(|(address, place)| Wanted { place, row: place_of(*address).1 });
+            let wanted =
+                run.iter().zip(place..).map(|(address, place)| RequestedRow { place, row: place_of(*address).1 });
             by_fragment.entry(place_of(*first).0).or_default().extend(wanted);
             place += run.len();
         }
@@ -157,7 +158,7 @@ impl Checksums {
     }
 
     /// The checksums of rows of one file, each with the index of its row in the result.
-    async fn load_file(&self, fragment: u32, mut wanted: Vec<Wanted>) -> Result<Vec<(usize, u32)>> {
+    async fn load_file(&self, fragment: u32, mut wanted: Vec<RequestedRow>) -> Result<Vec<(usize, u32)>> {
         let Some(file) = self.files.get(&fragment) else { return Ok(Vec::new()) };
         wanted.retain(|wanted| wanted.row < file.num_rows);
         wanted.sort_unstable_by_key(|wanted| wanted.row);
@@ -179,7 +180,12 @@ impl Checksums {
 
     /// Adds the cached checksums to `found`. Returns the rows that are not cached. Both `wanted` and the returned
     /// rows ascend.
-    fn take_cached(&self, file: &FileChecksums, wanted: Vec<Wanted>, found: &mut Vec<(usize, u32)>) -> Vec<Wanted> {
+    fn take_cached(
+        &self,
+        file: &FileChecksums,
+        wanted: Vec<RequestedRow>,
+        found: &mut Vec<(usize, u32)>,
+    ) -> Vec<RequestedRow> {
         let mut missing = Vec::new();
         for part in wanted.chunk_by(|a, b| a.row / self.segment_rows == b.row / self.segment_rows) {
             let Some(first) = part.first() else { continue };
@@ -193,8 +199,8 @@ impl Checksums {
     }
 
     /// Groups ascending rows by the read that returns their checksums.
-    fn runs(&self, wanted: Vec<Wanted>) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
+    fn runs(&self, wanted: Vec<RequestedRow>) -> Vec<SegmentRun> {
+        let mut runs: Vec<SegmentRun> = Vec::new();
         for wanted in wanted {
             let segment = wanted.row / self.segment_rows;
             if let Some(run) = runs.last_mut()
@@ -205,13 +211,13 @@ impl Checksums {
                 run.wanted.push(wanted);
                 continue;
             }
-            runs.push(Run { segments: segment..segment + 1, wanted: vec![wanted] });
+            runs.push(SegmentRun { segments: segment..segment + 1, wanted: vec![wanted] });
         }
         runs
     }
 
     /// Reads adjacent segments with one request and caches them.
-    async fn read(&self, file: &FileChecksums, run: Run) -> Result<Vec<(usize, u32)>> {
+    async fn read(&self, file: &FileChecksums, run: SegmentRun) -> Result<Vec<(usize, u32)>> {
         let rows = self.rows(file, run.segments.start).start..self.rows(file, run.segments.end - 1).end;
         let values = numbers(&file.reader.read(file.bytes(&rows)).await?);
         for segment in run.segments {
@@ -261,7 +267,7 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
 
 /// The checksums of the wanted rows, each with the index in the result. `values` begins with the checksum of row
 /// `first`.
-fn pick(values: &[u32], first: u64, wanted: &[Wanted]) -> impl Iterator<Item = (usize, u32)> {
+fn pick(values: &[u32], first: u64, wanted: &[RequestedRow]) -> impl Iterator<Item = (usize, u32)> {
     wanted.iter().filter_map(move |wanted| Some((wanted.place, *values.get((wanted.row - first) as usize)?)))
 }
 

@@ -35,7 +35,7 @@ use object_store::path::Path;
 
 pub(crate) use self::damage::Damage;
 pub(crate) use self::local::checked_registry;
-pub(crate) use self::store::{CheckedWrapper, Place};
+pub(crate) use self::store::{CheckedWrapper, StoreKind};
 pub(crate) use self::writer::CheckedWriter;
 
 /// Bytes of a sector: about the size of Lance's smallest reads, so that widening a read costs little compared to its

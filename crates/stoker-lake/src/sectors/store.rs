@@ -30,7 +30,7 @@ const RANGES_IN_FLIGHT: usize = 8;
 
 /// Whether a store contains files of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StoreKind {
     Local,
     Elsewhere,
 }
@@ -38,13 +38,13 @@ pub(crate) enum Place {
 /// Wraps stores so that reads of data files with checksums are verified.
 #[derive(Debug)]
 pub(crate) struct CheckedWrapper {
-    place: Place,
+    place: StoreKind,
     known: Arc<Known>,
 }
 
 impl CheckedWrapper {
     /// Makes the wrapper for the store of one lake.
-    pub fn new(place: Place) -> Self {
+    pub fn new(place: StoreKind) -> Self {
         Self { place, known: Arc::default() }
     }
 }
@@ -113,7 +113,7 @@ impl Fetched {
 #[derive(Debug)]
 struct CheckedStore {
     inner: Arc<dyn ObjectStore>,
-    place: Place,
+    place: StoreKind,
     known: Arc<Known>,
 }
 
@@ -274,7 +274,7 @@ impl CheckedFile<'_> {
 
     /// Reads bytes without a check.
     async fn fetch(&self, range: Option<Range<u64>>, from: ReadFrom) -> Result<Fetched> {
-        if self.store.place == Place::Local {
+        if self.store.place == StoreKind::Local {
             return local::read(&self.store.known.files, self.path, range, from).await;
         }
         let options = GetOptions { range: range.map(GetRange::Bounded), ..self.options.clone() };
@@ -344,7 +344,7 @@ impl ObjectStore for CheckedStore {
         }
         match &options.range {
             None if is_sealed(location) => return self.sealed_deletions(location, options).await,
-            Some(GetRange::Bounded(range)) if self.place == Place::Local && data_file(location).is_some() => {
+            Some(GetRange::Bounded(range)) if self.place == StoreKind::Local && data_file(location).is_some() => {
                 if let Some(result) = self.local_part(location, range).await? {
                     return Ok(result);
                 }

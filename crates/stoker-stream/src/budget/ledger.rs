@@ -22,7 +22,7 @@ pub(super) enum Total {
 
 /// A request of a stream for memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Demand {
     /// The bytes of the next batch.
     pub bytes: u64,
     /// The bytes of the stream's batches that cannot be delivered before that one.
@@ -42,7 +42,7 @@ enum Left {
     /// At most this number of bytes, beside the other streams.
     Beside(u64),
     /// The whole share of the other streams, less this number of bytes, which they still hold.
-    Place(u64),
+    TakeOver(u64),
 }
 
 /// The answer to a request for memory.
@@ -83,7 +83,7 @@ struct Member {
     /// Whether the stream may request more memory.
     reads: bool,
     /// The request that waits for memory.
-    waits: Option<Wanted>,
+    waits: Option<Demand>,
     woken: Arc<Notify>,
 }
 
@@ -134,7 +134,7 @@ impl Ledger {
     }
 
     /// Reserves memory for a stream if it is available.
-    pub fn ask(&mut self, id: u64, wanted: Wanted) -> Answer {
+    pub fn ask(&mut self, id: u64, wanted: Demand) -> Answer {
         if self.sets_aside() != (self.aside > 0) {
             self.divide();
         }
@@ -147,7 +147,7 @@ impl Ledger {
     }
 
     /// Like [`Ledger::ask`]. If the answer is [`Answer::Wait`], the stream is woken when a retry may succeed.
-    pub fn ask_or_wait(&mut self, id: u64, wanted: Wanted) -> Answer {
+    pub fn ask_or_wait(&mut self, id: u64, wanted: Demand) -> Answer {
         let answer = self.ask(id, wanted);
         if let Some(member) = self.members.get_mut(&id) {
             member.waits = (answer == Answer::Wait).then_some(wanted);
@@ -156,7 +156,7 @@ impl Ledger {
     }
 
     /// Wakes the stream when this much memory may be available.
-    pub fn wait(&mut self, id: u64, wanted: Wanted) {
+    pub fn wait(&mut self, id: u64, wanted: Demand) {
         if let Some(member) = self.members.get_mut(&id) {
             member.waits = Some(wanted);
         }
@@ -205,7 +205,7 @@ impl Ledger {
         usize::try_from(caps.min(self.total).saturating_add(aside)).unwrap_or(usize::MAX)
     }
 
-    fn answer(&self, id: u64, member: &Member, wanted: Wanted) -> Answer {
+    fn answer(&self, id: u64, member: &Member, wanted: Demand) -> Answer {
         let fits = member.held.saturating_add(wanted.bytes) <= self.room(id, member)
             && self.held.saturating_add(wanted.bytes) <= self.total;
         if member.held == 0 || fits {
@@ -222,7 +222,7 @@ impl Ledger {
     fn cap(&self, id: u64, member: &Member) -> u64 {
         match self.left_before(id, member) {
             Left::Beside(early) => early,
-            Left::Place(_) => member.cap,
+            Left::TakeOver(_) => member.cap,
         }
     }
 
@@ -238,7 +238,7 @@ impl Ledger {
         let Some(early) = member.early else { return member.cap.min(self.fair) };
         match self.left_before(id, member) {
             Left::Beside(early) => early,
-            Left::Place(taken) => member.cap.min(self.place_max(id)).saturating_sub(taken).max(early),
+            Left::TakeOver(taken) => member.cap.min(self.place_max(id)).saturating_sub(taken).max(early),
         }
         .min(self.fair)
     }
@@ -246,7 +246,7 @@ impl Ledger {
     /// Returns the memory that other streams leave to a member. A prefetching member takes the share of all streams
     /// that have begun, once all of them have read everything and as long as at least one of them is open.
     fn left_before(&self, id: u64, member: &Member) -> Left {
-        let Some(early) = member.early else { return Left::Place(0) };
+        let Some(early) = member.early else { return Left::TakeOver(0) };
         let mut before =
             self.members.iter().filter(|(other, member)| **other != id && member.early.is_none()).peekable();
         if before.peek().is_none() {
@@ -254,7 +254,7 @@ impl Ledger {
         }
         let taken =
             before.try_fold(0, |sum: u64, (_, member)| (!member.reads).then(|| sum.saturating_add(member.held)));
-        taken.map_or(Left::Beside(early), Left::Place)
+        taken.map_or(Left::Beside(early), Left::TakeOver)
     }
 
     /// Returns whether memory is set aside for shared blocks. Blocks that are kept for the next epoch of closed streams

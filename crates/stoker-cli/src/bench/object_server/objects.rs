@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::bench::object_server::Store;
 use crate::bench::object_server::dates::http_date;
 use crate::bench::object_server::http::{Body, Exchange, Request, Response};
-use crate::bench::object_server::range::{Wanted, wanted};
+use crate::bench::object_server::range::{RangeHeader, wanted};
 use crate::bench::object_server::xml::{escape, texts};
 
 /// The folder, next to the buckets, for incomplete uploads; no bucket can have its name.
@@ -34,9 +34,9 @@ impl Store {
         }
         let (size, modified) = (metadata.len(), metadata.modified()?);
         let (status, range) = match wanted(request.header("range"), size) {
-            Wanted::All => (200, 0..size),
-            Wanted::Part(range) => (206, range),
-            Wanted::Unsatisfiable => {
+            RangeHeader::All => (200, 0..size),
+            RangeHeader::Part(range) => (206, range),
+            RangeHeader::Unsatisfiable => {
                 let response = Response::error(416, "InvalidRange", "the object has no such bytes");
                 return Ok(response.with_header("Content-Range", format!("bytes */{size}")));
             }

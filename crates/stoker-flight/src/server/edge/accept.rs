@@ -12,7 +12,7 @@ use super::ConnectionTimes;
 use super::connection::serve_connection;
 use super::peer::{Address, Peer};
 use crate::server::listener::{Accepted, Listener};
-use crate::server::places::{Places, Standing};
+use crate::server::permits::{Permits, Standing};
 use crate::server::server_tls::ServerTls;
 
 /// The backoff after an error of `accept`: the pause doubles from the first of these durations to the second.
@@ -23,7 +23,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Edge {
     pub routes: Routes,
     pub tls: Option<Arc<ServerTls>>,
-    pub places: Places<Address>,
+    pub places: Permits<Address>,
     pub times: ConnectionTimes,
     /// Cancelled when the server stops accepting connections and requests.
     pub stopping: CancellationToken,

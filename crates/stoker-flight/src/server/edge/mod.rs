@@ -3,11 +3,11 @@
 //! ```text
 //! Listener ─► accept ─► permit ──► TLS ─► MeteredIo ─► hyper's HTTP/2 ─► service
 //!               │         │                  │             │
-//!           backoff     Places           FrameMeter    StreamTasks ─► Peer
+//!           backoff     Permits           FrameMeter    StreamTasks ─► Peer
 //! ```
 //!
 //! Every connection has a [`Peer`], which records the requests of its client so far. Connections without an
-//! authenticated request are displaced first; see [`Places`](crate::server::places::Places) for the rules.
+//! authenticated request are displaced first; see [`Permits`](crate::server::permits::Permits) for the rules.
 
 mod accept;
 mod connection;

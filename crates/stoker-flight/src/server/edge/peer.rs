@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::server::places::{Place, Standing};
+use crate::server::permits::{Permit, Standing};
 
 /// The number of consecutive requests without a valid token after which a connection is closed.
 const REFUSED_MAX: u32 = 32;
@@ -47,7 +47,7 @@ impl fmt::Display for Address {
 /// The client of one connection, and the connection's permit.
 pub(crate) struct Peer {
     pub address: Address,
-    place: Place<Address>,
+    place: Permit<Address>,
     shown: Mutex<Shown>,
     /// Cancelled when the connection must end.
     ending: CancellationToken,
@@ -66,7 +66,7 @@ struct Shown {
 }
 
 impl Peer {
-    pub fn new(address: Address, place: Place<Address>, now: Instant) -> Self {
+    pub fn new(address: Address, place: Permit<Address>, now: Instant) -> Self {
         let shown = Shown { since: now, has_asked: false, is_proven: false, refused: 0, running: 0, idle_since: now };
         Self { address, place, shown: Mutex::new(shown), ending: CancellationToken::new() }
     }

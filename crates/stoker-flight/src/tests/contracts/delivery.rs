@@ -5,7 +5,9 @@ use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use stoker_stream::Batch;
-use stoker_types::{BatchLogEntry, BatchSize, Batching, LastBatch, Place, ReadOptions, Receipt, Slice, StreamState};
+use stoker_types::{
+    BatchLogEntry, BatchSize, Batching, LastBatch, ReadOptions, Receipt, ResumePoint, Slice, StreamState,
+};
 
 use crate::StreamHandle;
 use crate::tests::contracts::case::{Job, Query};
@@ -39,7 +41,7 @@ impl Delivered {
         let mut log = log.to_vec();
         log.push(BatchLogEntry { step, position: origin, global_batch: self.slice.global_batch() });
         let position = self.batches.last().map_or(origin, |batch| batch.cursor.position);
-        let place = Place { epoch, position, step: step + self.batches.len() as u64 };
+        let place = ResumePoint { epoch, position, step: step + self.batches.len() as u64 };
         handle.state(place, &log)
     }
 }

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use stoker_types::Place;
+use stoker_types::ResumePoint;
 
 use crate::tests::contracts::case::{Leg, leg};
 use crate::tests::contracts::delivery::Stop;
@@ -50,7 +50,7 @@ fn walk() -> impl Strategy<Value = Walk> {
 async fn a_walk_over_a_mixture_keeps_its_order(lab: &Lab, walk: &Walk) -> TestCaseResult {
     let Walk { case, before, border, after, part } = walk;
     let connection = lab.connection(case.num_endpoints);
-    let start = Place { epoch: case.job.epoch, position: 0, step: 0 };
+    let start = ResumePoint { epoch: case.job.epoch, position: 0, step: 0 };
     let state = case.plan(connection).await?.state(start, &[]);
     let mut trip = Trip::new(lab, connection, &state, case.job);
     for leg in before {

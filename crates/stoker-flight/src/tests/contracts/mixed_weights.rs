@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use stoker_types::{Place, StreamState};
+use stoker_types::{ResumePoint, StreamState};
 
 use crate::tests::contracts::case::{Leg, leg};
 use crate::tests::contracts::delivery::Stop;
@@ -45,7 +45,7 @@ fn course() -> impl Strategy<Value = Course> {
 async fn weights_may_change_at_any_step(lab: &Lab, course: &Course) -> TestCaseResult {
     let connection = lab.connection(course.case.num_endpoints);
     let first = course.case.plan(connection).await?;
-    let mut trip = Trip::new(lab, connection, &first.state(Place::default(), &[]), course.case.job);
+    let mut trip = Trip::new(lab, connection, &first.state(ResumePoint::default(), &[]), course.case.job);
     for (leg, weights) in &course.changes {
         trip.ride_leg(leg).await?;
         trip.reweigh(weights).await?;

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use stoker_types::{EpochVerdict, Place, Receipt, StreamState};
+use stoker_types::{EpochVerdict, Receipt, ResumePoint, StreamState};
 
 use crate::tests::contracts::case::{Job, Leg};
 use crate::tests::contracts::delivery::{Stop, deliver_until, global_rows, whole_epoch};
@@ -62,7 +62,7 @@ impl<'a> Trip<'a> {
         let state = StreamState::from_json(&self.state)?;
         let connections = repeat_n(self.connection, self.job.world_size as usize).chain([self.lab.local()]);
         let changed = try_join_all(connections.map(|connection| reweigh(connection, &state, weights))).await?;
-        let place = Place { epoch: state.epoch, position: state.position, step: state.step };
+        let place = ResumePoint { epoch: state.epoch, position: state.position, step: state.step };
         let states: Vec<String> = changed.iter().map(|handle| handle.state(place, &state.log).to_json()).collect();
         self.keep_state(&states)
     }

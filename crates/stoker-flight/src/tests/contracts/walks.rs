@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use stoker_types::Place;
+use stoker_types::ResumePoint;
 
 use crate::tests::contracts::case::{Case, Leg, case, leg};
 use crate::tests::contracts::delivery::{Stop, check_once};
@@ -43,7 +43,7 @@ fn walk() -> impl Strategy<Value = Walk> {
 /// Through any interruptions and resumes, also over the ends of epochs, each epoch delivers each row once. The receipts
 /// prove it, unless a part of them is missing or doubled.
 async fn a_walk_loses_and_repeats_no_row(lab: &Lab, walk: &Walk) -> TestCaseResult {
-    let start = Place { epoch: walk.case.job.epoch, position: 0, step: 0 };
+    let start = ResumePoint { epoch: walk.case.job.epoch, position: 0, step: 0 };
     let state = lab.plan(&walk.case).await?.state(start, &[]);
     let mut trip = Trip::new(lab, lab.connection(walk.case.num_endpoints), &state, walk.case.job);
     for leg in &walk.legs {

@@ -8,7 +8,7 @@ use prost::Message;
 use stoker_net::http2::Patience;
 
 use crate::client::grpc::grpc_frame;
-use crate::decode::Place;
+use crate::decode::BufferSlot;
 use crate::tests::http2::script::*;
 
 /// Cuts bytes into DATA frames whose sizes and paddings cycle through `sizes`; a padding of zero means none. Adds
@@ -100,7 +100,7 @@ proptest! {
                 let ranges: Vec<_> = cuts.chunks_exact(2).map(|cut| cut[0]..cut[1]).filter(|cut| !cut.is_empty()).collect();
                 let mut memory: Vec<Vec<u8>> = ranges.iter().map(|range| vec![0; range.len()]).collect();
                 let places =
-                    memory.iter_mut().zip(&ranges).map(|(memory, range)| Place { begin: range.start, memory }).collect();
+                    memory.iter_mut().zip(&ranges).map(|(memory, range)| BufferSlot { begin: range.start, memory }).collect();
                 let rest = reader.body(places).await.expect("a body");
                 let mut at = 0;
                 for (memory, range) in memory.iter().zip(&ranges) {
@@ -142,7 +142,7 @@ fn control_frames_are_answered_and_windows_are_given_back() {
         let mut reader = open(Box::new(socket), grpc_frame(b"ticket"), Patience::default()).await.expect("an answer");
         reader.next().await.expect("a message").expect("a message");
         let mut found = vec![0; body.len()];
-        reader.body(vec![Place { begin: 0, memory: &mut found }]).await.expect("a body");
+        reader.body(vec![BufferSlot { begin: 0, memory: &mut found }]).await.expect("a body");
         assert!(found == body);
         assert!(reader.next().await.expect("the end").is_none());
 

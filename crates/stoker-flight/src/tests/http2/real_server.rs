@@ -18,7 +18,7 @@ use stoker_net::http2::Patience;
 
 use crate::client::grpc::grpc_frame;
 use crate::client::message_reader::MessageReader;
-use crate::decode::Place;
+use crate::decode::BufferSlot;
 use crate::tests::http2::script::*;
 
 /// The data frames of an answer, then its trailers.
@@ -108,7 +108,8 @@ fn answers_of_any_shape_arrive_whole() {
                 assert_eq!((&head.metadata[..], head.body_bytes), (&b"some metadata"[..], body.len()));
                 let middle = body.len() / 4..body.len() / 2;
                 let mut memory = vec![0; middle.len()];
-                let rest = reader.body(vec![Place { begin: middle.start, memory: &mut memory }]).await.expect("a body");
+                let rest =
+                    reader.body(vec![BufferSlot { begin: middle.start, memory: &mut memory }]).await.expect("a body");
                 assert!(memory == body[middle.clone()]);
                 assert!(rest.slice(0..middle.start).expect("bytes") == body[..middle.start]);
                 assert!(rest.slice(middle.end..body.len()).expect("bytes") == body[middle.end..]);

@@ -1,4 +1,4 @@
-//! Permits (`Place`) for limited resources that clients share: connections of a server, streams, query results.
+//! Permits (`Permit`) for limited resources that clients share: connections of a server, streams, query results.
 //!
 //! Three rules divide the permits fairly among clients:
 //!
@@ -36,7 +36,7 @@ pub(crate) enum Standing {
 }
 
 /// A number of permits and their holders. Cheap to clone; clones share the permits.
-pub(crate) struct Places<K> {
+pub(crate) struct Permits<K> {
     ledger: Arc<Mutex<Ledger<K>>>,
     /// Notified when a permit is released.
     returned: Arc<Notify>,
@@ -51,8 +51,8 @@ pub(crate) struct Shares {
 }
 
 /// A permit. Dropping it releases it.
-pub(crate) struct Place<K: Hash + Eq> {
-    places: Places<K>,
+pub(crate) struct Permit<K: Hash + Eq> {
+    places: Permits<K>,
     id: u64,
     /// Cancelled when a newcomer displaces the holder.
     displaced: CancellationToken,
@@ -79,7 +79,7 @@ struct Holder<K> {
     displaced: CancellationToken,
 }
 
-impl<K: Clone + Hash + Eq> Places<K> {
+impl<K: Clone + Hash + Eq> Permits<K> {
     pub fn new(shares: Shares) -> Self {
         let ledger = Ledger { shares, holders: HashMap::new(), held: HashMap::new(), next_id: 0 };
         Self { ledger: Arc::new(Mutex::new(ledger)), returned: Arc::default() }
@@ -89,7 +89,7 @@ impl<K: Clone + Hash + Eq> Places<K> {
     ///
     /// # Errors
     /// [`Full`] if no permit is free and no holder can be displaced now.
-    pub fn take(&self, client: K, standing: Standing, now: Instant) -> Result<Place<K>, Full> {
+    pub fn take(&self, client: K, standing: Standing, now: Instant) -> Result<Permit<K>, Full> {
         let mut ledger = self.ledger.lock();
         if let Some(crowd) = ledger.crowd(&client) {
             let victim = ledger.victim(&client, crowd, now)?;
@@ -99,15 +99,15 @@ impl<K: Clone + Hash + Eq> Places<K> {
         ledger.next_id += 1;
         *ledger.held.entry(client.clone()).or_default() += 1;
         ledger.holders.insert(id, Holder { client, standing, displaced: displaced.clone() });
-        Ok(Place { places: self.clone(), id, displaced })
+        Ok(Permit { places: self.clone(), id, displaced })
     }
 
-    /// Acquires a permit as [`Places::take`] does, for a holder that is busy at once. If no permit is free but a holder
+    /// Acquires a permit as [`Permits::take`] does, for a holder that is busy at once. If no permit is free but a holder
     /// can be displaced within `patience`, it waits for that or for a released permit.
     ///
     /// # Errors
     /// [`Full`] at once if no holder can be displaced within `patience`.
-    pub async fn take_within(&self, client: K, patience: Duration) -> Result<Place<K>, Full> {
+    pub async fn take_within(&self, client: K, patience: Duration) -> Result<Permit<K>, Full> {
         let deadline = Instant::now() + patience;
         loop {
             let returned = self.returned.notified();
@@ -141,7 +141,7 @@ impl<K: Clone + Hash + Eq> Places<K> {
     }
 }
 
-impl<K> Clone for Places<K> {
+impl<K> Clone for Permits<K> {
     fn clone(&self) -> Self {
         Self { ledger: self.ledger.clone(), returned: self.returned.clone() }
     }
@@ -219,7 +219,7 @@ impl Standing {
     }
 }
 
-impl<K: Hash + Eq> Place<K> {
+impl<K: Hash + Eq> Permit<K> {
     pub fn set_standing(&self, standing: Standing) {
         if let Some(holder) = self.places.ledger.lock().holders.get_mut(&self.id) {
             holder.standing = standing;
@@ -232,7 +232,7 @@ impl<K: Hash + Eq> Place<K> {
     }
 }
 
-impl<K: Hash + Eq> Drop for Place<K> {
+impl<K: Hash + Eq> Drop for Permit<K> {
     fn drop(&mut self) {
         // A displaced holder is not in the ledger any more.
         self.places.ledger.lock().remove(self.id);

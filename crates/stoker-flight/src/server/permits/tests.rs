@@ -7,11 +7,11 @@ fn at(begun: Instant, millis: u64) -> Instant {
     begun + Duration::from_millis(millis)
 }
 
-fn places(total: usize, per_client: usize) -> Places<&'static str> {
-    Places::new(Shares { total, per_client })
+fn places(total: usize, per_client: usize) -> Permits<&'static str> {
+    Permits::new(Shares { total, per_client })
 }
 
-fn is_displaced(place: &Place<&'static str>) -> bool {
+fn is_displaced(place: &Permit<&'static str>) -> bool {
     place.displaced.is_cancelled()
 }
 

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// The permits for one kind of work, and the queue for them.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Permits {
     /// The work of permit holders, as error messages name it: `queries are running`.
     what: &'static str,
     at_once: usize,
@@ -35,7 +35,7 @@ pub struct QueueStatus {
     pub refused: u64,
 }
 
-impl Places {
+impl Permits {
     pub(crate) fn new(what: &'static str, at_once: usize, waiting: usize, patience: Duration) -> Self {
         let free = Arc::new(Semaphore::new(at_once));
         let (waiting_max, waiting, num_refused) = (waiting, Semaphore::new(waiting), AtomicU64::new(0));
