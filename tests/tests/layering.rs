@@ -50,18 +50,20 @@ fn members_depend_only_on_lower_layers() -> Result<()> {
 
 #[test]
 fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
-    let rules: [(&str, &[&str]); 9] = [
+    let rules: [(&str, &[&str]); 10] = [
         ("lance", &["stoker-lake"]),
         ("object_store", &["stoker-lake"]),
         ("datafusion", &["stoker-lake", "stoker-sql"]),
         ("tonic", &["stoker-flight"]),
         ("arrow-flight", &["stoker-flight"]),
         ("hyper", &["stoker-flight"]),
+        ("rustls", &["stoker-net", "stoker-lake", "stoker-flight"]),
         ("prost", &["stoker-flight"]),
         ("pyo3", &["stoker-python"]),
         (
             "tokio",
             &[
+                "stoker-net",
                 "stoker-lake",
                 "stoker-chunks",
                 "stoker-sql",

@@ -15,6 +15,7 @@
 mod arrow_export;
 mod arrow_import;
 mod batch;
+mod command;
 mod compression;
 mod connection;
 mod decode_request;
@@ -47,6 +48,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     pause::register(module.py())?;
     exit::register(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
     module.add_function(wrap_pyfunction!(params::params_json, module)?)?;
     module.add_class::<arrow_export::ArrowArray>()?;

@@ -22,17 +22,20 @@ pub fn process_use(pid: u32) -> ProcessUse {
 }
 
 /// Returns the resident memory of this process in bytes, or 0 if `/proc` does not say.
+#[cfg(feature = "bench")]
 pub fn resident_bytes() -> u64 {
     field(std::process::id(), "status", "VmRSS:") * 1024
 }
 
 /// Returns the bytes that this process has read from files so far, those from the page cache included, or 0 if `/proc`
 /// does not say.
+#[cfg(feature = "bench")]
 pub fn bytes_read() -> u64 {
     field(std::process::id(), "io", "rchar:")
 }
 
 /// Resets the peak memory of this process to its current memory. Returns `false` if the kernel does not support that.
+#[cfg(feature = "bench")]
 pub fn reset_peak() -> bool {
     // See proc_pid_clear_refs(5).
     std::fs::write("/proc/self/clear_refs", "5").is_ok()

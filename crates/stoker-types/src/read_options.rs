@@ -76,7 +76,7 @@ pub struct ReadOptions {
     /// runtime's own threads read what is in the page cache.
     pub io_threads: usize,
     /// Whether the stream only prefetches until it is told to begin
-    /// ([`BatchStream::begin`](crate::BatchStream::begin)). It then reads its first batch. It reads more only within a
+    /// (`BatchStream::begin`). It then reads its first batch. It reads more only within a
     /// sixteenth of its budget, or, once all other open streams have read everything, within the memory that they
     /// leave; windows that are read as a whole must fit there as a whole. It reads nothing if its first batch is large
     /// and would take a request for each row.

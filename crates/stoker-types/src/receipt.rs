@@ -28,7 +28,7 @@ pub struct Receipt {
     /// The runs of positions that were skipped on purpose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
-    /// The ends of epochs that [`LastBatch::Drop`] left out.
+    /// The ends of epochs that [`LastBatch::Drop`](crate::LastBatch::Drop) left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Skipped>,
 }

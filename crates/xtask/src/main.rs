@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask setup|demo|test|lint|bench`.
+//! The project's own tasks: `cargo xtask setup|demo|test|lint|bench|wheel`.
 //!
 //! Each task makes what it needs on a fresh machine (a protobuf compiler, a Python virtual environment, the release
 //! build, servers for the demo), says what it does while it does it, and when it cannot go on says what to do. All of
@@ -16,6 +16,7 @@ mod narrate;
 mod protoc;
 mod python;
 mod test;
+mod wheel;
 mod workspace;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ Stoker's tasks. Each makes its own set-up and says what it does.
   cargo xtask bench              rates beside their ceilings, and beside other libraries: takes an hour or more
   cargo xtask bench ARGS…        `stoker bench` with these arguments
   cargo xtask bench peers ARGS…  only the other libraries; --help lists the arguments
+  cargo xtask wheel [--lto]      the Python package as a file for `pip install`; with --lto smaller, after an hour or more
   cargo xtask help               this text
 
 Settings, from the environment:
@@ -73,6 +75,7 @@ fn run(task: &str, args: &[String]) -> Result<()> {
         "test" => test::run(&workspace, &mut narrator, args),
         "lint" => lint::run(&workspace, &mut narrator),
         "bench" => bench::run(&workspace, &mut narrator, args),
+        "wheel" => wheel::run(&workspace, &mut narrator, args),
         other => bail!("there is no task {other:?}\n\n{HELP}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The paths of a checkout: its root, the build's output, the caches.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,7 +38,12 @@ impl Workspace {
 
     /// Returns a `cargo` command in this checkout, with the settings that all of its builds need.
     pub fn cargo(&self) -> Command {
-        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        self.cargo_of(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    /// Returns a command for a program that runs `cargo`, with the same settings.
+    pub fn cargo_of(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target_dir);
         // Build scripts (ring's, for one) would take the variables that cargo set about this task's package for a
         // change of their environment, and cargo would rebuild half of the dependencies.

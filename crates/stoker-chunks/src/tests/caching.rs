@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::join;
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, IoTotals};
 
 use super::*;
 use crate::cache::entry::{ChunkKey, HEADER_BYTES, PARTIAL, write_entry};

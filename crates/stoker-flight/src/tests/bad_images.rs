@@ -12,6 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use stoker_decode::ImageTransform;
 use stoker_lake::{CommitMode, WriteOptions};
 use stoker_stream::{Batch, RowsBeside};
+use stoker_types::calls::VerifyReceipts;
 use stoker_types::{
     BadRows, BadShare, BatchSize, ErrorKind, IoTotals, LastBatch, ReadOptions, Receipt, ShuffleMode, Slice, TableName,
     TensorType,
@@ -146,7 +147,8 @@ fn all_ranks_put_the_same_rows_in_the_place_of_bad_images() {
                         check(&batch, &slice, &order, &wanted, &bad);
                     }
                 }
-                let verdict = connection.verify(&receipts).await.expect("a verdict").remove(0);
+                let verdict =
+                    connection.call(VerifyReceipts { receipts: receipts.clone() }).await.expect("a verdict").remove(0);
                 assert!(verdict.is_exactly_once(), "{verdict:?}");
                 let named: BTreeSet<i64> = verdict.substituted.iter().map(|row| row.row_addrs[0] as i64).collect();
                 assert_eq!((verdict.substituted.len(), named), (bad.len(), bad.clone()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use serde_json::Value;
+use stoker_types::calls::GetStatus;
 use stoker_types::{BatchSize, LastBatch};
 
 use crate::tests::fixture::*;
@@ -19,9 +19,7 @@ const TOTAL_BYTES: u64 = 256 << 10;
 
 /// Returns a number of a server's status.
 async fn status(connection: &Connection, name: &str) -> f64 {
-    let Connection::Remote(lake) = connection else { unreachable!("a server") };
-    let answer = lake.do_action("status", Vec::new()).await.expect("a status");
-    let status: Value = serde_json::from_slice(&answer).expect("JSON");
+    let status = serde_json::to_value(connection.call(GetStatus {}).await.expect("a status")).expect("JSON");
     status[name].as_f64().unwrap_or_else(|| panic!("{name} is not in {status}"))
 }
 

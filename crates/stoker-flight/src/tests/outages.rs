@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use stoker_stream::{log_run, run_entries};
+use stoker_types::calls::{ListTables, ReadRunLog};
 use stoker_types::{BatchSize, Digest, ErrorKind, LastBatch, RunEntry, RunEvent, RunId, SnapshotRef};
 use tempfile::TempDir;
 
 use crate::client::LocalLake;
 use crate::tests::fixture::*;
-use crate::write_key::WriteKey;
+use crate::write_key::{commit_key, new_write_key};
 use crate::{ConnectOptions, Connection, ServerConfig, connect, reconnect};
 
 /// The address of a server that dies, and of the server that replaces it.
@@ -58,16 +59,16 @@ fn calls_wait_for_a_server_that_comes_back() {
         let hasty = connect(&place.address(), &impatient()).await.expect("a server");
         let handle = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
         server.kill();
-        let error = hasty.tables().await.expect_err("nobody answers");
+        let error = hasty.call(ListTables {}).await.expect_err("nobody answers");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         // This connection, like one in another process after unpickling, has not reached a server yet.
         let elsewhere = reconnect(&place.address(), &patient()).await.expect("nothing is asked");
-        let state = handle.state(stoker_types::TestStore::default(), &[]);
+        let state = handle.state(stoker_types::ResumePoint::default(), &[]);
         let at = SnapshotRef::Version(1);
         let calls = async {
             let (entry, options) = (entry(0), options());
             tokio::join!(
-                remote.tables(),
+                remote.call(ListTables {}),
                 remote.plan_stream(ALL, &[], &options),
                 remote.sql("SELECT id FROM t", &[]),
                 remote.log_run(&entry),
@@ -76,7 +77,7 @@ fn calls_wait_for_a_server_that_comes_back() {
             )
         };
         let back = async {
-            assert_eq!(hasty.tables().await.expect_err("nobody answers").kind(), ErrorKind::Unavailable);
+            assert_eq!(hasty.call(ListTables {}).await.expect_err("nobody answers").kind(), ErrorKind::Unavailable);
             TestServer::start(&lake, place.config()).await
         };
         let (_server, (tables, planned, sql, logged, tagged, loaded)) = {
@@ -92,7 +93,7 @@ fn calls_wait_for_a_server_that_comes_back() {
         tagged.expect("tagged");
         assert_eq!(loaded.expect("a stream").spec(), handle.spec());
         let run_id = RunId::try_new("exp-1").expect("a name");
-        assert_eq!(remote.run_entries(&run_id).await.expect("a log").len(), 1);
+        assert_eq!(remote.call(ReadRunLog { run_id: run_id.clone() }).await.expect("a log").len(), 1);
         let again = remote.tag("t", &SnapshotRef::Version(1), "kept").await.expect_err("it exists");
         assert_eq!(again.kind(), ErrorKind::AlreadyExists);
     });
@@ -126,12 +127,12 @@ fn a_write_with_a_key_happens_once() {
         let engine = lake.engine().await;
         let run_id = entry(0).run_id;
         log_run(&engine, &entry(0), None).await.expect("logged");
-        let key = WriteKey::new(1);
+        let key = new_write_key(1);
         for _ in 0..3 {
-            log_run(&engine, &entry(1), Some(key.commit_key())).await.expect("logged");
+            log_run(&engine, &entry(1), Some(commit_key(&key))).await.expect("logged");
         }
         // The same entry with another key is another write.
-        log_run(&engine, &entry(1), Some(WriteKey::new(2).commit_key())).await.expect("logged");
+        log_run(&engine, &entry(1), Some(commit_key(&new_write_key(2)))).await.expect("logged");
         let steps = async || {
             let entries = run_entries(&engine, &run_id).await.expect("a log");
             entries.iter().map(|entry| entry.step).collect::<Vec<_>>()

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stoker_types::calls::ListTables;
 use stoker_types::{BatchSize, ErrorKind, LastBatch, ReadOptions};
 
 use crate::tests::fixture::*;
@@ -56,7 +57,7 @@ fn a_server_that_stops_ends_and_its_clients_go_on_elsewhere() {
             batches += 1;
         }
         assert_eq!(batches, 20);
-        assert_eq!(remote.tables().await.expect("the other server answers"), ["t"]);
+        assert_eq!(remote.call(ListTables {}).await.expect("the other server answers"), ["t"]);
         let gone = connect(&first.url(), &impatient()).await.map(|_| ()).expect_err("nobody listens");
         assert_eq!(gone.kind(), ErrorKind::Unavailable);
     });

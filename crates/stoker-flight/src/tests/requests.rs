@@ -7,6 +7,7 @@ use arrow_flight::{Action, Criteria, Empty, FlightDescriptor, Ticket};
 use futures::TryStreamExt;
 use prost::Message;
 use stoker_lake::CommitMode;
+use stoker_types::calls::{DescribeTable, ExamineTable, ExplainQuery, ListTables, ListVersions, TableAt};
 use stoker_types::{BatchSize, Compression, ErrorKind, LastBatch, ParamValue, SnapshotRef};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -79,7 +80,7 @@ fn questions_about_tables_have_the_same_answers_as_in_process() {
         let local = lake.local().await;
         let server = TestServer::start(&lake, config()).await;
         let remote = connect(&server.url(), &impatient()).await.expect("a server");
-        assert_eq!(remote.tables().await.expect("tables"), ["t"]);
+        assert_eq!(remote.call(ListTables {}).await.expect("tables"), ["t"]);
         remote.tag("t", &SnapshotRef::Version(1), "v1").await.expect("a tag");
         let exists = remote.tag("t", &SnapshotRef::Latest, "v1").await.expect_err("it exists");
         assert_eq!(exists.kind(), ErrorKind::AlreadyExists);
@@ -87,12 +88,22 @@ fn questions_about_tables_have_the_same_answers_as_in_process() {
             let (here, there) = (local.table("t", &at).await.expect("it"), remote.table("t", &at).await.expect("it"));
             assert_eq!((here.version, here.num_rows, &here.tags), (there.version, there.num_rows, &there.tags));
             assert_eq!(here.schema, there.schema);
-            assert_eq!(local.describe("t", &at).await.expect("it"), remote.describe("t", &at).await.expect("it"));
-            assert_eq!(local.doctor("t", &at).await.expect("it"), remote.doctor("t", &at).await.expect("it"));
+            assert_eq!(
+                local.call(DescribeTable(TableAt::new("t", &at))).await.expect("it"),
+                remote.call(DescribeTable(TableAt::new("t", &at))).await.expect("it")
+            );
+            assert_eq!(
+                local.call(ExamineTable(TableAt::new("t", &at))).await.expect("it"),
+                remote.call(ExamineTable(TableAt::new("t", &at))).await.expect("it")
+            );
         }
-        assert_eq!(local.versions("t").await.expect("them"), remote.versions("t").await.expect("them"));
+        assert_eq!(
+            local.call(ListVersions(TableAt::new("t", &SnapshotRef::Latest))).await.expect("them"),
+            remote.call(ListVersions(TableAt::new("t", &SnapshotRef::Latest))).await.expect("them")
+        );
         let sql = "SELECT id FROM t";
-        assert_eq!(local.explain(sql, &[]).await.expect("it"), remote.explain(sql, &[]).await.expect("it"));
+        let explain = ExplainQuery { sql: sql.into(), params: Vec::new() };
+        assert_eq!(local.call(explain.clone()).await.expect("it"), remote.call(explain).await.expect("it"));
         let missing = remote.table("t", &SnapshotRef::Version(99)).await.expect_err("no such version");
         assert_eq!(missing.kind(), ErrorKind::NotFound);
     });
@@ -109,7 +120,7 @@ fn a_token_is_needed_by_every_request_but_health_checks() {
         for (token, good) in [(Some(RIGHT), true), (Some("wrong"), false), (None, false)] {
             let options = ConnectOptions { token: token.map(Into::into), ..impatient() };
             let remote = connect(&server.url(), &options).await.expect("a connection");
-            let tables = remote.tables().await;
+            let tables = remote.call(ListTables {}).await;
             let plan = remote.plan_stream(ALL, &[], &crate::tests::fixture::options()).await;
             match good {
                 true => assert!(tables.is_ok() && plan.is_ok()),

@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use stoker_net::http2::{Patience, Request};
+use stoker_types::calls::ListTables;
 
 use crate::client::grpc::{CALL_HEADERS, call, grpc_frame};
 use crate::tests::fixture::*;
@@ -68,12 +69,12 @@ fn streams_and_queries_are_those_of_the_lake() {
         for target in [unix.clone(), place.address(), tcp.clone(), format!("{},{tcp}", place.address())] {
             let options_of = ConnectOptions { num_endpoints: 2, token: token.clone(), ..impatient() };
             let remote = connect(&target, &options_of).await.expect("a server");
-            assert_eq!(remote.tables().await.expect("tables"), ["t"]);
+            assert_eq!(remote.call(ListTables {}).await.expect("tables"), ["t"]);
             let remote = remote.plan_stream(ALL, &[], &options()).await.expect("a plan");
             let slice = slice(1, 2, BatchSize::PerRank(32), LastBatch::Pad);
             assert_same(&drain(&remote, &slice).await, &drain(&local, &slice).await);
         }
-        let without_token = connect(unix, &impatient()).await.expect("a server").tables().await;
+        let without_token = connect(unix, &impatient()).await.expect("a server").call(ListTables {}).await;
         assert_eq!(without_token.expect_err("refused").kind(), ErrorKind::Unauthenticated);
     });
 }
@@ -125,7 +126,10 @@ fn the_socket_of_a_server_that_is_gone_is_replaced() {
         assert_eq!(gone.kind(), ErrorKind::Unavailable);
         assert!(gone.to_string().contains(&place.address()), "{gone}");
         let server = TestServer::start(&lake, place.config()).await;
-        assert_eq!(connect(&server.url(), &impatient()).await.expect("it").tables().await.expect("tables"), ["t"]);
+        assert_eq!(
+            connect(&server.url(), &impatient()).await.expect("it").call(ListTables {}).await.expect("tables"),
+            ["t"]
+        );
     });
 }
 
@@ -154,7 +158,10 @@ fn of_servers_that_start_at_once_one_gets_the_socket_of_one_that_is_gone() {
             }
         }
         assert_eq!(num_ready, 1);
-        assert_eq!(connect(&place.address(), &impatient()).await.expect("it").tables().await.expect("tables"), ["t"]);
+        assert_eq!(
+            connect(&place.address(), &impatient()).await.expect("it").call(ListTables {}).await.expect("tables"),
+            ["t"]
+        );
     });
 }
 
@@ -167,7 +174,10 @@ fn what_is_not_a_socket_of_a_server_that_is_gone_stays() {
         let said = refused(&engine, place.config()).await;
         let expected = format!("another server listens on {}; stop it, or choose another path", place.address());
         assert_eq!(said, expected);
-        assert_eq!(connect(&server.url(), &impatient()).await.expect("it").tables().await.expect("tables"), ["t"]);
+        assert_eq!(
+            connect(&server.url(), &impatient()).await.expect("it").call(ListTables {}).await.expect("tables"),
+            ["t"]
+        );
 
         let not_a_socket = "what lies there is not a socket; remove it, or choose another path";
         let file = TestSocket::new();

@@ -289,10 +289,10 @@ fn the_log_of_a_run_finds_the_rows_of_every_step() {
             [(0, 0, 0..10), (5, 0, 50..60), (6, 0, 60..100), (10, 0, 220..230), (12, 1, 40..80)]
         {
             let entry = step_entry(&run_id, &entries, step).expect("an entry");
-            let slice = entry.slice(step, one, 230).expect("a slice");
+            let slice = entry_slice(entry, step, one, 230).expect("a slice");
             assert_eq!((slice.epoch, slice.positions(slice.first_step, 230)), (epoch, positions), "step {step}");
         }
-        let last = step_entry(&run_id, &entries, 17).expect("an entry").slice(17, one, 230);
+        let last = entry_slice(step_entry(&run_id, &entries, 17).expect("an entry"), 17, one, 230);
         assert!(last.expect_err("beyond").to_string().contains("its log ends before step 17"));
         let other = RunId::try_new("exp-2").expect("a name");
         assert_eq!(step_entry(&other, &[], 0).expect_err("no log").kind(), ErrorKind::NotFound);

@@ -1,5 +1,6 @@
 //! Tests of rows of windows, for consumers that look for substitutes themselves.
 
+use stoker_types::calls::Beside;
 use stoker_types::{BadRows, ErrorKind, MixtureStop, ReadOptions};
 
 use super::bad_rows::damage;

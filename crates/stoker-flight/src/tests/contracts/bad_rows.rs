@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
+use stoker_types::calls::VerifyReceipts;
 use stoker_types::{BadRows, BadShare, ErrorKind, ReadOptions, Receipt, Slice};
 
 use crate::tests::contracts::case::{Case, Job, damaged_case};
@@ -173,7 +174,7 @@ impl Epoch {
     async fn check_receipts(&self, connection: &Connection, job: &Job, ranks: &[Delivered]) -> TestCaseResult {
         let receipts: Vec<Receipt> = ranks.iter().map(|rank| rank.receipt.clone()).collect();
         let num_dropped = job.num_dropped(self.num_rows());
-        let verdicts = connection.verify(&receipts).await?;
+        let verdicts = connection.call(VerifyReceipts { receipts: receipts.clone() }).await?;
         prop_assert!(verdicts.len() == 1 || (verdicts.is_empty() && num_dropped == self.num_rows()));
         for verdict in verdicts {
             let is_proven =

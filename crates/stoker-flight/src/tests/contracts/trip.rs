@@ -7,6 +7,7 @@ use futures::future::try_join_all;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
+use stoker_types::calls::VerifyReceipts;
 use stoker_types::{EpochVerdict, Receipt, ResumePoint, StreamState};
 
 use crate::tests::contracts::case::{Job, Leg};
@@ -100,7 +101,7 @@ impl<'a> Trip<'a> {
 
     /// Checks that the receipts of all jobs prove all epochs of which rows were delivered.
     pub async fn check_receipts(&self, num_rows: u64) -> TestCaseResult {
-        let verdicts = self.connection.verify(&self.receipts).await?;
+        let verdicts = self.connection.call(VerifyReceipts { receipts: self.receipts.clone() }).await?;
         let is_delivered = |verdict: &&EpochVerdict| left_out(verdict) < num_rows;
         let num_delivered = verdicts.iter().filter(is_delivered).count();
         prop_assert_eq!(num_delivered, self.rows.values().filter(|rows| !rows.is_empty()).count());
@@ -142,7 +143,7 @@ impl<'a> Trip<'a> {
     }
 
     async fn verdict(&self, receipts: &[Receipt], epoch: u64) -> crate::Result<Option<EpochVerdict>> {
-        let verdicts = self.connection.verify(receipts).await?;
+        let verdicts = self.connection.call(VerifyReceipts { receipts: receipts.to_vec() }).await?;
         Ok(verdicts.into_iter().find(|verdict| verdict.epoch == epoch))
     }
 }

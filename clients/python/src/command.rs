@@ -1,0 +1,15 @@
+//! The `stoker` command, from Python.
+
+use std::process::ExitCode;
+
+use pyo3::prelude::*;
+
+use crate::exit::detached;
+
+/// Runs the `stoker` command with these arguments, of which the first is the name of the program. Returns 0 for success
+/// and 1 for a failure, which standard error explains.
+#[pyfunction]
+pub(crate) fn main(py: Python<'_>, args: Vec<String>) -> u8 {
+    let status = detached(py, || stoker_cli::main(args));
+    u8::from(status != ExitCode::SUCCESS)
+}

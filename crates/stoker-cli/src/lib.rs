@@ -1,0 +1,143 @@
+//! The `stoker` command.
+//!
+//! One file for each subcommand. Results go to standard output; progress, warnings and errors to standard error.
+
+mod batch_log;
+#[cfg(feature = "bench")]
+mod bench;
+mod brief;
+mod cleanup;
+mod codec;
+mod connect;
+mod describe;
+mod doctor;
+mod fail;
+mod ingest;
+mod output;
+mod print;
+mod process;
+mod ps;
+mod quarantine;
+mod query_args;
+mod replay;
+mod secret_args;
+mod serve;
+mod serve_limits;
+mod sql;
+mod stream;
+mod tables;
+mod verify;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::connect::LakeArgs;
+use crate::fail::fail;
+
+/// Query and stream training data from Lance tables on object storage.
+#[derive(Parser)]
+#[command(name = "stoker", version, about)]
+struct Cli {
+    #[command(flatten)]
+    lake: LakeArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write files into a table
+    Ingest(ingest::IngestArgs),
+    /// Run a SELECT
+    Sql(sql::SqlArgs),
+    /// Drain a stream and report its rates
+    Stream(stream::StreamArgs),
+    /// Show the rows of a past step of a run
+    Replay(replay::ReplayArgs),
+    /// Check from receipts that every row was delivered exactly once
+    Verify(verify::VerifyArgs),
+    /// Serve a lake over Arrow Flight
+    Serve(Box<serve::ServeArgs>),
+    /// List tables
+    Tables,
+    /// List the streams that a server serves now
+    Ps(ps::PsArgs),
+    /// Show how the columns of a table are stored
+    Describe(describe::DescribeArgs),
+    /// Report which columns of a table are read as plain bytes, and how to convert the others
+    ///
+    /// Each column has a verdict. The values of dense columns are read from the files directly into batches. Heavy
+    /// columns with the verdict "decoder" are read through Lance's decoder; so are light columns, for which this is
+    /// cheap. Findings say what costs speed or safety, and what to do about it; they are no errors.
+    Doctor(doctor::DoctorArgs),
+    /// List the versions of a table
+    Versions(tables::TableArgs),
+    /// Tag a version of a table
+    Tag(tables::TagArgs),
+    /// Build an index over a column
+    Index(tables::IndexArgs),
+    /// Exclude bad rows from later versions of a table
+    Quarantine(quarantine::QuarantineArgs),
+    /// Remove old versions of tables, and files that no version names any more
+    ///
+    /// Tagged versions and the newest version are kept. So are versions that were replaced less than a day ago,
+    /// whatever --keep says. Only one cleanup of a lake runs at a time.
+    Cleanup(cleanup::CleanupArgs),
+    /// Measure rates and compare them with their ceilings
+    #[cfg(feature = "bench")]
+    Bench(bench::BenchArgs),
+}
+
+/// Runs the command with these arguments, of which the first is the name of the program, and returns its exit status.
+///
+/// The binary `stoker` calls this, and so does the native module of the Python package, whose wheel installs the command
+/// without a second copy of the engine. An error in the arguments, `--help` and `--version` end the process.
+pub fn main<T>(args: impl IntoIterator<Item = T>) -> ExitCode
+where
+    T: Into<OsString> + Clone,
+{
+    let filter = EnvFilter::try_from_env("STOKER_LOG").unwrap_or_else(|_| EnvFilter::new("warn,stoker_flight=info"));
+    let colours = std::io::stderr().is_terminal();
+    // A separate thread writes the log, and drops lines while nobody reads them: a full pipe must not block a server.
+    let (log, _written_to_its_end) = tracing_appender::non_blocking(std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(log).with_ansi(colours).init();
+    let cli = Cli::parse_from(args);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.into()),
+    };
+    let done = runtime.block_on(run(cli));
+    // The process does not wait for reads that are still running.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<()> {
+    let lake = cli.lake;
+    match cli.command {
+        Command::Ingest(args) => ingest::run(args, lake.local("ingest")?, lake.storage()?).await,
+        Command::Sql(args) => sql::run(args, &lake).await,
+        Command::Stream(args) => stream::run(args, &lake).await,
+        Command::Replay(args) => replay::run(args, &lake).await,
+        Command::Verify(args) => verify::run(args, &lake).await,
+        Command::Serve(args) => serve::run(*args, lake.local("serve")?, lake.storage()?).await,
+        Command::Tables => tables::list(&lake).await,
+        Command::Ps(args) => ps::run(args, &lake).await,
+        Command::Describe(args) => describe::run(args, &lake).await,
+        Command::Doctor(args) => doctor::run(args, &lake).await,
+        Command::Versions(args) => tables::versions(args, &lake).await,
+        Command::Tag(args) => tables::tag(args, &lake).await,
+        Command::Index(args) => tables::index(args, &lake).await,
+        Command::Quarantine(args) => quarantine::run(args, &lake).await,
+        Command::Cleanup(args) => cleanup::run(args, &lake).await,
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => bench::run(args, &lake).await,
+    }
+}
