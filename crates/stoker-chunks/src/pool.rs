@@ -136,10 +136,6 @@ impl Pooled {
         self.as_mut().as_mut_ptr()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.as_ref().len()
-    }
-
     /// Converts the memory to an Arrow buffer. When the last reference to the buffer is dropped, the memory returns to
     /// its pool.
     pub fn freeze(self) -> Buffer {

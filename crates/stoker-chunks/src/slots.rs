@@ -38,15 +38,11 @@ impl Slots {
     /// # Errors
     /// [`Error::OutOfMemory`] if the operating system has no memory.
     pub fn try_new(pool: &BufferPool, num_rows: usize, row_bytes: usize) -> Result<Arc<Self>> {
-        let mut memory = pool.take(num_rows.saturating_mul(row_bytes))?;
+        let bytes = num_rows.checked_mul(row_bytes).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+        let mut memory = pool.take(bytes)?;
         let base = memory.as_mut_ptr();
         let states = (0..num_rows).map(|_| AtomicU8::new(FREE)).collect();
         Ok(Arc::new(Self { base, memory, row_bytes, states }))
-    }
-
-    /// Returns the size of all slots in bytes.
-    pub fn bytes(&self) -> usize {
-        self.memory.len()
     }
 
     /// Claims the slot of a row.

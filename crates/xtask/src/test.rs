@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test of the repository.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -8,6 +9,7 @@ use crate::build::{self, SELECTION, Targets};
 use crate::command;
 use crate::narrate::Narrator;
 use crate::python::Python;
+use crate::wheel;
 use crate::workspace::Workspace;
 
 /// Folders with Python tests, those that exist are run.
@@ -30,7 +32,8 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -
         outcomes.push(narrator.step("Examples in the Rust documentation", |_| doc(workspace, &python))?);
         let folders: Vec<&str> = PYTHON_TESTS.into_iter().filter(|dir| workspace.root.join(dir).is_dir()).collect();
         if !folders.is_empty() {
-            outcomes.push(narrator.step("Python tests", |_| pytest(workspace, &python, &folders))?);
+            let wheel = wheel::build(workspace, narrator, &python, "release")?;
+            outcomes.push(narrator.step("Python tests", |_| pytest(workspace, &python, &folders, &wheel))?);
         }
     }
     narrator.step("Summary", |narrator| {
@@ -61,9 +64,10 @@ fn doc(workspace: &Workspace, python: &Python) -> Result<Outcome> {
     listen("documentation examples", settings(&mut command, workspace, python), closes_rust)
 }
 
-fn pytest(workspace: &Workspace, python: &Python, folders: &[&str]) -> Result<Outcome> {
+fn pytest(workspace: &Workspace, python: &Python, folders: &[&str], wheel: &Path) -> Result<Outcome> {
     let mut command = python.command();
     command.current_dir(&workspace.root).args(["-m", "pytest", "-q", "--timeout", "300"]).args(folders);
+    command.env("STOKER_WHEEL", wheel);
     listen("Python tests", settings(&mut command, workspace, python), |line| {
         (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) && line.contains(" in ")
     })
