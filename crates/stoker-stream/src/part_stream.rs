@@ -7,6 +7,7 @@ use arrow_schema::SchemaRef;
 use stoker_chunks::{IoStats, RequestLimit};
 use stoker_types::{ReadOptions, Slice, StreamStats};
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use crate::blocks::{are_kept, group};
 use crate::budget::Quota;
@@ -65,7 +66,14 @@ impl PartStream {
         let share = Share { quota: quota.clone(), blocks };
         let (options, open) = (*options, budget.opened(plan.inner.stream_id, slice, quota.clone()));
         let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held()));
-        let planner = AbortOnDrop(tokio::spawn(async move {
+        let span = tracing::info_span!(
+            "read",
+            stream_id = %plan.inner.stream_id,
+            epoch = slice.epoch,
+            rank = slice.topology.rank,
+            world_size = slice.topology.world_size,
+        );
+        let reading = async move {
             let first = slice.positions(slice.first_step, plan.num_rows()).start;
             match plan.reaching(slice.epoch, first).await {
                 Ok(plan) => Planner::new(plan, slice, options, part_size, scan, share, output).run().await,
@@ -75,7 +83,8 @@ impl PartStream {
                     output.send(Err(error)).await.ok();
                 }
             }
-        }));
+        };
+        let planner = AbortOnDrop(tokio::spawn(reading.instrument(span)));
         Self {
             input,
             io,

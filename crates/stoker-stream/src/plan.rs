@@ -13,6 +13,7 @@ use stoker_types::{
     Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, PlanRequest, PrincipalName, Query,
     ReadOptions, SPEC_VERSION, Slice, Snapshot, SourceSpec, StreamOptions, StreamSpec, slots_for,
 };
+use tracing::Instrument;
 
 use crate::options::orders;
 use crate::part_plan::PartSize;
@@ -63,10 +64,14 @@ impl StreamPlan {
     /// The errors of [`StreamPlan::plan`].
     pub async fn plan_for(engine: &Engine, request: &PlanRequest, owner: Option<&PrincipalName>) -> Result<Self> {
         request.validate()?;
-        match &request.run_id {
-            None => Self::plan_now(engine, request).await,
-            Some(run_id) => run::plan_run(engine, request, run_id, owner).await,
-        }
+        let span = tracing::info_span!("plan", run_id = request.run_id.as_ref().map(tracing::field::display));
+        let planned = async {
+            match &request.run_id {
+                None => Self::plan_now(engine, request).await,
+                Some(run_id) => run::plan_run(engine, request, run_id, owner).await,
+            }
+        };
+        planned.instrument(span).await
     }
 
     /// Plans a stream at the newest snapshots.

@@ -28,6 +28,11 @@ impl AccessEntry {
         Self { kind, what, who, request_id, begun: Instant::now(), rows: 0, bytes: 0, is_complete: false }
     }
 
+    /// Returns what is sent: a stream id with epoch, rank and first step, or the digest of a query.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
     /// Returns the time since the response began.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()

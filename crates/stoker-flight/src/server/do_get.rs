@@ -11,6 +11,7 @@ use stoker_sql::SqlQuery;
 use stoker_stream::StreamPlan;
 use stoker_types::{Digest, Principal, ReadOptions, Slice, Snapshot, Topology};
 use tokio::runtime::Handle;
+use tracing::{Instrument, Span};
 
 use crate::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
 use crate::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
@@ -43,6 +44,16 @@ const PLACE_PATIENCE: Duration = Duration::from_millis(900);
 enum Work {
     Stream(StreamPlan, Box<CountedStream>, Batches),
     Sql(Box<SqlQuery>, AccessEntry),
+}
+
+impl Work {
+    /// The span of the work, under which logs show what is read and sent for it.
+    fn span(&self) -> Span {
+        match self {
+            Work::Stream(_, stream, _) => tracing::info_span!("do_get", stream = stream.what()),
+            Work::Sql(_, log) => tracing::info_span!("do_get", query = log.what()),
+        }
+    }
 }
 
 /// The batches of a stream that are sent.
@@ -94,7 +105,8 @@ pub(crate) async fn do_get(
     };
     let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes);
     let options = MessageOptions { message_bytes, compression };
-    threads.spawn(for_request(async move {
+    let span = work.span();
+    let sending = async move {
         let sent = async {
             match work {
                 Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,
@@ -108,7 +120,8 @@ pub(crate) async fn do_get(
             done = sent => done,
         };
         output.end(done, |error| state.place_filter.status(error.into())).await;
-    }));
+    };
+    threads.spawn(for_request(sending.instrument(span)));
     Ok(answer)
 }
 

@@ -77,6 +77,11 @@ impl CountedStream {
         }
     }
 
+    /// Returns the slice that is sent, as the log names it.
+    pub fn what(&self) -> &str {
+        self.log.what()
+    }
+
     /// Marks the stream as completely sent.
     pub fn complete(&mut self) {
         self.log.is_complete = true;
