@@ -1,5 +1,5 @@
 //! Measures the rate of reading a file from the page cache, in ways that a chunk scan might use. The figures are in
-//! `docs/performance.md`.
+//! `docs/figures.md`, "Reads of one file, with and without checksums".
 //!
 //! ```text
 //! cargo run --release -p stoker-chunks --example read_rates -- FILE
