@@ -73,7 +73,7 @@ impl Connection {
             return Ok(connection);
         }
         if forked && self.target.starts_with("memory://") {
-            let message = format!("{} lives in the process that opened it and is empty after a fork", self.target);
+            let message = format!("{} is in memory of the process that opened it, not of its forks", self.target);
             return Err(error(py, ErrorKind::InvalidRequest, &message));
         }
         // The process that made this object, or the parent of the fork, did reach the target. A failure to connect is

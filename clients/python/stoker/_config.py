@@ -105,7 +105,7 @@ def slice_config(
     if run_log and run_id is None:
         raise InvalidRequestError("run_log=True needs a run_id, the name under which the steps are found again")
     if run_log and evaluation:
-        raise InvalidRequestError("evaluation=True and run_log=True: passes of an evaluation are no steps of a run")
+        raise InvalidRequestError("evaluation=True and run_log=True exclude each other: an evaluation has no steps")
     config = SliceConfig(
         batch_size=whole_or_none("batch_size", batch_size, 1, _BATCH_MAX),
         global_batch_size=whole_or_none("global_batch_size", global_batch_size, 1, _BATCH_MAX),

@@ -28,7 +28,7 @@ def refuse_second_batching(caller: FrameType | None) -> None:
     fetcher = None if caller is None else caller.f_locals.get("self")
     if isinstance(fetcher, _IterableDatasetFetcher) and fetcher.auto_collation:
         raise InvalidRequestError(
-            "DataLoader(loader, batch_size=…) would stack batches that are batches already: use the loader itself "
+            "DataLoader(loader, batch_size=…) would stack batches a second time: use the loader itself "
             "(for batch in loader), or DataLoader(loader, batch_size=None)"
         )
 
@@ -46,7 +46,7 @@ def refuse_second_sharding(caller: FrameType | None, world_size: int) -> None:
         inside = type(frame.f_locals.get("self"))
         if inside.__name__ in _SHARDING and inside.__module__.startswith(("accelerate.", "transformers.")):
             raise InvalidRequestError(
-                f"{inside.__name__} would shard rows that are sharded already, so that most of them were lost: give "
+                f"{inside.__name__} would shard rows that are sharded already, and lose most of them: give "
                 "the loader itself to accelerator.prepare(loader), without a DataLoader around it, or make it with "
                 "rank=0, world_size=1"
             )
@@ -63,7 +63,7 @@ def warn_of_workers(num_workers: int) -> None:
     """Warns of the costs of worker processes."""
     warnings.warn(
         f"DataLoader(num_workers={num_workers}): each global batch is cut into {num_workers} smaller ones, which are "
-        "copied between processes; the loader reads ahead on native threads by itself and needs no workers. Its place "
-        "advances in the workers only: call set_epoch before each pass, and save states with num_workers=0",
+        "copied between processes; the loader prefetches on native threads by itself and needs no workers. Its "
+        "position advances in the workers only: call set_epoch before each pass, and save states with num_workers=0",
         stacklevel=4,
     )

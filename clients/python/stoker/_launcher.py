@@ -73,5 +73,5 @@ class LauncherStore:
                 time.sleep(_POLL_SECS)
             message: dict[str, Any] = json.loads(self._store.get(self._key))
         except RuntimeError as failed:
-            raise UnavailableError(f"the launcher's store is gone while rank 0 plans the stream: {failed}") from failed
+            raise UnavailableError(f"the launcher's store failed while rank 0 planned the stream: {failed}") from failed
         return message

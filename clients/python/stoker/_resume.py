@@ -29,7 +29,7 @@ def resumed(
     """Returns the stream of a state, at the state's position; see :meth:`Lake.resume`."""
     pinned = [name for name in _PINNED if name in options]
     if pinned:
-        raise InvalidRequestError(f"{', '.join(pinned)}: the state pins that already, so that resume does not take it")
+        raise InvalidRequestError(f"resume does not accept {', '.join(pinned)}: the state determines this already")
     ranks = _distributed.ranks_of(*topology)
     try:
         config = slice_config(ranks=ranks, **options)

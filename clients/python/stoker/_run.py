@@ -133,7 +133,7 @@ class Run:
         first = whole("first_step", first_step, 0)
         last = whole("last_step", first if last_step is None else last_step, 0)
         if last < first:
-            raise InvalidRequestError(f"last_step is {last}, which comes before first_step {first}")
+            raise InvalidRequestError(f"last_step is {last}; it must be at least first_step, {first}")
         return pa.concat_tables([self._step_rows(step) for step in range(first, last + 1)])
 
     def _step_rows(self, step: int) -> pa.Table:

@@ -98,8 +98,8 @@ class TorchBatch(dict[str, Any]):
     def _known(self) -> BatchRows:
         if self._rows is None:
             raise InvalidRequestError(
-                "this batch was rebuilt from its columns, as trainers do, and has no place and no mask: take them from "
-                "the batch that the loader handed out, or ask for the mask as a column with torch(valid_key='valid')"
+                "this batch was rebuilt from its columns, for example by a trainer, so its cursor and mask are lost: "
+                "use those of the batch that the loader returned, or get the mask as a column: torch(valid_key='valid')"
             )
         return self._rows
 

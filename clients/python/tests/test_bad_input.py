@@ -317,7 +317,7 @@ def test_tickets_that_were_changed(wire: Wire) -> None:
         body = ticket.index(b"\x12") + 2  # The body comes after the id of the key, a tag and a length.
         for position in range(body, len(ticket)):
             changed = ticket[:position] + bytes([ticket[position] ^ 1]) + ticket[position + 1 :]
-            wire.refuses("unauthenticated", ["the ticket is not valid", "ask for a new one"], wire.rows, changed)
+            wire.refuses("unauthenticated", ["the ticket is not valid", "request a new one"], wire.rows, changed)
         for changed in (ticket[:-1], b"no ticket"):
             wire.refuses("unauthenticated", ["not a ticket of Stoker"], wire.rows, changed)
         renamed = ticket[:2] + bytes([ticket[2] ^ 1]) + ticket[3:]
@@ -336,7 +336,7 @@ def test_tickets_of_another_key(lake_path: str, wire: Wire) -> None:
     with serving(lake_path, STOKER_TICKET_KEY=key) as server, Wire(server.url) as replica:
         assert replica.rows(ticket) == NUM_ROWS
     with serving(lake_path, STOKER_TICKET_KEY=other_key) as server, Wire(server.url) as stranger:
-        words = ["changed or signed with another key", "ask for a new one"]
+        words = ["changed or signed with another key", "request a new one"]
         stranger.refuses("unauthenticated", words, stranger.rows, ticket)
 
 
@@ -350,7 +350,7 @@ def test_tickets_that_expired(lake_path: str) -> None:
                     assert wire.rows(ticket) >= NUM_ROWS
                 except pa.ArrowInvalid:
                     assert datetime.now(timezone.utc) >= expires, "it is good until then"
-            words = ["it expired", "s ago", "ask for a new one with the cursor"]
+            words = ["it expired", "s ago", "request a new one with the cursor"]
             wire.refuses("expired", words, wire.rows, ticket)
         # A stream in Python requests a new ticket itself when its ticket has expired.
         stream = stoker.connect(server.url).sql(IDS).stream(batch_size=10)
@@ -429,7 +429,7 @@ def test_streams_on_the_wire(wire: Wire) -> None:
     row_set = spec["sources"][0]["row_set"]
     of_source: list[tuple[dict[str, object], str, list[str]]] = [
         ({"row_set": "0" * 64}, "state_mismatch", [row_set, "0" * 64]),
-        ({"num_rows": 7}, "invalid_request", ["its epoch has other rows than its query"]),
+        ({"num_rows": 7}, "invalid_request", ["the numbers of rows of its epoch and of its query differ"]),
         ({"snapshots": [{"table": "samples", "version": 1}]}, "state_mismatch", [row_set]),
         ({"snapshots": [{"table": "samples", "version": 99}]}, "not_found", ["version 99 of table samples"]),
         ({"snapshots": []}, "invalid_request", ["snapshots", "samples"]),

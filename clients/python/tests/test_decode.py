@@ -209,7 +209,7 @@ def test_transforms_that_make_no_sense(options: dict[str, object], message: str)
 
 def test_columns_that_cannot_be_decoded(query: stoker.Query) -> None:
     transform = stoker.ImageTransform(size=8)
-    for column, message in (("id", "not files of images"), ("other", "no column other")):
+    for column, message in (("id", "not files of images"), ("other", "cannot decode column other, it does not exist")):
         with pytest.raises(stoker.InvalidRequestError, match=message):
             query.stream(batch_size=4, decode={column: transform})
     with pytest.raises(stoker.InvalidRequestError, match=r"must be a stoker\.ImageTransform"):

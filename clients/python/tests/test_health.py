@@ -142,7 +142,7 @@ def test_a_server_whose_queue_of_queries_is_full_is_not_ready(lake_uri: str) -> 
         lake = stoker.connect(server.url)
         rows = lake.sql("SELECT a.id, a.image FROM samples a, samples b").to_reader()
         rows.read_next_batch()
-        assert "as many queries run and wait" in server.get("/readyz")[1]
+        assert "the limits of running and waiting queries are reached" in server.get("/readyz")[1]
         assert server.metric("stoker_queries_running") == 1
         with pytest.raises(stoker.ResourceExhaustedError, match="the queue is full"):
             stoker.connect(server.url, retry_budget_secs=1).sql("SELECT count(*) FROM samples").to_arrow()

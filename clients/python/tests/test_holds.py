@@ -95,7 +95,7 @@ def test_a_version_that_is_read_stays_until_its_hold_runs_out(
     let_pass(root, 1)
     before = tags(root)
     told = cleanup(root, "--dry-run")
-    assert "; versions whose streams hold them no more are not counted" in told
+    assert "; versions whose holds have expired are not counted" in told
     assert tags(root) == before == {hold(-1, 1): 1}
     assert cleanup(root).startswith("samples: removed 1 version, ")
     assert (versions(stoker.connect(str(root))), tags(root)) == ([2], {})
@@ -186,7 +186,7 @@ def test_a_hold_that_cannot_be_made_is_told_once(store: Store, tmp_path: Path) -
             env={**os.environ, **environment},
         )
     assert job.returncode == 0, job.stderr
-    assert job.stderr.count("cleanups may remove samples@1 while it is read: streams could not give it a tag") == 1
+    assert job.stderr.count("cannot give samples@1 a tag: cleanups may remove it while it is read") == 1
 
 
 @pytest.mark.parametrize(("days", "said"), [(-1, "hold_days is -1"), (3_651, "3651|3,651"), (1.5, "hold_days")])

@@ -106,11 +106,11 @@ LIES = [
     ("a plan of wide rows", "16", "ResourceExhaustedError .*16 rows"),
     ("a plan of wide rows", "1", "Error"),
     ("a plan of wide rows", "select", "rows 0"),
-    ("wide rows", "16", 'the server sends column "image" of type .*, planned was "image" of type'),
-    ("wide rows", "select", 'the server sends column "image" of type .*, planned was "image" of type'),
-    ("another name", "16", 'the server sends column "other" of type Int64, planned was "id" of type Int64'),
-    ("a column less", "16", "the server sends 1 columns, planned were 2"),
-    ("signs of life only", "16", "UnavailableError .*the server lives and has sent no row for 10 s"),
+    ("wide rows", "16", 'the server sends column "image" of type .*, the plan has "image" of type'),
+    ("wide rows", "select", 'the server sends column "image" of type .*, the plan has "image" of type'),
+    ("another name", "16", 'the server sends column "other" of type Int64, the plan has "id" of type Int64'),
+    ("a column less", "16", "the server sends 1 columns, the plan has 2"),
+    ("signs of life only", "16", "UnavailableError .*the server answers, but has sent no row for 10 s"),
 ]
 
 

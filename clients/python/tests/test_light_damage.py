@@ -194,7 +194,7 @@ def test_files_of_one_length_that_were_swapped_are_noticed(tmp_path: Path) -> No
     assert len(stored) == other.stat().st_size
     one.write_bytes(other.read_bytes())
     other.write_bytes(stored)
-    with pytest.raises(stoker.DataCorruptError, match=r"what lies there was written as \S+"):
+    with pytest.raises(stoker.DataCorruptError, match=r"the file was written under another name: \S+"):
         stoker.connect(str(tmp_path)).sql("SELECT number FROM t").to_arrow()
 
 

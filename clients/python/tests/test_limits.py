@@ -163,7 +163,7 @@ def test_a_removed_snapshot_is_named(tmp_path: Path, through_server: bool) -> No
         elsewhere.sql(QUERY).stream(batch_size=8).load_state_dict(state)
     assert REMOVED in refused("stream", "--state", state, *place)
     with pytest.raises(
-        stoker.NotFoundError, match="a cleanup of old versions removed it, which spares versions with a tag"
+        stoker.NotFoundError, match="a cleanup of old versions removed it; cleanups keep versions with a tag"
     ):
         elsewhere.sql("SELECT id FROM samples AT (VERSION => 1)")
     if server is None:

@@ -124,7 +124,7 @@ def test_receipts_of_both_sides_of_a_change_belong_together(place: stoker.Lake) 
     assert first.stream_id != second.stream_id
     verdicts = place.verify([first.receipt(), second.receipt()])
     assert [verdict.is_exactly_once for verdict in verdicts] == [True]
-    with pytest.raises(stoker.InvalidRequestError, match="of stream"):
+    with pytest.raises(stoker.InvalidRequestError, match="it belongs to stream"):
         place.verify([first.receipt(), place.sql(LOW).stream(batch_size=4).receipt()])
 
 

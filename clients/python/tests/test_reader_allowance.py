@@ -53,7 +53,7 @@ def test_objects(tmp_path: Path, own_lake: str) -> None:
         assert len(left(own_lake)) == 3, "a specification, a row set and its page"
         assert rows(query.stream(batch_size=8, seed=2)) == num_rows
         before = left(own_lake)
-        refused = r"reader left its 4 objects of a day in the lake.*in 24 h.*--reader-objects-per-day"
+        refused = r"reader has used up its 4 objects per day.*to the lake.*in 24 h.*--reader-objects-per-day"
         with pytest.raises(stoker.ResourceExhaustedError, match=refused):
             query.stream(batch_size=8, seed=3)
         with pytest.raises(stoker.ResourceExhaustedError, match=refused):
@@ -92,14 +92,14 @@ def test_specifications_of_a_readers_own_making(tmp_path: Path, own_lake: str) -
                         flight.Action("rows_beside", json.dumps(body).encode()), authorized(TOKENS["read"])
                     )
                 )
-        assert "reader left its 4 objects of a day" in str(refused.value)
+        assert "reader has used up its 4 objects per day" in str(refused.value)
         assert len(left(own_lake) - before) <= 4
 
 
 def test_bytes(tmp_path: Path, own_lake: str) -> None:
     with served(tmp_path, own_lake, reader_bytes_per_day=300) as url:
         reader = stoker.connect(url, token=TOKENS["read"])
-        with pytest.raises(stoker.ResourceExhaustedError, match="reader left its 300 bytes of a day"):
+        with pytest.raises(stoker.ResourceExhaustedError, match="reader has used up its 300 bytes per day"):
             reader.sql(f"{QUERY} ORDER BY id").stream(batch_size=8)
         writer = stoker.connect(url, token=TOKENS["write"])
         writer.sql(f"{QUERY} ORDER BY id").stream(batch_size=8, run_id="theirs")
@@ -115,6 +115,6 @@ def test_logs_of_runs(tmp_path: Path, own_lake: str) -> None:
             rows(stream)
         assert len(lake.run("mine").entries()) == 2
         stream.set_epoch(2)
-        with pytest.raises(stoker.ResourceExhaustedError, match="reader left its 10 objects of a day"):
+        with pytest.raises(stoker.ResourceExhaustedError, match="reader has used up its 10 objects per day"):
             rows(stream)
         assert len(lake.run("mine").entries()) == 2

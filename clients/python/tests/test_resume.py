@@ -75,7 +75,7 @@ def test_what_a_resume_refuses(lake: stoker.Lake) -> None:
     state = lake.sql("SELECT id FROM samples").stream(batch_size=10).state_dict()
     for options, said in (
         ({}, "either batch_size or global_batch_size"),
-        ({"batch_size": 4, "seed": 3}, "seed: the state pins that already"),
+        ({"batch_size": 4, "seed": 3}, "resume does not accept seed: the state determines this already"),
         ({"batch_size": 4, "nope": 3}, "nope"),
         ({"batch_size": 4, "rank": 0}, "both rank and world_size"),
     ):

@@ -111,7 +111,7 @@ def test_any_step_is_found_again(place: stoker.Lake, own_lake: stoker.Lake) -> N
         run.batch(16)
     with pytest.raises(stoker.NotFoundError, match="run nothing has no log"):
         place.run("nothing")
-    with pytest.raises(stoker.InvalidRequestError, match="comes before"):
+    with pytest.raises(stoker.InvalidRequestError, match="last_step is 2; it must be at least first_step, 3"):
         run.rows(3, 2)
     with pytest.raises(stoker.InvalidRequestError, match="step is -1"):
         run.batch(-1)

@@ -141,9 +141,9 @@ def test_other_machines_need_a_token_and_tls(tmp_path: Path, lake_path: str, cer
     token = ["--token-file", secret_file(tmp_path, "token", ADMIN)]
     for address in addresses_of_this_machine():
         listen = ["--lake", lake_path, "--listen", "127.0.0.1:0", "--listen", address]
-        for options, lacking in [([], "a token and TLS"), (tls, "a token"), (token, "TLS, without which")]:
+        for options, lacking in [([], "a token and TLS"), (tls, "a token"), (token, "TLS, which keeps")]:
             error = refused("serve", *listen, *options)
-            assert f"cannot listen on {address}: other machines reach it, and it needs {lacking}" in error
+            assert f"cannot listen on {address}: other machines can reach it, so it needs {lacking}" in error
             assert "--insecure" in error
         for options, own in [(["--insecure"], {}), ([], {"STOKER_INSECURE": "true"}), ([*tls, *token], {})]:
             with watched(tmp_path, *listen, *options, **own) as server:
@@ -375,7 +375,7 @@ def test_a_reader_trains_through_a_server(tmp_path: Path, own_lake: str) -> None
             for _ in place.sql("SELECT id, image FROM samples").stream(batch_size=8, seed=3, run_id=run, run_log=True):
                 pass
             before = local.run(run).entries()
-            with pytest.raises(stoker.PermissionDeniedError, match=f"run {run} was begun by another"):
+            with pytest.raises(stoker.PermissionDeniedError, match=f"run {run} was started by another user"):
                 list(query.stream(batch_size=8, seed=3, run_id=run, run_log=True))
             assert local.run(run).entries() == before
 
@@ -436,11 +436,11 @@ def test_tokens_end_and_are_read_again(tmp_path: Path, lake_path: str) -> None:
         for broken in (f'[[tokens]]\ntoken = "{CANARY}', good + past, good.replace("read", CANARY)):
             server.log_path.write_text("")
             file.write_text(broken)
-            server.waits(lambda: "the tokens stay as they were" in server.log())
+            server.waits(lambda: "so the earlier ones stay valid" in server.log())
             assert is_taken(TOKENS["read"])
         server.log_path.write_text("")
         file.unlink()
-        server.waits(lambda: "the tokens stay as they were: cannot read" in server.log())
+        server.waits(lambda: "so the earlier ones stay valid: cannot read" in server.log())
         assert is_taken(TOKENS["read"])
         running = iter(
             stoker.connect(server.url, token=TOKENS["read"]).sql("SELECT id FROM samples").stream(batch_size=9)
@@ -586,7 +586,7 @@ def test_certificates_are_renewed_under_a_running_stream(tmp_path: Path, lake_pa
         for broken in (b"no certificate", cert.read_bytes()[:100]):
             server.log_path.write_text("")
             cert.write_bytes(broken)
-            server.waits(lambda: "the certificate stays as it was" in server.log())
+            server.waits(lambda: "so the earlier one stays in use" in server.log())
             assert shown(server) == second
         third = renew()
         server.waits(lambda: shown(server) == third)

@@ -438,7 +438,7 @@ def test_files_that_are_no_configuration(tmp_path: Path, lake_path: str, text: s
     file = tmp_path / "stoker.toml"
     file.write_text(text)
     error = refused("serve", "--lake", lake_path, "--config", str(file))
-    assert f"{file} is not a configuration: " in error
+    assert f"{file} is not a valid configuration: " in error
     assert said in error
     assert TOKEN not in error
 

@@ -85,7 +85,10 @@ def test_an_index_that_has_too_few_vectors_to_learn_from_says_so(tmp_path: Path)
     vectors = np.random.default_rng(1).normal(size=(256, 8)).astype(np.float32)
     vectors[9] = np.nan
     table = stoker.connect(str(tmp_path)).create_table("t", {"id": range(256), "emb": vectors})
-    too_few = r"column emb of t@1: Not enough rows to train PQ. Requires 256 rows but only 255.* a NaN do not.*ivf_flat"
+    too_few = (
+        r"column emb of t@1: Not enough rows to train PQ. Requires 256 rows but only 255"
+        r".* contain NaN are not counted.*ivf_flat"
+    )
     with pytest.raises(stoker.InvalidRequestError, match=too_few):
         table.create_index("emb", kind="ivf_pq", num_sub_vectors=4)
     with pytest.raises(

@@ -139,7 +139,7 @@ def test_a_socket_in_use_is_refused(tmp_path: Path, lake_path: str) -> None:
 def test_what_is_not_a_socket_is_refused_and_untouched(tmp_path: Path, lake_path: str) -> None:
     (tmp_path / "stoker.sock").write_text("precious")
     error = refused("serve", "--lake", lake_path, "--listen", address(tmp_path))
-    assert "what lies there is not a socket; remove it, or choose another path" in error
+    assert "this file is not a socket; remove it, or choose another path" in error
     assert (tmp_path / "stoker.sock").read_text() == "precious"
 
 

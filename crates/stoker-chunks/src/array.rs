@@ -33,7 +33,7 @@ pub fn to_array(data_type: &DataType, num_rows: usize, values: Buffer) -> Result
     }
     let array = make_array(data.ok_or_else(|| Error::Internal { reason: "a column without a type".into() })?);
     if array.len() != num_rows {
-        return Err(Error::Internal { reason: format!("{} rows were read, {num_rows} were wanted", array.len()) });
+        return Err(Error::Internal { reason: format!("{} rows were read, {num_rows} were requested", array.len()) });
     }
     Ok(array)
 }

@@ -231,7 +231,7 @@ impl Inner {
             && !self.is_stopped.swap(true, Ordering::Relaxed)
         {
             let folder = self.folder.display();
-            tracing::warn!(%folder, %error, "a chunk could not be written: this process keeps no more of them");
+            tracing::warn!(%folder, %error, "cannot write a chunk to the cache: this process stops adding chunks");
         }
     }
 

@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Lake(#[from] stoker_lake::Error),
     /// A row address belongs to no row of the table.
-    #[error("row address {address:#x} lies in no fragment of {column}")]
+    #[error("row address {address:#x} of column {column} is in no fragment of the table")]
     UnknownRow {
         /// The address.
         address: u64,
@@ -37,7 +37,7 @@ pub enum Error {
         reason: String,
     },
     /// A response, or the next bytes of its body, did not arrive in time.
-    #[error("{attempted}: no byte came for {}", seconds(*waited))]
+    #[error("{attempted}: no bytes arrived for {}", seconds(*waited))]
     Stalled {
         /// The attempted operation and its file.
         attempted: String,
@@ -58,7 +58,7 @@ pub enum Error {
     },
     /// The operating system has no memory for a batch.
     #[error(
-        "the system gives this process no {bytes} bytes of memory for a batch: use a smaller batch size or memory budget"
+        "the operating system refused {bytes} bytes of memory for a batch: use a smaller batch size or memory budget"
     )]
     OutOfMemory {
         /// The number of bytes that were requested.

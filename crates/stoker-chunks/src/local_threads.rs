@@ -61,7 +61,7 @@ impl LocalThreads {
             let panicked = |panic: Box<dyn Any + Send>| {
                 let message =
                     panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-                let reason = format!("a reading thread panicked: {}", message.unwrap_or("it did not say why"));
+                let reason = format!("a reading thread panicked: {}", message.unwrap_or("no message"));
                 Err(Error::Internal { reason })
             };
             // State that a panic leaves inconsistent is dropped with the work.

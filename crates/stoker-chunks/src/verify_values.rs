@@ -76,7 +76,7 @@ async fn read_again(
                 return Err(Error::Lake(stoker_lake::Error::Storage {
                     attempted: format!("reading row address {address:#x} of {column} from {}", reader.place()),
                     kind: ErrorKind::Unavailable,
-                    source: "a second read gave other bytes".into(),
+                    source: "a second read returned other bytes".into(),
                 }));
             }
         }

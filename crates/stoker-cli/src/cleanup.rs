@@ -36,7 +36,7 @@ pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let lake = Lake::open(lake.local("cleanup")?, &lake.storage()?).await?;
     let kept = lake.retention(args.keep);
     if kept > args.keep {
-        eprintln!("versions stay for {}, the shortest time that is safe", humantime::format_duration(kept));
+        eprintln!("keeping versions for {}, the shortest time that is safe", humantime::format_duration(kept));
     }
     if args.dry_run {
         return clean(&lake, names, args.keep, true).await;
@@ -45,12 +45,12 @@ pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let work = async { clean(&lake, names, args.keep, false).await.map_err(Stopped::Work) };
     let done = tokio::select! {
         done = lock.while_held(work) => done,
-        _ = told_to_stop() => Err(Stopped::Work(anyhow!("interrupted in the middle: run it again"))),
+        _ = told_to_stop() => Err(Stopped::Work(anyhow!("the cleanup was interrupted before its end: run it again"))),
     };
     let released = lock.release().await;
     done.map_err(|stopped| match stopped {
         Stopped::Work(error) => error,
-        Stopped::Lock(error) => anyhow::Error::new(error).context("the cleanup stopped in the middle: run it again"),
+        Stopped::Lock(error) => anyhow::Error::new(error).context("the cleanup stopped before its end: run it again"),
     })?;
     Ok(released?)
 }
@@ -81,14 +81,14 @@ async fn clean(lake: &Lake, names: Vec<TableName>, keep: Duration, dry_run: bool
     let names = if names.is_empty() { lake.tables().await? } else { names };
     let mut removed: HashMap<TableName, BTreeSet<u64>> = HashMap::new();
     for (number, name) in names.iter().enumerate() {
-        eprintln!("looking through table {name} ({} of {})", number + 1, names.len());
+        eprintln!("checking table {name} ({} of {})", number + 1, names.len());
         let spare_after = last_listed(lake, name).await?;
         let cleaned = lake.clean_table(name, keep, spare_after, dry_run).await?;
         let cleaned = cleaned.with_context(|| format!("table {name} does not exist in {}", lake.place()))?;
         writeln!(out, "{name}: {}", of_table(&cleaned, dry_run))?;
         removed.insert(name.clone(), cleaned.versions);
     }
-    eprintln!("looking through what streams and ingests left");
+    eprintln!("checking files of streams and ingests");
     let age = lake.retention(keep);
     let streams = clean_streams(lake, age, dry_run, &removed).await?;
     let journals = clean_journals(lake, age, dry_run).await?;
@@ -115,7 +115,7 @@ fn of_table(cleaned: &CleanedTable, dry_run: bool) -> String {
             &format!("; {} that streams hold: {} {stay}", counted(held.len() as u64, "older version"), listed(held));
     }
     if is_partial {
-        text += "; versions whose streams hold them no more are not counted";
+        text += "; versions whose holds have expired are not counted";
     }
     if num_failed > 0 {
         text += &format!("; the store did not delete {}: run it again", counted(num_failed, "file"));

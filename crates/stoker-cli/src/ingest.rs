@@ -230,7 +230,8 @@ fn print(table: &TableName, report: &IngestReport, elapsed: Duration) -> anyhow:
     if report.already_ingested {
         writeln!(
             output(),
-            "table {table}: these sources are there since version {} ({} rows); nothing was done, --again writes them once more",
+            "table {table}: version {} contains these sources already ({} rows); nothing was written, --again writes \
+             them again",
             report.version,
             HumanCount(report.rows)
         )?;

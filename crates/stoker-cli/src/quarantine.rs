@@ -72,7 +72,7 @@ async fn named_by_receipts(lake: &Lake, name: &TableName, files: &[PathBuf]) -> 
         for (file, bad) in rows {
             ensure!(
                 bad.row_addrs.len() == tables.len(),
-                "{} names a row of {} tables at position {}, stream {stream_id} has {}",
+                "receipt {} names a row of {} tables at position {}; stream {stream_id} has {} tables",
                 file.display(),
                 bad.row_addrs.len(),
                 bad.position,

@@ -46,7 +46,7 @@ pub async fn run(args: ReplayArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let mut stream = handle.open(&slice, &options).await?;
     let Some(batch) = stream.next().await? else { bail!("step {} has no rows", args.step) };
     for bad in &batch.substituted {
-        eprintln!("row {} of the step stands for a bad one: {}", bad.row, bad.reason);
+        eprintln!("row {} of the step replaces a bad row: {}", bad.row, bad.reason);
     }
     let rows = with_places(&handle, &slice, &batch)?;
     let result = SqlResult { schema: rows.schema(), stream: futures::stream::iter([Ok(rows)]).boxed() };

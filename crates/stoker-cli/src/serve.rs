@@ -101,8 +101,8 @@ impl ServeArgs {
             Some(path) => {
                 let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
                 let shown = path.display();
-                let config: ServerConfig =
-                    ServerConfig::parse(&text).map_err(|error| anyhow!("{shown} is not a configuration: {error}"))?;
+                let config: ServerConfig = ServerConfig::parse(&text)
+                    .map_err(|error| anyhow!("{shown} is not a valid configuration: {error}"))?;
                 if config.token.is_some() || !config.ticket_keys.is_empty() {
                     warn_of_readers(path);
                 }

@@ -41,11 +41,11 @@ pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
             writeln!(out, "epoch {}: skipped on purpose: {}", verdict.epoch, verdict.skipped)?;
         }
         if verdict.dropped.count > 0 {
-            writeln!(out, "epoch {}: dropped, since they fill no batch: {}", verdict.epoch, verdict.dropped)?;
+            writeln!(out, "epoch {}: dropped, because they do not fill a batch: {}", verdict.epoch, verdict.dropped)?;
         }
         for bad in &verdict.substituted {
             let (epoch, position, reason) = (verdict.epoch, bad.position, &bad.reason);
-            writeln!(out, "epoch {epoch}: another row stood for the bad row at position {position}: {reason}")?;
+            writeln!(out, "epoch {epoch}: another row replaced the bad row at position {position}: {reason}")?;
         }
         if verdict.is_exactly_once() {
             writeln!(out, "epoch {}: {} rows, each exactly once", verdict.epoch, verdict.num_rows)?;
@@ -66,10 +66,10 @@ pub async fn run(args: VerifyArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         }
     }
     if verdicts.is_empty() {
-        bail!("the receipts tell of no batch");
+        bail!("the receipts contain no batches");
     }
     if !verdicts.iter().all(EpochVerdict::is_exactly_once) {
-        bail!("the receipts do not show that each row was delivered exactly once; is the receipt of every rank there?");
+        bail!("the receipts do not show that each row was delivered exactly once; give the receipts of all ranks");
     }
     Ok(())
 }

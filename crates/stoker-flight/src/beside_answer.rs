@@ -56,12 +56,12 @@ pub(crate) fn decode(bytes: Vec<u8>, schema: &SchemaRef, num_tables: usize, rows
     let data = stoker_decode::catch_panic(|| record_batch(bytes), |_| ArrowError::IpcError("it is malformed".into()));
     let data = data.map_err(|source| fail(source.to_string()))?;
     let metadata = data.schema();
-    let about = metadata.metadata().get(ABOUT).ok_or_else(|| fail("it does not say which rows it has".into()))?;
+    let about = metadata.metadata().get(ABOUT).ok_or_else(|| fail("its metadata does not name its rows".into()))?;
     let About { row_addrs, bad } = serde_json::from_str(about).map_err(|source| fail(source.to_string()))?;
     let num_rows = data.num_rows();
     let fits = row_addrs.len() == num_tables && row_addrs.iter().all(|addrs| addrs.len() == num_rows);
     if !fits || !(1..=rows_max).contains(&num_rows) || bad.keys().any(|row| *row >= num_rows) {
-        return Err(fail(format!("it has {num_rows} rows of {rows_max}, and says other things of them")));
+        return Err(fail(format!("its {num_rows} rows, {rows_max} at most, do not match its metadata")));
     }
     let data = with_schema(&data, schema.clone()).map_err(|source| fail(source.to_string()))?;
     Ok(RowsBeside { data, row_addrs, bad, io: IoTotals::default(), held: None })

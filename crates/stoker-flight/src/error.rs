@@ -28,7 +28,8 @@ pub enum Error {
     Decode(#[from] stoker_decode::Error),
     /// The image of a row is damaged, too large, or not an image.
     #[error(
-        "{}; bad_rows=\"substitute\" goes on without it, and `stoker quarantine` excludes it",
+        "{}; use bad_rows=\"substitute\" to continue with another row in its place, or exclude the row with \
+         `stoker quarantine`",
         bad_image(column, place, reason)
     )]
     BadImage {
@@ -40,7 +41,7 @@ pub enum Error {
         reason: String,
     },
     /// No row can substitute one with a bad image.
-    #[error("no row can take the place of {place}: all {rows} rows of its window are bad, the last: {reason}")]
+    #[error("cannot substitute {place}: all {rows} rows of its window are bad; the last bad row: {reason}")]
     NoSubstitute {
         /// The bad row's id in its table and its position in the epoch.
         place: String,
@@ -84,14 +85,14 @@ pub enum Error {
         reason: String,
     },
     /// A ticket was changed, is not a ticket, or has a signature that does not fit its key.
-    #[error("the ticket is not valid: {reason}; ask for a new one")]
+    #[error("the ticket is not valid: {reason}; request a new one")]
     InvalidTicket {
         /// The fault of the ticket.
         reason: &'static str,
     },
     /// A ticket expired: it is too old, its key or version is unknown to this server, or a table changed since
     /// planning.
-    #[error("the ticket is not valid any more: {reason}; ask for a new one with the cursor")]
+    #[error("the ticket is no longer valid: {reason}; request a new one with the cursor")]
     ExpiredTicket {
         /// The reason why the ticket is not valid any more.
         reason: String,
@@ -130,7 +131,7 @@ pub enum Error {
         reason: String,
     },
     /// A client read nothing of its response for too long, so that the server cut it.
-    #[error("the answer was cut: {reason}")]
+    #[error("the server cancelled the answer: {reason}")]
     Unread {
         /// The time for which the client read nothing, or the fact that another client needed its permit.
         reason: String,

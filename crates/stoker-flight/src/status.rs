@@ -63,7 +63,7 @@ impl From<Error> for Status {
                 tracing::error!(
                     error,
                     %request,
-                    "a request failed for a reason that is a bug"
+                    "a request failed because of a bug"
                 );
                 format!("internal error in request {request}; the server's log says more")
             }

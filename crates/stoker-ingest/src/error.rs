@@ -46,7 +46,10 @@ pub enum Error {
     },
     /// A source file changed after it was listed. It is never skipped, because the digest that identifies the ingest no
     /// longer fits its sources.
-    #[error("{} changed while it was ingested: {change}; run the same command again when nothing writes to it", path.display())]
+    #[error(
+        "{} changed while it was ingested: {change}; run the same command again when no process writes to it",
+        path.display()
+    )]
     Changed {
         /// The file.
         path: PathBuf,
@@ -93,7 +96,8 @@ pub enum Error {
     },
     /// A file that the table has changed since its ingest. Appending adds files and never replaces rows.
     #[error(
-        "{} has other content than the file that version {version} of table {table} was given under this path{}; give changed files another name, or write the table again with --mode overwrite",
+        "the content of {} differs from that of the file that was ingested from this path in version {version} of \
+         table {table}{}; give changed files another name, or write the table again with --mode overwrite",
         path.display(),
         and_more(*num_more)
     )]
@@ -109,7 +113,9 @@ pub enum Error {
     },
     /// An earlier ingest of the table kept no list of its files.
     #[error(
-        "cannot tell which of these files table {table} holds: {version} was written by an ingest that kept no list of its files; write the table again with --mode overwrite, or give --again to add the rows of all these files, known or not"
+        "cannot tell which of these files are in table {table} already: {version} was written by an ingest that stored \
+         no list of its files; write the table again with --mode overwrite, or give --again to add the rows of all \
+         these files, even if the table has them already"
     )]
     NoFileList {
         /// The table.
@@ -119,7 +125,8 @@ pub enum Error {
     },
     /// The lake's record of finished ingests is damaged.
     #[error(
-        "cannot tell whether these sources were ingested before: {path} in the lake is damaged ({reason}); look whether the rows are in the table, then delete that file"
+        "cannot tell whether these sources were ingested before: {path} in the lake is damaged ({reason}); check \
+         whether the rows are in the table, then delete that file"
     )]
     Journal {
         /// The path of the record, relative to the lake.
@@ -128,7 +135,7 @@ pub enum Error {
         reason: String,
     },
     /// [`crate::Progress::should_stop`] returned true.
-    #[error("stopped after {units_done} of {units} units; run the same command again to go on from there")]
+    #[error("stopped after {units_done} of {units} units; run the same command again to resume")]
     Stopped {
         /// The number of finished units, which need not be repeated.
         units_done: usize,
@@ -149,7 +156,7 @@ pub enum Error {
 }
 
 fn and_more(num_more: usize) -> String {
-    if num_more == 0 { String::new() } else { format!(", and so have {num_more} more files") }
+    if num_more == 0 { String::new() } else { format!(", and {num_more} more files differ") }
 }
 
 impl Error {

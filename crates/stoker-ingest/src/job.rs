@@ -175,7 +175,7 @@ impl Job<'_> {
             if choice.known > 0 {
                 return Ok(self.nothing_new(choice, total, skipped));
             }
-            let reason = format!("none of {} files gave a row", total.files);
+            let reason = format!("none of the {} files contains a row", total.files);
             return Err(Error::Empty { path: self.root.to_path_buf(), reason });
         }
         let list = file_list(&chosen, &digests, &skipped);

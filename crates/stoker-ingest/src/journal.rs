@@ -152,7 +152,7 @@ async fn get<T: DeserializeOwned>(objects: &Objects, path: &str) -> Result<Optio
     match serde_json::from_slice(&bytes) {
         Ok(value) => Ok(Some(value)),
         Err(error) => {
-            tracing::warn!(path, %error, "a part of an ingest's journal is not readable and is written again");
+            tracing::warn!(path, %error, "cannot read a part of an ingest's journal; its work is repeated");
             Ok(None)
         }
     }

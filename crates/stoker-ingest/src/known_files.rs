@@ -173,7 +173,7 @@ impl FileLists {
 
     async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let damaged = |reason: String| Error::Journal { path: format!("_stoker/{path}"), reason };
-        let bytes = self.objects.get(path).await?.ok_or_else(|| damaged("it is gone".into()))?;
+        let bytes = self.objects.get(path).await?.ok_or_else(|| damaged("it does not exist any more".into()))?;
         serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
     }
 }

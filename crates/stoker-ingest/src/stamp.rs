@@ -44,7 +44,7 @@ impl Stamp {
     /// Opens the file that was listed at this path.
     pub fn open(&self, path: &Path) -> Result<File, StampError> {
         let file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StampError::Changed("it is gone".into()),
+            io::ErrorKind::NotFound => StampError::Changed("it does not exist any more".into()),
             _ => StampError::Io(error),
         })?;
         self.check(&file)?;

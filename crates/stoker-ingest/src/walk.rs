@@ -68,7 +68,7 @@ impl Walk {
         let is_dangling = error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
             && path.symlink_metadata().is_ok_and(|status| status.is_symlink());
         let reason = match error.loop_ancestor() {
-            Some(ancestor) => format!("it is a link to {}, which holds it", ancestor.display()),
+            Some(ancestor) => format!("it is a symbolic link to {}, the folder that contains it", ancestor.display()),
             None if is_dangling => "it is a link to something that does not exist".to_string(),
             None => return Err(Error::List { path, source: error.into() }),
         };

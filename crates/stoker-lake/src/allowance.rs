@@ -61,7 +61,7 @@ impl WriteAllowance {
 
 /// What was counted for objects that are being written. Dropping it undoes the count.
 #[derive(Debug)]
-#[must_use = "what is not kept is taken back"]
+#[must_use = "dropping it without `keep` undoes the count"]
 pub struct Expense {
     of: Arc<WriteAllowance>,
     /// The start of the day in which the objects were counted.
@@ -105,11 +105,14 @@ mod tests {
         assert_eq!(put("specs/a", "1234").await.expect("there"), PutOutcome::Exists);
         let error = put("specs/b", "1234567").await.expect_err("too many bytes");
         assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
-        assert!(error.to_string().starts_with("vision_job left its 10 bytes"), "{error}");
+        assert!(error.to_string().starts_with("vision_job has used up its 10 bytes per day"), "{error}");
         assert_eq!(put("specs/b", "123456").await.expect("written"), PutOutcome::Created);
         assert_eq!(put("specs/a", "1234").await.expect("there"), PutOutcome::Exists, "also when it is spent");
         let error = put("specs/c", "").await.expect_err("too many objects").to_string();
-        assert!(error.starts_with("vision_job left its 2 objects of a day") && error.contains("in 24 h"), "{error}");
+        assert!(
+            error.starts_with("vision_job has used up its 2 objects per day") && error.contains("in 24 h"),
+            "{error}"
+        );
         objects.put("specs/a", "1".into()).await.expect("what is there is replaced");
         lake.objects().put("specs/c", "".into()).await.expect("others write as before");
     }

@@ -75,7 +75,7 @@ async fn try_out(lake: &LakeInner) -> Result<Option<String>> {
             return Ok(None);
         }
     }
-    let attempted = format!("trying whether {} creates objects atomically", lake.place);
+    let attempted = format!("testing whether {} creates objects atomically", lake.place);
     let source = format!("it refused all of {NUM_CREATORS} writers, {NUM_RACES_MAX} times").into();
     Err(Error::Storage { attempted, kind: ErrorKind::Unavailable, source })
 }
@@ -102,7 +102,7 @@ async fn ended(
     outcomes: Vec<object_store::Result<()>>,
     content: impl Fn(usize) -> String,
 ) -> Result<Race> {
-    let attempted = || format!("trying whether {} creates objects atomically, with {path}", lake.place);
+    let attempted = || format!("testing whether {} creates objects atomically, with {path}", lake.place);
     let mut winners = Vec::new();
     for (creator, outcome) in outcomes.into_iter().enumerate() {
         match outcome {
@@ -116,7 +116,8 @@ async fn ended(
         [winner] => winner,
         _ => {
             let reason = format!(
-                "of {NUM_CREATORS} writers that created one object at the same time, with If-None-Match: *, {} were told that they did",
+                "of {NUM_CREATORS} writers that created one object at the same time (If-None-Match: *), {} were told \
+                 that they succeeded",
                 winners.len()
             );
             return Ok(Race::Broken(reason));
@@ -126,8 +127,6 @@ async fn ended(
     let found = read.await.map_err(|source| Error::storage(attempted(), source))?;
     Ok(match found == content(winner) {
         true => Race::Won,
-        false => {
-            Race::Broken("an object that one writer created holds what another one, which was refused, wrote".into())
-        }
+        false => Race::Broken("the store refused a writer of an object, and stored its content all the same".into()),
     })
 }

@@ -102,7 +102,11 @@ pub(crate) struct Pass<'a> {
 
 /// The error of an outage: the store has answered no request for some time.
 #[derive(Debug, Default, thiserror::Error)]
-#[error("the store has answered no request for {} s; it is asked again every second{}", elapsed.as_secs(), last_of(source.as_deref()))]
+#[error(
+    "the store has answered no request for {} s; one request per second is tried until it answers{}",
+    elapsed.as_secs(),
+    last_of(source.as_deref())
+)]
 pub(crate) struct Out {
     elapsed: Duration,
     /// The error of the request, if it was made.
@@ -110,7 +114,7 @@ pub(crate) struct Out {
 }
 
 fn last_of(error: Option<&object_store::Error>) -> String {
-    error.map_or_else(String::new, |error| format!(", last: {error}"))
+    error.map_or_else(String::new, |error| format!("; last error: {error}"))
 }
 
 impl Out {
@@ -245,7 +249,7 @@ impl State {
         if self.num_failed < FAILURES_MAX {
             return None;
         }
-        tracing::warn!("the store answers no request; it is asked again every second");
+        tracing::warn!("the store does not answer; one request per second is tried until it does");
         self.phase = Phase::Open { since: now, next_probe: now + PROBE_INTERVAL };
         Some(Duration::ZERO)
     }

@@ -10,7 +10,7 @@ use futures::FutureExt;
 ///
 /// The default panic hook still prints its line to standard error.
 #[derive(Debug, thiserror::Error)]
-#[error("its reader panicked: {message}")]
+#[error("the reader of these bytes panicked: {message}")]
 pub(crate) struct Panicked {
     message: String,
 }
@@ -20,7 +20,7 @@ impl Panicked {
     pub fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&'static str>().copied());
-        Self { message: text.unwrap_or("it does not say why").to_string() }
+        Self { message: text.unwrap_or("no message").to_string() }
     }
 }
 

@@ -252,7 +252,7 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
     Error::Storage {
         attempted: format!("committing version {version} of table {name}"),
         kind: ErrorKind::Unavailable,
-        source: "storage was slow, and others went on from another version meanwhile: repeat it".into(),
+        source: "storage was slow, and meanwhile others committed without this version: repeat the commit".into(),
     }
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn lost(name: &TableName, version: u64) -> Error {
 fn unknown(name: &TableName, version: u64) -> Error {
     Error::OutcomeUnknown {
         attempted: format!("committing version {version} of table {name}"),
-        reason: "storage was slow, and versions that would tell were cleaned up meanwhile".into(),
+        reason: "storage was slow, and a cleanup removed the versions that show the outcome".into(),
     }
 }
 

@@ -92,7 +92,7 @@ impl Table {
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                 match store.read_one_all(path).await? == content {
                     true => Ok(()),
-                    false => Err(lance_core::Error::internal(format!("{path} has other content than its name says"))),
+                    false => Err(lance_core::Error::internal(format!("{path} does not match the hash in its name"))),
                 }
             }
             Err(source) => Err(source.into()),

@@ -127,8 +127,9 @@ pub enum Error {
     },
     /// A client created as many objects or bytes beside the tables as the server allows it in a day.
     #[error(
-        "{holder} left its {limit} of a day in the lake, which streams and runs write: ask for streams that were planned before, try \
-         again in {hours} h, or ask the operator of the server for more (--reader-objects-per-day, --reader-bytes-per-day)"
+        "{holder} has used up its {limit} per day, which new streams and runs write to the lake: use streams that were \
+         planned before, try again in {hours} h, or ask the operator of the server for a higher limit \
+         (--reader-objects-per-day, --reader-bytes-per-day)"
     )]
     AllowanceSpent {
         /// The client that the allowance belongs to.
@@ -140,7 +141,8 @@ pub enum Error {
     },
     /// Whether a commit took effect is unknown.
     #[error(
-        "{attempted}: whether it counts is unknown: {reason}; look whether the newest version has the rows before you write them again"
+        "{attempted}: the outcome is unknown: {reason}; check whether the newest version has the rows before you write \
+         them again"
     )]
     OutcomeUnknown {
         /// What was attempted, on which table.

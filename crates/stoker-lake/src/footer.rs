@@ -92,7 +92,7 @@ fn check_file(reader: &RangeReader, version: (u32, u32)) -> Result<()> {
     let Some(file) = reader.local() else { return Ok(()) };
     let attempted = || format!("reading the footer of {}", reader.place());
     if reader.size() < FOOTER_BYTES {
-        let reason = format!("it has {} bytes", reader.size());
+        let reason = format!("it has {} bytes, fewer than a footer ({FOOTER_BYTES})", reader.size());
         return Err(Error::DataCorrupt { attempted: attempted(), reason });
     }
     let footer = last_bytes(file).map_err(|source| Error::storage(attempted(), source))?;
@@ -117,7 +117,7 @@ fn flaw(footer: &[u8; FOOTER_BYTES as usize], file_bytes: u64, version: (u32, u3
         bytes.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
     };
     if &footer[36..] != b"LANC" {
-        return Some("the file does not end like one of Lance".into());
+        return Some("the file does not end with LANC, the marker of Lance files".into());
     }
     let found = (number(32, 2), number(34, 2));
     if found != (u64::from(version.0), u64::from(version.1)) {

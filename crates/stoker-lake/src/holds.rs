@@ -119,7 +119,7 @@ impl Lake {
             let Err(error) = self.hold_at(snapshot, open, SystemTime::now()).await else { return };
             holds.failed.lock().insert(snapshot.clone(), Instant::now());
             if !holds.is_told.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "cleanups may remove {snapshot} while it is read: streams could not give it a tag");
+                tracing::warn!(%error, "cannot give {snapshot} a tag: cleanups may remove it while it is read");
             }
         };
         join_all(snapshots.into_iter().map(hold)).await;
@@ -163,8 +163,8 @@ impl Lake {
         if let Some(holder) = self.cleaning_up().await? {
             let snapshot = table.snapshot();
             tracing::warn!(
-                "{holder} is cleaning up and may not have seen that {snapshot} is read: a version that newer ones \
-                            replaced long ago may be removed"
+                "a cleanup is running ({holder}) that may not know of the stream that reads {snapshot}: it may remove \
+                 this version if a newer version replaced it long ago"
             );
         }
         table.delete_holds(&replaced?).await

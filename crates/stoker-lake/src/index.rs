@@ -71,7 +71,8 @@ impl Table {
             lance_core::Error::Unprocessable { message, .. } => Error::InvalidRequest {
                 attempted: attempted(),
                 reason: format!(
-                    "{message}; vectors that are null or have a NaN do not count, and ivf_flat with few partitions needs the fewest"
+                    "{message}; vectors that are null or contain NaN are not counted; ivf_flat with few partitions \
+                     needs the fewest vectors"
                 ),
             },
             source => Error::storage(attempted(), source),

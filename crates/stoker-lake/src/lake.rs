@@ -325,7 +325,7 @@ impl Lake {
         let Some(limit) = self.inner.opening_deadline else { return opening.await };
         tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
             let reason = format!(
-                "it took longer than {} s, twice the storage option 'timeout': raise it where the store is slow",
+                "it took longer than {} s, twice the storage option 'timeout': raise it if the store is slow",
                 limit.as_secs_f64()
             );
             Err(Error::Storage { attempted: attempted(), kind: ErrorKind::Unavailable, source: reason.into() })
@@ -416,11 +416,11 @@ fn normalise(uri: &str) -> Result<String> {
                 ("memory", "") => Ok("memory://lake".into()),
                 (_, "") => fail("the bucket is missing".into()),
                 _ if has_userinfo(uri) => fail(
-                    "credentials do not belong into it: give them as storage options, or as variables of the environment \
-                     such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                    "it must not contain credentials: give them as storage options, or as environment variables such \
+                     as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
                         .into(),
                 ),
-                _ if rest.contains('?') => fail("it has a query; give credentials and settings as storage options".into()),
+                _ if rest.contains('?') => fail("it has a query (?…); give settings as storage options".into()),
                 _ => Ok(format!("{scheme}://{rest}")),
             };
         }
@@ -470,7 +470,7 @@ async fn nearest_versions(newest: &Table, version: u64) -> Result<String> {
     versions.sort_unstable();
     let list = versions.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let removed = match version > 0 && version < newest.version() {
-        true => "; a cleanup of old versions removed it, which spares versions with a tag",
+        true => "; a cleanup of old versions removed it; cleanups keep versions with a tag",
         false => "",
     };
     Ok(format!("{removed}; nearest versions: {list}"))

@@ -68,11 +68,11 @@ fn flaw(pages: Vec<Part>, globals: Vec<Part>, end: u64, gaps: Gaps) -> Option<St
             return Some(format!("{size} bytes at {offset} overlap those that end at {before}"));
         }
         if is_packed && offset - before >= ALIGNMENT {
-            return Some(format!("nothing is said to lie in bytes {before}..{offset}"));
+            return Some(format!("bytes {before}..{offset} belong to no page or buffer"));
         }
         before = part_end;
     }
-    (is_packed && end - before >= ALIGNMENT).then(|| format!("nothing is said to lie in bytes {before}..{end}"))
+    (is_packed && end - before >= ALIGNMENT).then(|| format!("bytes {before}..{end} belong to no page or buffer"))
 }
 
 /// Whether the pages together have `num_rows` rows.

@@ -146,7 +146,7 @@ impl RangeReader {
     /// Returns the error for a range that ended early: a local file is damaged, a remote one has a broken connection.
     pub fn too_short(&self, range: Range<u64>, found: u64) -> Error {
         let attempted = self.attempted(&range);
-        let reason = format!("only {found} bytes came; the file should have {}", self.inner.size);
+        let reason = format!("only {found} bytes arrived; the file should have {}", self.inner.size);
         if self.inner.local.is_some() {
             return Error::DataCorrupt { attempted, reason };
         }

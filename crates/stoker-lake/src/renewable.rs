@@ -92,7 +92,7 @@ impl<S: Clone> Renewable<S> {
         if matches!(&outcome, Err(error) if is_denied(error)) {
             *refused.at(purpose) = Some(Instant::now());
         } else {
-            tracing::info!("the store refused a request, and answered it once its credentials were read anew");
+            tracing::info!("the store refused a request, and accepted it after the credentials were reloaded");
             *self.used.write() = Used { store, generation: generation + 1 };
         }
         outcome

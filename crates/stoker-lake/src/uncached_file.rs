@@ -101,5 +101,5 @@ fn alignment(file: &File) -> io::Result<usize> {
 /// Logs, once per process, that files are read through the page cache although `direct_io` is set.
 fn warn(place: &str, error: &io::Error) {
     static WARNED: Once = Once::new();
-    WARNED.call_once(|| tracing::warn!(place, %error, "direct_io: files cannot be read so, and are read as usual"));
+    WARNED.call_once(|| tracing::warn!(place, %error, "cannot use direct_io: files are read as usual"));
 }

@@ -97,7 +97,7 @@ pub enum Error {
         reason: String,
     },
     /// The query was cancelled, because no client waits for it any more.
-    #[error("the query was given up")]
+    #[error("the query was cancelled: no client waits for it any more")]
     Abandoned,
     /// A bug in this crate.
     #[error("internal error: {reason}")]

@@ -111,7 +111,7 @@ fn refuse_statement(statement: &Statement) -> Error {
     let verb: String = text.split_whitespace().take(2).collect::<Vec<_>>().join(" ").chars().take(40).collect();
     Error::refused(
         format!("statement {verb:?} is not allowed"),
-        "only SELECT and WITH … SELECT are; tables are written with ingest and the table API",
+        "only SELECT and WITH … SELECT are; to write tables, use `stoker ingest` or the Python client",
     )
 }
 
@@ -183,7 +183,7 @@ impl Visitor for Guard<'_> {
         self.expansion.enter(query);
         self.enter()?;
         if query.with.as_ref().is_some_and(|with| with.recursive) {
-            return refuse("WITH RECURSIVE", "recursion has no bound here");
+            return refuse("WITH RECURSIVE", "recursion can take any number of steps");
         }
         if !query.locks.is_empty() || query.for_clause.is_some() {
             return refuse("FOR clause", "snapshots are immutable, nothing is locked");

@@ -77,7 +77,7 @@ pub(crate) async fn on_large_stack<T: Send + 'static>(
     let limit = engine.options().query.planning;
     match tokio::time::timeout(limit, receiver).await {
         Ok(done) => done.map_err(|_| Error::internal("the planner panicked"))?,
-        Err(_) => Err(Error::exhausted(format!("planning took {} s, which is its limit", limit.as_secs_f64()))),
+        Err(_) => Err(Error::exhausted(format!("planning took more than {} s, the limit", limit.as_secs_f64()))),
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) async fn open(lake: &Lake, requests: &[TableRequest], pinned: Option<
             let wanted = names(requests.iter().map(|request| request.name.as_str()).collect());
             return Err(Error::refused(
                 "the snapshots do not belong to the query",
-                format!("given are [{given}], the query reads [{wanted}]"),
+                format!("the snapshots are of the tables [{given}], the query reads [{wanted}]"),
             ));
         }
     }
@@ -268,7 +268,7 @@ impl Rewriter<'_> {
             if self.with_names.contains(&name) {
                 return Err(Error::refused(
                     format!("WITH name {name:?}"),
-                    "a table of the query is called so in plans",
+                    "this name is used internally for a table of the query; choose another name",
                 ));
             }
         }

@@ -51,7 +51,7 @@ pub async fn clean_streams(
 ) -> Result<CleanedStreams> {
     let objects = lake.objects();
     let Some(specs) = specs(lake, &objects).await? else {
-        tracing::warn!("specifications and row sets stay: some are of another version of Stoker, or damaged");
+        tracing::warn!("keeping all specifications and row sets: some are damaged, or of another version of Stoker");
         return Ok(CleanedStreams::default());
     };
     let mut versions: HashMap<&TableName, HashSet<u64>> = HashMap::new();

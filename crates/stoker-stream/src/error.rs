@@ -53,7 +53,8 @@ pub enum Error {
     },
     /// A row is bad every time it is read.
     #[error(
-        "row {address:#x} of {table} is bad: {reason}; bad_rows=\"substitute\" goes on without it, and `stoker quarantine` excludes it"
+        "row {address:#x} of {table} is bad: {reason}; use bad_rows=\"substitute\" to continue with another row in its \
+         place, or exclude the row with `stoker quarantine`"
     )]
     BadRow {
         /// The table and its version.
@@ -64,7 +65,7 @@ pub enum Error {
         reason: String,
     },
     /// No row can replace a bad row, because all rows of the window are bad.
-    #[error("no row can take the place of row {address:#x}: all {rows} rows of its window are bad, the last: {reason}")]
+    #[error("cannot substitute row {address:#x}: all {rows} rows of its window are bad; the last bad row: {reason}")]
     NoSubstitute {
         /// The address of the bad row.
         address: u64,
@@ -75,8 +76,9 @@ pub enum Error {
     },
     /// More rows of a window are bad than the options allow.
     #[error(
-        "{num_bad} of the {num_rows} rows of a window are bad, and at most {num_max} may be; the last: {last}. So many are no accident: \
-         look at the table and its storage with `stoker doctor`, exclude the rows with `stoker quarantine`, or raise max_bad_share"
+        "{num_bad} of the {num_rows} rows of a window are bad, the limit is {num_max} (max_bad_share); the last bad \
+         row: {last}; check the table and its storage with `stoker doctor`, exclude the rows with `stoker quarantine`, \
+         or raise max_bad_share"
     )]
     TooManyBadRows {
         /// The number of bad rows that were found in the window.
@@ -89,7 +91,7 @@ pub enum Error {
         last: String,
     },
     /// A run was started with another stream.
-    #[error("run {run_id} streams something else: {}", differences.join("; "))]
+    #[error("run {run_id} was started with another stream: {}", differences.join("; "))]
     RunMismatch {
         /// The run.
         run_id: String,
@@ -97,14 +99,15 @@ pub enum Error {
         differences: Vec<String>,
     },
     /// A run was started by another principal.
-    #[error("run {run_id} was begun by another: log under another run id, or with the role write")]
+    #[error("run {run_id} was started by another user: use another run id to log, or a token with the role write")]
     RunOfAnother {
         /// The run.
         run_id: String,
     },
     /// A run cannot be created.
     #[error(
-        "run {run_id} cannot be created: processes agree on it through the lake, which cannot be written: {source}"
+        "cannot create run {run_id}: its processes agree on one stream through an object in the lake, and this object \
+         cannot be written: {source}"
     )]
     RunNotStored {
         /// The run.
@@ -123,7 +126,7 @@ pub enum Error {
         reason: String,
     },
     /// A state does not contain a step.
-    #[error("step {step} is not known from the state: {reason}; the log of a run holds all steps")]
+    #[error("the state does not contain step {step}: {reason}; the log of a run contains all steps")]
     UnknownStateStep {
         /// The step.
         step: u64,
@@ -152,8 +155,8 @@ pub enum Error {
     },
     /// A cleanup removed a snapshot of the stream.
     #[error(
-        "the snapshot {snapshot} was removed by a cleanup of old versions, and its rows with it: stream a newer version, \
-         and tag versions that streams and states name, which keeps them"
+        "the snapshot {snapshot} was removed by a cleanup of old versions, with its rows: stream a newer version; \
+         cleanups keep versions with a tag, so tag versions that streams and states still need"
     )]
     SnapshotRemoved {
         /// The table and the version.

@@ -339,7 +339,7 @@ pub(crate) async fn load_spec(lake: &Lake, stream_id: Digest) -> Result<StreamSp
     if spec.stream_id() != stream_id {
         return Err(Error::RowSetMismatch {
             stream_id: stream_id.to_string(),
-            reason: "its stored specification was changed".into(),
+            reason: "the stored specification does not match the stream id".into(),
         });
     }
     Ok(spec)
@@ -356,7 +356,7 @@ pub(crate) async fn store_spec(engine: &Engine, spec: &StreamSpec) -> Result<boo
     match engine.lake().objects().put_if_absent(&path, spec.to_json().into()).await {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unauthenticated) => {
-            tracing::warn!(%error, "the lake cannot be written: states of this stream carry their specification");
+            tracing::warn!(%error, "the lake cannot be written: each state of this stream contains its specification");
             Ok(false)
         }
         Err(error) => Err(error.into()),

@@ -261,7 +261,7 @@ impl Planner {
                 // Incomplete parts hold the memory, so their rows are at positions before this part.
                 let begin = part.positions.start;
                 if begin <= unit.start && self.num_opened == opened_before {
-                    let reason = format!("no room for rows {:?} of step {}", part.rows, part.step);
+                    let reason = format!("no memory was reserved for rows {:?} of step {}", part.rows, part.step);
                     return Err(Error::Internal { reason });
                 }
                 unit.end = begin;
@@ -459,7 +459,7 @@ fn split(rows: Rows, parts: &[u64]) -> Vec<Piece> {
 
 /// Returns the error for a consumer that dropped its end of the stream.
 fn gone() -> Error {
-    Error::Internal { reason: "nobody takes the batches".into() }
+    Error::Internal { reason: "the consumer of the batches closed the stream".into() }
 }
 
 /// A task that is cancelled when this handle is dropped.

@@ -134,7 +134,7 @@ pub(crate) async fn read_dense(reader: Reader<'_>, mut rows: Rows, claims: Vec<V
 
 /// Reads the light columns of rows of the only source.
 pub(crate) async fn read_light_rows(reader: Reader<'_>, found: FoundRows) -> Result<Rows> {
-    let missing = || Error::Internal { reason: "rows of no source".into() };
+    let missing = || Error::Internal { reason: "no table supplies these rows".into() };
     let SourceRows { rows, places, .. } = found.by_source.into_iter().next().ok_or_else(missing)?;
     let (light, damaged) = read_light(&reader.plan.sources[0], reader.scan, reader.clock, &rows).await?;
     let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
@@ -245,7 +245,7 @@ fn wanted(
             let names: Vec<&str> = sources.iter().map(|(_, name, _)| name.as_str()).collect();
             Error::Internal { reason: format!("a row has no tensor {}: no table supplies it", names.join(" or ")) }
         })?;
-        let missing = || Error::Internal { reason: format!("place {place} of a unit has no slot, or two rows") };
+        let missing = || Error::Internal { reason: format!("row {place} of a unit has no memory slot, or two") };
         let slot = slots.get_mut(place).and_then(Option::take).ok_or_else(missing)?;
         wanted[supplier].0.push(place as u64);
         wanted[supplier].1.push((addrs[sources[supplier].0][found], slot));

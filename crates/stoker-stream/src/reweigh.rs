@@ -73,7 +73,7 @@ impl StreamPlan {
         let lake = self.lake()?;
         let mut whole = mixture.clone();
         while let Some(earlier) = earlier(lake, &whole, draw).await? {
-            let no_mixture = || Error::Internal { reason: "the earlier stream of a mixture is none".into() };
+            let no_mixture = || Error::Internal { reason: "the earlier stream of a mixture is not a mixture".into() };
             whole = whole.preceded_by(earlier.mixture.as_ref().ok_or_else(no_mixture)?);
         }
         let spec = StreamSpec { mixture: Some(whole), ..self.spec().clone() };

@@ -100,7 +100,7 @@ impl StreamPlan {
             visits.push(order.visit_beside(&visit, window.row(*offset).position));
         }
         match visits.is_empty() {
-            true => Err(invalid("rows", "none are asked for".into())),
+            true => Err(invalid("rows", "the request names no rows".into())),
             false => Ok(visits),
         }
     }

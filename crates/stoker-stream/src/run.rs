@@ -101,7 +101,7 @@ fn parse(json: &[u8]) -> Result<RunStream> {
     let stream: RunStream = serde_json::from_slice(json).map_err(|source| malformed(source.to_string()))?;
     match stream.version {
         RUN_VERSION => Ok(stream),
-        version => Err(malformed(format!("its version is {version}, this build knows {RUN_VERSION}"))),
+        version => Err(malformed(format!("its version is {version}; this build of Stoker reads {RUN_VERSION}"))),
     }
 }
 

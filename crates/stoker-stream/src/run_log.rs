@@ -91,7 +91,7 @@ pub fn entry_slice(entry: &RunEntry, step: u64, topology: Topology, num_rows: u6
     if first_step < steps {
         return Ok(slice);
     }
-    let reason = format!("its log ends before step {}, with epoch {}", entry.step.saturating_add(steps), entry.epoch);
+    let reason = format!("its last epoch, {}, ends before step {}", entry.epoch, entry.step.saturating_add(steps));
     Err(Error::UnknownStep { run_id: entry.run_id.to_string(), step, reason })
 }
 
@@ -176,20 +176,20 @@ fn from_row(batch: &RecordBatch, row: usize) -> Result<RunEntry> {
     let number = |name: &str| {
         let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>());
         let value = column.and_then(|column| u64::try_from(column.value(row)).ok());
-        value.ok_or_else(|| malformed(format!("column {name} holds no natural number")))
+        value.ok_or_else(|| malformed(format!("column {name} contains a value that is not a whole number from 0")))
     };
     let time = batch.column_by_name("time").and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
     let (event, last) = (text("event")?, text("last_batch")?);
     Ok(RunEntry {
         run_id: RunId::try_new(text("run_id")?)?,
-        event: RunEvent::parse(event).ok_or_else(|| malformed(format!("{event:?} is no event")))?,
+        event: RunEvent::parse(event).ok_or_else(|| malformed(format!("event {event:?} is unknown")))?,
         stream_id: text("stream_id")?.parse()?,
         step: number("step")?,
         epoch: number("epoch")?,
         position: number("position")?,
         global_batch: number("global_batch")?,
-        last_batch: LastBatch::parse(last).ok_or_else(|| malformed(format!("{last:?} is no policy")))?,
+        last_batch: LastBatch::parse(last).ok_or_else(|| malformed(format!("last_batch {last:?} is unknown")))?,
         world_size: u32::try_from(number("world_size")?).map_err(|source| malformed(source.to_string()))?,
-        time_micros: time.ok_or_else(|| malformed("column time is no timestamp".into()))?.value(row),
+        time_micros: time.ok_or_else(|| malformed("column time is not a timestamp in microseconds".into()))?.value(row),
     })
 }

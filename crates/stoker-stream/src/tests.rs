@@ -335,7 +335,7 @@ fn receipts_prove_that_each_row_was_seen_once_or_name_what_is_wrong() {
         assert_eq!(verdict(&wrong).await.wrong, wrong[1].parts);
         wrong[1].stream_id = stoker_types::Digest::of(b"another");
         let error = plan.verify(&wrong).await.expect_err("a receipt of another stream");
-        assert!(error.to_string().contains("is of stream"), "{error}");
+        assert!(error.to_string().contains("it belongs to stream"), "{error}");
         wrong[1] = receipts[1].clone();
         wrong[1].parts[0].end = num_rows + 1;
         assert!(plan.verify(&wrong).await.is_err());

@@ -30,13 +30,13 @@ pub async fn verify(engine: &Engine, receipts: &[Receipt]) -> Result<Vec<EpochVe
         newest = match newest {
             Some(other) if !other.continues(&spec) => {
                 let (one, another) = (stream_id.short(), other.stream_id().short());
-                return Err(Error::Receipt { reason: format!("it is of stream {one}, not of {another}") });
+                return Err(Error::Receipt { reason: format!("it belongs to stream {one}, not to stream {another}") });
             }
             Some(other) if last_change(&other) >= last_change(&spec) => Some(other),
             _ => Some(spec),
         };
     }
-    let none = || Error::Receipt { reason: "there is none to verify".into() };
+    let none = || Error::Receipt { reason: "the list of receipts is empty".into() };
     let plan = StreamPlan::load(engine, &newest.ok_or_else(none)?).await?;
     let renamed = |receipt: &Receipt| Receipt { stream_id: plan.stream_id(), ..receipt.clone() };
     plan.verify(&receipts.iter().map(renamed).collect::<Vec<_>>()).await
@@ -60,7 +60,7 @@ impl StreamPlan {
             receipt.check()?;
             if receipt.stream_id != self.stream_id() {
                 let (found, mine) = (receipt.stream_id.short(), self.stream_id().short());
-                return Err(Error::Receipt { reason: format!("it is of stream {found}, not of {mine}") });
+                return Err(Error::Receipt { reason: format!("it belongs to stream {found}, not to stream {mine}") });
             }
             for part in &receipt.parts {
                 if part.end > self.num_rows() {

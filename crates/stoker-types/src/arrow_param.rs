@@ -133,9 +133,10 @@ fn decode(ipc: &[u8]) -> Result<ArrayRef, String> {
         let mut reader = StreamReader::try_new(ipc, None)?;
         reader.next().transpose()
     });
-    let batch = read.map_err(|_| "its reader panicked".to_string())?.map_err(|source| source.to_string())?;
+    let batch =
+        read.map_err(|_| "the Arrow reader panicked on it".to_string())?.map_err(|source| source.to_string())?;
     match batch {
         Some(batch) if batch.num_rows() == 1 && batch.num_columns() == 1 => Ok(batch.column(0).clone()),
-        _ => Err("it is not one value".to_string()),
+        _ => Err("it must have exactly one row and one column".to_string()),
     }
 }

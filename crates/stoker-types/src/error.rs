@@ -66,7 +66,8 @@ impl Error {
 fn way_out(differences: &[String]) -> &'static str {
     match differences.iter().any(|line| line.starts_with("snapshots: ")) {
         true => {
-            "; to go on with the rows that the state pinned, use lake.resume(state, …), or `stoker stream --state …` without a query"
+            "; to continue with the versions that the state pins, use lake.resume(state, …), or \
+             `stoker stream --state …` without a query"
         }
         false => "",
     }

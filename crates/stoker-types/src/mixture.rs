@@ -120,11 +120,11 @@ impl MixtureSpec {
     pub fn validate(&self, num_sources: usize) -> Result<()> {
         let fail = |reason: String| Err(Error::InvalidValue { what: "mixture", reason });
         if self.version != MIXTURE_VERSION {
-            return fail(format!("this build knows version {MIXTURE_VERSION}, the stream has {}", self.version));
+            return fail(format!("its version is {}; this build of Stoker reads {MIXTURE_VERSION}", self.version));
         }
         if num_sources > SOURCES_MAX || self.segments.is_empty() || self.segments.len() > SEGMENTS_MAX {
             return fail(format!(
-                "{num_sources} sources and {} changes of weights; the most are {SOURCES_MAX} and {SEGMENTS_MAX}",
+                "it has {num_sources} sources and {} sets of weights; the limits are {SOURCES_MAX} and {SEGMENTS_MAX}",
                 self.segments.len()
             ));
         }
@@ -139,16 +139,19 @@ impl MixtureSpec {
             let total = segment.drawn.iter().try_fold(0u64, |sum, drawn| sum.checked_add(*drawn));
             let went_back = segment.drawn.iter().zip(&drawn).any(|(now, before)| now < before);
             if segment.start < start || total != Some(segment.start) || went_back {
-                return fail(format!("the draws {:?} before draw {} are impossible", segment.drawn, segment.start));
+                return fail(format!(
+                    "the draws {:?} of its sources do not add up to {}",
+                    segment.drawn, segment.start
+                ));
             }
             (start, drawn) = (segment.start, segment.drawn.clone());
         }
         match self.segments[0].start {
             0 if self.earlier.is_some() && self.segments.len() < 2 => {
-                fail("it names an earlier stream and has no weights after that".into())
+                fail("it names an earlier stream, but has only one set of weights".into())
             }
             0 => Ok(()),
-            start => fail(format!("it begins at draw {start}")),
+            start => fail(format!("its first weights begin at draw {start}, not at draw 0")),
         }
     }
 

@@ -71,7 +71,7 @@ impl OrderOptions {
     pub fn validate(&self) -> Result<()> {
         let fail = |what, reason| Err(Error::InvalidValue { what, reason });
         if self.version != ORDER_VERSION {
-            return fail("order version", format!("this build knows {ORDER_VERSION}, the stream has {}", self.version));
+            return fail("order version", format!("this build of Stoker reads {ORDER_VERSION}, not {}", self.version));
         }
         if self.num_lanes == 0 || self.num_lanes > NUM_LANES_MAX {
             return fail("num_lanes", format!("{} is not between 1 and {NUM_LANES_MAX}", self.num_lanes));

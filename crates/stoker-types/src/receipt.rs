@@ -105,8 +105,8 @@ impl Receipt {
     pub fn check(&self) -> Result<()> {
         let fail = |reason: String| Err(Error::Receipt { reason });
         if !(RECEIPT_VERSION_MIN..=RECEIPT_VERSION).contains(&self.version) {
-            let known = format!("this build knows {RECEIPT_VERSION_MIN} to {RECEIPT_VERSION}");
-            return fail(format!("its version is {}, {known}", self.version));
+            let known = format!("this build of Stoker reads {RECEIPT_VERSION_MIN} to {RECEIPT_VERSION}");
+            return fail(format!("its version is {}; {known}", self.version));
         }
         for part in &self.parts {
             if part.rank >= part.world_size || part.start > part.end || part.origin > part.start {

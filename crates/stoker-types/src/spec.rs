@@ -85,7 +85,7 @@ impl StreamSpec {
         }
         let num_epochs = u64::MAX / self.num_rows.max(1);
         let rows = self.num_rows;
-        let reason = format!("{epoch} is beyond the {num_epochs} epochs that a mixture of {rows} rows an epoch has");
+        let reason = format!("{epoch} is beyond the {num_epochs} epochs of a mixture with {rows} rows per epoch");
         Err(Error::InvalidValue { what: "epoch", reason })
     }
 
@@ -127,7 +127,7 @@ impl StreamSpec {
         if spec.version != SPEC_VERSION {
             return Err(Error::Malformed {
                 what: "stream specification",
-                reason: format!("its version is {}, this build knows {SPEC_VERSION}", spec.version),
+                reason: format!("its version is {}; this build of Stoker reads {SPEC_VERSION}", spec.version),
             });
         }
         spec.validate()?;
@@ -143,7 +143,7 @@ impl StreamSpec {
         match (&self.mixture, self.sources.as_slice()) {
             (_, []) => malformed("it has no query"),
             (None, [source]) if source.num_rows == self.num_rows => Ok(()),
-            (None, [_]) => malformed("its epoch has other rows than its query"),
+            (None, [_]) => malformed("the numbers of rows of its epoch and of its query differ"),
             (None, _) => malformed("it has several queries and no mixture"),
             (Some(_), sources) if sources.iter().any(|source| source.num_rows == 0) => {
                 malformed("a query of its mixture selects no rows")

@@ -147,7 +147,7 @@ impl StreamState {
         if state.version != STATE_VERSION {
             return Err(Error::Malformed {
                 what: "stream state",
-                reason: format!("its version is {}, this build knows {STATE_VERSION}", state.version),
+                reason: format!("its version is {}; this build of Stoker reads {STATE_VERSION}", state.version),
             });
         }
         if state.spec.as_ref().is_some_and(|spec| spec.stream_id() != state.stream_id) {

@@ -39,7 +39,7 @@ pub fn report(command: &mut Command) -> anyhow::Result<Value> {
     let output = command.output().with_context(|| format!("cannot start {name}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{name} failed: {}", said.trim().lines().next_back().unwrap_or("it did not say why"));
+        bail!("{name} failed: {}", said.trim().lines().next_back().unwrap_or("no message"));
     }
     serde_json::from_slice(&output.stdout).with_context(|| format!("{name} did not print a report"))
 }

@@ -93,7 +93,7 @@ impl BatchAssembler {
             addrs.resize(metadata.sources.len(), Vec::new());
             for (addrs, more) in addrs.iter_mut().zip(&metadata.sources) {
                 if more.addrs.len() != added {
-                    return Err(Error::internal("a message has other numbers of rows and of row addresses"));
+                    return Err(Error::internal("a message has different numbers of rows and row addresses"));
                 }
                 addrs.extend_from_slice(&more.addrs);
             }
@@ -104,7 +104,7 @@ impl BatchAssembler {
         };
         let data = rows.ok_or_else(|| Error::internal("a batch without messages"))?.finish()?;
         if addrs.iter().any(|addrs| addrs.len() != data.num_rows()) {
-            return Err(Error::internal("a batch has other numbers of rows and of row addresses"));
+            return Err(Error::internal("a batch has different numbers of rows and row addresses"));
         }
         let substitution = |found: proto::Substitution| match usize::try_from(found.row) {
             Ok(row) if row < data.num_rows() && found.addrs.len() == addrs.len() => {
@@ -165,7 +165,7 @@ impl BatchAssembler {
         match found == expected {
             true => Ok(()),
             false => {
-                Err(Error::internal(format!("the server sent other rows than asked for: {found:?}, not {expected:?}")))
+                Err(Error::internal(format!("the server sent other rows than requested: {found:?}, not {expected:?}")))
             }
         }
     }
@@ -173,5 +173,5 @@ impl BatchAssembler {
 
 /// The error for a server that ended the stream before all of its batches came.
 pub(crate) fn ended_early() -> Error {
-    Error::broken("the server ended the stream early")
+    Error::broken("the server ended the stream before its last batch")
 }

@@ -56,7 +56,7 @@ pub(crate) fn finish(connection: &mut Connection) -> Result<()> {
     match connection.end()?.as_ref().and_then(grpc_status) {
         Some(status) if status.code() != Code::Ok => Err(status.into()),
         Some(_) => Ok(()),
-        None => Err(Error::broken("the answer was cut off")),
+        None => Err(Error::broken("the answer ended before it was complete")),
     }
 }
 

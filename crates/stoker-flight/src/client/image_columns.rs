@@ -33,12 +33,12 @@ impl DecodeOptions {
         for (number, (name, transform)) in self.columns.iter().enumerate() {
             transform.validate()?;
             if self.columns.iter().take(number).any(|(other, _)| other == name) {
-                return Err(Error::invalid(format!("column {name} would be decoded twice")));
+                return Err(Error::invalid(format!("cannot decode column {name} twice")));
             }
             let Some(field) = fields.iter_mut().find(|field| field.name() == name) else {
                 let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
                 return Err(Error::invalid(format!(
-                    "no column {name} to decode; the columns are {}",
+                    "cannot decode column {name}, it does not exist; the columns are {}",
                     names.join(", ")
                 )));
             };

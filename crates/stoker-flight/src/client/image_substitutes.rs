@@ -183,7 +183,7 @@ impl Search {
                     let place = self.columns.place(&self.images.batch, open.row);
                     match open.next {
                         0 => format!("{place}: {}", self.last_reason),
-                        behind => format!("the row {behind} behind {place}: {}", self.last_reason),
+                        behind => format!("the row {behind} rows after {place}: {}", self.last_reason),
                     }
                 };
                 self.met.lock().add(&open.window, open.window.row(open.next), named)?;

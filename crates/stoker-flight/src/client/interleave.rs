@@ -27,7 +27,7 @@ pub(crate) fn interleave_batches(mut parts: Vec<Batch>, first: usize) -> Result<
     let rows: usize = parts.iter().map(|part| part.data.num_rows()).sum();
     let places: Vec<(usize, usize)> = (0..rows).map(|row| ((first + row) % parts.len(), row / parts.len())).collect();
     if places.iter().any(|(part, row)| *row >= parts[*part].data.num_rows()) {
-        return Err(Error::internal("the endpoints have other numbers of rows than their shares"));
+        return Err(Error::internal("the endpoints sent other numbers of rows than requested"));
     }
     let column = |column: usize| {
         let arrays: Vec<ArrayRef> = parts.iter().map(|part| part.data.column(column).clone()).collect();

@@ -36,7 +36,9 @@ impl Answers<GetVersion> for LocalLake {
 
 impl Answers<GetStatus> for LocalLake {
     async fn answer(&self, _: &Context, _: GetStatus) -> Result<ServerStatus> {
-        Err(Error::invalid("only a server has a status, and this is a lake in this process: ask `stream.stats()`"))
+        Err(Error::invalid(
+            "only a server has a status, and this connection is to a lake in this process: use `stream.stats()`",
+        ))
     }
 }
 
@@ -141,7 +143,7 @@ impl Answers<ReadBeside> for LocalLake {
         let plan = match (&call.spec, call.stream_id) {
             (Some(spec), _) => StreamPlan::load(self, &StreamSpec::from_json(spec.as_bytes())?).await?,
             (None, Some(stream_id)) => StreamPlan::load_by_id(self, stream_id).await?,
-            (None, None) => return Err(Error::invalid("the stream is not named")),
+            (None, None) => return Err(Error::invalid("the request names no stream")),
         };
         read_beside(&plan, self.budget(), call).await
     }

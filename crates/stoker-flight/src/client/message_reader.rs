@@ -74,7 +74,7 @@ impl MessageReader {
     fn begin(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.is_broken, true) {
             false => Ok(()),
-            true => Err(Error::broken("the answer was given up before")),
+            true => Err(Error::broken("an earlier error ended this answer")),
         }
     }
 
@@ -190,7 +190,7 @@ impl MessageReader {
             let read = self.connection.read(out).await?;
             if read == 0 {
                 finish(&mut self.connection)?;
-                return Err(Error::broken("the answer was cut off"));
+                return Err(Error::broken("the answer ended before it was complete"));
             }
             self.left = self.left.saturating_sub(read);
             out = &mut out[read..];

@@ -68,7 +68,7 @@ impl Token {
         }
         let mut value: MetadataValue<Ascii> = format!("Bearer {}", token.reveal())
             .parse()
-            .map_err(|_| Error::invalid("the token has characters that no header takes"))?;
+            .map_err(|_| Error::invalid("the token has characters that HTTP headers do not allow"))?;
         value.set_sensitive(true);
         Ok(Self(Some(value)))
     }
@@ -179,7 +179,7 @@ impl RemoteLake {
                 answer => return answer,
             }
         }
-        Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
+        Err(failure.unwrap_or_else(|| Error::internal("the list of servers is empty")))
     }
 
     /// Converts a status to an error. A status with a source was made in this process, by a connection that failed, and
@@ -257,7 +257,7 @@ impl RemoteLake {
                 answer => return answer,
             }
         }
-        Err(failure.unwrap_or_else(|| Error::internal("no server was asked")))
+        Err(failure.unwrap_or_else(|| Error::internal("the list of servers is empty")))
     }
 
     /// Asks a call that may be repeated of one server after the other, for the retry budget of `patience`.

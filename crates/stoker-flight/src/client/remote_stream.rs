@@ -256,7 +256,7 @@ impl Receiver {
         let (info, _) = lake.get_flight_info(Kind::Stream(request)).await?;
         if info.endpoint.len() != num_endpoints as usize {
             return Err(Error::internal(format!(
-                "{num_endpoints} endpoints were asked for, {} came",
+                "{num_endpoints} endpoints were requested, the server sent {}",
                 info.endpoint.len()
             )));
         }

@@ -40,7 +40,10 @@ impl RowPatience {
     pub fn check(&self) -> Result<()> {
         let waited = self.clock.waited().saturating_sub(self.last_row);
         match waited > (self.budget + self.budget / GRACE_PART).max(WAIT_MIN) {
-            true => Err(Error::broken(format!("the server lives and has sent no row for {} s", waited.as_secs()))),
+            true => {
+                let secs = waited.as_secs();
+                Err(Error::broken(format!("the server answers, but has sent no row for {secs} s")))
+            }
             false => Ok(()),
         }
     }

@@ -45,8 +45,8 @@ impl StreamHandle {
 fn may_be_older(error: Error) -> Error {
     match error.kind() {
         ErrorKind::InvalidRequest => Error::invalid(format!(
-            "cannot look for rows in place of those whose images cannot be decoded: the server may be older than this client and not \
-             know how; with bad_rows=\"error\" the first such row is named; the server said: {error}"
+            "cannot find rows to replace those whose images cannot be decoded: the server may be older than this \
+             client and lack this action; use bad_rows=\"error\" to see the first such row; the server said: {error}"
         )),
         _ => error,
     }

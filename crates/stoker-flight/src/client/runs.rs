@@ -146,7 +146,8 @@ mod tests {
         let refused = serde_json::from_slice::<Older>(&request(Some(new_write_key(3))))
             .map(|older| older.bad_rows.len())
             .expect_err("an unknown field");
-        assert!(knows_no_keys(&Error::invalid(format!("the body of action log_run is not its JSON: {refused}"))));
+        let refused = format!("the body of action log_run is not valid JSON for this action: {refused}");
+        assert!(knows_no_keys(&Error::invalid(refused)));
         assert!(!knows_no_keys(&Error::invalid("unknown field `other`")));
         assert!(!knows_no_keys(&Error::broken("unknown field `write_key`")));
         assert_eq!(request(None), b"{}", "without a key, older servers understand the request");

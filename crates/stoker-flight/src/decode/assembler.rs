@@ -131,7 +131,7 @@ impl RowAssembler {
         let added = usize::try_from(batch.length()).map_err(malformed)?;
         match added <= self.num_rows - self.rows {
             true => Ok(added),
-            false => Err(malformed(format!("{added} rows came after {} of {}", self.rows, self.num_rows))),
+            false => Err(malformed(format!("{added} rows arrived after {} of {} rows", self.rows, self.num_rows))),
         }
     }
 

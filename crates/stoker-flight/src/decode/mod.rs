@@ -59,7 +59,7 @@ pub(crate) fn planned_schema(header: &[u8], planned: &Schema) -> Result<Option<S
     let (found, planned) = (schema.fields(), planned.fields());
     if found.len() != planned.len() {
         return Err(Error::internal(format!(
-            "the server sends {} columns, planned were {}",
+            "the server sends {} columns, the plan has {}",
             found.len(),
             planned.len()
         )));
@@ -70,7 +70,7 @@ pub(crate) fn planned_schema(header: &[u8], planned: &Schema) -> Result<Option<S
     match found.iter().zip(planned).find(|pair| !are_alike(pair)) {
         None => Ok(Some(schema)),
         Some((found, planned)) => {
-            Err(Error::internal(format!("the server sends column {}, planned was {}", brief(found), brief(planned))))
+            Err(Error::internal(format!("the server sends column {}, the plan has {}", brief(found), brief(planned))))
         }
     }
 }
@@ -109,7 +109,7 @@ fn message(header: &[u8]) -> Result<Message<'_>> {
 fn rows<'a>(message: &Message<'a>) -> Result<arrow_ipc::RecordBatch<'a>> {
     match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch().ok_or_else(|| malformed("it has no header")),
-        other => Err(malformed(format!("type {other:?} came in place of rows"))),
+        other => Err(malformed(format!("it has type {other:?}, not rows"))),
     }
 }
 

@@ -51,7 +51,7 @@ impl Admin {
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(cannot_bind)?.collect();
         if addresses.iter().any(|address| !address.ip().is_loopback()) {
             return Err(Error::invalid(format!(
-                "admin_listen is {address}, which others than this host may reach: use an address such as 127.0.0.1:8816"
+                "admin_listen is {address}, which other hosts can reach: use a loopback address such as 127.0.0.1:8816"
             )));
         }
         let listener = std::net::TcpListener::bind(&addresses[..]).map_err(cannot_bind)?;
@@ -65,7 +65,7 @@ impl Admin {
 
     fn answer(&self, method: &Method, path: &str) -> (StatusCode, &'static str, String) {
         if !matches!(*method, Method::GET | Method::HEAD) {
-            return (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET is answered\n".into());
+            return (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "this address answers only GET and HEAD\n".into());
         }
         match path {
             "/healthz" => match self.heartbeat.stuck_for() {
@@ -86,7 +86,7 @@ impl Admin {
                     Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
                 }
             }
-            _ => (StatusCode::NOT_FOUND, PLAIN, "there are /healthz, /readyz and /metrics\n".into()),
+            _ => (StatusCode::NOT_FOUND, PLAIN, "this address serves /healthz, /readyz and /metrics\n".into()),
         }
     }
 }
@@ -94,7 +94,7 @@ impl Admin {
 async fn serve(listener: std::net::TcpListener, admin: Arc<Admin>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "the address for operators cannot be served"),
+        Err(error) => return tracing::error!(%error, "cannot serve admin_listen"),
     };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -109,7 +109,7 @@ async fn serve(listener: std::net::TcpListener, admin: Arc<Admin>) {
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection of an operator cannot be taken");
+                tracing::warn!(%error, "cannot accept a connection on admin_listen");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

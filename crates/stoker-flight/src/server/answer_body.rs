@@ -35,7 +35,8 @@ impl Answer {
 
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Item> {
         let item = ready!(self.items.poll_recv(cx));
-        let item = item.unwrap_or_else(|| Item::End(Status::unavailable("the answer was cut off; ask again")));
+        let cut_off = || Status::unavailable("the answer ended before it was complete; repeat the request");
+        let item = item.unwrap_or_else(|| Item::End(cut_off()));
         self.ended = matches!(item, Item::End(_));
         Poll::Ready(item)
     }

@@ -54,7 +54,8 @@ impl Answers<VerifyReceipts> for ServerState {
         match tokio::time::timeout(limit, self.lake.answer(context, call)).await {
             Ok(verdicts) => verdicts,
             Err(_) => {
-                let reason = format!("verifying took {} s, which is its limit: send fewer receipts", limit.as_secs());
+                let secs = limit.as_secs();
+                let reason = format!("verifying the receipts took more than {secs} s, the limit: send fewer receipts");
                 Err(Error::ResourceExhausted { reason })
             }
         }

@@ -97,7 +97,7 @@ pub(crate) async fn do_get(
             let query = state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?;
             (Work::Sql(Box::new(query), log), compression)
         }
-        None => return Err(Error::InvalidTicket { reason: "it names nothing" }),
+        None => return Err(Error::InvalidTicket { reason: "it names neither a stream nor a query" }),
     };
     let (queue, threads) = match &work {
         Work::Stream(..) => (QUEUE_PART_MESSAGES, Handle::current()),
@@ -133,7 +133,7 @@ async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::K
     };
     let full = |_| Error::ResourceExhausted {
         reason: format!(
-            "as many {what} are running as this server takes: {}, and {} of one client; try again later",
+            "the limit of concurrent {what} is reached: {} for this server, {} for one client; try again later",
             shares.total, shares.per_client
         ),
     };

@@ -15,7 +15,7 @@ pub(crate) async fn check_exposure(config: &ServerConfig) -> Result<()> {
     let lacks = match (config.asks_who(), config.tls.is_some()) {
         (true, true) => return Ok(()),
         (false, true) => "a token: give --token-file or --tokens-file, or --tls-client-ca",
-        (true, false) => "TLS, without which tokens and data can be read on the way: give --tls-cert and --tls-key",
+        (true, false) => "TLS, which keeps tokens and data secret on the network: give --tls-cert and --tls-key",
         (false, false) => "a token and TLS: give --token-file or --tokens-file, and --tls-cert with --tls-key",
     };
     for address in &config.listen {
@@ -28,8 +28,8 @@ pub(crate) async fn check_exposure(config: &ServerConfig) -> Result<()> {
             continue;
         }
         return Err(Error::invalid(format!(
-            "cannot listen on {address}: other machines reach it, and it needs {lacks}; or --insecure, where all who reach it may do \
-             everything"
+            "cannot listen on {address}: other machines can reach it, so it needs {lacks}; or give --insecure, which \
+             lets everyone who can reach it do everything"
         )));
     }
     Ok(())

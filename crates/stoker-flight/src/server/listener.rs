@@ -59,7 +59,7 @@ impl Listener {
                 let (io, address) = listener.accept().await?;
                 // A connection that has ended already refuses options.
                 if let Err(error) = set_options(&io, silence_max) {
-                    tracing::debug!(%error, %address, "a connection takes no options");
+                    tracing::debug!(%error, %address, "cannot set the options of a connection");
                 }
                 Ok(Accepted::Tcp(io, address.ip()))
             }

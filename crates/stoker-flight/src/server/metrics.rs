@@ -163,17 +163,13 @@ impl Metrics {
 
 impl ReadAtScrape {
     fn register(&self, to: &mut Registry) {
-        to.register("ready", "1 while new clients are welcome", self.is_ready.clone());
+        to.register("ready", "1 while the server accepts new streams and queries", self.is_ready.clone());
         to.register("streams_running", "Streams that are sent now", self.streams_running.clone());
         to.register("streams_max", "Streams that may be sent at once", self.streams_max.clone());
         to.register("streams_ended", "Streams that ended", self.streams_ended.clone());
-        to.register(
-            "queries_running",
-            "Queries that compute now, or whose rows are taken",
-            self.queries_running.clone(),
-        );
-        to.register("queries_waiting", "Queries that wait for a place", self.queries_waiting.clone());
-        to.register("queries_refused", "Queries that found no place", self.queries_refused.clone());
+        to.register("queries_running", "Queries that are being computed or sent", self.queries_running.clone());
+        to.register("queries_waiting", "Queries that wait to run", self.queries_waiting.clone());
+        to.register("queries_refused", "Queries refused: the server was busy", self.queries_refused.clone());
         to.register("stream_batches", "Batches that streams delivered", self.batches.clone());
         to.register("stream_rows", "Rows that streams delivered", self.rows.clone());
         to.register("stream_column_bytes", "Bytes of the delivered columns", self.bytes.clone());
@@ -182,7 +178,7 @@ impl ReadAtScrape {
         to.register("cache_hit_bytes", "Bytes that came from the cache", self.cache_hit_bytes.clone());
         to.register("cache_miss_bytes", "Bytes that were not in the cache", self.cache_miss_bytes.clone());
         to.register("stream_wait_seconds", "Seconds that streams waited, by cause", self.waits.clone());
-        to.register("stream_reads", "Range reads of streams: all, made again, made twice", self.reads.clone());
+        to.register("stream_reads", "Range reads of streams: all, retried, hedged", self.reads.clone());
         to.register("store_requests", "Requests to the object store, by result", self.store_requests.clone());
         to.register("memory_budget_bytes", "Bytes that streams may hold", self.memory_budget_bytes.clone());
         to.register("memory_held_bytes", "Bytes that streams hold now", self.memory_held_bytes.clone());

@@ -54,7 +54,7 @@ impl Output {
     /// in the queue use memory.
     pub async fn end(self, done: Result<()>, status: impl FnOnce(Error) -> Status) {
         if let Err(error @ Error::Unread { .. }) = &done {
-            tracing::info!(%error, "cutting an answer");
+            tracing::info!(%error, "cancelling an answer that its client does not read");
             return self.reset.reset();
         }
         // A client that went away needs no end.
@@ -63,7 +63,7 @@ impl Output {
             self.closed().await;
         };
         if let Err(error) = self.within(self.stall, ended).await {
-            tracing::info!(%error, "cutting an answer that was complete");
+            tracing::info!(%error, "cancelling a complete answer that its client does not read");
             self.reset.reset();
         }
     }
@@ -78,9 +78,13 @@ impl Output {
         self.place.set_standing(Standing::Idle(Instant::now() + PAUSE));
         let taken = tokio::select! {
             biased;
-            () = self.place.displaced() => Err(Error::Unread { reason: "another client needs its place".into() }),
+            () = self.place.displaced() => {
+                Err(Error::Unread { reason: "its client read nothing, and another client waits to start".into() })
+            }
             taken = taken => Ok(taken),
-            () = tokio::time::sleep(stall) => Err(Error::Unread { reason: format!("its client took nothing of it for {} s", stall.as_secs()) }),
+            () = tokio::time::sleep(stall) => {
+                Err(Error::Unread { reason: format!("its client read nothing for {} s", stall.as_secs()) })
+            }
         };
         self.place.set_standing(Standing::Busy);
         taken

@@ -29,14 +29,15 @@ impl Readiness {
     pub fn reasons(&self, state: &ServerState) -> Vec<String> {
         let mut reasons = Vec::new();
         if state.stopping.is_cancelled() {
-            reasons.push("the server stops".to_string());
+            reasons.push("the server is stopping".to_string());
         }
         reasons.extend(self.store.lock().clone());
         if state.streams.is_full() {
-            reasons.push(format!("{} streams are running, the most that this server takes", state.config.streams_max));
+            let limit = state.config.streams_max;
+            reasons.push(format!("{limit} streams are running, the limit (streams_max) of this server"));
         }
         if state.lake.queue_status().is_full {
-            reasons.push("as many queries run and wait as this server takes".to_string());
+            reasons.push("the limits of running and waiting queries are reached".to_string());
         }
         reasons
     }

@@ -63,9 +63,9 @@ impl ServerTls {
         match config(&self.files, self.client_certificates, contents) {
             Ok(renewed) => {
                 *self.config.write() = renewed;
-                tracing::info!("the certificate was read again from {}", self.files.cert.display());
+                tracing::info!("reloaded the certificate from {}", self.files.cert.display());
             }
-            Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+            Err(error) => tracing::error!("cannot reload the certificate, so the earlier one stays in use: {error}"),
         }
     }
 }

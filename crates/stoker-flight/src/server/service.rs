@@ -135,7 +135,7 @@ async fn answer(
     let caller = Caller::of(request.extensions(), request.headers());
     let mut tickets = Streaming::new_request(TicketDecoder, request.into_body(), None, request_bytes_max);
     let ticket = timeout(TICKET_TIMEOUT, tickets.message()).await;
-    let ticket = ticket.map_err(|_| Error::invalid("the ticket did not come in time"))??;
+    let ticket = ticket.map_err(|_| Error::invalid("the ticket of the request did not arrive in time"))??;
     let ticket = ticket.ok_or_else(|| Error::invalid("the request has no ticket"))?;
     let answer = do_get(state, caller, principal, &ticket.ticket).await?;
     let mut response = Response::new(Body::new(AnswerBody::new(answer)));

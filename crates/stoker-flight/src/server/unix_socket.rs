@@ -79,12 +79,12 @@ async fn remove_stale(path: &UnixPath) -> Result<()> {
     };
     if !found.file_type().is_socket() {
         return Err(Error::invalid(format!(
-            "cannot listen on {path}: what lies there is not a socket; remove it, or choose another path"
+            "cannot listen on {path}: this file is not a socket; remove it, or choose another path"
         )));
     }
     match UnixStream::connect(path).await.map_err(|error| (error.kind(), error)) {
         Err((io::ErrorKind::ConnectionRefused, _)) => {
-            tracing::info!(%path, "replacing the socket of a server that is gone");
+            tracing::info!(%path, "replacing the socket of a server that does not run any more");
             std::fs::remove_file(path).map_err(cannot)
         }
         // `WouldBlock`: the server's queue of waiting connections is full.
@@ -92,7 +92,7 @@ async fn remove_stale(path: &UnixPath) -> Result<()> {
             Err(Error::invalid(format!("another server listens on {path}; stop it, or choose another path")))
         }
         Err((_, source)) => Err(Error::invalid(format!(
-            "cannot listen on {path}: whether another server listens there cannot be found out: {source}"
+            "cannot listen on {path}: cannot check whether another server listens there: {source}"
         ))),
     }
 }

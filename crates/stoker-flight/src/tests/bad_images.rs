@@ -230,7 +230,7 @@ fn bad_images_fail_a_stream_where_nothing_can_stand_for_them() {
             let error = decoded(&handle, &slice, &limited).await.expect_err("too many bad rows");
             assert_eq!(error.kind(), ErrorKind::DataCorrupt);
             assert!(
-                error.to_string().contains("17 of the 60 rows of a window are bad, and at most 16 may be"),
+                error.to_string().contains("17 of the 60 rows of a window are bad, the limit is 16 (max_bad_share)"),
                 "{error}"
             );
             let error = decoded(&handle, &slice, &policy(BadRows::Error)).await.expect_err("a bad row");

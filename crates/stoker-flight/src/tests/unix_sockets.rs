@@ -179,7 +179,7 @@ fn what_is_not_a_socket_of_a_server_that_is_gone_stays() {
             ["t"]
         );
 
-        let not_a_socket = "what lies there is not a socket; remove it, or choose another path";
+        let not_a_socket = "this file is not a socket; remove it, or choose another path";
         let file = TestSocket::new();
         std::fs::write(file.path(), "precious").expect("a file");
         assert!(refused(&engine, file.config()).await.ends_with(not_a_socket));

@@ -120,7 +120,7 @@ fn from_bytes(array: &ArrayRef, spec: &TensorSpec, expected: &str, place: &Value
         match bytes {
             Some(bytes) if bytes.len() == row_bytes => buffer.extend_from_slice(bytes),
             Some(bytes) => {
-                let found = format!("{} bytes where {row_bytes} are needed", bytes.len());
+                let found = format!("{} bytes instead of {row_bytes}", bytes.len());
                 return Err(place.mismatch(Some(row), expected, &found));
             }
             None => return Err(place.mismatch(Some(row), expected, "null")),

@@ -108,7 +108,7 @@ impl Decoder {
         }
         match sent == piece.rows {
             true => Ok(()),
-            false => Err(self.unreadable(format!("{sent} rows were read"))),
+            false => Err(self.unreadable(format!("{sent} rows were read instead of {}", piece.rows))),
         }
     }
 
@@ -117,7 +117,7 @@ impl Decoder {
         let footer = self.footer.get(file).map_err(|reason| self.unreadable(reason))?;
         let rows = footer.metadata().row_groups().get(row_group).map(num_rows);
         if rows != Some(self.piece().rows) {
-            let change = format!("row group {row_group} has not the rows that it had when it was listed");
+            let change = format!("the number of rows in row group {row_group} is not the listed one any more");
             return Err(self.unusable(StampError::Changed(change)));
         }
         let wanted = |name: &str| self.shared.schema.field_with_name(name).is_ok();

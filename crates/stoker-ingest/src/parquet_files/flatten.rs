@@ -21,7 +21,7 @@ pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str, place:
             _ => (sizes.iter().product(), &[] as &[usize]),
         };
         if let Some((index, found)) = first_other_length(&values, size) {
-            let found = format!("a list of {found} where {size} are needed");
+            let found = format!("a list of {found} elements instead of {size}");
             return Err(place.mismatch(Some(index / items_per_row.max(1)), expected, &found));
         }
         values = elements(&values);

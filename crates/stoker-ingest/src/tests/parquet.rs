@@ -191,8 +191,12 @@ async fn values_that_do_not_fit_are_named() {
         Arc::new(builder.finish())
     };
     let cases: [(ArrayRef, &str, &str); 5] = [
-        (lists(7, Some((6, 5))), "x=uint8[2,3]", "row 6 column x: expected uint8[2,3], found a list of 5 where 6"),
-        (bytes(Some(b"abc")), "x=uint8[6]", "row 5 column x: expected uint8[6], found 3 bytes where 6"),
+        (
+            lists(7, Some((6, 5))),
+            "x=uint8[2,3]",
+            "row 6 column x: expected uint8[2,3], found a list of 5 elements instead of 6",
+        ),
+        (bytes(Some(b"abc")), "x=uint8[6]", "row 5 column x: expected uint8[6], found 3 bytes instead of 6"),
         (bytes(None), "x=uint8[6]", "row 5 column x: expected uint8[6], found null"),
         (numbers, "x=uint8[2]", "row 3 column x: expected uint8[2], found an element of type Int64"),
         (Arc::new(StringArray::from(vec!["a"; 7])), "x=uint8[6]", "column x: expected uint8[6], found Utf8"),

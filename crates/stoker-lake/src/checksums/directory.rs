@@ -76,7 +76,7 @@ pub(super) fn offset_of(described: &Described<'_>) -> Result<Option<u64>, Misfit
     }
     match &directory.file {
         Some(file) if file != described.file => {
-            return Err(Misfit::OtherFile(format!("what lies there was written as {file}")));
+            return Err(Misfit::OtherFile(format!("the file was written under another name: {file}")));
         }
         None if version != VERSION_WITHOUT_FILE => {
             return Err(Misfit::Unusable(format!("version {version} lacks the name of the file")));
@@ -92,7 +92,7 @@ pub(super) fn offset_of(described: &Described<'_>) -> Result<Option<u64>, Misfit
         }
         let mut columns: Vec<&str> = directory.buffers.keys().map(String::as_str).collect();
         columns.sort_unstable();
-        return Err(Misfit::OtherFile(format!("what lies there is the file of column {}", columns.join(", "))));
+        return Err(Misfit::OtherFile(format!("this is the file of column {}", columns.join(", "))));
     };
     // Buffer 0 holds the schema.
     let Some(buffer) = described.buffers.get(index as usize).filter(|_| index > 0) else {

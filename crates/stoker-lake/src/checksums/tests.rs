@@ -40,7 +40,7 @@ fn entries_that_cannot_be_used_say_why() {
     assert_eq!(find(&HashMap::new(), Some("x"), 10), Ok(None), "another writer");
     assert_eq!(find(&HashMap::new(), None, 10), Ok(None), "another writer");
     for (found, what) in [
-        (offset(&entry_of("b.lance", "x", 1), 10), "written as b.lance"),
+        (offset(&entry_of("b.lance", "x", 1), 10), "written under another name: b.lance"),
         (offset(&entry_of("a.lance", "y", 1), 10), "the file of column y"),
         (find(&metadata(entry), None, 10), "the file of column x"),
         (find(&metadata(first), Some("y"), 10), "the file of column x"),

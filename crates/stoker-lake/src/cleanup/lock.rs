@@ -51,7 +51,7 @@ impl Lease {
 ///
 /// The lock is renewed while [`CleanupLock::while_held`] runs. When its process dies, other processes have to wait
 /// for at most 15 minutes.
-#[must_use = "a lock that is not released holds others up for a quarter of an hour"]
+#[must_use = "a lock that is not released blocks other cleanups for a quarter of an hour"]
 pub struct CleanupLock {
     objects: Objects,
     path: String,
@@ -76,7 +76,7 @@ impl Lake {
         {
             let lease: Lease = serde_json::from_slice(&json).map_err(|source| Error::InvalidRequest {
                 attempted: "taking the lock of a cleanup".into(),
-                reason: format!("_stoker/{path} cannot be understood ({source}): delete it if no cleanup is running"),
+                reason: format!("cannot parse _stoker/{path} ({source}): delete it if no cleanup is running"),
             })?;
             let left = (lease.until_secs.saturating_add(SKEW_MAX.as_secs())).saturating_sub(now_secs());
             if !lease.is_done && left > 0 {
@@ -163,7 +163,7 @@ impl CleanupLock {
                 Err(error) => return error,
             };
             if self.renewed.elapsed().map_or(true, |since| since >= LEASE) {
-                return taken("its lock could not be renewed in time".into());
+                return taken("the lock of this cleanup could not be renewed in time".into());
             }
             match renewed {
                 Ok(Ok(())) => self.renewed = began,
@@ -194,7 +194,7 @@ impl CleanupLock {
         Err(Error::InvalidRequest {
             attempted: "cleaning up a lake".into(),
             reason: format!(
-                "the clock of this machine is {} s {which} that of the store: set it first",
+                "the clock of this machine is {} s {which} that of the store: correct the clock first",
                 apart.as_secs()
             ),
         })

@@ -19,14 +19,14 @@ const PIECES_MIN: u64 = 32;
 /// Lance's writer stores values of fewer bytes than this in blocks of several rows.
 const ROW_BY_ROW_BYTES_MIN: u64 = 256;
 
-const DECODER: &str = "its rows are read through Lance's decoder, which passes over every byte several times, where \
-                       plain bytes go from the file to their place in the batch at once";
+const DECODER: &str = "its rows are read through Lance's decoder, which processes every byte several times, where \
+                       plain bytes are read from the file directly into the batch";
 
 /// Light columns with at least this many bytes per row are a finding.
 const LIGHT_ROW_BYTES_MAX: u64 = 64 << 10;
 
-const LIGHT: &str = "light columns share data files and are decoded by Lance, and queries may read them whole where they leave \
-                     heavy columns alone";
+const LIGHT: &str = "light columns share data files and are decoded by Lance; a query may read all of their rows, and \
+                     of heavy columns only the rows that it returns";
 
 pub(super) const REWRITE: &str =
     "write the table again through Stoker (older versions stay as they are, indexes have to be built anew)";
@@ -140,8 +140,8 @@ impl ColumnCase<'_> {
         let lines = [example::lengths(table, column), example::rewrite_with(table, column, &value)];
         let numbers = element.to_string().to_lowercase();
         let remedy = format!(
-            "if all lists have one LENGTH, which the first line tells, store them as fixed-size lists. From Parquet \
-             files: stoker ingest parquet FILES {table} --tensor {column}={numbers}[LENGTH] --mode overwrite",
+            "if all lists have one LENGTH, which the first line below prints, store them as fixed-size lists. From \
+             Parquet files: stoker ingest parquet FILES {table} --tensor {column}={numbers}[LENGTH] --mode overwrite",
         );
         let what = format!("its values are lists of any length, {bytes} bytes on average");
         Some(self.finding("lists", what, Treatment::new(DECODER, remedy, Some(lines.join("\n")))))
@@ -168,7 +168,7 @@ impl ColumnCase<'_> {
             }
             _ => {
                 let remedy = "store numbers: integers or floats of a fixed width; bfloat16 as uint16 with the field \
-                              metadata stoker.dtype=bfloat16, which PyTorch tensors in lake.create_table have";
+                              metadata stoker.dtype=bfloat16, which lake.create_table sets for PyTorch tensors";
                 Treatment::new(DECODER, remedy, None)
             }
         };
@@ -203,8 +203,8 @@ impl ColumnCase<'_> {
 
     fn of_large_values(&self, data_type: &DataType, bytes: u64) -> Finding {
         let what = format!("its values are {data_type} of {bytes} bytes on average, which are light");
-        let remedy = "nothing, if most queries read it. With the field metadata stoker.heavy=true it has data files of its own, \
-                      and filters of other columns leave it alone";
+        let remedy = "nothing, if most queries read it. With the field metadata stoker.heavy=true it has data files \
+                      of its own, and filters on other columns do not read it";
         self.finding("large_values", what, Treatment::new(LIGHT, remedy, None))
     }
 
@@ -220,16 +220,16 @@ impl ColumnCase<'_> {
     }
 
     fn of_variable_width(&self, bytes: u64) -> Finding {
-        let cost = "values of different lengths have no fixed places: rows are read through Lance's decoder, by \
+        let cost = "values of different lengths have no fixed offsets: rows are read through Lance's decoder, by \
                     address and with their neighbours";
         let remedy = if is_encoded_image(self.field) {
-            "nothing, if training decodes the images. Decoded pixels of one size are plain bytes, and more of them: \
-             stoker ingest imagefolder DIR TABLE --size HxW"
+            "nothing, if training decodes the images. Decoded pixels of one size are read as plain bytes, but take \
+             more space: stoker ingest imagefolder DIR TABLE --size HxW"
         } else if bytes < HEAVY_ROW_BYTES as u64 {
             "nothing, if queries seldom select it. With the field metadata stoker.heavy=false it is read along with \
              light columns"
         } else {
-            "nothing, if the lengths do differ. Values of one length are plain bytes as a tensor of uint8"
+            "nothing, if the lengths do differ. If all values have one length, store them as a tensor of uint8"
         };
         let what = format!("its values are {} of any length, {bytes} bytes on average", self.field.data_type());
         self.finding("variable_width", what, Treatment::new(cost, remedy, None))
@@ -262,8 +262,8 @@ impl ColumnCase<'_> {
         let (table, column) = self.names();
         let (from, value) = (example::quoted(table), example::quoted(column));
         let remedy = format!(
-            "store zeros where a value is missing, and in a column of its own whether it is. Or leave these rows out: \
-             SELECT * FROM {from} WHERE {value} IS NOT NULL",
+            "store zeros where a value is missing, and another column that says whether the value is valid. Or leave \
+             these rows out: SELECT * FROM {from} WHERE {value} IS NOT NULL",
         );
         Treatment::new(DECODER, remedy, Some(example::with_zeros(table, column, element, length)))
     }
@@ -288,11 +288,11 @@ impl ColumnCase<'_> {
         }
         let (table, column) = self.names();
         let treatment = if is_encoded_image(self.field) {
-            self.rewrite("images are compressed files already: each is decompressed twice, for hardly fewer bytes")
+            self.rewrite("images are compressed already: each is decompressed twice, and the column is hardly smaller")
         } else {
-            let cost = "each value is decompressed, in vain where it is a compressed file";
-            let remedy = "if they are JPEG, PNG or WebP files, say so when the table is written, and they are stored \
-                          as they are. Other writers: field metadata lance-encoding:compression=none";
+            let cost = "each value is decompressed, which saves no bytes where it is a compressed file";
+            let remedy = "if they are JPEG, PNG or WebP files, write the column with encoded_images, and they are \
+                          stored as they are. Other writers: field metadata lance-encoding:compression=none";
             Treatment::new(cost, remedy, Some(example::as_images(table, column)))
         };
         Some(self.finding("media_compressed", "its values are compressed (zstd or lz4)", treatment))
@@ -316,8 +316,8 @@ impl ColumnCase<'_> {
         if self.layout.verdict() != Verdict::Dense || breaks < PIECES_MIN || bytes / pieces.max(1) >= PIECE_BYTES_MIN {
             return None;
         }
-        let what = format!("its bytes lie in {pieces} pieces of {} KiB on average", (bytes / pieces.max(1)) >> 10);
-        let cost = "each piece is a request, which an object store answers in about the time in which it sends a MiB";
+        let what = format!("its bytes are in {pieces} pieces of {} KiB on average", (bytes / pieces.max(1)) >> 10);
+        let cost = "each piece is a request, which takes an object store about as long as sending 1 MiB";
         Some(self.finding("small_pieces", what, self.rewrite(cost)))
     }
 
@@ -329,7 +329,7 @@ impl ColumnCase<'_> {
         };
         let cost = format!(
             "queries that do not select it read its page table too, which grows with its chunks ({} now); pages of \
-             others may lie between its own",
+             other columns may separate its pages",
             self.layout.num_chunks
         );
         let mut treatment = self.rewrite(cost);

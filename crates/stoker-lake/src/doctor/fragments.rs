@@ -37,7 +37,7 @@ fn deleted_rows(table: &Table) -> Option<Finding> {
         column: None,
         code: "deleted_rows".into(),
         what: format!("{deleted} of {stored} rows are deleted ({share:.0} %)"),
-        cost: "their bytes stay in the files: large reads take them along or end before them".into(),
+        cost: "their bytes stay in the files: large reads include these bytes or are split around them".into(),
         remedy,
         example: Some(example::rewrite_all(table.name().as_str())),
     })
@@ -52,8 +52,8 @@ fn small_fragments(table: &Table) -> Option<Finding> {
         return None;
     }
     let remedy = format!(
-        "append more rows at once, and write the table again to join those that are there; indexes have to be built \
-         anew. {} joins them too, and drops Stoker's checksums",
+        "append more rows at once, and write the table again to join its fragments; indexes have to be built anew. \
+         {} joins them too, and drops Stoker's checksums",
         compaction(table)
     );
     Some(Finding {

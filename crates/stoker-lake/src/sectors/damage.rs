@@ -11,7 +11,7 @@ const STORE: &str = "stoker";
 
 /// A part of the message about a damaged sector. The message is recognized by it where Lance passes on only the text of
 /// an error.
-const WRONG: &str = "do not have their checksum, in two reads";
+const WRONG: &str = "do not match their checksum, in two reads";
 
 /// Damage of a data file that a second read, past caches, confirmed.
 #[derive(Clone, Debug, thiserror::Error)]

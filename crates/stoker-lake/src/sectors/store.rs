@@ -148,7 +148,7 @@ impl CheckedFile<'_> {
         };
         let fetched = self.checked(fetched, &trailer).await?;
         let asked = asked.start..asked.end.min(fetched.meta.size);
-        let missing = || self.broken("the store gave fewer bytes than were asked for");
+        let missing = || self.broken("the store returned fewer bytes than requested");
         Ok(fetched.cut(&asked).ok_or_else(missing)?.into_result())
     }
 
@@ -201,7 +201,7 @@ impl CheckedFile<'_> {
             };
             end = self.fetch(Some(begins_at..size), from).await?.bytes;
         }
-        Err(self.broken("its end is damaged, or the file is cut"))
+        Err(self.broken("its end is damaged or missing"))
     }
 
     /// Returns the fetched bytes once all of them match their checksums. Bytes that do not match are read a second
@@ -213,13 +213,13 @@ impl CheckedFile<'_> {
         if let Some(range) = self.wrong(&again, trailer).await? {
             if range.start >= trailer.covered {
                 self.store.known.forget(self.path);
-                return Err(self.broken("its end is not what it was when it was first read"));
+                return Err(self.broken("its end changed after it was first read"));
             }
             let sector = range.start / SECTOR_BYTES;
             self.store.known.add_damaged(self.path, sector);
             return Err(self.damaged(trailer, sector));
         }
-        tracing::warn!(file = self.name, "bytes without their checksum were right when they were read again");
+        tracing::warn!(file = self.name, "bytes did not match their checksum, but did when they were read again");
         fetched.replace(&again);
         Ok(fetched)
     }
@@ -304,7 +304,7 @@ impl CheckedStore {
                 return Ok(fetched.into_result());
             }
         }
-        let reason = "its bytes do not have the checksum in its name, in two reads".to_string();
+        let reason = "its bytes do not match the checksum in its name, in two reads".to_string();
         Err(Damage::File { file: format!("deletion file {name}"), reason }.into_store_error())
     }
 

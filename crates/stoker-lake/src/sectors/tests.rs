@@ -88,7 +88,7 @@ fn a_flipped_bit_of_a_trailer_is_noticed() -> TestResult {
         }
     }
     let renamed = Trailer::parse("b-checked.lance", file.len() as u64, &file.into());
-    assert_eq!(renamed.err(), Some(Unread::Damaged("what lies there was written as a-checked.lance".into())));
+    assert_eq!(renamed.err(), Some(Unread::Damaged("the file was written under another name: a-checked.lance".into())));
     Ok(())
 }
 
@@ -202,7 +202,7 @@ async fn swapped_files_of_light_columns_are_damage() -> TestResult {
     std::fs::write(other, first)?;
     let error = read(test.folder.path()).await.expect_err("rows would be those of the other fragment");
     assert_eq!(error.kind(), ErrorKind::DataCorrupt, "{error}");
-    assert!(error.to_string().contains("was written as"), "{error}");
+    assert!(error.to_string().contains("the file was written under another name"), "{error}");
     Ok(())
 }
 

@@ -114,7 +114,7 @@ impl Trailer {
     /// [`Unread`].
     pub fn parse(name: &str, file_bytes: u64, end: &Bytes) -> Result<Self, Unread> {
         let damaged = |reason: &str| Unread::Damaged(reason.to_string());
-        let cut = || damaged("its end is damaged, or the file is cut");
+        let cut = || damaged("its end is damaged or missing");
         let end_at = file_bytes.checked_sub(end.len() as u64).ok_or_else(cut)?;
         let footer = end.get(end.len().saturating_sub(FOOTER_BYTES)..).unwrap_or_default();
         let columns_at = u64_at(footer, 8).filter(|at| *at < file_bytes).ok_or_else(cut)?;
@@ -152,7 +152,7 @@ impl Trailer {
         }
         if written_as != name.as_bytes() {
             let written_as = String::from_utf8_lossy(written_as);
-            return Err(Unread::Damaged(format!("what lies there was written as {written_as}")));
+            return Err(Unread::Damaged(format!("the file was written under another name: {written_as}")));
         }
         Ok(trailer)
     }

@@ -86,7 +86,7 @@ impl Writer for CheckedWriter {
             self.sums.push(checksum(&self.partial));
         }
         let Some(trailer) = trailer(&self.name, self.num_bytes, &self.sums, &self.end) else {
-            let what = format!("data file {} does not end like one of Lance: its checksums have no place", self.name);
+            let what = format!("data file {} does not end with Lance's footer: cannot add its checksums", self.name);
             return Err(lance_core::Error::internal(what));
         };
         self.output.write_all(&trailer).await?;

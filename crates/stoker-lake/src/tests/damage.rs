@@ -126,7 +126,7 @@ async fn files_that_changed_places_are_noticed() -> TestResult {
     std::fs::write(other, stored)?;
     let found = [table.dense_column("x").await.map(|_| ()), table.checksums("x").await.map(|_| ())];
     for error in found {
-        assert_corrupt(&error.expect_err("each file knows its name"), "was written as");
+        assert_corrupt(&error.expect_err("each file knows its name"), "the file was written under another name");
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ async fn a_key_of_which_nothing_tells_is_neither_committed_nor_repeated() -> Tes
     let lake = opened(&test).await?;
     let error = commit(&lake).await.expect_err("the fragments of both sides are gone");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("version 2 of table t: whether it counts is unknown"), "{error}");
+    assert!(error.to_string().contains("version 2 of table t: the outcome is unknown"), "{error}");
     assert_eq!(latest(&lake, &table_name("t")).await?.num_rows(), (NUM_ROWS.0 + 3 * NUM_ROWS.1) as u64);
     Ok(())
 }

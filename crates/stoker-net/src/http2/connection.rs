@@ -107,7 +107,7 @@ impl Connection {
     pub fn end(&mut self) -> Result<Option<HeaderMap>> {
         match &self.phase {
             Phase::Ended(trailers) => Ok(trailers.clone()),
-            Phase::Nothing | Phase::Data => Err(Error::broken("the answer was cut off")),
+            Phase::Nothing | Phase::Data => Err(Error::broken("the answer ended before it was complete")),
         }
     }
 
@@ -136,7 +136,7 @@ impl Connection {
         self.link.consume(bytes);
         self.frames_without_data += 1;
         if self.frames_without_data > FRAMES_WITHOUT_DATA_MAX {
-            return Err(violation("it sends frames without data, without end"));
+            return Err(violation("it sends too many frames without data in a row"));
         }
         if head.kind == Kind::Data {
             return self.take_data(head, payload.first().copied());
@@ -154,7 +154,7 @@ impl Connection {
             return Err(violation("a frame is too long"));
         }
         if self.block.is_some() != (head.kind == Kind::Continuation) {
-            return Err(violation("headers are interrupted, or go on without a beginning"));
+            return Err(violation("a CONTINUATION frame is missing or unexpected"));
         }
         let allowed = match head.kind {
             Kind::Data | Kind::Headers | Kind::Continuation | Kind::Reset => head.stream == STREAM,
@@ -176,7 +176,7 @@ impl Connection {
                 self.take_block(block, head.has(END_HEADERS))
             }
             Kind::Continuation => {
-                let mut block = self.block.take().ok_or_else(|| violation("headers go on without a beginning"))?;
+                let mut block = self.block.take().ok_or_else(|| violation("CONTINUATION without HEADERS"))?;
                 block.extend(payload)?;
                 self.take_block(block, head.has(END_HEADERS))
             }
@@ -191,8 +191,8 @@ impl Connection {
             Kind::Reset => {
                 let code = number(payload)?;
                 // A server cancels an answer that nobody reads.
-                let unread = if code == CANCEL { ", as for one that nobody read for long" } else { "" };
-                Err(Error::broken(format!("the server broke the answer off: {}{unread}", reason_name(code))))
+                let unread = if code == CANCEL { ", for example because the client did not read it" } else { "" };
+                Err(Error::broken(format!("the server cancelled the answer: {}{unread}", reason_name(code))))
             }
             Kind::GoAway => {
                 let (last_stream, reason) = payload.split_at(4);
@@ -244,7 +244,7 @@ impl Connection {
                 if ends_stream { Phase::Ended(Some(self.response.fields.clone())) } else { Phase::Data }
             }
             (Phase::Data, None, true) => Phase::Ended(Some(headers.fields)),
-            _ => return Err(violation("headers come without a status, or where trailers should")),
+            _ => return Err(violation("headers have no status, or come in place of trailers")),
         };
         Ok(())
     }

@@ -101,7 +101,7 @@ impl Server {
 /// Tries the addresses of a host one after the other. Each address gets an equal share of the timeout.
 async fn dial_tcp(host: &str, port: u16, wait: Duration) -> std::io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
-    let mut failure = std::io::Error::other("its name has no address");
+    let mut failure = std::io::Error::other("its host name has no address");
     for address in &addresses {
         match timeout(wait / addresses.len() as u32, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => return Ok(tcp),

@@ -124,7 +124,8 @@ impl Link {
                 Ok(Ok(bytes @ 1..)) => return Ok(bytes),
                 Ok(end) => return Err(self.broken(end)),
                 Err(_) if pinged || silence_left.is_some_and(|left| left <= wait) => {
-                    return Err(Error::broken("the server gives no sign of life"));
+                    let silent_secs = silent_since.elapsed().as_secs_f64();
+                    return Err(Error::broken(format!("the server sent no data for {silent_secs:.1} s")));
                 }
                 Err(_) => {
                     self.output.put(Kind::Ping, 0, 0, b"alive?  ")?;

@@ -43,7 +43,7 @@ pub const FRAME_BYTES: u32 = 1 << 20;
 
 /// The error for a server that violates HTTP/2. Another server may be correct.
 fn violation(reason: impl Display) -> Error {
-    Error::broken(format!("the server does not keep to HTTP/2: {reason}"))
+    Error::broken(format!("the server violates HTTP/2: {reason}"))
 }
 
 /// Returns the name of an error code: <https://www.rfc-editor.org/rfc/rfc9113#name-error-codes>.

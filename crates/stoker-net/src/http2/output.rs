@@ -73,7 +73,7 @@ impl Output {
             return Ok(());
         }
         if self.waiting.len() > WAITING_BYTES_MAX {
-            return Err(violation("it asks for more answers than it takes"));
+            return Err(violation("it sends more pings and settings than it reads answers to them"));
         }
         put_frame(&mut self.waiting, kind, flags, stream, payload);
         Ok(())
@@ -87,10 +87,10 @@ impl Output {
         for entry in settings.chunks_exact(6) {
             let (mut name, mut value) = entry.split_at(2);
             match (name.get_u16(), value.get_u32()) {
-                (setting::ENABLE_PUSH, 1..) => return Err(violation("it wants to push")),
+                (setting::ENABLE_PUSH, 1..) => return Err(violation("it enables server push")),
                 (setting::INITIAL_WINDOW_SIZE, window) => {
                     if window > WINDOW_BYTES_MAX {
-                        return Err(violation("it opens a window of more than 2^31 - 1 bytes"));
+                        return Err(violation("it enlarges a flow-control window beyond 2^31 - 1 bytes"));
                     }
                     self.stream_window.change(i64::from(window) - i64::from(self.initial_window))?;
                     self.initial_window = window;
@@ -98,7 +98,7 @@ impl Output {
                 (setting::MAX_FRAME_SIZE, bytes) => {
                     let bytes =
                         usize::try_from(bytes).ok().filter(|bytes| (PAYLOAD_BYTES_DEFAULT..1 << 24).contains(bytes));
-                    self.payload_bytes_max = bytes.ok_or_else(|| violation("its frames have an impossible size"))?;
+                    self.payload_bytes_max = bytes.ok_or_else(|| violation("its frame size is outside the limits"))?;
                 }
                 // The other settings are about compression, which this client does not use, and limits that one request
                 // cannot reach.
@@ -111,10 +111,10 @@ impl Output {
     /// Enlarges the window of the connection or of the stream by `increment` bytes.
     pub fn open(&mut self, stream: u32, increment: u32) -> Result<()> {
         match (stream, increment) {
-            (_, 0) => Err(violation("it opens a window by nothing")),
+            (_, 0) => Err(violation("it enlarges a flow-control window by 0 bytes")),
             (0, _) => self.connection_window.change(increment.into()),
             (STREAM, _) => self.stream_window.change(increment.into()),
-            _ => Err(violation("it opens the window of a stream that nobody began")),
+            _ => Err(violation("it enlarges the flow-control window of a stream that does not exist")),
         }
     }
 

@@ -22,7 +22,7 @@ impl ReceiveWindow {
     /// A frame with more bytes than the window has left.
     pub fn receive(&mut self, bytes: usize) -> Result<Option<u32>> {
         let left = u32::try_from(bytes).ok().and_then(|bytes| self.left.checked_sub(bytes));
-        self.left = left.ok_or_else(|| violation("it sends more than the window allows"))?;
+        self.left = left.ok_or_else(|| violation("it sends more bytes than the flow-control window allows"))?;
         if self.left > self.size / 2 {
             return Ok(None);
         }
@@ -56,7 +56,7 @@ impl SendWindow {
         self.0 += by;
         match self.0 <= i64::from(WINDOW_BYTES_MAX) {
             true => Ok(()),
-            false => Err(violation("it opens a window of more than 2^31 - 1 bytes")),
+            false => Err(violation("it enlarges a flow-control window beyond 2^31 - 1 bytes")),
         }
     }
 }

@@ -130,15 +130,15 @@ const PASSING: [&str; 16] = [
 
 /// Functions that are not available because their results can be any multiple of their arguments, with the reason.
 const REFUSED: [(&str, &str); 9] = [
-    ("repeat", "its result has no bound"),
-    ("array_repeat", "its result has no bound"),
-    ("list_repeat", "its result has no bound"),
-    ("array_resize", "its result has no bound"),
-    ("list_resize", "its result has no bound"),
-    ("arrays_zip", "it fills up short lists with values as large as those of others"),
-    ("list_zip", "it fills up short lists with values as large as those of others"),
-    ("generate_series", "its result has no bound; join a table instead"),
-    ("range", "its result has no bound; join a table instead"),
+    ("repeat", "its result can be of any size"),
+    ("array_repeat", "its result can be of any size"),
+    ("list_repeat", "its result can be of any size"),
+    ("array_resize", "its result can be of any size"),
+    ("list_resize", "its result can be of any size"),
+    ("arrays_zip", "it pads short lists with values that can be of any size"),
+    ("list_zip", "it pads short lists with values that can be of any size"),
+    ("generate_series", "its result can be of any size; join a table instead"),
+    ("range", "its result can be of any size; join a table instead"),
 ];
 
 /// Aggregates. Each reserves memory for its state after each batch.

@@ -104,12 +104,12 @@ async fn load_bitmaps(store: &Store, header: &Header) -> Result<Bitmaps> {
     let corrupt = |reason: &str| Error::RowSetCorrupt { path: path.clone(), reason: reason.to_string() };
     let content = store.content(&path).await?.ok_or_else(|| corrupt("it is missing"))?;
     if Digest::of(&content) != entry.digest {
-        return Err(corrupt("it holds other rows"));
+        return Err(corrupt("it does not have the digest in its name"));
     }
     let bitmaps = Bitmaps::from_bytes(&content).map_err(|reason| corrupt(&reason))?;
     match bitmaps.num_rows() == entry.num_rows {
         true => Ok(bitmaps),
-        false => Err(corrupt("it has another number of rows than its header says")),
+        false => Err(corrupt("its number of rows differs from that in its header")),
     }
 }
 
@@ -204,7 +204,7 @@ fn check_stored(digest: Digest, stored: Result<()>) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(error @ Error::Lake { source: stoker_lake::Error::AllowanceSpent { .. } }) => Err(error),
         Err(error) => {
-            tracing::warn!(%digest, %error, "the row set could not be stored in the lake, it stays in memory");
+            tracing::warn!(%digest, %error, "cannot store the row set in the lake, so it stays in memory");
             Ok(false)
         }
     }

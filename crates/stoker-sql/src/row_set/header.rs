@@ -61,7 +61,7 @@ impl Header {
         let header: Header = serde_json::from_slice(bytes).map_err(|source| source.to_string())?;
         match header.format {
             FORMAT_VERSION => Ok(header),
-            other => Err(format!("its format is {other}, this program reads {FORMAT_VERSION}")),
+            other => Err(format!("its format is {other}; this build of Stoker reads {FORMAT_VERSION}")),
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn read(framed: &Bytes, expected: Digest) -> Result<RecordBatch, Stri
     let batch = reader.next().ok_or("it has no rows")?.map_err(|source| text(&source))?;
     match digest(&batch) {
         Ok(actual) if actual == expected => Ok(batch),
-        Ok(actual) => Err(format!("it holds page {actual}")),
+        Ok(actual) => Err(format!("it is page {actual}")),
         Err(source) => Err(source.to_string()),
     }
 }

@@ -94,7 +94,7 @@ impl Rows {
         match batch {
             Err(_) => {
                 let secs = self.time.as_secs_f64();
-                Err(Error::exhausted(format!("the query ran for {secs} s, which is its limit")).into())
+                Err(Error::exhausted(format!("the query ran for more than {secs} s, the limit")).into())
             }
             Ok(Some(batch)) => batch.and_then(|batch| self.counted(batch)).map(Some),
             // The channel is also closed if the task panicked.
@@ -108,14 +108,14 @@ impl Rows {
         self.num_rows += batch.num_rows() as u64;
         if self.num_rows > self.limits.rows {
             let limit = self.limits.rows;
-            return Err(Error::exhausted(format!("the result has more than {limit} rows, which is its limit")).into());
+            return Err(Error::exhausted(format!("the result has more than {limit} rows, the limit")).into());
         }
         if self.limits.bytes < u64::MAX {
             self.num_bytes = self.num_bytes.saturating_add(batch.get_array_memory_size() as u64);
         }
         if self.num_bytes > self.limits.bytes {
             let limit = self.limits.bytes;
-            return Err(Error::exhausted(format!("the result has more than {limit} bytes, which is its limit")).into());
+            return Err(Error::exhausted(format!("the result has more than {limit} bytes, the limit")).into());
         }
         Ok(batch)
     }

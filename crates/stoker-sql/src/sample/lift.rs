@@ -201,7 +201,7 @@ impl Lifter {
         if relation.has_row_ids() {
             return Ok(Lifted::plain(
                 LogicalPlan::TableScan(scan),
-                "comes from row_ids(…): batches tell their row ids",
+                "comes from row_ids(…), which streams do not need: batches contain row ids",
             ));
         }
         let source = self.tables.len();

@@ -55,7 +55,7 @@ pub(super) fn select(
             ),
             Origin::Other(reason) if is_heavy(field) => return Err(heavy(field, reason)),
             Origin::Other(_) if matches!(field.data_type(), DataType::FixedSizeList(_, 0)) => {
-                let reason = format!("its column {} is a list of no elements; leave it out", field.name());
+                let reason = format!("its column {} is a list without elements; leave it out", field.name());
                 return Err(Error::NotSampleQuery { reason });
             }
             Origin::Other(_) => {

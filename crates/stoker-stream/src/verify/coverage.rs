@@ -71,7 +71,8 @@ fn check_claims(parts: &[&ReceiptPart], num_rows: u64) -> Result<()> {
     let limit = num_rows.saturating_mul(DELIVERIES_MAX);
     match claimed > limit {
         true => {
-            let reason = format!("its parts have {claimed} positions of an epoch of {num_rows}; the limit is {limit}");
+            let reason =
+                format!("its parts name {claimed} positions in an epoch of {num_rows} rows; the limit is {limit}");
             Err(Error::Receipt { reason })
         }
         false => Ok(()),

@@ -123,7 +123,7 @@ pub struct FindRows {
 impl Checked for FindRows {
     fn checked(&self) -> Result<(), String> {
         match self.positions.end.saturating_sub(self.positions.start) > ROW_ADDRS_MAX {
-            true => Err(format!("gives at most {ROW_ADDRS_MAX} rows at once, not {:?}", self.positions)),
+            true => Err(format!("returns at most {ROW_ADDRS_MAX} rows per call, {:?} are more", self.positions)),
             false => Ok(()),
         }
     }

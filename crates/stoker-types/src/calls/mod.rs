@@ -100,7 +100,7 @@ pub enum CallError {
         name: String,
     },
     /// The body of the request is not the JSON of the call.
-    #[error("the body of action {name} is not its JSON: {reason}")]
+    #[error("the body of action {name} is not valid JSON for this action: {reason}")]
     Malformed {
         /// The call.
         name: &'static str,
@@ -278,13 +278,14 @@ calls! {
     ReadRunLog = "run", Read, Freely, "reading the run log", "{run_id}: the log of a run" => Vec<RunEntry>;
     LogBadRows = "log_bad_rows", Read, Once, "adding to the table of bad rows",
         "{bad_rows, write_key?}: adds rows to the table of bad rows" => Done;
-    FindRows = "rows", Read, Freely, "looking rows up",
+    FindRows = "rows", Read, Freely, "looking up rows",
         "{stream_id, epoch, positions: {start, end}}: the addresses of the rows at these positions" => Vec<Vec<u64>>;
     FindNulls = "nulls", Read, Freely, "looking for nulls",
-        "{stream_id, columns}: those of the columns that are null in a row of the stream" => Vec<String>;
-    ReadBeside = "rows_beside", Read, Freely, "reading rows beside bad ones",
-        "{stream_id or spec, epoch, beside: [{position, offset}], unverified?, retry_budget_millis?}: the first of these \
-         rows, each `offset` rows after its position in the window of that, cyclically, as a stream of Arrow's IPC format"
+        "{stream_id, columns}: which of these columns have a null in a row of the stream" => Vec<String>;
+    ReadBeside = "rows_beside", Read, Freely, "reading rows to replace bad rows",
+        "{stream_id or spec, epoch, beside: [{position, offset}], unverified?, retry_budget_millis?}: rows that \
+         may replace bad rows, each `offset` rows after `position`, cyclically in the window of `position`; the answer \
+         is an Arrow IPC stream with the first of these rows, as many as fit into one answer"
         => IpcBytes;
     LogRun = "log_run", Read, Once, "adding to the run log", "{entry, write_key?}: adds an entry to the log of its run" => Done;
 }

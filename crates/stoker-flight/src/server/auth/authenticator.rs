@@ -76,9 +76,9 @@ impl Authenticator {
             Ok(tokens) => {
                 let num_tokens = tokens.len();
                 *self.named.write() = tokens;
-                tracing::info!(num_tokens, "the tokens were read again from {}", path.display());
+                tracing::info!(num_tokens, "reloaded the tokens from {}", path.display());
             }
-            Err(error) => tracing::error!("the tokens stay as they were: {error}"),
+            Err(error) => tracing::error!("cannot reload the tokens, so the earlier ones stay valid: {error}"),
         }
     }
 }

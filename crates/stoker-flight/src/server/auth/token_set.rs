@@ -113,7 +113,7 @@ fn unix_secs(name: &PrincipalName, time: &toml::value::Datetime) -> Result<i64> 
     let parsed = DateTime::parse_from_rfc3339(&time.to_string());
     let wrong = |_| {
         Error::invalid(format!(
-            "token '{name}' expires at {time}, which is no time with an offset; write 2030-01-31T00:00:00Z"
+            "token '{name}' expires at {time}, which is not a time with a UTC offset; write 2030-01-31T00:00:00Z"
         ))
     };
     Ok(parsed.map_err(wrong)?.timestamp())

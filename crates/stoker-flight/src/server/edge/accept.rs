@@ -56,7 +56,7 @@ pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
             Err(error) => {
                 // The connection stays in the system's queue, so without a pause the next call would fail at once.
                 let made_room = edge.places.displace_unproven();
-                tracing::warn!(%error, made_room, "no connection can be taken");
+                tracing::warn!(%error, made_room, "cannot accept connections");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(WAIT_MAX);
             }

@@ -57,7 +57,7 @@ where
     };
     tokio::select! {
         () = serving => {}
-        () = peer.displaced() => tracing::debug!(address = ?peer.address, "a connection made room for another one"),
+        () = peer.displaced() => tracing::debug!(address = ?peer.address, "closing a connection to accept another one"),
     }
 }
 
@@ -100,7 +100,7 @@ async fn serve_http<T>(
                 return;
             }
             () = sleep_until(look_at.into()) => match peer.idle_since() {
-                _ if !peer.has_asked() => peer.end("no request came in time"),
+                _ if !peer.has_asked() => peer.end("its first request did not arrive in time"),
                 None => look_at = Instant::now() + edge.times.idle,
                 Some(since) if since + edge.times.idle > Instant::now() => look_at = since + edge.times.idle,
                 // A request that comes before the client sees GOAWAY is still served.

@@ -35,7 +35,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for MeteredIo<T> {
         ready!(Pin::new(&mut this.io).poll_read(cx, out))?;
         if !this.meter.received(&out.filled()[before..], Instant::now()) {
             this.is_flooded = true;
-            this.peer.end("it sends control frames without end");
+            this.peer.end("it sent too many control frames");
         }
         Poll::Ready(Ok(()))
     }

@@ -84,7 +84,7 @@ impl Peer {
         shown.refused += 1;
         if shown.refused >= REFUSED_MAX {
             drop(shown);
-            self.end("it sends requests without a token that is valid");
+            self.end("it sent too many requests without a valid token");
         }
     }
 

@@ -44,10 +44,14 @@ fn servers_say_why_they_fail() {
 #[test]
 fn answers_without_an_end_are_not_complete() {
     let whole = message(b"header", b"", b"body");
-    check(Script::answer().data(&whole).trailers(&[("other", "1")]), ErrorKind::Unavailable, "cut off");
-    check(Script::answer().frame(DATA, END_STREAM, 1, &whole), ErrorKind::Unavailable, "cut off");
-    check(Script::answer().data(&whole[..11]).ok(), ErrorKind::Unavailable, "cut off");
-    check(Script::answer().data(&whole[..3]).ok(), ErrorKind::Unavailable, "cut off");
+    check(
+        Script::answer().data(&whole).trailers(&[("other", "1")]),
+        ErrorKind::Unavailable,
+        "ended before it was complete",
+    );
+    check(Script::answer().frame(DATA, END_STREAM, 1, &whole), ErrorKind::Unavailable, "ended before it was complete");
+    check(Script::answer().data(&whole[..11]).ok(), ErrorKind::Unavailable, "ended before it was complete");
+    check(Script::answer().data(&whole[..3]).ok(), ErrorKind::Unavailable, "ended before it was complete");
 }
 
 #[test]

@@ -23,11 +23,11 @@ pub enum BadBlock {
     CutOff,
     #[error("its headers have a number that is too large")]
     Number,
-    #[error("its headers refer to a field that nobody sent")]
+    #[error("its headers refer to a table entry that does not exist")]
     Index,
-    #[error("its headers resize their table where they must not")]
+    #[error("its headers resize the table of fields at a wrong place, or beyond its limit")]
     Resize,
-    #[error("its headers have text with an unknown code")]
+    #[error("its headers have text with an invalid Huffman code")]
     Code,
     #[error("its headers have more than {HEADER_BYTES_MAX} bytes")]
     TooLong,
