@@ -35,6 +35,7 @@ TOKENS = {role: f"the token of the {role}er" for role in ("read", "write", "admi
 ACTIONS: dict[str, tuple[str, dict[str, object]]] = {
     "version": ("read", {}),
     "status": ("admin", {}),
+    "streams": ("admin", {}),
     "tables": ("read", {}),
     "table": ("read", {"table": "samples"}),
     "versions": ("read", {"table": "samples"}),

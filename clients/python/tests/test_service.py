@@ -480,6 +480,6 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
                     f'action {name} takes a version or a tag, not both; these are version 1 and tag "v1"',
                 ),
             ]:
-                text = json.dumps(body | {"new_tag": "v2"})
+                text = json.dumps(body | ({"new_tag": "v2"} if name == "tag" else {}))
                 with pytest.raises(pa.ArrowInvalid, match=said):
                     list(client.do_action(flight.Action(name, text.encode())))
