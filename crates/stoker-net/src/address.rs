@@ -56,6 +56,7 @@ impl Address {
         }
     }
 
+    /// Returns whether connections to the address are encrypted.
     pub fn is_tls(&self) -> bool {
         matches!(self, Address::Tcp { tls: true, .. })
     }

@@ -207,6 +207,7 @@ impl EpochVerdict {
 }
 
 impl Positions {
+    /// Adds a run of positions; beyond twenty runs, only their number is counted.
     pub fn push(&mut self, run: Range<u64>) {
         if run.is_empty() {
             return;

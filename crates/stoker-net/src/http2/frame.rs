@@ -20,7 +20,9 @@ pub(super) const ACK: u8 = 0x1;
 /// The flag of the last DATA or HEADERS frame of a stream.
 pub(super) const END_STREAM: u8 = 0x1;
 pub(super) const END_HEADERS: u8 = 0x4;
+/// The flag of DATA and HEADERS frames whose payload has padding.
 pub const PADDED: u8 = 0x8;
+/// The flag of HEADERS frames that begin with a priority.
 pub const WITH_PRIORITY: u8 = 0x20;
 
 /// The identifiers of settings.
@@ -35,15 +37,25 @@ pub(super) mod setting {
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A part of the body.
     Data,
+    /// The headers or the trailers, or their beginning.
     Headers,
+    /// The priority of a stream; deprecated, and ignored.
     Priority,
+    /// The end of a stream before its time (RST_STREAM).
     Reset,
+    /// Settings of the sender, or the acknowledgement of settings.
     Settings,
+    /// A request that the server makes by itself; this client refuses it.
     PushPromise,
+    /// A ping, or the answer to one.
     Ping,
+    /// The announcement that the connection will be closed.
     GoAway,
+    /// More bytes that the receiver may send.
     WindowUpdate,
+    /// The rest of headers or trailers.
     Continuation,
     /// A type of an extension. Such frames are ignored.
     Unknown,
@@ -69,12 +81,16 @@ impl Kind {
 pub struct FrameHead {
     /// The size of the payload in bytes.
     pub length: usize,
+    /// The type of the frame.
     pub kind: Kind,
+    /// The flags, whose meaning depends on the type.
     pub flags: u8,
+    /// The id of the stream; 0 for the connection itself.
     pub stream: u32,
 }
 
 impl FrameHead {
+    /// Parses the 9 bytes before a payload.
     pub fn parse(bytes: [u8; HEAD_BYTES]) -> Self {
         let [length_0, length_1, length_2, kind, flags, stream @ ..] = bytes;
         Self {
@@ -86,6 +102,7 @@ impl FrameHead {
         }
     }
 
+    /// Returns whether a flag is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

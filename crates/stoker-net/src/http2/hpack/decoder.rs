@@ -24,6 +24,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// Makes a decoder with an empty table.
     pub fn new() -> Self {
         Self { table: VecDeque::new(), table_bytes: 0, table_bytes_max: TABLE_BYTES_MAX }
     }

@@ -19,16 +19,22 @@ pub const HEADER_BYTES_MAX: usize = 64 << 10;
 /// The reason why a header block cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlock {
+    /// The block ends in the middle of a field.
     #[error("its headers end in the middle of a field")]
     CutOff,
+    /// A number does not fit.
     #[error("its headers have a number that is too large")]
     Number,
+    /// An index names no entry of a table.
     #[error("its headers refer to a table entry that does not exist")]
     Index,
+    /// The dynamic table is resized where that is not allowed, or beyond its limit.
     #[error("its headers resize the table of fields at a wrong place, or beyond its limit")]
     Resize,
+    /// A text is not in the Huffman code of the standard.
     #[error("its headers have text with an invalid Huffman code")]
     Code,
+    /// The headers are longer than [`HEADER_BYTES_MAX`].
     #[error("its headers have more than {HEADER_BYTES_MAX} bytes")]
     TooLong,
 }
