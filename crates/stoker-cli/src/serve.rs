@@ -9,6 +9,7 @@ use clap::builder::BoolishValueParser;
 use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve, warn_of_readers};
 use stoker_lake::{Lake, StorageOptions};
 use stoker_sql::Engine;
+use stoker_types::Role;
 
 use crate::connect::ReadArgs;
 use crate::query_args::QueryArgs;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use stoker_chunks::{ChunkScan, SlotMut, Slots, to_array};
 use stoker_order::Visit;
+use stoker_types::calls::Beside;
 use stoker_types::{IoTotals, ReadOptions};
 
 use crate::budget::Held;

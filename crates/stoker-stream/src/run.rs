@@ -5,6 +5,7 @@ use stoker_lake::PutOutcome;
 use stoker_sql::{Engine, is_same_query};
 use stoker_types::{Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamSpec, slots_for};
 
+use crate::options::orders;
 use crate::plan::load_spec;
 use crate::{Error, Result, StreamPlan};
 

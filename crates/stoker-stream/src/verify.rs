@@ -3,11 +3,10 @@
 mod coverage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Range;
 
 use stoker_sql::Engine;
-use stoker_types::{EpochVerdict, MixtureSpec, Receipt, ReceiptPart, Skipped, StreamSpec, SubstitutedRow};
+use stoker_types::{EpochVerdict, MixtureSpec, Receipt, ReceiptPart, Skipped, StreamSpec, SubstitutedRow, row_hash};
 
 use coverage::{Coverage, coverage};
 

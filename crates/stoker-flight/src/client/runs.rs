@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stoker_stream::{BAD_ROWS_TABLE, RUN_LOG_TABLE, StreamPlan, step_entry};
+use stoker_stream::{BAD_ROWS_TABLE, RUN_LOG_TABLE, StreamPlan, entry_slice, step_entry};
 use stoker_types::calls::{Answers, Call, FindRows, LogBadRows, LogRun, ROW_ADDRS_MAX, ReadRunLog, WriteKey};
 use stoker_types::{BadRowEntry, Digest, ErrorKind, RunEntry, RunId, Slice, SnapshotRef, Topology};
 
@@ -81,7 +81,7 @@ impl Connection {
         let entries = self.call(ReadRunLog { run_id: run_id.clone() }).await?;
         let entry = step_entry(run_id, &entries, step)?;
         let handle = self.stream_by_id(entry.stream_id).await?;
-        let slice = entry.slice(step, topology, handle.num_rows())?;
+        let slice = entry_slice(entry, step, topology, handle.num_rows())?;
         Ok((handle, slice))
     }
 

@@ -154,7 +154,7 @@ async fn open_stream(state: &ServerState, ticket: StreamTicket, principal: &Prin
 }
 
 async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<SqlQuery> {
-    let query = state.engine.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
+    let query = state.lake.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
     match changed_versions(&ticket.tables, query.snapshots()) {
         None => Ok(query),
         Some(reason) => Err(Error::ExpiredTicket { reason }),

@@ -45,7 +45,7 @@ impl ServerState {
         let schema = match self.parse(&descriptor)? {
             Kind::Stream(request) => self.plan(principal, request.source).await?.schema(),
             Kind::Sql(request) => {
-                self.engine.query(&request.sql, &params_from_json(&request.params_json)?).await?.schema()
+                self.lake.query(&request.sql, &params_from_json(&request.params_json)?).await?.schema()
             }
         };
         Ok(schema.as_ref().clone())
@@ -53,12 +53,12 @@ impl ServerState {
 
     /// Returns all tables, each with a descriptor of type PATH.
     pub(crate) async fn list_flights(&self) -> Result<Vec<FlightInfo>> {
-        let names = self.engine.lake().tables().await?;
+        let names = self.lake.lake().tables().await?;
         stream::iter(names).map(|name| self.table_info(name)).buffered(TABLES_AT_ONCE).try_collect().await
     }
 
     async fn table_info(&self, name: TableName) -> Result<FlightInfo> {
-        let table = self.engine.lake().table(&name, &SnapshotRef::Latest).await?;
+        let table = self.lake.lake().table(&name, &SnapshotRef::Latest).await?;
         let descriptor = FlightDescriptor::new_path(vec![name.to_string()]);
         let info = FlightInfo::new().try_with_schema(&table.schema()).map_err(Error::internal)?;
         let rows = i64::try_from(table.num_rows()).unwrap_or(-1);
@@ -125,7 +125,7 @@ impl ServerState {
     }
 
     async fn sql_info(&self, descriptor: FlightDescriptor, request: SqlRequest) -> Result<Planned> {
-        let query = self.engine.query(&request.sql, &params_from_json(&request.params_json)?).await?;
+        let query = self.lake.query(&request.sql, &params_from_json(&request.params_json)?).await?;
         check_schema(&query.schema())?;
         let tables = query.snapshots().iter();
         let tables = tables.map(|s| PinnedTable { table: s.table.to_string(), version: s.version }).collect();

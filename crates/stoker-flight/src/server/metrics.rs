@@ -191,8 +191,8 @@ impl ReadAtScrape {
     }
 
     fn read(&self, state: &ServerState, is_ready: bool) {
-        let (status, process, store) = (state.status(), Process::now(), state.engine.lake().store_requests());
-        let queries = state.engine.queue_status();
+        let (status, process, store) = (state.status(), Process::now(), state.lake.lake().store_requests());
+        let queries = state.lake.queue_status();
         self.is_ready.set(is_ready.into());
         let set = |gauge: &Gauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         set(&self.streams_running, status.streams_running);

@@ -35,7 +35,7 @@ impl Readiness {
         if state.streams.is_full() {
             reasons.push(format!("{} streams are running, the most that this server takes", state.config.streams_max));
         }
-        if state.engine.queue_status().is_full {
+        if state.lake.queue_status().is_full {
             reasons.push("as many queries run and wait as this server takes".to_string());
         }
         reasons
@@ -47,7 +47,7 @@ impl Readiness {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let found = match timeout(ANSWER_MAX, state.engine.lake().check_reachable()).await {
+            let found = match timeout(ANSWER_MAX, state.lake.lake().check_reachable()).await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(format!("the store of the lake cannot be used: {:?}", error.kind())),
                 Err(_) => Some(format!("the store of the lake has not answered for {} s", ANSWER_MAX.as_secs())),

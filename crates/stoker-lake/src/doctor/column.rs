@@ -1,9 +1,9 @@
 //! Findings about the layout of a column.
 
 use arrow_schema::{DataType, Field, Fields};
-use stoker_types::{ColumnLayout, HEAVY_ROW_BYTES, is_encoded_image};
+use stoker_types::{ColumnLayout, Finding, HEAVY_ROW_BYTES, Verdict, is_encoded_image};
 
-use super::{Finding, Verdict, example};
+use super::example;
 use crate::Table;
 use crate::blobs::{self, is_blob};
 use crate::obstacle::Obstacle;

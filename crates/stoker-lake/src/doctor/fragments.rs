@@ -1,6 +1,8 @@
 //! Findings about the fragments of a table.
 
-use super::{Finding, example};
+use stoker_types::Finding;
+
+use super::example;
 use crate::Table;
 
 /// The smallest number of fragments for a finding: fewer fragments have few footers to read.

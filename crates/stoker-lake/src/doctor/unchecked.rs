@@ -1,7 +1,9 @@
 //! The finding about light columns without checksums.
 
+use stoker_types::Finding;
+
 use super::column::REWRITE;
-use super::{Finding, example};
+use super::example;
 use crate::Table;
 use crate::survey::Fragments;
 

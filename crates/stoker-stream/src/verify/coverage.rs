@@ -6,9 +6,8 @@
 
 use std::ops::Range;
 
-use stoker_types::{ReceiptPart, Skipped};
+use stoker_types::{Positions, ReceiptPart, Skipped};
 
-use super::Positions;
 use crate::{Error, Result};
 
 /// The number of positions that are counted at once. Each position takes one byte for its count and one for its marks.
