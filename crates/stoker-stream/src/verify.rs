@@ -3,10 +3,9 @@
 mod coverage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use stoker_sql::Engine;
-use stoker_types::{EpochVerdict, MixtureSpec, Receipt, ReceiptPart, Skipped, StreamSpec, SubstitutedRow, row_hash};
+use stoker_types::{EpochVerdict, MixtureSpec, Receipt, ReceiptPart, Skipped, StreamSpec, row_hash};
 
 use coverage::{Coverage, coverage};
 

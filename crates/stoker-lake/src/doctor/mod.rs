@@ -11,9 +11,7 @@ mod example;
 mod fragments;
 mod unchecked;
 
-use std::fmt;
-
-use stoker_types::{ColumnLayout, Diagnosis};
+use stoker_types::Diagnosis;
 
 use self::column::ColumnCase;
 use crate::{Result, Table};
