@@ -17,11 +17,12 @@ use stoker_types::calls::{
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, Receipt, RunEntry, RunId, ShuffleMode,
-    SnapshotRef, StreamOptions, StreamState, TableName, Topology,
+    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions, Receipt,
+    RunEntry, RunId, ShuffleMode, SnapshotRef, StreamOptions, TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;
+use crate::batch::Batch;
 use crate::compression::to_compression;
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
@@ -31,7 +32,7 @@ use crate::query_result::QueryResult;
 use crate::runtime::wait;
 use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
-use crate::values::{from_python, to_python};
+use crate::values::{from_python, state_of, to_python};
 use crate::write::{WriteRequest, write};
 
 /// A replayed step: epoch, origin, first step, rows per global batch, last-batch policy.
@@ -265,6 +266,19 @@ impl Connection {
         Ok((StreamHandle::new(slf.unbind(), handle), replayed))
     }
 
+    /// Returns the batch of all ranks at a step of a run, with substitutes for bad rows, or `None` if the step has no
+    /// rows.
+    fn replay_batch(&self, py: Python<'_>, run_id: &str, step: u64) -> PyResult<Option<Batch>> {
+        let (connection, run_id) = (self.live(py)?, RunId::try_new(run_id).raise(py)?);
+        let read = ReadOptions {
+            bad_rows: BadRows::Substitute,
+            max_bad_share: BadShare::ALL,
+            ..ReadOptions::default()
+        };
+        let fetched = wait(py, async move { connection.replay_batch(&run_id, step, &read).await })?.raise(py)?;
+        fetched.map(|fetched| Batch::try_new(py, fetched)).transpose()
+    }
+
     /// Returns the addresses of the rows at positions `start..end` of an epoch: one list for each table.
     fn row_addrs(
         &self,
@@ -280,11 +294,11 @@ impl Connection {
         addrs.into_iter().map(array).collect()
     }
 
-    /// Loads the stream that a state belongs to.
-    fn load_stream(slf: Bound<'_, Self>, state: &str) -> PyResult<StreamHandle> {
+    /// Loads the stream that a state belongs to. The state is a dict or JSON text.
+    fn load_stream(slf: Bound<'_, Self>, state: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
         let py = slf.py();
         let connection = slf.get().live(py)?;
-        let state = StreamState::from_json(state).raise(py)?;
+        let state = state_of(state)?;
         let handle = wait(py, connection.load_stream(&state))?.raise(py)?;
         Ok(StreamHandle::new(slf.unbind(), handle))
     }

@@ -70,6 +70,12 @@ impl Kept {
         self.num_steps.saturating_sub(self.progress.next_step)
     }
 
+    /// Ends the pass that runs.
+    pub fn close_pass(&mut self) {
+        self.closed.extend(self.pass);
+        self.turn.advance();
+    }
+
     /// Returns the start of an epoch at this batch size.
     pub fn start_of(&self, epoch: u64, step: u64) -> Progress {
         Progress::start_of(epoch, step, self.options.global_batch())

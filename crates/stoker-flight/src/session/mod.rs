@@ -33,7 +33,7 @@ pub use fetch::Fetched;
 pub use options::SessionOptions;
 pub use pass::{Advance, BatchKey, Left, PassId, Turn};
 pub use progress::Progress;
-pub use receipts::{Receipts, Substituted};
+pub use receipts::{Receipts, Substituted, substituted};
 pub use saved::SavedSession;
 pub use session::{Session, Status};
 

@@ -154,8 +154,7 @@ impl Session {
     /// Ends the pass that runs, and closes all streams. The progress is kept.
     pub fn close(&self) {
         self.with(|inner| {
-            inner.kept.closed.extend(inner.kept.pass);
-            inner.kept.turn.advance();
+            inner.kept.close_pass();
             inner.close_streams();
         });
     }

@@ -52,7 +52,7 @@ impl Receipts {
 }
 
 /// Returns the bad rows that a receipt names, in order of delivery.
-pub(super) fn substituted(receipt: Receipt) -> Vec<Substituted> {
+pub fn substituted(receipt: Receipt) -> Vec<Substituted> {
     let of_part = |part: ReceiptPart| {
         let epoch = part.epoch;
         part.substituted.into_iter().map(move |row| Substituted { epoch, row })

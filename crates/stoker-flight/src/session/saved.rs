@@ -1,12 +1,12 @@
 //! Sessions as plain data, for copies in other processes.
 
 use serde::{Deserialize, Serialize};
-use stoker_types::{Place, StreamSpec, StreamState};
+use stoker_types::{Place, Receipt, StreamSpec, StreamState, StreamStats};
 
 use crate::Result;
 use crate::client::Connection;
 use crate::session::inner::{Inner, Kept};
-use crate::session::{Session, SessionOptions, Status};
+use crate::session::{PassId, Session, SessionOptions, Status};
 
 /// A session as plain data: the specification of its stream, its options, its progress and its receipts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,18 +35,40 @@ impl SavedSession {
     pub fn weights(&self) -> Option<Vec<f64>> {
         self.kept.weights(&self.spec)
     }
+
+    /// Returns the counters of the last pass.
+    pub fn stats(&self) -> StreamStats {
+        self.kept.stats
+    }
+
+    /// Returns the receipt of the batches that the consumer got.
+    pub fn receipt(&self) -> Receipt {
+        self.kept.receipts.document(self.spec.stream_id(), None)
+    }
+
+    /// Returns the session without the pass that runs: a restored copy begins a pass of its own at the progress.
+    pub fn without_pass(mut self) -> Self {
+        self.kept.pass = None;
+        self.kept.closed.clear();
+        self
+    }
+
+    /// Ends a pass, as [`Session::leave`] does. If the consumer got the last batch, the next pass begins the next epoch.
+    pub fn leave(&mut self, pass: PassId) {
+        self.kept.closed.remove(&pass);
+        self.kept.pass.take_if(|running| *running == pass);
+    }
+
+    /// Ends the pass that runs, as [`Session::close`] does.
+    pub fn close(&mut self) {
+        self.kept.close_pass();
+    }
 }
 
 impl Session {
-    /// Returns the session as plain data, without the pass that runs: a restored copy begins a pass of its own at the
-    /// progress. The copy's receipts contain what the consumer got from this session.
+    /// Returns the session as plain data, without the pass that runs ([`SavedSession::without_pass`]). The copy's receipts contain what the consumer got from this session.
     pub fn save(&self) -> SavedSession {
-        self.with(|inner| {
-            let mut saved = inner.saved();
-            saved.kept.pass = None;
-            saved.kept.closed.clear();
-            saved
-        })
+        self.with(|inner| inner.saved()).without_pass()
     }
 
     /// Returns the session as plain data, with the pass that runs, for the child of a `fork` in which only this memory

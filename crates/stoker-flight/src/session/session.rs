@@ -9,7 +9,7 @@ use stoker_types::{BatchSize, Batching, Digest, Receipt, RunEvent, StreamSpec, S
 use crate::client::Connection;
 use crate::session::inner::{Inner, Kept};
 use crate::session::receipts::{Substituted, substituted};
-use crate::session::{Progress, SessionOptions};
+use crate::session::{Progress, SessionOptions, Turn};
 use crate::{Result, SampleStream, StreamHandle};
 
 /// The batches of one rank of a stream, epoch after epoch, with a progress that can be saved.
@@ -36,6 +36,8 @@ pub struct Status {
     pub remaining: u64,
     /// The rank and the number of ranks.
     pub topology: Topology,
+    /// The current turn.
+    pub turn: Turn,
 }
 
 impl Session {
@@ -177,6 +179,7 @@ impl Kept {
             num_steps: self.progress.steps_before_origin().saturating_add(self.num_steps),
             remaining: self.remaining(),
             topology: self.options.topology,
+            turn: self.turn,
         }
     }
 
