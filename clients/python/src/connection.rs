@@ -18,7 +18,7 @@ use stoker_types::calls::{
 };
 use stoker_types::{
     BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions, Receipt,
-    RunEntry, RunId, ShuffleMode, SnapshotRef, StreamOptions, TableName, Topology,
+    RunId, ShuffleMode, SnapshotRef, StreamOptions, StreamState, TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;
@@ -32,7 +32,7 @@ use crate::query_result::QueryResult;
 use crate::runtime::wait;
 use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
-use crate::values::{from_python, state_of, to_python};
+use crate::values::{from_python, to_python};
 use crate::write::{WriteRequest, write};
 
 /// A replayed step: epoch, origin, first step, rows per global batch, last-batch policy.
@@ -237,12 +237,6 @@ impl Connection {
         Ok(StreamHandle::new(slf.unbind(), handle))
     }
 
-    /// Adds an entry to the log of its run.
-    fn log_run(&self, py: Python<'_>, entry: &Bound<'_, PyAny>) -> PyResult<()> {
-        let entry: RunEntry = from_python(entry)?;
-        wait(py, self.live(py)?.log_run(&entry))?.raise(py)
-    }
-
     /// Adds rows to the table of bad rows.
     fn log_bad_rows(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let rows: Vec<BadRowEntry> = from_python(rows)?;
@@ -294,11 +288,11 @@ impl Connection {
         addrs.into_iter().map(array).collect()
     }
 
-    /// Loads the stream that a state belongs to. The state is a dict or JSON text.
-    fn load_stream(slf: Bound<'_, Self>, state: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
+    /// Loads the stream that a state, given as JSON text, belongs to.
+    fn load_stream(slf: Bound<'_, Self>, state: &str) -> PyResult<StreamHandle> {
         let py = slf.py();
         let connection = slf.get().live(py)?;
-        let state = state_of(state)?;
+        let state = StreamState::from_json(state).raise(py)?;
         let handle = wait(py, connection.load_stream(&state))?.raise(py)?;
         Ok(StreamHandle::new(slf.unbind(), handle))
     }

@@ -16,7 +16,7 @@ use crate::fork::PerProcess;
 use crate::runtime::{runtime, started, wait};
 use crate::session_request::SessionRequest;
 use crate::stream_handle::{StreamHandle, pairs};
-use crate::values::{from_python, state_of, to_python};
+use crate::values::{from_python, to_python};
 
 /// The batches of one rank, epoch after epoch, with a progress that can be saved.
 ///
@@ -272,14 +272,17 @@ impl Session {
     }
 
     /// Returns the turn of a pass, or `None` if the pass was closed. Raises if a newer pass took over.
-    fn turn_of(&self, py: Python<'_>, pass: u64) -> PyResult<Option<u64>> {
-        Ok(self.live(py)?.turn(PassId(pass)).raise(py)?.map(|turn| turn.0))
+    fn turn_of(&self, py: Python<'_>, pass_number: u64) -> PyResult<Option<u64>> {
+        Ok(self.live(py)?.turn(PassId(pass_number)).raise(py)?.map(|turn| turn.0))
     }
 
     /// The current turn, whatever pass runs. It changes when the progress is changed other than by batches.
     #[getter]
     fn turn(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.view(py)?.status().turn.0)
+        Ok(match self.view(py)? {
+            View::Live(session) => session.current_turn().0,
+            View::Saved(saved) => saved.status().turn.0,
+        })
     }
 
     /// Returns the next batch of a turn, or `None` at the end of the epoch and when the turn has ended. The progress does
@@ -305,8 +308,8 @@ impl Session {
     }
 
     /// Ends a pass. `at_end` says that it asked for a batch after the last one of the epoch.
-    fn leave(&self, py: Python<'_>, pass: u64, at_end: bool) -> PyResult<()> {
-        let pass = PassId(pass);
+    fn leave(&self, py: Python<'_>, pass_number: u64, at_end: bool) -> PyResult<()> {
+        let pass = PassId(pass_number);
         if self.change_saved(py, |saved| saved.leave(pass))? {
             return Ok(());
         }
@@ -325,9 +328,9 @@ impl Session {
         to_python(py, &state)
     }
 
-    /// Continues after a state, given as a dict or as JSON text.
-    fn load_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (state, session): (StreamState, _) = (state_of(state)?, self.live(py)?);
+    /// Continues after a state, given as JSON text.
+    fn load_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        let (state, session) = (StreamState::from_json(state).raise(py)?, self.live(py)?);
         wait(py, session.load_state(&state))?.raise(py)
     }
 

@@ -4,9 +4,9 @@ use pyo3::prelude::*;
 use pythonize::{depythonize, pythonize};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use stoker_types::{Error, ErrorKind, StreamState};
+use stoker_types::ErrorKind;
 
-use crate::exceptions::{Raise, error};
+use crate::exceptions::error;
 
 /// The value as Python's dicts, lists, numbers and texts.
 ///
@@ -22,20 +22,4 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResul
 /// `InvalidRequest` for what does not have the fields of the value.
 pub(crate) fn from_python<T: DeserializeOwned>(value: &Bound<'_, PyAny>) -> PyResult<T> {
     depythonize(value).map_err(|source| error(value.py(), ErrorKind::InvalidRequest, &source))
-}
-
-/// The state of a stream, given as a dict or as JSON text.
-///
-/// # Errors
-/// `InvalidRequest` for what is not a state.
-pub(crate) fn state_of(value: &Bound<'_, PyAny>) -> PyResult<StreamState> {
-    let py = value.py();
-    if let Ok(text) = value.extract::<String>() {
-        return StreamState::from_json(&text).raise(py);
-    }
-    let malformed = |source: pythonize::PythonizeError| Error::Malformed {
-        what: "stream state",
-        reason: source.to_string(),
-    };
-    depythonize::<StreamState>(value).map_err(malformed).and_then(StreamState::checked).raise(py)
 }

@@ -144,27 +144,19 @@ impl StreamState {
     pub fn from_json(json: &str) -> Result<Self> {
         let state: StreamState = serde_json::from_str(json)
             .map_err(|source| Error::Malformed { what: "stream state", reason: source.to_string() })?;
-        state.checked()
-    }
-
-    /// Returns a state that was deserialized, after a check of its version and of the specification in it.
-    ///
-    /// # Errors
-    /// As for [`StreamState::from_json`].
-    pub fn checked(self) -> Result<Self> {
-        if self.version != STATE_VERSION {
+        if state.version != STATE_VERSION {
             return Err(Error::Malformed {
                 what: "stream state",
-                reason: format!("its version is {}, this build knows {STATE_VERSION}", self.version),
+                reason: format!("its version is {}, this build knows {STATE_VERSION}", state.version),
             });
         }
-        if self.spec.as_ref().is_some_and(|spec| spec.stream_id() != self.stream_id) {
+        if state.spec.as_ref().is_some_and(|spec| spec.stream_id() != state.stream_id) {
             return Err(Error::Malformed {
                 what: "stream state",
                 reason: "the specification in it does not have the digest that the state names".into(),
             });
         }
-        Ok(self)
+        Ok(state)
     }
 
     /// Checks that this state belongs to the stream of `spec`.
