@@ -17,8 +17,8 @@ use stoker_types::calls::{
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions, Receipt,
-    RunId, ShuffleMode, SnapshotRef, StreamOptions, StreamState, TableName, Topology,
+    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions,
+    Receipt, RunId, ShuffleMode, SnapshotRef, StreamOptions, StreamState, TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;
@@ -264,11 +264,8 @@ impl Connection {
     /// rows.
     fn replay_batch(&self, py: Python<'_>, run_id: &str, step: u64) -> PyResult<Option<Batch>> {
         let (connection, run_id) = (self.live(py)?, RunId::try_new(run_id).raise(py)?);
-        let read = ReadOptions {
-            bad_rows: BadRows::Substitute,
-            max_bad_share: BadShare::ALL,
-            ..ReadOptions::default()
-        };
+        let read =
+            ReadOptions { bad_rows: BadRows::Substitute, max_bad_share: BadShare::ALL, ..ReadOptions::default() };
         let fetched = wait(py, async move { connection.replay_batch(&run_id, step, &read).await })?.raise(py)?;
         fetched.map(|fetched| Batch::try_new(py, fetched)).transpose()
     }

@@ -24,6 +24,7 @@ mod fit;
 mod fork;
 mod images;
 mod index;
+mod kept_session;
 mod params;
 mod pause;
 mod query_result;

@@ -97,7 +97,7 @@ def stream_stats(native: Mapping[str, Any]) -> StreamStats:
 
 
 def _stalls(native: Mapping[str, Mapping[str, int]]) -> dict[str, Stall]:
-    """Returns the parts of the time of some steps; each native time has whole seconds and the nanoseconds of the rest."""
+    """Returns the parts of the time of some steps. A native time has whole seconds, and nanoseconds for the rest."""
     nanos = {name: native[name]["secs"] * 10**9 + native[name]["nanos"] for name in _STALLS}
     total = sum(nanos.values())
     return {name: Stall(value / 1e9, value / total if total else 0.0) for name, value in nanos.items()}

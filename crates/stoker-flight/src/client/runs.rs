@@ -96,12 +96,8 @@ impl Connection {
         let spec = Arc::new(handle.spec().clone());
         let next = handle.open(&slice, read).await?.next().await?;
         Ok(next.map(|batch| {
-            let key = BatchKey {
-                turn: Turn::default(),
-                step: batch.step,
-                position: batch.cursor.position,
-                is_last: false,
-            };
+            let key =
+                BatchKey { turn: Turn::default(), step: batch.step, position: batch.cursor.position, is_last: false };
             Fetched { share: slice.share(batch.step, spec.num_rows), step, key, spec, batch }
         }))
     }

@@ -4,8 +4,8 @@
 use stoker_stream::{log_bad_rows, log_run};
 use stoker_types::calls::{
     Answering, Answers, Call, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, GetStatus,
-    GetVersion, IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenTable, ReadBeside,
-    ReadRunLog, ServerStatus, TagVersion, VerifyReceipts,
+    GetVersion, IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenTable, ReadBeside, ReadRunLog,
+    ServerStatus, TagVersion, VerifyReceipts,
 };
 use stoker_types::{Context, EpochVerdict};
 

@@ -109,10 +109,12 @@ impl Session {
                 return Ok(Found::Over);
             }
             match open.stream.take() {
-                Some(stream) => Ok(Found::Stream(Lent { session: self, number: open.number, turn, stream: Some(stream) })),
-                None => Err(Error::invalid(
-                    "the stream is closed, in use by another thread, or was opened before a fork",
-                )),
+                Some(stream) => {
+                    Ok(Found::Stream(Lent { session: self, number: open.number, turn, stream: Some(stream) }))
+                }
+                None => {
+                    Err(Error::invalid("the stream is closed, in use by another thread, or was opened before a fork"))
+                }
             }
         })
     }

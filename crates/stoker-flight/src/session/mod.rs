@@ -36,4 +36,3 @@ pub use progress::Progress;
 pub use receipts::{Receipts, Substituted, substituted};
 pub use saved::SavedSession;
 pub use session::{Session, Status};
-

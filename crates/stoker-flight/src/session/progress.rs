@@ -31,9 +31,9 @@ impl Progress {
     pub fn resumed(epoch: u64, position: u64, step: u64, log: &[BatchLogEntry], global_batch: u64) -> Self {
         let is_before = |entry: &&BatchLogEntry| entry.position < position || entry.step < step;
         let mut before: Vec<BatchLogEntry> = log.iter().filter(is_before).copied().collect();
-        let continues = before.last().is_some_and(|last| {
-            last.global_batch == global_batch && position_at(last, step) == i128::from(position)
-        });
+        let continues = before
+            .last()
+            .is_some_and(|last| last.global_batch == global_batch && position_at(last, step) == i128::from(position));
         if !continues {
             before.push(BatchLogEntry { step, position, global_batch });
         }

@@ -131,9 +131,7 @@ impl Session {
     /// Returns the number of the stream that is being read, and of the prefetched one. Streams are numbered in the order
     /// in which the session opens them, from zero; a prefetched stream keeps its number when it is read.
     pub fn open_streams(&self) -> (Option<u64>, Option<u64>) {
-        self.with(|inner| {
-            (inner.open.as_ref().map(|open| open.number), inner.ahead.as_ref().map(|ahead| ahead.number))
-        })
+        self.with(|inner| (inner.open.as_ref().map(|open| open.number), inner.ahead.as_ref().map(|ahead| ahead.number)))
     }
 
     /// Sets whether the next epoch is prefetched. A prefetched stream that is open stays open.
