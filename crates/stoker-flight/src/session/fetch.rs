@@ -31,7 +31,7 @@ struct Lent<'a> {
     session: &'a Session,
     number: u64,
     turn: Turn,
-    stream: Option<SampleStream>,
+    stream: Option<Box<SampleStream>>,
 }
 
 impl Drop for Lent<'_> {
@@ -39,7 +39,7 @@ impl Drop for Lent<'_> {
         let Some(stream) = self.stream.take() else { return };
         self.session.with(|inner| match &mut inner.open {
             Some(open) if open.number == self.number => open.stream = Some(stream),
-            _ => inner.dropped.push(stream),
+            _ => inner.dropped.push(*stream),
         });
     }
 }
@@ -134,8 +134,8 @@ impl Session {
 
     /// Records what a stream returned, and gives the stream back. At the end of the epoch it drops the stream.
     async fn taken(&self, mut lent: Lent<'_>, taken: Option<(Batch, ReceiptPart)>) -> Option<Fetched> {
-        let stats = lent.stream.as_ref().map(SampleStream::stats);
-        let is_read = lent.stream.as_ref().is_none_or(SampleStream::is_read);
+        let stats = lent.stream.as_ref().map(|stream| stream.stats());
+        let is_read = lent.stream.as_ref().is_none_or(|stream| stream.is_read());
         let is_end = taken.is_none();
         let (number, turn) = (lent.number, lent.turn);
         let ended = if is_end { lent.stream.take() } else { None };
@@ -180,7 +180,7 @@ impl Session {
     /// Opens the rest of the epoch.
     async fn open(&self, turn: Turn) -> Result<()> {
         self.log_turn(turn).await?;
-        let found = self.with(|inner| inner.to_open(turn));
+        let found = self.with(|inner| inner.opening_of(turn));
         let Some((opening, ahead)) = found else { return Ok(()) };
         let (number, stream, is_early) = match ahead {
             Some(ahead) => {
@@ -192,7 +192,7 @@ impl Session {
         };
         self.with(|inner| {
             if inner.kept.turn != turn || inner.open.is_some() {
-                inner.dropped.push(stream);
+                inner.dropped.push(*stream);
                 return;
             }
             let number = number.unwrap_or_else(|| inner.next_number());
@@ -205,11 +205,11 @@ impl Session {
     /// Opens the next epoch as a prefetch, unless it is open already or not needed. An error is not reported: the pass
     /// that needs the epoch opens it again and reports the error then.
     async fn open_ahead(&self, turn: Turn) {
-        let Some(opening) = self.with(|inner| inner.to_open_ahead(turn)) else { return };
+        let Some(opening) = self.with(|inner| inner.next_epoch_of(turn)) else { return };
         let Ok(stream) = opening.open().await else { return };
         self.with(|inner| {
             if inner.kept.turn != turn || inner.ahead.is_some() {
-                inner.dropped.push(stream);
+                inner.dropped.push(*stream);
                 return;
             }
             inner.ahead = Some(Ahead { number: inner.next_number(), slice: opening.slice, stream });
@@ -225,18 +225,19 @@ struct Opening {
 }
 
 impl Opening {
-    async fn open(&self) -> Result<SampleStream> {
-        match &self.options.decode {
+    async fn open(&self) -> Result<Box<SampleStream>> {
+        let opened = match &self.options.decode {
             None => self.handle.open(&self.slice, &self.options.read).await,
             Some(decode) => self.handle.open_decoded(&self.slice, &self.options.read, decode).await,
-        }
+        };
+        opened.map(Box::new)
     }
 }
 
 impl Inner {
     /// Returns the stream to open for a turn, from the first batch that was not read, with the prefetched stream if it
     /// is this one. Returns `None` if the turn has ended.
-    fn to_open(&mut self, turn: Turn) -> Option<(Opening, Option<Ahead>)> {
+    fn opening_of(&mut self, turn: Turn) -> Option<(Opening, Option<Ahead>)> {
         if self.kept.turn != turn {
             return None;
         }
@@ -250,7 +251,7 @@ impl Inner {
         Some((self.opening(slice), ahead))
     }
 
-    fn to_open_ahead(&self, turn: Turn) -> Option<Opening> {
+    fn next_epoch_of(&self, turn: Turn) -> Option<Opening> {
         if self.kept.turn != turn || self.ahead.is_some() || !self.kept.options.opens_ahead {
             return None;
         }

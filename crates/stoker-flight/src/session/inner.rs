@@ -102,7 +102,7 @@ pub(super) struct Open {
     pub number: u64,
     pub turn: Turn,
     /// `None` while a fetch waits for the stream's next batch, and after its end.
-    pub stream: Option<SampleStream>,
+    pub stream: Option<Box<SampleStream>>,
     pub delivery: Delivery,
     /// Whether the stream was opened as a prefetch and has not delivered a batch yet.
     pub is_early: bool,
@@ -114,7 +114,7 @@ pub(super) struct Open {
 pub(super) struct Ahead {
     pub number: u64,
     pub slice: Slice,
-    pub stream: SampleStream,
+    pub stream: Box<SampleStream>,
 }
 
 /// What the lock of a session guards.
@@ -173,14 +173,14 @@ impl Inner {
     /// Closes the stream that is being read, and keeps its counters and its receipt.
     pub fn close_open(&mut self) {
         let Some(open) = self.open.take() else { return };
-        self.kept.stats = open.stream.as_ref().map_or(open.stats, SampleStream::stats);
+        self.kept.stats = open.stream.as_ref().map_or(open.stats, |stream| stream.stats());
         self.kept.receipts.add(open.delivery.receipt());
-        self.dropped.extend(open.stream);
+        self.dropped.extend(open.stream.map(|stream| *stream));
     }
 
     /// Closes the prefetched stream.
     pub fn close_ahead(&mut self) {
-        self.dropped.extend(self.ahead.take().map(|ahead| ahead.stream));
+        self.dropped.extend(self.ahead.take().map(|ahead| *ahead.stream));
     }
 
     /// Closes all streams. A pass that runs continues at the progress.

@@ -16,6 +16,7 @@
 //!
 //! All methods take `&self`. One lock guards the plain data and the open streams; it is never held while a method waits.
 
+mod base;
 mod change;
 mod delivery;
 mod fetch;
@@ -26,13 +27,12 @@ mod pass;
 mod progress;
 mod receipts;
 mod saved;
-mod session;
 mod state;
 
+pub use base::{Session, Status};
 pub use fetch::Fetched;
 pub use options::SessionOptions;
 pub use pass::{Advance, BatchKey, Left, PassId, Turn};
 pub use progress::Progress;
 pub use receipts::{Receipts, Substituted, substituted};
 pub use saved::SavedSession;
-pub use session::{Session, Status};

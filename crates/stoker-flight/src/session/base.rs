@@ -10,7 +10,7 @@ use crate::client::Connection;
 use crate::session::inner::{Inner, Kept};
 use crate::session::receipts::{Substituted, substituted};
 use crate::session::{Progress, SessionOptions, Turn};
-use crate::{Result, SampleStream, StreamHandle};
+use crate::{Result, StreamHandle};
 
 /// The batches of one rank of a stream, epoch after epoch, with a progress that can be saved.
 ///
@@ -111,7 +111,7 @@ impl Session {
     pub fn stats(&self) -> StreamStats {
         self.with(|inner| {
             if let Some(open) = &mut inner.open {
-                open.stats = open.stream.as_ref().map_or(open.stats, SampleStream::stats);
+                open.stats = open.stream.as_ref().map_or(open.stats, |stream| stream.stats());
             }
             inner.open.as_ref().map_or(inner.kept.stats, |open| open.stats)
         })
@@ -183,7 +183,7 @@ impl Kept {
 
     pub fn weights(&self, spec: &StreamSpec) -> Option<Vec<f64>> {
         let draw = u128::from(self.progress.epoch) * u128::from(spec.num_rows) + u128::from(self.progress.position);
-        let segments = spec.mixture.iter().flat_map(|mixture| &mixture.segments);
-        segments.filter(|segment| u128::from(segment.start) <= draw).last().map(|segment| segment.weights())
+        let segments = &spec.mixture.as_ref()?.segments;
+        segments.iter().rfind(|segment| u128::from(segment.start) <= draw).map(|segment| segment.weights())
     }
 }
