@@ -5,9 +5,12 @@ use std::sync::Arc;
 use arrow_array::UInt64Array;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stoker_types::Share;
+use stoker_flight::session::{BatchKey, Fetched};
+use stoker_stream::Windows;
+use stoker_types::{Digest, Share, StreamSpec};
 
 use crate::arrow_export::ArrowArray;
+use crate::stream_handle::pairs;
 
 /// One rank's rows of one global batch.
 #[pyclass(module = "stoker._native", frozen)]
@@ -16,17 +19,22 @@ pub(crate) struct Batch {
     /// The step, epoch, position and row addresses of the batch.
     #[pyo3(get)]
     place: Py<BatchPlace>,
+    /// What a session needs to count the batch.
+    pub(crate) key: BatchKey,
 }
 
 /// The identity of a batch's rows: their addresses, step, epoch and position, without the columns.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct BatchPlace {
     row_addrs: Vec<Arc<UInt64Array>>,
+    spec: Arc<StreamSpec>,
+    stream_id: Digest,
+    share: Share,
     /// The substituted rows, one entry each: the row's index in the batch, the addresses of the bad row that it
     /// replaces, and what is wrong with that bad row.
     #[pyo3(get)]
     substituted: Vec<(usize, Vec<u64>, String)>,
-    /// The zero-based number of the global batch, counted from the position where the epoch or the resume began.
+    /// The zero-based number of the global batch, counted from the start of the training.
     #[pyo3(get)]
     step: u64,
     /// The epoch.
@@ -41,29 +49,37 @@ pub(crate) struct BatchPlace {
     /// The number of rows, padding included.
     #[pyo3(get)]
     num_rows: usize,
-    share: Share,
 }
 
 impl Batch {
-    /// Wraps a batch of the engine; `share` says which rows of the global batch it holds.
-    pub(crate) fn try_new(py: Python<'_>, batch: stoker_stream::Batch, share: Share) -> PyResult<Self> {
+    /// Wraps a batch of a session.
+    pub(crate) fn try_new(py: Python<'_>, fetched: Fetched) -> PyResult<Self> {
+        let Fetched { batch, share, step, key, spec } = fetched;
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
         let place = BatchPlace {
             row_addrs: batch.row_addrs.into_iter().map(|addrs| Arc::new(UInt64Array::from(addrs))).collect(),
+            spec,
+            stream_id: batch.cursor.stream_id,
+            share,
             substituted: bad.collect(),
-            step: batch.step,
+            step,
             epoch: batch.cursor.epoch,
             position: batch.cursor.position,
             num_valid: batch.num_valid,
             num_rows: batch.data.num_rows(),
-            share,
         };
-        Ok(Self { data: Py::new(py, ArrowArray::from_batch(batch.data))?, place: Py::new(py, place)? })
+        Ok(Self { data: Py::new(py, ArrowArray::from_batch(batch.data))?, place: Py::new(py, place)?, key })
     }
 }
 
 #[pymethods]
 impl Batch {
+    /// Whether this is the last batch of its epoch.
+    #[getter]
+    fn is_last(&self) -> bool {
+        self.key.is_last
+    }
+
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -76,14 +92,27 @@ impl Batch {
 
 #[pymethods]
 impl BatchPlace {
+    /// The stream id: 64 hexadecimal digits.
+    #[getter]
+    fn stream_id(&self) -> String {
+        self.stream_id.to_string()
+    }
+
+    /// For each query, the tables that supply its rows, as pairs of table and version, in the order of row addresses.
+    #[getter]
+    fn row_tables(&self) -> Vec<Vec<(String, u64)>> {
+        self.spec.sources.iter().map(|source| pairs(&source.tables)).collect()
+    }
+
     /// Returns the row addresses: one array for each table that supplies rows, with one address per row of the batch.
     fn row_addrs(&self, py: Python<'_>) -> PyResult<Vec<Py<ArrowArray>>> {
         let array = |addrs: &Arc<UInt64Array>| Py::new(py, ArrowArray::from_values(addrs.clone()));
         self.row_addrs.iter().map(array).collect()
     }
 
-    /// Maps indices of rows in the batch to their positions in the order of the epoch.
-    fn positions(&self, rows: Vec<u64>) -> Vec<u64> {
-        rows.into_iter().map(|row| self.share.position(row)).collect()
+    /// Returns, for indices of rows in the batch, the index of the mixture's query that each row comes from.
+    fn sources(&self, rows: Vec<u64>) -> Vec<usize> {
+        let windows = Windows::new(&self.spec, self.epoch);
+        rows.into_iter().map(|row| windows.of(self.share.position(row)).row(0).source).collect()
     }
 }

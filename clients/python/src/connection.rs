@@ -17,11 +17,12 @@ use stoker_types::calls::{
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, Receipt, RunEntry, RunId, ShuffleMode,
-    SnapshotRef, StreamOptions, StreamState, TableName, Topology,
+    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions,
+    Receipt, RunId, ShuffleMode, SnapshotRef, StreamOptions, StreamState, TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;
+use crate::batch::Batch;
 use crate::compression::to_compression;
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
@@ -236,12 +237,6 @@ impl Connection {
         Ok(StreamHandle::new(slf.unbind(), handle))
     }
 
-    /// Adds an entry to the log of its run.
-    fn log_run(&self, py: Python<'_>, entry: &Bound<'_, PyAny>) -> PyResult<()> {
-        let entry: RunEntry = from_python(entry)?;
-        wait(py, self.live(py)?.log_run(&entry))?.raise(py)
-    }
-
     /// Adds rows to the table of bad rows.
     fn log_bad_rows(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let rows: Vec<BadRowEntry> = from_python(rows)?;
@@ -265,6 +260,16 @@ impl Connection {
         Ok((StreamHandle::new(slf.unbind(), handle), replayed))
     }
 
+    /// Returns the batch of all ranks at a step of a run, with substitutes for bad rows, or `None` if the step has no
+    /// rows.
+    fn replay_batch(&self, py: Python<'_>, run_id: &str, step: u64) -> PyResult<Option<Batch>> {
+        let (connection, run_id) = (self.live(py)?, RunId::try_new(run_id).raise(py)?);
+        let read =
+            ReadOptions { bad_rows: BadRows::Substitute, max_bad_share: BadShare::ALL, ..ReadOptions::default() };
+        let fetched = wait(py, async move { connection.replay_batch(&run_id, step, &read).await })?.raise(py)?;
+        fetched.map(|fetched| Batch::try_new(py, fetched)).transpose()
+    }
+
     /// Returns the addresses of the rows at positions `start..end` of an epoch: one list for each table.
     fn row_addrs(
         &self,
@@ -280,7 +285,7 @@ impl Connection {
         addrs.into_iter().map(array).collect()
     }
 
-    /// Loads the stream that a state belongs to.
+    /// Loads the stream that a state, given as JSON text, belongs to.
     fn load_stream(slf: Bound<'_, Self>, state: &str) -> PyResult<StreamHandle> {
         let py = slf.py();
         let connection = slf.get().live(py)?;

@@ -21,9 +21,10 @@ impl<T> PerProcess<T> {
         self.value.as_ref().filter(|_| self.pid == std::process::id())
     }
 
-    /// Returns the value, mutable, in the process that made it, otherwise `None`.
-    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
-        self.value.as_mut().filter(|_| self.pid == std::process::id())
+    /// Returns the value in whatever process. In another process than the one that made the value, the caller may only
+    /// read plain data: the value's threads and sockets are not there, and its locks may be held for ever.
+    pub(crate) fn inherited(&self) -> Option<&T> {
+        self.value.as_ref()
     }
 
     /// Takes the value out in the process that made it, otherwise returns `None`.

@@ -3,7 +3,7 @@
 //! ```text
 //! Connection ──sql──────────► QueryResult ──next──► ArrowArray (C data interface)
 //!     │      ──write────────► a new table version (local lakes)
-//!     └──────plan_stream────► StreamHandle ──open──► SampleStream ──next──► Batch (C data interface)
+//!     └──────plan_stream────► StreamHandle ──Session──next──► Batch (C data interface)
 //! ```
 //!
 //! Every method that waits releases the interpreter lock and handles Ctrl-C within 100 ms ([`runtime`]). Objects
@@ -25,12 +25,13 @@ mod fit;
 mod fork;
 mod images;
 mod index;
+mod kept_session;
 mod params;
 mod pause;
 mod query_result;
 mod runtime;
-mod sample_stream;
-mod slice_request;
+mod session;
+mod session_request;
 mod stream_handle;
 mod table_info;
 mod ticker;
@@ -57,7 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchPlace>()?;
     module.add_class::<connection::Connection>()?;
     module.add_class::<query_result::QueryResult>()?;
-    module.add_class::<sample_stream::SampleStream>()?;
+    module.add_class::<session::Session>()?;
     module.add_class::<stream_handle::StreamHandle>()?;
     module.add_class::<table_info::TableInfo>()?;
     Ok(())

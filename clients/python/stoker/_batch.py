@@ -33,9 +33,9 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     __slots__ = ("__weakref__", "_columns", "_data", "_native", "_rows")
 
-    def __init__(self, native: _native.Batch, handle: _native.StreamHandle, first_step: int) -> None:
+    def __init__(self, native: _native.Batch) -> None:
         self._native = native
-        self._rows = BatchRows(native.place, handle, first_step)
+        self._rows = BatchRows(native.place)
         self._data: pa.RecordBatch = imported_batch(native)
         self._columns: dict[str, np.ndarray[Any, Any]] = {}
 
@@ -59,6 +59,11 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         return self._native.__arrow_c_array__(requested_schema)
+
+    @property
+    def rows(self) -> BatchRows:
+        """What is known of the rows besides their columns, which adapters keep with the values that they make."""
+        return self._rows
 
     @property
     def num_rows(self) -> int:

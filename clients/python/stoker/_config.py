@@ -57,15 +57,24 @@ class SliceConfig:
     decode: _native.DecodeRequest | None = None
     evaluation: bool = False
 
-    @property
-    def global_batch(self) -> int:
-        """The number of rows of a global batch."""
-        return self.global_batch_size or (self.batch_size or 0) * self.world_size
-
-    @property
-    def rank_batch(self) -> int:
-        """The maximum number of rows of this rank's batches."""
-        return self.batch_size or -(-(self.global_batch_size or 0) // self.world_size)
+    def request(self) -> _native.SessionRequest:
+        """Returns the options in the form of the native module."""
+        return {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "batch_size": self.batch_size,
+            "global_batch_size": self.global_batch_size,
+            "last_batch": self.last_batch,
+            "memory_budget_bytes": self.memory_budget_bytes,
+            "bad_rows": self.bad_rows,
+            "max_bad_share": self.max_bad_share,
+            "verify": self.verify,
+            "retry_budget_secs": self.retry_budget_secs,
+            "compression": self.compression,
+            "run_id": self.run_id,
+            "decode": self.decode,
+            "evaluation": self.evaluation,
+        }
 
     def agreed(self) -> dict[str, Any]:
         """Returns the options that must be the same on all ranks of a job."""

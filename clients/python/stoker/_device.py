@@ -7,9 +7,28 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["DeviceCopier", "with_tensors"]
+from stoker._errors import InvalidRequestError
+
+__all__ = ["DeviceCopier", "device_of", "with_tensors"]
 
 _Tag = TypeVar("_Tag")
+
+
+def device_of(device: Any) -> torch.device | None:
+    """Returns the device of an option; ``None`` stays ``None``.
+
+    Raises:
+        InvalidRequestError: PyTorch does not know the device, or this machine does not have it.
+    """
+    if device is None:
+        return None
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, ValueError) as unknown:
+        raise InvalidRequestError(f"device is {device!r}: {unknown}") from None
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise InvalidRequestError(f"device is {device!r}; PyTorch finds {torch.cuda.device_count()} CUDA devices here")
+    return chosen
 
 
 def with_tensors(value: Any, change: Callable[[str, torch.Tensor], Any], path: str = "") -> Any:

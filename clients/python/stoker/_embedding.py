@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from types import FrameType
 
@@ -10,7 +11,7 @@ from torch.utils.data._utils.fetch import _IterableDatasetFetcher
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["num_workers_of", "refuse_second_batching", "refuse_second_sharding", "warn_of_workers"]
+__all__ = ["caller", "num_workers_of", "refuse_second_batching", "refuse_second_sharding", "warn_of_workers"]
 
 #: The maximum number of frames between a loader and Accelerate's wrapper of the ``DataLoader`` around it.
 _FRAMES_MAX = 24
@@ -19,13 +20,18 @@ _FRAMES_MAX = 24
 _SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
 
 
-def refuse_second_batching(caller: FrameType | None) -> None:
+def caller() -> FrameType:
+    """Returns the frame that called the function which calls this one."""
+    return sys._getframe(2)
+
+
+def refuse_second_batching(frame: FrameType | None) -> None:
     """Raises if a ``DataLoader`` would stack several batches into one.
 
     Raises:
         InvalidRequestError: The ``DataLoader`` has a batch size.
     """
-    fetcher = None if caller is None else caller.f_locals.get("self")
+    fetcher = None if frame is None else frame.f_locals.get("self")
     if isinstance(fetcher, _IterableDatasetFetcher) and fetcher.auto_collation:
         raise InvalidRequestError(
             "DataLoader(loader, batch_size=…) would stack batches a second time: use the loader itself "
@@ -33,13 +39,12 @@ def refuse_second_batching(caller: FrameType | None) -> None:
         )
 
 
-def refuse_second_sharding(caller: FrameType | None, world_size: int) -> None:
+def refuse_second_sharding(frame: FrameType | None, world_size: int) -> None:
     """Raises if Accelerate would shard the rows of this rank, which are sharded already.
 
     Raises:
         InvalidRequestError: The loader, one of several ranks, is inside a ``DataLoader`` that Accelerate prepared.
     """
-    frame = caller
     for _ in range(_FRAMES_MAX if world_size > 1 else 0):
         if frame is None:
             return
@@ -53,9 +58,9 @@ def refuse_second_sharding(caller: FrameType | None, world_size: int) -> None:
         frame = frame.f_back
 
 
-def num_workers_of(caller: FrameType | None) -> int:
+def num_workers_of(frame: FrameType | None) -> int:
     """Returns the number of workers of the ``DataLoader`` that asks for the length, or zero for any other caller."""
-    asking = None if caller is None else caller.f_locals.get("self")
+    asking = None if frame is None else frame.f_locals.get("self")
     return asking.num_workers if isinstance(asking, DataLoader) else 0
 
 

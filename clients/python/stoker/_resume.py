@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stoker import _distributed
+from stoker import _distributed, _native
 from stoker._config import slice_config
 from stoker._errors import InvalidRequestError
 from stoker._stream import Stream, state_text
@@ -39,7 +39,7 @@ def resumed(
     native = lake._native
     asked = {**config.agreed(), "run_id": options.get("run_id"), "state": _place(text)}
     handle = _distributed.agree(ranks, asked, lambda: native.load_stream(text), native.load_stream)
-    stream = Stream(lake, handle, config, 0)
+    stream = Stream(lake, _native.Session(native, handle, config.request(), 0))
     stream.load_state_dict(text)
     return stream
 

@@ -50,19 +50,16 @@ class Substitution:
 class BatchRows:
     """The properties of a batch's rows without the columns. They are computed on request, and may be pickled."""
 
-    __slots__ = ("_known", "_place", "_row_tables", "_step", "_stream_id")
+    __slots__ = ("_known", "_place")
 
-    def __init__(self, place: _native.BatchPlace, handle: _native.StreamHandle, first_step: int) -> None:
+    def __init__(self, place: _native.BatchPlace) -> None:
         self._place: _native.BatchPlace | None = place
-        self._row_tables: list[list[tuple[str, int]]] | _native.StreamHandle = handle
-        self._stream_id: str | None = None
-        self._step = first_step + place.step
         self._known: dict[str, Any] = {}
 
     @property
     def step(self) -> int:
         """The number of the global batch, counted from the start of the training."""
-        return self._step
+        return int(self._native("step"))
 
     @property
     def num_rows(self) -> int:
@@ -77,9 +74,7 @@ class BatchRows:
     @property
     def cursor(self) -> Cursor:
         """The cursor at which a resume after the batch begins."""
-        if self._stream_id is None and isinstance(self._row_tables, _native.StreamHandle):
-            self._stream_id = self._row_tables.stream_id
-        return Cursor(self._stream_id or "", self._native("epoch"), self._native("position"))
+        return Cursor(self._native("stream_id"), self._native("epoch"), self._native("position"))
 
     @property
     def substituted(self) -> list[Substitution]:
@@ -94,8 +89,8 @@ class BatchRows:
     @property
     def row_tables(self) -> list[list[tuple[str, int]]]:
         """For each query, the tables that supply its rows and their versions."""
-        tables = self._row_tables
-        return tables.row_tables if isinstance(tables, _native.StreamHandle) else tables
+        tables: list[list[tuple[str, int]]] = self._native("row_tables")
+        return tables
 
     @property
     def row_ids(self) -> np.ndarray[Any, Any]:
@@ -113,19 +108,20 @@ class BatchRows:
 
     def _sources(self) -> np.ndarray[Any, Any]:
         source = np.zeros(self.num_rows, dtype=np.int64)
-        if len(self.row_tables) == 1:
+        row_tables = self.row_tables
+        if len(row_tables) == 1:
             return source
         source -= 1
         addresses = self._addresses()
         first = 0
-        for index, tables in enumerate(self.row_tables):
+        for index, tables in enumerate(row_tables):
             for addrs in addresses[first : first + len(tables)]:
                 source[addrs != NO_ROW] = index
             first += len(tables)
         # A row of an outer join may come from no table.
         rows = np.flatnonzero(source < 0)
-        if len(rows) and self._place is not None and isinstance(self._row_tables, _native.StreamHandle):
-            source[rows] = self._row_tables.sources(self._place.epoch, self._place.positions(rows.tolist()))
+        if len(rows) and self._place is not None:
+            source[rows] = self._place.sources(rows.tolist())
         return source
 
     def _addresses(self) -> list[np.ndarray[Any, Any]]:
@@ -138,12 +134,11 @@ class BatchRows:
         return self._known[name] if self._place is None else getattr(self._place, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("num_rows", "num_valid", "epoch", "position", "substituted")
+        names = ("step", "num_rows", "num_valid", "stream_id", "epoch", "position", "substituted", "row_tables")
         known = {**{name: self._native(name) for name in names}, "addresses": self._addresses()}
         if len(self.row_tables) > 1:
             known["source"] = self.source
-        return {"step": self._step, "stream_id": self.cursor.stream_id, "tables": self.row_tables, "known": known}
+        return known
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._place, self._step, self._stream_id = None, state["step"], state["stream_id"]
-        self._row_tables, self._known = state["tables"], state["known"]
+    def __setstate__(self, known: dict[str, Any]) -> None:
+        self._place, self._known = None, known

@@ -16,7 +16,6 @@ from stoker._numbers import whole
 from stoker._rows import NO_ROW
 
 if TYPE_CHECKING:
-    from stoker import _native
     from stoker._lake import Lake
 
 __all__ = ["Run", "RunEntry"]
@@ -85,34 +84,10 @@ class Run:
             True
         """
         step = whole("step", step, 0)
-        handle, (epoch, origin, first_step, size, policy) = self._lake._native.replay(self._run_id, step)
-        request: _native.SliceRequest = {
-            "rank": 0,
-            "world_size": 1,
-            "batch_size": None,
-            "global_batch_size": size,
-            "last_batch": policy,
-            "epoch": epoch,
-            "origin": origin,
-            "first_step": first_step,
-        }
-        read: _native.ReadRequest = {
-            "memory_budget_bytes": None,
-            "bad_rows": "substitute",
-            "max_bad_share": 1.0,
-            "verify": True,
-            "retry_budget_secs": None,
-            "compression": None,
-            "ahead": False,
-        }
-        stream = handle.open(request, read)
-        try:
-            batch = stream.next()
-        finally:
-            stream.close()
+        batch = self._lake._native.replay_batch(self._run_id, step)
         if batch is None:
             raise NotFoundError(f"step {step} of run {self._run_id} has no rows")
-        return Batch(batch, handle, step - first_step)
+        return Batch(batch)
 
     def rows(self, first_step: int, last_step: int | None = None) -> pa.Table:
         """Returns the addresses of the rows of the steps ``first_step`` to ``last_step``, without reading the rows.
@@ -141,10 +116,9 @@ class Run:
         handle, (epoch, origin, first, size, _) = native.replay(self._run_id, step)
         start = origin + first * size
         end = min(start + size, handle.num_rows)
-        tables = [table for tables in handle.row_tables for table in tables]
         addresses = [numbers(imported(addrs)) for addrs in native.row_addrs(handle.stream_id, epoch, start, end)]
         columns: list[dict[str, Any]] = []
-        for (name, version), addrs in zip(tables, addresses, strict=True):
+        for (name, version), addrs in zip(handle.tables, addresses, strict=True):
             (rows,) = np.nonzero(addrs != NO_ROW)
             columns.append(
                 {

@@ -17,6 +17,7 @@ from stoker._stream import Stream
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
+    from stoker._numpy import NumpyLoader
     from stoker._torch import TorchLoader
 
 __all__ = ["Mixing", "StreamSource"]
@@ -212,7 +213,7 @@ class StreamSource(ABC):
             return handle if allow_nulls else refuse_nulls(handle)
 
         handle = _distributed.agree(ranks, asked, plan, native.load_stream)
-        return Stream(lake, handle, config, first_epoch)
+        return Stream(lake, _native.Session(native, handle, config.request(), first_epoch))
 
     def torch(
         self,
@@ -258,3 +259,31 @@ class StreamSource(ABC):
             valid_key=valid_key,
             int64_columns=int64_columns,
         )
+
+    def numpy(
+        self,
+        *,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        valid_key: str | None = None,
+        **options: Any,
+    ) -> NumpyLoader:
+        """Pins the rows, and returns an iterable of dicts of NumPy arrays, for loops without a framework.
+
+        Args:
+            transform: A function that is called with the dict of each batch; the loop gets its return value. Mappings
+                become :class:`NumpyBatch`, which has the batch's cursor and mask. The function runs in the loop's
+                thread.
+            valid_key: A key under which each batch has its validity mask. Default: no key; the mask is
+                ``batch.valid``.
+            **options: As for :meth:`stream`.
+
+        Raises:
+            StokerError: As for :meth:`stream`.
+
+        Example:
+            >>> query = lake.sql("SELECT image, label FROM digits")
+            >>> batch = next(iter(query.numpy(batch_size=4, seed=7)))
+            >>> batch["image"].shape, batch["label"].dtype, batch.valid.tolist()
+            ((4, 1, 8, 8), dtype('int64'), [True, True, True, True])
+        """
+        return self.stream(**options).numpy(transform=transform, valid_key=valid_key)

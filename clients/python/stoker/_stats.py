@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Stall", "StreamStats", "stream_stats"]
 
@@ -81,23 +82,22 @@ class StreamStats:
     last_stalls: Mapping[str, Stall] = field(default_factory=_no_stalls)
 
 
-def stream_stats(native: Mapping[str, int | None]) -> StreamStats:
+def stream_stats(native: Mapping[str, Any]) -> StreamStats:
     """Converts the native counters, with their times in seconds."""
     counters = dict(native)
-    stalls, last_stalls = _stalls(counters, "stall"), _stalls(counters, "last_step")
-    wait, first = counters.pop("wait_nanos", 0), counters.pop("first_batch_nanos", None)
-    whole = {name: value or 0 for name, value in counters.items()}
+    stalls, last_stalls = _stalls(counters.pop("stalls")), _stalls(counters.pop("last_step"))
+    wait, first = counters.pop("wait_nanos"), counters.pop("first_batch_nanos")
     return StreamStats(
-        **whole,
-        wait_secs=(wait or 0) / 1e9,
+        **counters,
+        wait_secs=wait / 1e9,
         first_batch_secs=None if first is None else first / 1e9,
         stalls=stalls,
         last_stalls=last_stalls,
     )
 
 
-def _stalls(counters: dict[str, int | None], prefix: str) -> dict[str, Stall]:
-    """Removes the parts of the time of some steps from the counters, and returns them."""
-    nanos = {name: counters.pop(f"{prefix}_{name}_nanos", 0) or 0 for name in _STALLS}
+def _stalls(native: Mapping[str, Mapping[str, int]]) -> dict[str, Stall]:
+    """Returns the parts of the time of some steps. A native time has whole seconds, and nanoseconds for the rest."""
+    nanos = {name: native[name]["secs"] * 10**9 + native[name]["nanos"] for name in _STALLS}
     total = sum(nanos.values())
     return {name: Stall(value / 1e9, value / total if total else 0.0) for name, value in nanos.items()}

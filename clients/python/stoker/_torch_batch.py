@@ -12,73 +12,35 @@ from torch.utils.dlpack import from_dlpack
 
 from stoker._batch import Batch
 from stoker._columns import PlainColumn, flags, numbers, plain_column, with_nulls
-from stoker._errors import InvalidRequestError
-from stoker._rows import BatchRows, Cursor, Substitution
+from stoker._loader_batch import LoaderBatch
+from stoker._rows import BatchRows
 
 __all__ = ["TorchBatch", "mask", "tensors"]
 
 
-class TorchBatch(dict[str, Any]):
+class TorchBatch(LoaderBatch):
     """A dict of tensors and lists that also has the cursor and the mask of its batch.
 
     Trainers rebuild batches as ``type(batch)({...})``. Such a copy is a dict of the same columns without cursor and
     mask; :meth:`to` and :meth:`pin_memory` keep them.
     """
 
-    _rows: BatchRows | None = None
+    _made_by = "torch"
+
     _device: torch.device | None = None
 
     @classmethod
-    def _of(cls, values: Mapping[str, Any], rows: BatchRows | None, device: torch.device | None) -> TorchBatch:
-        batch = cls(values)
-        batch._rows, batch._device = rows, device
+    def on(cls, device: torch.device | None, values: Mapping[str, Any], rows: BatchRows | None) -> TorchBatch:
+        """Returns a batch of values on a device, with the rows that :attr:`Batch.rows` tells."""
+        batch = cls.of(values, rows)
+        batch._device = device
         return batch
-
-    @property
-    def cursor(self) -> Cursor:
-        """The cursor at which a resume after this batch begins."""
-        return self._known().cursor
-
-    @property
-    def step(self) -> int:
-        """The number of the global batch, counted from the start of the training over all epochs."""
-        return self._known().step
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows, padding included."""
-        return self._known().num_rows
-
-    @property
-    def num_valid(self) -> int:
-        """The number of rows that are not padding; these rows come first."""
-        return self._known().num_valid
 
     @property
     def valid(self) -> torch.Tensor:
         """A bool tensor of shape ``(rows,)`` on the batch's device: False for padding."""
-        rows = self._known()
+        rows = self.rows
         return mask(rows.num_rows, rows.num_valid, self._device)
-
-    @property
-    def row_ids(self) -> np.ndarray[Any, Any]:
-        """A uint64 NumPy array of row addresses; see :attr:`Batch.row_ids`."""
-        return self._known().row_ids
-
-    @property
-    def tables(self) -> list[tuple[str, int]]:
-        """The tables that supply rows and their versions; see :attr:`Batch.tables`."""
-        return self._known().tables
-
-    @property
-    def source(self) -> np.ndarray[Any, Any]:
-        """The index of the mixture's query that each row comes from; see :attr:`Batch.source`."""
-        return self._known().source
-
-    @property
-    def substituted(self) -> list[Substitution]:
-        """The rows that replace bad ones."""
-        return self._known().substituted
 
     def to(self, device: Any, non_blocking: bool = False) -> TorchBatch:
         """Returns the batch with its tensors on a device; cursor and mask are kept."""
@@ -86,22 +48,14 @@ class TorchBatch(dict[str, Any]):
             name: value.to(device, non_blocking=non_blocking) if isinstance(value, torch.Tensor) else value
             for name, value in self.items()
         }
-        return TorchBatch._of(values, self._rows, torch.device(device))
+        return TorchBatch.on(torch.device(device), values, self._rows)
 
     def pin_memory(self) -> TorchBatch:
         """Returns the batch with its tensors in pinned memory; cursor and mask are kept."""
         values = {
             name: value.pin_memory() if isinstance(value, torch.Tensor) else value for name, value in self.items()
         }
-        return TorchBatch._of(values, self._rows, self._device)
-
-    def _known(self) -> BatchRows:
-        if self._rows is None:
-            raise InvalidRequestError(
-                "this batch was rebuilt from its columns, for example by a trainer, so its cursor and mask are lost: "
-                "use those of the batch that the loader returned, or get the mask as a column: torch(valid_key='valid')"
-            )
-        return self._rows
+        return TorchBatch.on(self._device, values, self._rows)
 
 
 def mask(num_rows: int, num_valid: int, device: torch.device | None = None) -> torch.Tensor:

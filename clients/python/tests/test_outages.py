@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import pickle
 import signal
 import socket
@@ -316,8 +315,8 @@ def test_a_bad_row_log_whose_answer_was_lost_is_not_written_twice(own_path: str)
     }
     with losing(own_path, b"log_bad_rows") as proxy:
         native = stoker.connect(f"grpc://127.0.0.1:{proxy.port}")._native
-        native.log_bad_rows(json.dumps([row]))
-        native.log_bad_rows(json.dumps([row]))
+        native.log_bad_rows([row])
+        native.log_bad_rows([row])
         assert proxy.num_lost == 1
     found = stoker.connect(own_path).sql("SELECT position FROM stoker_bad_rows").to_arrow()
     assert found["position"].to_pylist() == [7, 7]

@@ -66,6 +66,10 @@ def torch_with(name: str) -> Call:
     return lambda lake, value: first_of(lake.sql(SAMPLES).torch(batch_size=4, **{name: value}))
 
 
+def numpy_with(name: str) -> Call:
+    return lambda lake, value: first_of(lake.sql(SAMPLES).numpy(batch_size=4, **{name: value}))
+
+
 def resume_with(name: str) -> Call:
     def call(lake: stoker.Lake, value: Any) -> Any:
         state = lake.sql(SAMPLES).stream(batch_size=4).state_dict()
@@ -111,6 +115,7 @@ TRANSFORM_OPTIONS = [
 ]  # fmt: skip
 STATE_FIELDS = ["version", "stream_id", "query", "num_rows", "epoch", "position", "step", "log", "order", "snapshots"]
 TORCH_OPTIONS = ["device", "transform", "collate_fn", "valid_key", "int64_columns"]
+NUMPY_OPTIONS = ["transform", "valid_key"]
 
 #: Each call by its name: a function that passes a value to the call, and whether a server supports the call too.
 CALLS: dict[str, tuple[Call, str]] = {
@@ -198,6 +203,7 @@ CALLS: dict[str, tuple[Call, str]] = {
         BOTH,
     ),
     **{f"Query.torch({name})": (torch_with(name), BOTH) for name in TORCH_OPTIONS},
+    **{f"Query.numpy({name})": (numpy_with(name), BOTH) for name in NUMPY_OPTIONS},
     **{f"ImageTransform({name})": (transform_with(name), BOTH) for name in TRANSFORM_OPTIONS},
     "mix(weights)": (lambda _, value: stoker.mix(value), BOTH),
     "mix(one weight)": (
@@ -220,6 +226,18 @@ CALLS: dict[str, tuple[Call, str]] = {
     **{f"Stream.load_state_dict({field})": (state_with(field), BOTH) for field in STATE_FIELDS},
     "Stream.set_epoch(epoch)": (lambda lake, value: lake.sql(SAMPLES).stream(batch_size=4).set_epoch(value), BOTH),
     "Stream.skip(steps)": (lambda lake, value: lake.sql(SAMPLES).stream(batch_size=4).skip(value), BOTH),
+    "Stream.passes(convert)": (
+        lambda lake, value: next(lake.sql(SAMPLES).stream(batch_size=4).passes(value), None),
+        BOTH,
+    ),
+    "Stream.for_worker(worker)": (
+        lambda lake, value: lake.sql(SAMPLES).stream(batch_size=4).for_worker(value, 2),
+        BOTH,
+    ),
+    "Stream.for_worker(num_workers)": (
+        lambda lake, value: lake.sql(SAMPLES).stream(batch_size=4).for_worker(0, value),
+        BOTH,
+    ),
     "Stream.set_weights(weights)": (
         lambda lake, value: stoker.mix({lake.sql(SAMPLES): 1}).stream(batch_size=4).set_weights(value),
         BOTH,

@@ -86,7 +86,7 @@ def test_the_next_epoch_is_opened_before_one_ends(server: Server, lake: stoker.L
         batches = zip(here, there, strict=True)
         for mine, theirs in batches:
             assert mine.to_arrow().equals(theirs.to_arrow())
-        assert there._ahead is not None
+        assert there._session.open_streams[1] is not None
     receipt = there.receipt()
     verdicts = remote.verify([receipt])
     assert [(verdict.epoch, verdict.is_exactly_once) for verdict in verdicts] == [(0, True), (1, True), (2, True)]

@@ -51,12 +51,15 @@ def drain(lake: stoker.Lake, query: str = QUERY) -> list[dict[str, np.ndarray]]:
 
 def test_a_stream_tells_that_its_last_rows_are_read_while_they_are_waited_for(s3: stoker.Lake) -> None:
     stream = s3.sql("SELECT id, image FROM samples").stream(batch_size=NUM_ROWS // 2, rank=0, world_size=1)
-    running = stream._stream().open(stream._slice(), stream._read(), None)
-    told: list[str] = []
-    assert running.next(0, lambda: told.append("the first batch")) is not None
-    assert running.next(0, lambda: told.append("the last batch")) is not None
-    assert told == ["the last batch"]
-    assert running.next(0, lambda: told.append("the end")) is None
+    session = stream._session
+    turn = session.turn_of(session.enter())
+    assert turn is not None
+    assert session.next(turn) is not None
+    assert session.open_streams == (0, None), "the first batch"
+    assert session.next(turn) is not None
+    assert session.open_streams == (0, 1), "the last batch"
+    assert session.next(turn) is None
+    stream.close()
 
 
 def test_sql_versions_and_tags(s3: stoker.Lake) -> None:

@@ -165,7 +165,7 @@ def test_breaks_and_exceptions_keep_the_place(lake: stoker.Lake) -> None:
         rows += ids_of(batch)
         if batch.step == 2:
             break
-    assert stream._open is None, "the native stream is closed"
+    assert stream._session.open_streams == (None, None), "the native stream is closed"
 
     def fail() -> None:
         for batch in stream:
@@ -202,32 +202,32 @@ def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
     stream, expected = query(), query()
     ids(stream)
     for epoch in (1, 2):
-        assert stream._ahead is not None, "opened at the end of the epoch at the latest"
-        ahead = stream._ahead[2]
+        ahead = stream._session.open_streams[1]
+        assert ahead is not None, "opened at the end of the epoch at the latest"
         iterator = iter(stream)
         found = [next(iterator)["id"].tolist()]
-        assert stream._open is ahead, "what was read ahead is used"
+        assert stream._session.open_streams[0] == ahead, "what was read ahead is used"
         found += [batch["id"].tolist() for batch in iterator]
         expected.set_epoch(epoch)
         assert found == ids(expected)
     # Setting another epoch closes the stream that was opened as a prefetch, and so does closing.
     stream.set_epoch(7)
     expected.set_epoch(7)
-    assert stream._ahead is None
+    assert stream._session.open_streams[1] is None
     assert ids(stream) == ids(expected)
     stream.close()
-    assert stream._ahead is None
+    assert stream._session.open_streams[1] is None
     for _ in stream:
         break
-    assert stream._ahead is None
+    assert stream._session.open_streams[1] is None
 
 
 def test_context_manager_and_leaks(lake: stoker.Lake) -> None:
     with lake.sql(QUERY).stream(batch_size=10) as stream:
         iterator = iter(stream)
         native = weakref.ref(next(iterator))
-        assert stream._open is not None
-    assert stream._open is None
+        assert stream._session.open_streams[0] is not None
+    assert stream._session.open_streams[0] is None
     del iterator
     gc.collect()
     assert native() is None

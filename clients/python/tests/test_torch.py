@@ -122,9 +122,9 @@ def test_the_next_epoch_is_opened_before_one_ends(lake: stoker.Lake) -> None:
         expected.set_epoch(epoch)
         found = [batch["id"].tolist() for batch in loader]
         assert found == [batch["id"].tolist() for batch in expected]
-        assert loader._stream._ahead is not None
+        assert loader.stream._session.open_streams[1] is not None
     loader.close()
-    assert loader._stream._ahead is None
+    assert loader.stream._session.open_streams[1] is None
 
 
 def test_loaders_pickle(lake: stoker.Lake) -> None:

@@ -10,10 +10,11 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stoker_flight::{Connection, StreamHandle};
+use stoker_flight::session::SessionOptions;
+use stoker_flight::{Connection, Session};
 use stoker_types::{
-    BadRows, BadShare, BatchLogEntry, BatchSize, Batching, LastBatch, PlanRequest, Query, ReadOptions, RunEntry,
-    RunEvent, RunId, ShuffleMode, Slice, StreamOptions, StreamState, Topology,
+    BadRows, BadShare, BatchSize, Batching, LastBatch, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice,
+    StreamOptions, StreamState, Topology,
 };
 
 use crate::batch_log::BatchLog;
@@ -44,10 +45,10 @@ pub struct StreamArgs {
     /// The epoch, zero-based
     #[arg(long, default_value_t = 0)]
     epoch: u64,
-    /// The number of epochs to read one after the other; if it is more than 1, the report also has the bytes and
-    /// seconds without those of the first epoch
+    /// The number of epochs to read one after the other; with --state, the first one is the rest of the state's epoch. If
+    /// it is more than 1, the report also has the bytes and seconds without those of the first epoch
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..),
-        conflicts_with_all = ["max_batches", "state", "run_log", "receipt"])]
+        conflicts_with = "max_batches")]
     epochs: u64,
     /// The rank that this process reads for
     #[arg(long, default_value_t = 0)]
@@ -77,7 +78,8 @@ pub struct StreamArgs {
     /// pins
     #[arg(long, value_name = "NAME", requires = "query")]
     run_id: Option<String>,
-    /// Record in the run's log which positions each step has, for `stoker replay`; only rank 0 writes the log
+    /// Record in the run's log which positions each step has, for `stoker replay`; only rank 0 writes the log. At the end
+    /// of an epoch, each rank adds the bad rows that it met to the table stoker_bad_rows
     #[arg(long, requires = "run_id")]
     run_log: bool,
     /// What to do with rows whose bytes do not match their checksum
@@ -96,8 +98,8 @@ pub struct StreamArgs {
     /// Write a line of JSON for each batch to this file: step, position, row addresses, SHA-256 of the batch
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Write a receipt for `stoker verify` to this file: the positions that this rank received, and a checksum of their
-    /// rows
+    /// Write a receipt for `stoker verify` to this file: the positions that this rank received in all epochs, and a
+    /// checksum of their rows
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
     /// Print the report as JSON
@@ -151,72 +153,83 @@ enum Bad {
     Substitute,
 }
 
+impl StreamArgs {
+    /// Returns how this rank reads the stream.
+    fn session_options(&self) -> anyhow::Result<SessionOptions> {
+        let size = self.global_batch_size.map_or(BatchSize::PerRank(self.batch_size), BatchSize::Global);
+        let topology = Topology::try_new(self.rank, self.world_size)?;
+        let last = self.last_batch.map_or(LastBatch::default_of(topology), LastBatch::from);
+        let run_id = self.run_id.as_deref().filter(|_| self.run_log);
+        Ok(SessionOptions {
+            read: self.read_options()?,
+            run_id: run_id.map(RunId::try_new).transpose()?,
+            ..SessionOptions::new(topology, Batching { size, last })
+        })
+    }
+
+    fn read_options(&self) -> anyhow::Result<ReadOptions> {
+        Ok(ReadOptions {
+            bad_rows: match self.bad_rows {
+                Bad::Error => BadRows::Error,
+                Bad::Substitute => BadRows::Substitute,
+            },
+            max_bad_share: BadShare::try_new(self.max_bad_share)?,
+            verify: !self.no_verify,
+            memory_budget_bytes: self.memory_budget_mib << 20,
+            compression: self.compression.map(Codec::into),
+            ..ReadOptions::default()
+        })
+    }
+
+    /// Plans the stream of the query, or loads that of the state, and returns a session at the position where reading
+    /// begins.
+    async fn session(&self, connection: &Connection) -> anyhow::Result<Session> {
+        let state = self.state.as_deref().map(StreamState::from_json).transpose()?;
+        let handle = match (&self.query, &state) {
+            (Some(query), _) => connection.plan(&self.plan(query)?).await?,
+            (None, Some(state)) => connection.load_stream(state).await?,
+            (None, None) => bail!("give a query, or a state with --state"),
+        };
+        let session = Session::new(connection.clone(), handle, self.session_options()?, self.epoch)?;
+        if let Some(state) = &state {
+            session.load_state(state).await?;
+        }
+        Ok(session)
+    }
+
+    fn plan(&self, query: &str) -> anyhow::Result<PlanRequest> {
+        let options = StreamOptions { seed: self.seed, shuffle: self.shuffle.into(), ..StreamOptions::default() };
+        let query = Query::new(query, &parse_params(&self.params));
+        let run_id = self.run_id.as_deref().map(RunId::try_new).transpose()?;
+        Ok(PlanRequest { run_id, ..PlanRequest::new(query, options) })
+    }
+
+    /// Returns the number of batches of all epochs together: the rest of the first one, and the others from their start.
+    fn num_steps(&self, session: &Session) -> u64 {
+        let options = session.options();
+        let whole = Slice::new(options.topology, options.batching, 0).num_steps(session.spec().num_rows);
+        let first = session.status().remaining.min(self.max_batches.unwrap_or(u64::MAX));
+        first.saturating_add(whole.saturating_mul(self.epochs - 1))
+    }
+}
+
 /// Reads the stream and prints the report.
 pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let connection = lake.connect_with(args.reads.clone()).await?;
     let planning = Instant::now();
-    let run_id = args.run_id.as_deref().map(RunId::try_new).transpose()?;
-    let state = args.state.as_deref().map(StreamState::from_json).transpose()?;
-    let handle = find(&args, &connection, run_id.clone(), state.as_ref()).await?;
+    let session = args.session(&connection).await?;
     let planned = planning.elapsed();
-    let size = args.global_batch_size.map_or(BatchSize::PerRank(args.batch_size), BatchSize::Global);
-    let topology = Topology::try_new(args.rank, args.world_size)?;
-    let last = args.last_batch.map_or(LastBatch::default_of(topology), LastBatch::from);
-    let mut slice = Slice::new(topology, Batching { size, last }, args.epoch);
-    let mut sizes: Vec<BatchLogEntry> = Vec::new();
-    let mut first_step = 0;
-    if let Some(state) = state {
-        (slice.epoch, slice.origin, first_step, sizes) = (state.epoch, state.position, state.step, state.log.clone());
-        if state.logged_epoch() != state.epoch {
-            sizes.clear();
-        }
-        if slice.origin > 0 && slice.num_steps(handle.num_rows()) == 0 {
-            // The epoch of the state has ended, so that the stream begins with the next one.
-            (slice.epoch, slice.origin, sizes) = (slice.epoch + 1, 0, Vec::new());
-        }
-    }
-    sizes.retain(|entry| entry.position < slice.origin);
-    if sizes.last().is_none_or(|entry| entry.global_batch != slice.global_batch()) {
-        let (position, global_batch) = (slice.origin, slice.global_batch());
-        sizes.push(BatchLogEntry { step: first_step, position, global_batch });
-    }
-    if let Some(run_id) = run_id.filter(|_| args.run_log && args.rank == 0) {
-        let entry = RunEntry {
-            run_id,
-            event: if slice.origin == 0 { RunEvent::Epoch } else { RunEvent::Resume },
-            stream_id: handle.spec().stream_id(),
-            step: first_step,
-            epoch: slice.epoch,
-            position: slice.origin,
-            global_batch: slice.global_batch(),
-            last_batch: last,
-            world_size: args.world_size,
-            time_micros: 0,
-        };
-        connection.log_run(&entry).await?;
-    }
-    let read = ReadOptions {
-        bad_rows: match args.bad_rows {
-            Bad::Error => BadRows::Error,
-            Bad::Substitute => BadRows::Substitute,
-        },
-        max_bad_share: BadShare::try_new(args.max_bad_share)?,
-        verify: !args.no_verify,
-        memory_budget_bytes: args.memory_budget_mib << 20,
-        compression: args.compression.map(Codec::into),
-        ..ReadOptions::default()
-    };
-    let steps = slice.num_steps(handle.num_rows()).min(args.max_batches.unwrap_or(u64::MAX));
+    let steps = args.num_steps(&session);
     let log = args.log.as_deref().map(BatchLog::create).transpose()?;
-    let bar = progress(steps.saturating_mul(args.epochs), args.json);
-    let drain = Drain { handle: &handle, slice, read, epochs: args.epochs, steps, first_step, sizes, log, bar };
-    let drained = drain.run().await?;
+    let bar = progress(steps, args.json);
+    let (epochs, max_batches) = (args.epochs, args.max_batches);
+    let drained = Drain { session: &session, epochs, max_batches, log, bar }.run().await?;
     connection.settle().await;
-    if let (Some(path), Some(receipt)) = (&args.receipt, &drained.receipt) {
-        std::fs::write(path, format!("{}\n", receipt.to_json()))
+    if let Some(path) = &args.receipt {
+        std::fs::write(path, format!("{}\n", session.receipt().to_json()))
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
     }
-    let mut report = drained.report(&handle, args.epochs, steps, planned);
+    let mut report = drained.report(&session, epochs, steps, planned);
     let state = &drained.state;
     let mut out = output();
     if args.json {
@@ -230,29 +243,6 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     }
     writeln!(out, "{:<24} {}", "state", state.to_json())?;
     Ok(())
-}
-
-/// Plans the stream of the query, or loads that of the state.
-async fn find(
-    args: &StreamArgs,
-    connection: &Connection,
-    run_id: Option<RunId>,
-    state: Option<&StreamState>,
-) -> anyhow::Result<StreamHandle> {
-    let (query, state) = match (&args.query, state) {
-        (Some(query), state) => (query, state),
-        (None, Some(state)) => return Ok(connection.load_stream(state).await?),
-        (None, None) => bail!("give a query, or a state with --state"),
-    };
-    let options = StreamOptions { seed: args.seed, shuffle: args.shuffle.into(), ..StreamOptions::default() };
-    let query = Query::new(query, &parse_params(&args.params));
-    let request = PlanRequest { run_id, ..PlanRequest::new(query, options) };
-    let handle = connection.plan(&request).await?;
-    let resumed = match state {
-        Some(state) => handle.resumed(connection, state).await?,
-        None => None,
-    };
-    Ok(resumed.unwrap_or(handle))
 }
 
 fn progress(steps: u64, hidden: bool) -> ProgressBar {

@@ -1,6 +1,7 @@
 //! The options that define the tensor of each image.
 
 use arrow_schema::DataType;
+use serde::{Deserialize, Serialize};
 use stoker_types::TensorType;
 
 use crate::{Error, Result};
@@ -13,7 +14,8 @@ const EDGE_MAX: u32 = 65_535;
 
 /// How an image becomes a tensor of a fixed shape. The steps are, in this order: decode, orient, choose a region,
 /// resize the region, flip, scale and normalize, lay out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ImageTransform {
     /// The height of the tensor, in pixels.
     pub height: u32,
@@ -50,7 +52,8 @@ pub struct ImageTransform {
 }
 
 /// How images are fitted whose aspect ratio is not that of the tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fit {
     /// Height and width are resized independently, as `stoker ingest imagefolder --size` does.
     Stretch,
@@ -62,7 +65,8 @@ pub enum Fit {
 }
 
 /// The part of an image that is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Crop {
     /// The part at the centre.
     #[default]
@@ -74,7 +78,8 @@ pub enum Crop {
 /// A random region whose share of the image's area is uniform in `scale` and whose aspect ratio is log-uniform in
 /// `ratio` (Szegedy et al., "Going deeper with convolutions", CVPR 2015, section 6; as torchvision's
 /// `RandomResizedCrop`).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
     /// The least and the greatest share of the image's area.
     pub scale: (f64, f64),
@@ -89,7 +94,8 @@ impl Default for RandomResizedCrop {
 }
 
 /// The channels of a tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Channels {
     /// One channel; colours are converted to their luminance.
     Gray,
@@ -109,7 +115,8 @@ impl Channels {
 }
 
 /// The order of a tensor's dimensions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// Channels, height, width.
     #[default]
@@ -119,7 +126,8 @@ pub enum Layout {
 }
 
 /// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Element {
     /// Integers from 0 to 255.
     #[default]
@@ -151,7 +159,8 @@ impl Element {
 
 /// Normalizes each element to (element - mean) / std, per channel. A tensor with one channel uses the first mean and
 /// std.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Normalize {
     /// The means that are subtracted, on the scale from 0 to 1.
     pub mean: [f32; 3],
@@ -161,7 +170,8 @@ pub struct Normalize {
 
 /// The filter that resizes an image. All filters but [`Interpolation::Nearest`] become wider where an image gets
 /// smaller, against aliasing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Interpolation {
     /// The nearest pixel.
     Nearest,
@@ -177,7 +187,8 @@ pub enum Interpolation {
 }
 
 /// Whether the orientation tag of EXIF is applied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Orientation {
     /// The tag is ignored, as in torchvision and in `stoker ingest`.
     #[default]

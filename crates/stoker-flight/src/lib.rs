@@ -4,6 +4,7 @@
 //! connect("…") ─► Connection ─┬─ Local(LocalLake)         the engine in this process
 //!                             └─ Remote(RemoteLake) ─Flight─► serve(Engine)
 //! Connection::plan_stream ─► StreamHandle ─open(slice)─► SampleStream ─next─► Batch
+//!                                └─► Session ─fetch─► Fetched: epoch after epoch, with a progress that can be saved
 //! ```
 //!
 //! A batch travels as messages of about 2 MiB, each with the index of its first row in the batch. Both ends handle the
@@ -25,6 +26,7 @@ mod local_reads;
 mod schema_text;
 mod secret;
 mod server;
+pub mod session;
 mod status;
 mod ticket;
 mod toml_file;
@@ -45,6 +47,7 @@ pub use client::{
 pub use error::{Error, Result};
 pub use secret::{Secret, warn_of_readers};
 pub use server::{QuerySettings, ServerConfig, TicketKey, TlsFiles, serve};
+pub use session::Session;
 pub use ticket::TicketSigner;
 
 #[cfg(test)]

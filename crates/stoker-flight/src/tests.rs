@@ -12,6 +12,7 @@ mod messages;
 mod outages;
 mod replicas;
 mod requests;
+mod sessions;
 mod statuses;
 mod streams;
 mod tickets;

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Result};
 
 /// What happens to a row that is bad every time it is read: a row whose bytes do not have their checksum or, if the
 /// consumer decodes images, a row with an image that cannot be decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BadRows {
     /// The stream fails with an error that names the row.
     #[default]
@@ -32,7 +35,8 @@ impl BadRows {
 }
 
 /// The codec of Arrow's IPC format that compresses the bodies of record batches between a server and its client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Compression {
     /// LZ4 frames, which take little processor time.
     Lz4,
@@ -56,7 +60,8 @@ impl Compression {
 }
 
 /// How a stream is read. These options do not affect the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ReadOptions {
     /// The policy for bad rows. The default is [`BadRows::Error`].
     pub bad_rows: BadRows,
@@ -73,7 +78,8 @@ pub struct ReadOptions {
     /// The stream may get less if it shares a memory budget with others.
     pub memory_budget_bytes: u64,
     /// The number of threads that read from local disks. The default is the number of cores, but at most 16. The
-    /// runtime's own threads read what is in the page cache.
+    /// runtime's own threads read what is in the page cache. The number is not serialized: it belongs to the machine.
+    #[serde(skip)]
     pub io_threads: usize,
     /// Whether the stream only prefetches until it is told to begin
     /// (`BatchStream::begin`). It then reads its first batch. It reads more only within a
@@ -113,7 +119,8 @@ const ROWS_MIN: u64 = 16;
 const WHOLE: u32 = 1_000_000;
 
 /// The largest share of the rows of a window that may be bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
 pub struct BadShare(u32);
 
 impl BadShare {
@@ -142,6 +149,20 @@ impl BadShare {
     pub fn rows_of(self, num_rows: u64) -> u64 {
         let rows = u128::from(num_rows) * u128::from(self.0) / u128::from(WHOLE);
         ROWS_MIN.max(u64::try_from(rows).unwrap_or(u64::MAX))
+    }
+}
+
+impl TryFrom<f64> for BadShare {
+    type Error = Error;
+
+    fn try_from(share: f64) -> Result<Self> {
+        Self::try_new(share)
+    }
+}
+
+impl From<BadShare> for f64 {
+    fn from(share: BadShare) -> f64 {
+        share.share()
     }
 }
 

@@ -3,8 +3,10 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The statistics of a stream since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamStats {
     /// The number of delivered rows, padding included.
     pub rows: u64,
@@ -74,7 +76,7 @@ impl StreamStats {
 /// Work that is done while the consumer is busy delays nobody and is not counted. The times therefore tell what an
 /// improvement would gain. They are not a profile: where several units are read at once, each of them counts the time
 /// that it shares with the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls {
     /// The time spent reading stored bytes.
     pub storage: Duration,

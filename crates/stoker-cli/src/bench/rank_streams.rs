@@ -7,7 +7,9 @@ use clap::Args;
 use futures::future::try_join_all;
 use indicatif::ProgressBar;
 use serde_json::json;
-use stoker_types::{BatchSize, Batching, LastBatch, ReadOptions, Slice, StreamOptions, Topology};
+use stoker_flight::Session;
+use stoker_flight::session::SessionOptions;
+use stoker_types::{BatchSize, Batching, LastBatch, StreamOptions, Topology};
 
 use crate::connect::LakeArgs;
 use crate::output::output;
@@ -34,24 +36,16 @@ pub async fn run(args: &RankStreamsArgs, lake: &LakeArgs) -> anyhow::Result<()> 
     let connection = lake.connect().await?;
     let options = StreamOptions { shuffle: args.shuffle.into(), ..StreamOptions::default() };
     let handle = connection.plan_stream(&args.query, &[], &options).await?;
-    let drain = |rank| {
+    let session = |rank| {
         let topology = Topology { rank, world_size: args.world_size };
         let batching = Batching { size: BatchSize::Global(args.global_batch_size), last: LastBatch::Uneven };
-        let slice = Slice::new(topology, batching, 0);
-        let steps = slice.num_steps(handle.num_rows());
-        Drain {
-            handle: &handle,
-            slice,
-            read: ReadOptions::default(),
-            epochs: args.epochs,
-            steps,
-            first_step: 0,
-            sizes: Vec::new(),
-            log: None,
-            bar: ProgressBar::hidden(),
-        }
+        Session::new(connection.clone(), handle.clone(), SessionOptions::new(topology, batching), 0)
     };
-    let drained = try_join_all((0..args.world_size).map(|rank| drain(rank).run())).await?;
+    let sessions = (0..args.world_size).map(session).collect::<Result<Vec<_>, _>>()?;
+    let drain = |session| {
+        Drain { session, epochs: args.epochs, max_batches: None, log: None, bar: ProgressBar::hidden() }.run()
+    };
+    let drained = try_join_all(sessions.iter().map(drain)).await?;
     let used = process_use(std::process::id());
     let steady = |rank: &Drained| rank.steady().map(|steady| (steady.bytes, steady.elapsed));
     let rates: Vec<(u64, Duration)> = drained.iter().map(|rank| steady(rank).unwrap_or(rank.whole())).collect();

@@ -1,41 +1,32 @@
-//! Reads one or several epochs of a stream, and reports the rates.
+//! Reads one or several epochs of a session, and reports the rates.
 
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use stoker_flight::{SampleStream, StreamHandle};
-use stoker_types::{BatchLogEntry, ReadOptions, Receipt, ResumePoint, Slice, StreamState, StreamStats};
+use stoker_flight::Session;
+use stoker_flight::session::{Left, PassId};
+use stoker_types::{StreamState, StreamStats};
 
 use crate::batch_log::BatchLog;
 use crate::process::process_use;
 use crate::stream::stalls;
 
-/// A stream to read, and the options for reading it.
+/// A session to read, and how much of it.
 pub struct Drain<'a> {
-    pub handle: &'a StreamHandle,
-    /// The slice of the first epoch.
-    pub slice: Slice,
-    pub read: ReadOptions,
+    pub session: &'a Session,
     /// The number of epochs, which are read one after the other.
     pub epochs: u64,
-    /// The maximum number of batches of an epoch.
-    pub steps: u64,
-    /// The number of the first step since the start of the training.
-    pub first_step: u64,
-    /// The global batch sizes so far, each with the step and position from which it was used.
-    pub sizes: Vec<BatchLogEntry>,
+    /// The maximum number of batches of an epoch; `None` for all.
+    pub max_batches: Option<u64>,
     pub log: Option<BatchLog>,
     pub bar: ProgressBar,
 }
 
-/// The outcome of reading a stream.
+/// The outcome of reading a session.
 pub struct Drained {
     /// The state after the last batch.
     pub state: StreamState,
-    /// The receipt of the last epoch.
-    pub receipt: Option<Receipt>,
     stats: StreamStats,
     substituted_rows: usize,
     elapsed: Duration,
@@ -55,58 +46,25 @@ pub struct Steady {
 impl Drain<'_> {
     /// Reads all batches, as fast as they arrive.
     pub async fn run(mut self) -> anyhow::Result<Drained> {
-        let mut cursor = (self.slice.epoch, self.slice.origin);
-        let (mut stats, mut receipt, mut substituted_rows) = (StreamStats::default(), None, 0);
+        let mut state = self.session.state_in_epoch();
+        let (mut stats, mut substituted_rows) = (StreamStats::default(), 0);
         let mut first_epoch: Option<Steady> = None;
         let started = Instant::now();
-        let mut ahead: Option<SampleStream> = None;
         for epoch in 0..self.epochs {
-            if epoch > 0 {
-                self.begin_next_epoch(self.first_step + stats.batches);
-            }
-            let mut stream = match ahead.take() {
-                Some(mut stream) => {
-                    stream.begin(self.read.memory_budget_bytes);
-                    stream
-                }
-                None => self.handle.open(&self.slice, &self.read).await?,
-            };
-            let mut nearly_read = stream.until_read().fuse();
-            for _ in 0..self.steps {
-                let batch = loop {
-                    tokio::select! {
-                        batch = stream.next() => break batch?,
-                        () = &mut nearly_read, if epoch + 1 < self.epochs => {
-                            // The first batches of the next epoch are prefetched while the loop takes the last batches
-                            // of this one.
-                            let early = ReadOptions { ahead: true, ..self.read };
-                            ahead = Some(self.handle.open(&self.next_epoch(), &early).await?);
-                        }
-                    }
-                };
-                let Some(batch) = batch else { break };
-                cursor = (batch.cursor.epoch, batch.cursor.position);
-                substituted_rows += batch.substituted.len();
-                if let Some(log) = &mut self.log {
-                    log.add(&batch)?;
-                }
-                if !self.bar.is_hidden() {
-                    self.bar.set_message(format!("waiting: {}", stalls::line(&stream.stats().stalls)));
-                }
-                self.bar.inc(1);
-            }
-            add(&mut stats, &stream.stats());
-            receipt = Some(stream.receipt().clone());
+            self.session.set_opens_ahead(epoch + 1 < self.epochs);
+            let pass = self.session.enter()?;
+            let left = self.read_epoch(pass, &mut substituted_rows).await?;
+            add(&mut stats, &self.session.stats());
+            state = self.session.state_in_epoch();
+            self.session.leave(pass, left)?;
             first_epoch.get_or_insert_with(|| Steady::since(stats.bytes, started));
         }
         let whole = Steady::since(stats.bytes, started);
         self.bar.finish_and_clear();
         self.log.take().map(BatchLog::finish).transpose()?;
-        let place = ResumePoint { epoch: cursor.0, position: cursor.1, step: self.first_step + stats.batches };
         let first_epoch = first_epoch.filter(|_| self.epochs > 1);
         Ok(Drained {
-            state: self.handle.state(place, &self.sizes),
-            receipt,
+            state,
             stats,
             substituted_rows,
             elapsed: whole.elapsed,
@@ -114,14 +72,26 @@ impl Drain<'_> {
         })
     }
 
-    fn next_epoch(&self) -> Slice {
-        Slice { origin: 0, first_step: 0, epoch: self.slice.epoch + 1, ..self.slice }
-    }
-
-    /// Advances to the next epoch, whose first step is `step`.
-    fn begin_next_epoch(&mut self, step: u64) {
-        self.slice = self.next_epoch();
-        self.sizes = vec![BatchLogEntry { step, position: 0, global_batch: self.slice.global_batch() }];
+    /// Reads the rest of an epoch, and adds the number of its substituted rows.
+    async fn read_epoch(&mut self, pass: PassId, substituted_rows: &mut usize) -> anyhow::Result<Left> {
+        let mut num_taken = 0;
+        while self.max_batches.is_none_or(|max| num_taken < max) {
+            let Some(fetched) = self.session.next(pass).await? else { return Ok(Left::AtEnd) };
+            self.session.advance(fetched.key).await?;
+            num_taken += 1;
+            *substituted_rows += fetched.batch.substituted.len();
+            if let Some(log) = &mut self.log {
+                log.add(&fetched.batch)?;
+            }
+            if !self.bar.is_hidden() {
+                self.bar.set_message(format!("waiting: {}", stalls::line(&self.session.stats().stalls)));
+            }
+            self.bar.inc(1);
+            if fetched.key.is_last {
+                return Ok(Left::AtEnd);
+            }
+        }
+        Ok(Left::Early)
     }
 }
 
@@ -182,14 +152,14 @@ impl Drained {
         stalls::line(&self.stats.stalls)
     }
 
-    /// Returns the report of a stream whose epochs have `steps` batches each; planning it took `planned`.
-    pub fn report(&self, handle: &StreamHandle, epochs: u64, steps: u64, planned: Duration) -> Value {
+    /// Returns the report of `epochs` epochs that have `steps` batches together; planning the stream took `planned`.
+    pub fn report(&self, session: &Session, epochs: u64, steps: u64, planned: Duration) -> Value {
         let usage = process_use(std::process::id());
         let (stats, secs) = (&self.stats, self.elapsed.as_secs_f64().max(1e-9));
         let mut report = json!({
-            "stream_id": handle.spec().stream_id().to_string(),
-            "rows_in_epoch": handle.num_rows(),
-            "steps": steps.saturating_mul(epochs),
+            "stream_id": session.stream_id().to_string(),
+            "rows_in_epoch": session.spec().num_rows,
+            "steps": steps,
             "rows": stats.rows,
             "bytes": stats.bytes,
             "plan_secs": rounded(planned.as_secs_f64()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
 use stoker_chunks::{BufferPool, Pooled};
 use stoker_decode::{BatchDecoder, ImageTransform, sample_seed};
 use stoker_stream::{Batch, Held};
@@ -14,7 +15,8 @@ use crate::error::bad_image;
 use crate::{Error, Result};
 
 /// The transform of each column that the client decodes, and the number of threads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DecodeOptions {
     /// Names of columns of the stream, each with the transform of its images.
     pub columns: Vec<(String, ImageTransform)>,

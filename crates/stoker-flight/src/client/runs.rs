@@ -1,13 +1,15 @@
 //! Runs: their logs, and the rows of their steps.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stoker_stream::{BAD_ROWS_TABLE, RUN_LOG_TABLE, StreamPlan, entry_slice, step_entry};
 use stoker_types::calls::{Answers, Call, FindRows, LogBadRows, LogRun, ROW_ADDRS_MAX, ReadRunLog, WriteKey};
-use stoker_types::{BadRowEntry, Digest, ErrorKind, RunEntry, RunId, Slice, SnapshotRef, Topology};
+use stoker_types::{BadRowEntry, Digest, ErrorKind, ReadOptions, RunEntry, RunId, Slice, SnapshotRef, Topology};
 
 use crate::client::{Connection, LocalLake, StreamHandle};
+use crate::session::{BatchKey, Fetched, Turn};
 use crate::write_key::new_write_key;
 use crate::{Error, Result};
 
@@ -83,6 +85,21 @@ impl Connection {
         let handle = self.stream_by_id(entry.stream_id).await?;
         let slice = entry_slice(entry, step, topology, handle.num_rows())?;
         Ok((handle, slice))
+    }
+
+    /// Reads the batch of all ranks at a step of a run. Returns `None` if the step has no rows.
+    ///
+    /// # Errors
+    /// As for [`Connection::replay`]; errors of reading the rows.
+    pub async fn replay_batch(&self, run_id: &RunId, step: u64, read: &ReadOptions) -> Result<Option<Fetched>> {
+        let (handle, slice) = self.replay(run_id, step, Topology::SINGLE).await?;
+        let spec = Arc::new(handle.spec().clone());
+        let next = handle.open(&slice, read).await?.next().await?;
+        Ok(next.map(|batch| {
+            let key =
+                BatchKey { turn: Turn::default(), step: batch.step, position: batch.cursor.position, is_last: false };
+            Fetched { share: slice.share(batch.step, spec.num_rows), step, key, spec, batch }
+        }))
     }
 
     /// Returns the row addresses at some positions of an epoch: for each table of the stream, one address per position,

@@ -12,7 +12,7 @@
 
 mod bad_rows;
 mod case;
-mod damage;
+pub mod damage;
 mod delivery;
 mod equal_steps;
 mod exactly_once;

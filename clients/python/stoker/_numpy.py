@@ -1,0 +1,77 @@
+"""The NumPy loader, which needs no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stoker._batch import Batch
+from stoker._loader import StreamLoader
+from stoker._loader_batch import LoaderBatch
+from stoker._loader_options import check_functions, check_valid_key
+from stoker._stream import Stream
+
+__all__ = ["NumpyBatch", "NumpyLoader", "NumpyOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumpyOptions:
+    """The options that convert the columns of a batch; see :meth:`Query.numpy`."""
+
+    transform: Callable[[dict[str, Any]], Any] | None = None
+    valid_key: str | None = None
+
+
+class NumpyBatch(LoaderBatch):
+    """A dict of NumPy arrays that also has the cursor and the mask of its batch."""
+
+    _made_by = "numpy"
+
+    @property
+    def valid(self) -> np.ndarray[Any, Any]:
+        """A bool array of shape ``(rows,)``: False for padding."""
+        rows = self.rows
+        return np.arange(rows.num_rows) < rows.num_valid
+
+
+class NumpyLoader(StreamLoader):
+    """An iterable of dicts of NumPy arrays, which :meth:`Query.numpy` makes.
+
+    Native threads prefetch batches without Python's global lock. Passes, breaks and epochs work as for :class:`Stream`.
+
+    A batch is a :class:`NumpyBatch`, a dict that maps each column to the array that :class:`Batch` has for it: shape
+    ``(rows, *tensor_shape)`` for tensors, ``(rows, size)`` for vectors, ``(rows,)`` for other columns. Numbers are
+    read-only views of the Arrow memory. Text and binary values are objects. ``batch.valid`` is a bool array of shape
+    ``(rows,)``, which is False for padding.
+
+    A loader may be pickled and used after ``fork``.
+
+    Example:
+        >>> loader = lake.sql("SELECT image, label FROM digits").numpy(batch_size=4, seed=7, valid_key="valid")
+        >>> batch = next(iter(loader))
+        >>> batch["image"].shape, batch["valid"].tolist(), batch.cursor.position
+        ((4, 1, 8, 8), [True, True, True, True], 4)
+    """
+
+    def __init__(self, stream: Stream, options: NumpyOptions) -> None:
+        super().__init__(stream)
+        check_valid_key(stream.schema, options.valid_key)
+        check_functions(transform=options.transform)
+        self._options = options
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.stream.passes(self._pairs)
+
+    def _pairs(self, batches: Iterable[Batch]) -> Iterable[tuple[Batch, Any]]:
+        return ((batch, self._value(batch)) for batch in batches)
+
+    def _value(self, batch: Batch) -> Any:
+        values: Any = dict(batch.items())
+        if self._options.valid_key is not None:
+            values[self._options.valid_key] = batch.valid
+        if self._options.transform is not None:
+            values = self._options.transform(values)
+        return NumpyBatch.of(values, batch.rows) if isinstance(values, Mapping) else values

@@ -1,0 +1,117 @@
+"""`stoker stream` and the Python stream are one session: equal receipts, run logs and bad rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Server
+from damage import damage_rows
+
+import stoker
+
+NUM_ROWS = 300
+WIDTH = 2_000
+QUERY = "SELECT id, x FROM samples"
+DAMAGED = (17, 150, 151)
+
+
+def values(ids: np.ndarray) -> np.ndarray:
+    """Returns the tensors of these ids. No two are alike."""
+    return np.random.default_rng(0).integers(0, 256, (NUM_ROWS, WIDTH), dtype=np.uint8)[ids]
+
+
+@pytest.fixture
+def own_lake(tmp_path: Path) -> stoker.Lake:
+    """A lake whose table has three damaged rows."""
+    lake = stoker.connect(str(tmp_path / "lake"))
+    ids = np.arange(NUM_ROWS)
+    lake.create_table("samples", {"id": ids, "x": values(ids)}, rows_per_fragment=128)
+    damage_rows(tmp_path / "lake" / "samples.lance", [values(np.array([row])).tobytes() for row in DAMAGED])
+    return stoker.connect(lake.target)
+
+
+@pytest.fixture(params=["in process", "through a server"])
+def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
+    """The lake in both ways."""
+    if request.param == "in process":
+        yield own_lake
+        return
+    running = Server(own_lake.target)
+    yield stoker.connect(running.url)
+    running.stop()
+
+
+def cli(place: stoker.Lake, *args: str) -> dict[str, Any]:
+    """Runs `stoker stream`; returns its report."""
+    door = "--server" if place.target.startswith("grpc") else "--lake"
+    command = [os.environ["STOKER_BIN"], "stream", *args, "--json", door, place.target]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def rows_of(place: stoker.Lake, table: str, run_id: str) -> list[dict[str, Any]]:
+    """Returns the rows of a run in a table, without the columns that differ between runs."""
+    found = place.sql(f"SELECT * FROM {table} WHERE run_id = $1", params=[run_id]).to_arrow().to_pylist()
+    kept = [{name: value for name, value in row.items() if name not in ("run_id", "time")} for row in found]
+    return sorted(kept, key=str)
+
+
+@pytest.mark.parametrize("last_batch", ["pad", "drop", "uneven"])
+def test_the_command_line_leaves_what_the_python_stream_leaves(
+    place: stoker.Lake, tmp_path: Path, last_batch: Any
+) -> None:
+    def names(rank: int) -> list[str]:
+        return [f"{by}-{rank}" for by in ("cli", "python")]
+
+    streams = []
+    for rank in range(2):
+        receipt = tmp_path / f"receipt{rank}"
+        ranks = ["--rank", str(rank), "--world-size", "2", "--last-batch", last_batch]
+        logged = ["--run-id", names(rank)[0], "--run-log", "--bad-rows", "substitute", "--receipt", str(receipt)]
+        report = cli(place, QUERY, "--batch-size", "40", "--seed", "3", "--epochs", "2", *ranks, *logged)
+        stream = place.sql(QUERY).stream(
+            batch_size=40,
+            seed=3,
+            rank=rank,
+            world_size=2,
+            last_batch=last_batch,
+            bad_rows="substitute",
+            run_id=names(rank)[1],
+            run_log=True,
+        )
+        steps = sum(1 for _ in range(2) for _ in stream)
+        assert report["steps"] == steps
+        assert json.loads(receipt.read_text()) == stream.receipt()
+        assert report["substituted_rows"] >= len(stream.substituted())
+        streams.append(stream)
+    assert any(stream.substituted() for stream in streams)
+    for rank, stream in enumerate(streams):
+        for table, num_rows in (("stoker_run_log", 2 * (rank == 0)), ("stoker_bad_rows", len(stream.substituted()))):
+            by_cli, by_python = (rows_of(place, table, run_id) for run_id in names(rank))
+            assert by_cli == by_python, table
+            assert len(by_cli) == num_rows, table
+
+
+def test_the_command_line_goes_on_over_epochs_from_a_state(place: stoker.Lake, tmp_path: Path) -> None:
+    stream = place.sql(QUERY).stream(batch_size=40, seed=3, bad_rows="substitute", rank=0, world_size=1)
+    for batch in stream:
+        if batch.step == 2:
+            break
+    state, receipt = json.dumps(stream.state_dict()), tmp_path / "receipt"
+    options = ["--batch-size", "25", "--bad-rows", "substitute", "--receipt", str(receipt)]
+    report = cli(place, "--state", state, "--epochs", "2", *options)
+    assert (report["steps"], report["rows"]) == (8 + 12, NUM_ROWS - 120 + NUM_ROWS)
+    assert (report["state"]["epoch"], report["state"]["position"], report["state"]["step"]) == (1, NUM_ROWS, 3 + 20)
+    verdicts = place.verify([stream.receipt(), json.loads(receipt.read_text())])
+    assert [verdict.is_exactly_once for verdict in verdicts] == [True, True]
+    resumed = place.resume(report["state"], batch_size=25)
+    assert (resumed.epoch, resumed.step) == (2, 23)

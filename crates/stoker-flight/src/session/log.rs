@@ -1,0 +1,93 @@
+//! What a logged run leaves in the lake: entries of the run log, and bad rows.
+
+use stoker_types::{BadRowEntry, Receipt, RunEntry, RunId, StreamSpec};
+
+use crate::Result;
+use crate::session::inner::Inner;
+use crate::session::{BatchKey, Session, Turn};
+
+/// The address for a table that does not supply a row.
+const NO_ROW: u64 = u64::MAX;
+
+impl Session {
+    /// Writes an entry of the run log at the beginning of a turn, if the steps do not follow from the entry before. Only
+    /// rank 0 writes. Costs one commit for each entry.
+    pub(super) async fn log_turn(&self, turn: Turn) -> Result<()> {
+        let Some(entry) = self.with(|inner| inner.turn_entry(turn)) else { return Ok(()) };
+        self.connection.log_run(&entry).await?;
+        self.with(|inner| {
+            if inner.kept.turn == turn {
+                inner.kept.event = None;
+            }
+        });
+        Ok(())
+    }
+
+    /// Prepares for counting a batch. Before the last batch of an epoch of a logged run, it adds the rows that this rank
+    /// substituted in the epoch to the table of bad rows. For other batches it does nothing.
+    ///
+    /// # Errors
+    /// Storage errors; a lake that cannot be written.
+    pub async fn finish(&self, key: BatchKey) -> Result<()> {
+        let rows = if key.is_last { self.with(|inner| inner.bad_rows(key)) } else { Vec::new() };
+        if rows.is_empty() { Ok(()) } else { self.connection.log_bad_rows(&rows).await }
+    }
+}
+
+impl Inner {
+    fn turn_entry(&self, turn: Turn) -> Option<RunEntry> {
+        let (kept, options) = (&self.kept, &self.kept.options);
+        if kept.turn != turn || options.topology.rank != 0 {
+            return None;
+        }
+        Some(RunEntry {
+            run_id: options.run_id.clone()?,
+            event: kept.event?,
+            stream_id: self.spec.stream_id(),
+            step: kept.progress.first_step,
+            epoch: kept.progress.epoch,
+            position: kept.progress.origin,
+            global_batch: kept.progress.log.last()?.global_batch,
+            last_batch: options.batching.last,
+            world_size: options.topology.world_size,
+            time_micros: 0,
+        })
+    }
+
+    /// Returns the bad rows of the epoch so far, the batch with this key included.
+    fn bad_rows(&self, key: BatchKey) -> Vec<BadRowEntry> {
+        let Some(run_id) = self.kept.options.run_id.as_ref().filter(|_| self.kept.turn == key.turn) else {
+            return Vec::new();
+        };
+        // The batch is counted only after the rows are written, so that a failure repeats it in full.
+        let mut counted = self.open.as_ref().map(|open| open.delivery.clone());
+        counted.iter_mut().for_each(|delivery| delivery.got(key.step.saturating_add(1)));
+        let running = counted.as_ref().map(|delivery| delivery.receipt());
+        let receipt = self.kept.receipts.document(self.spec.stream_id(), running);
+        entries(run_id, &self.spec, self.kept.progress.epoch, receipt)
+    }
+}
+
+/// Returns one entry for each table that supplies a bad row of an epoch.
+fn entries(run_id: &RunId, spec: &StreamSpec, epoch: u64, receipt: Receipt) -> Vec<BadRowEntry> {
+    let stream_id = receipt.stream_id;
+    let parts = receipt.parts.into_iter().filter(|part| part.epoch == epoch);
+    let mut entries = Vec::new();
+    for row in parts.flat_map(|part| part.substituted) {
+        for (table, row_addr) in spec.tables().zip(row.row_addrs) {
+            if row_addr != NO_ROW {
+                entries.push(BadRowEntry {
+                    run_id: run_id.clone(),
+                    stream_id,
+                    epoch,
+                    position: row.position,
+                    table: table.table.clone(),
+                    version: table.version,
+                    row_addr,
+                    reason: row.reason.clone(),
+                });
+            }
+        }
+    }
+    entries
+}

@@ -1,0 +1,50 @@
+//! How one rank reads a stream.
+
+use serde::{Deserialize, Serialize};
+use stoker_types::{Batching, ReadOptions, RunId, Slice, Topology};
+
+use crate::DecodeOptions;
+use crate::session::Progress;
+
+/// How one rank reads a stream. These options change neither the rows nor their order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SessionOptions {
+    /// The rank and the number of ranks.
+    pub topology: Topology,
+    /// The batch size and the policy for the last batch of an epoch.
+    pub batching: Batching,
+    /// How batches are read.
+    pub read: ReadOptions,
+    /// The image columns to decode; `None` for none.
+    pub decode: Option<DecodeOptions>,
+    /// Whether every pass delivers the same epoch from its start.
+    pub evaluation: bool,
+    /// The run whose log and bad rows are written; `None` to write nothing.
+    pub run_id: Option<RunId>,
+    /// Whether the next epoch is prefetched when the last rows of an epoch are being read.
+    pub opens_ahead: bool,
+}
+
+impl SessionOptions {
+    /// Makes the options of a rank with default reads: no decoding, no run log, with prefetch of the next epoch.
+    pub fn new(topology: Topology, batching: Batching) -> Self {
+        let read = ReadOptions::default();
+        Self { topology, batching, read, decode: None, evaluation: false, run_id: None, opens_ahead: true }
+    }
+
+    /// Returns the number of rows in a global batch.
+    pub fn global_batch(&self) -> u64 {
+        self.batching.global(self.topology.world_size)
+    }
+
+    /// Returns the maximum number of rows of this rank's batches.
+    pub fn rank_batch(&self) -> u64 {
+        self.global_batch().div_ceil(u64::from(self.topology.world_size.max(1)))
+    }
+
+    /// Returns the slice at some progress.
+    pub(super) fn slice(&self, progress: &Progress) -> Slice {
+        let Progress { epoch, origin, next_step, .. } = *progress;
+        Slice { topology: self.topology, batching: self.batching, epoch, origin, first_step: next_step }
+    }
+}
