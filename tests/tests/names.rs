@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 /// Names that once stood for several things each.
-const RETIRED: [&str; 4] = ["ResumePoint", "Places", "Wanted", "Run"];
+const RETIRED: [&str; 4] = ["Place", "Places", "Wanted", "Run"];
 
 /// The words with which the definition of a type begins.
 const KEYWORDS: [&str; 4] = ["struct ", "enum ", "trait ", "type "];
