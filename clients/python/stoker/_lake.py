@@ -283,7 +283,7 @@ class Lake:
         return self.table(name)
 
     def streams(self) -> list[dict[str, Any]]:
-        """Returns the open streams of the server, or of this connection: stream id, client, epoch, rank, rows, bytes, ….
+        """Returns the open streams of the server, or of this connection, with client, epoch, rank, rows and bytes.
 
         A server answers this to tokens with the role ``admin``.
 
