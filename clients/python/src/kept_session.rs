@@ -130,10 +130,10 @@ impl KeptSession {
 
     /// Changes the plain data of a session that was not used in this process yet. Returns whether it was one.
     pub(crate) fn change_saved(&self, py: Python<'_>, change: impl FnOnce(&mut SavedSession)) -> PyResult<bool> {
-        let View::Saved(saved) = self.view(py)? else { return Ok(false) };
-        let mut changed = SavedSession::clone(&saved);
-        change(&mut changed);
-        *self.kept.lock() = Kept::Saved(Arc::new(changed));
+        self.view(py)?;
+        let mut kept = self.kept.lock();
+        let Kept::Saved(saved) = &mut *kept else { return Ok(false) };
+        change(Arc::make_mut(saved));
         Ok(true)
     }
 }

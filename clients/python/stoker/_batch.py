@@ -61,6 +61,11 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         return self._native.__arrow_c_array__(requested_schema)
 
     @property
+    def native(self) -> _native.Batch:
+        """The batch of the engine, which this object wraps."""
+        return self._native
+
+    @property
     def rows(self) -> BatchRows:
         """What is known of the rows besides their columns, which adapters keep with the values that they make."""
         return self._rows

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from stoker import _distributed, _native
 from stoker._config import slice_config
 from stoker._errors import InvalidRequestError
-from stoker._stream import Stream, state_text
+from stoker._state_text import state_text
+from stoker._stream import Stream
 
 if TYPE_CHECKING:
     from stoker._lake import Lake

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
-
 from stoker import _distributed, _native
 from stoker._batch import Batch
-from stoker._errors import InvalidRequestError
 from stoker._numbers import weight_list, whole
+from stoker._passes import passes
+from stoker._state_text import state_text
 from stoker._stats import StreamStats, stream_stats
+from stoker._stream_info import StreamInfo
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
     from stoker._numpy import NumpyLoader
     from stoker._torch import TorchLoader
 
-__all__ = ["Stream", "state_text"]
+__all__ = ["Stream"]
 
 _Value = TypeVar("_Value")
 
@@ -28,7 +27,7 @@ _Value = TypeVar("_Value")
 _WORKERS_MAX = 2**16
 
 
-class Stream:
+class Stream(StreamInfo):
     """The batches of one rank, epoch after epoch: an iterable whose position is kept and can be saved.
 
     A stream is made by :meth:`Query.stream`. One pass of a ``for`` loop is one epoch:
@@ -55,72 +54,12 @@ class Stream:
     """
 
     def __init__(self, lake: Lake, session: _native.Session) -> None:
+        super().__init__(session)
         self._lake = lake
-        self._session = session
-
-    @property
-    def stream_id(self) -> str:
-        """The digest of everything that determines rows and order: 64 hexadecimal digits, equal on all ranks."""
-        return self._session.stream_id
-
-    @property
-    def snapshots(self) -> list[tuple[str, int]]:
-        """The pinned tables and their versions."""
-        return self._session.snapshots
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows of an epoch over all ranks."""
-        return self._session.num_rows
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of a batch; an image column that is decoded is a tensor."""
-        return pa.schema(self._session.schema)
-
-    @property
-    def rank(self) -> int:
-        """The rank of this process, zero-based."""
-        return self._session.rank
-
-    @property
-    def world_size(self) -> int:
-        """The number of ranks."""
-        return self._session.world_size
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that iterating delivers, zero-based; inside a loop, the epoch of its batches."""
-        return self._session.epoch
-
-    @property
-    def batch_size(self) -> int:
-        """The maximum number of rows of this rank's batches."""
-        return self._session.batch_size
-
-    @property
-    def drop_last(self) -> bool:
-        """Whether the last global batch is left out if it is not full."""
-        return self._session.last_batch == "drop"
 
     def __len__(self) -> int:
         """The number of batches of this epoch, those before a resume included; equal on all ranks."""
         return self._session.num_steps
-
-    @property
-    def remaining(self) -> int:
-        """The number of batches that are left in this epoch, equal on all ranks."""
-        return self._session.remaining
-
-    @property
-    def step(self) -> int:
-        """The number of the next step: the global batches since the start of the training, over all epochs."""
-        return self._session.step
-
-    @property
-    def weights(self) -> list[float] | None:
-        """The current share of each query of a mixture, as the stream stores it; ``None`` for one query."""
-        return self._session.weights
 
     def __iter__(self) -> Iterator[Batch]:
         return self.passes(lambda batches: ((batch, batch) for batch in batches))
@@ -139,25 +78,7 @@ class Stream:
             >>> sum(stream.passes(lambda batches: ((batch, batch.num_valid) for batch in batches)))
             20
         """
-        session = self._session
-        this, at_end = session.enter(), False
-        try:
-            while (turn := session.turn_of(this)) is not None:
-                for batch, value in convert(self._batches(turn)):
-                    if session.turn != turn:
-                        break  # the position was changed inside the loop
-                    native = batch._native
-                    if native.is_last:
-                        session.finish(native)
-                    # Python handles no signal between these two lines: Ctrl-C there would lose the batch, or repeat it.
-                    session.got = native
-                    yield value
-                else:
-                    if session.turn == turn:
-                        at_end = True
-                        return
-        finally:
-            session.leave(this, at_end)
+        return passes(self._session, convert)
 
     def for_worker(self, worker: int, num_workers: int) -> None:
         """Narrows this stream to one of several workers, which divide each of this rank's batches: for adapters.
@@ -360,24 +281,3 @@ class Stream:
         session = self._session
         where = f"epoch={session.epoch}, position={session.position}, rank={self.rank}, world_size={self.world_size}"
         return f"Stream({self.stream_id[:8]}, rows={self.num_rows}, {where})"
-
-    def _batches(self, turn: int) -> Iterator[Batch]:
-        """Yields the rest of the epoch without changing the position."""
-        while (native := self._session.next(turn)) is not None:
-            yield Batch(native)
-
-
-def state_text(state: Mapping[str, Any] | str) -> str:
-    """Returns a state as JSON text.
-
-    Raises:
-        InvalidRequestError: The state contains values that JSON cannot hold.
-    """
-    if isinstance(state, str):
-        return state
-    if not isinstance(state, Mapping):
-        raise InvalidRequestError(f"cannot read stream state: it is {type(state).__name__}, not a dict or JSON text")
-    try:
-        return json.dumps(state)
-    except (TypeError, ValueError, RecursionError) as failed:
-        raise InvalidRequestError(f"cannot read stream state: {failed}") from failed

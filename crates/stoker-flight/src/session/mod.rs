@@ -12,7 +12,7 @@
 //!
 //! - A *pass* is one loop over the session: the rest of an epoch, or more if the progress is changed meanwhile.
 //! - A *turn* is the part of a pass in which positions follow each other. `set_epoch`, `load_state`, `restart`, `skip`,
-//!   `set_weights` and `close` end it. Batches of an earlier turn are not counted.
+//!   `set_weights`, `leave` and `close` end it. Batches of an earlier turn are not counted.
 //!
 //! All methods take `&self`. One lock guards the plain data and the open streams; it is never held while a method waits.
 

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 #[serde(transparent)]
 pub struct PassId(pub u64);
 
-/// The part of a pass in which positions follow each other.
+/// The part of a pass in which positions follow each other. No two turns of a session are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Turn(pub u64);
@@ -141,6 +141,7 @@ impl Session {
                 return Ok(());
             }
             inner.kept.pass = None;
+            inner.kept.turn.advance();
             inner.close_open();
             let is_at_end = left == Left::AtEnd && !is_closed;
             if is_at_end || inner.kept.is_finished() {

@@ -5,10 +5,12 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use stoker_types::calls::{ReadRunLog, VerifyReceipts};
-use stoker_types::{BadRows, BatchSize, Batching, ErrorKind, LastBatch, ReadOptions, RunEvent, RunId, Topology};
+use stoker_types::{
+    BadRows, BatchLogEntry, BatchSize, Batching, ErrorKind, LastBatch, ReadOptions, RunEvent, RunId, Topology,
+};
 use tokio::time::timeout;
 
-use crate::session::{Advance, Fetched, Left, PassId, SavedSession, Session, SessionOptions};
+use crate::session::{Advance, Fetched, Left, PassId, Progress, SavedSession, Session, SessionOptions};
 use crate::tests::contracts::damage::damage;
 use crate::tests::fixture::*;
 use crate::{Connection, Result};
@@ -59,6 +61,26 @@ async fn is_exactly_once(connection: &Connection, sessions: &[&Session]) -> Vec<
     let receipts = sessions.iter().map(|session| session.receipt()).collect();
     let verdicts = connection.call(VerifyReceipts { receipts }).await.expect("verdicts");
     verdicts.iter().map(|verdict| verdict.is_exactly_once()).collect()
+}
+
+#[test]
+fn a_resumed_progress_keeps_the_log_of_its_epoch() {
+    let entry = |step, position, global_batch| BatchLogEntry { step, position, global_batch };
+    let log = [entry(5, 0, 10), entry(8, 30, 4)];
+    let check = |position, step, global_batch, expected: &[BatchLogEntry]| {
+        let resumed = Progress::resumed(1, position, step, &log, global_batch);
+        assert_eq!((resumed.log.as_slice(), resumed.origin, resumed.step()), (expected, position, step));
+        assert_eq!((resumed.steps_before_origin(), resumed.first_step_of_epoch()), (step - 5, 5));
+        assert!(resumed.is_begun());
+    };
+    check(34, 9, 4, &log);
+    check(34, 9, 5, &[log[0], log[1], entry(9, 34, 5)]);
+    check(50, 9, 4, &[log[0], log[1], entry(9, 50, 4)]);
+    check(20, 7, 10, &log[..1]);
+    let started = Progress::start_of(2, 11, 4);
+    assert!(!started.is_begun());
+    let after = started.after(0, 4);
+    assert_eq!((after.step(), after.position, after.steps_before_origin()), (12, 4, 0));
 }
 
 #[test]
