@@ -12,7 +12,7 @@ use stoker_stream::StreamPlan;
 use stoker_types::calls::{Answering, Answers, Call, OpenTable, TableAnswer, TableAt, TagVersion};
 use stoker_types::{
     Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamSpec,
-    StreamState,
+    StreamState, TableName,
 };
 
 use crate::client::handle::{PlanOf, StreamHandle};
@@ -86,6 +86,7 @@ impl Connection {
     /// # Errors
     /// An unknown table, version or tag; storage errors.
     pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
+        TableName::try_new(name)?;
         let TableAnswer { name, version, num_rows, schema, tags } =
             self.call(OpenTable(TableAt::new(name, at))).await?;
         let schema = Arc::new(schema_from_text(&schema)?);
