@@ -1,5 +1,6 @@
 //! The `stoker` command, from Python.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use pyo3::prelude::*;
@@ -9,7 +10,7 @@ use crate::exit::detached;
 /// Runs the `stoker` command with these arguments, of which the first is the name of the program. Returns 0 for success
 /// and 1 for a failure, which standard error explains.
 #[pyfunction]
-pub(crate) fn main(py: Python<'_>, args: Vec<String>) -> u8 {
+pub(crate) fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
     let status = detached(py, || stoker_cli::main(args));
     u8::from(status != ExitCode::SUCCESS)
 }

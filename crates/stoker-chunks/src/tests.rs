@@ -115,7 +115,7 @@ fn memory_that_the_system_does_not_have_is_an_error() {
     for bytes in [1 << 46, 1 << 60, usize::MAX] {
         let error = pool.take(bytes).expect_err("more than there is");
         assert_eq!(error.kind(), stoker_types::ErrorKind::ResourceExhausted);
-        assert!(error.to_string().contains(&format!("no {bytes} bytes of memory")), "{error}");
+        assert!(error.to_string().contains(&format!("refused {bytes} bytes of memory")), "{error}");
     }
     assert!(Slots::try_new(&pool, 1 << 40, 1 << 40).is_err(), "more bytes than can be counted");
     assert_eq!(pool.used_bytes(), 0);

@@ -52,8 +52,13 @@ pub fn print_values<T: Serialize>(out: &mut impl Write, values: &[T], json: bool
     let objects: Vec<&Map<String, Value>> =
         values.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
     let Some(first) = objects.first() else { return Ok(()) };
-    let mut rows = vec![first.keys().cloned().collect::<Vec<_>>()];
-    rows.extend(objects.iter().map(|object| object.values().map(cell).collect()));
+    let names: Vec<&String> = first.keys().collect();
+    let mut rows = vec![names.iter().map(ToString::to_string).collect::<Vec<_>>()];
+    rows.extend(
+        objects
+            .iter()
+            .map(|object| names.iter().map(|name| object.get(*name).map_or_else(String::new, cell)).collect()),
+    );
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..first.len()).map(width).collect();
     for row in &rows {

@@ -17,5 +17,9 @@ pub struct PsArgs {
 
 /// Prints a line for each open stream, oldest first.
 pub async fn run(args: PsArgs, lake: &LakeArgs) -> anyhow::Result<()> {
-    print_values(&mut output(), &lake.connect().await?.call(ListStreams {}).await?, args.json)
+    let streams = lake.connect().await?.call(ListStreams {}).await?;
+    if streams.is_empty() && !args.json {
+        eprintln!("no stream is open");
+    }
+    print_values(&mut output(), &streams, args.json)
 }

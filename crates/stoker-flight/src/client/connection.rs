@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use stoker_stream::StreamPlan;
-use stoker_types::calls::{Answering, Answers, Call, OpenTable, TableAnswer, TableAt, TagVersion};
+use stoker_types::calls::{Answering, Answers, Call, OpenTable, TableAnswer, TableAt, TagVersion, check_call};
 use stoker_types::{
     Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamSpec,
     StreamState, TableName,
@@ -76,7 +76,10 @@ impl Connection {
         LocalLake: Answers<C, Error = Error>,
     {
         match self {
-            Connection::Local(lake) => lake.answer(&Context::local(), call).await,
+            Connection::Local(lake) => {
+                check_call(&call)?;
+                lake.answer(&Context::local(), call).await
+            }
             Connection::Remote(lake) => lake.call_once(&call).await,
         }
     }
@@ -248,6 +251,7 @@ where
     LocalLake: Answers<C, Error = Error>,
 {
     async fn answer(&self, context: &Context, call: C) -> Result<C::Answer> {
+        check_call(&call)?;
         match self {
             Connection::Local(lake) if C::IS_REPEATABLE => {
                 lake.patience().ask(C::DOING, || lake.answer(context, call.clone())).await

@@ -16,13 +16,14 @@ pub(crate) fn action_types() -> Vec<ActionType> {
 }
 
 impl ServerState {
-    /// Answers an action within its deadline.
+    /// Answers an action, within its deadline if it may be repeated: a write that was begun is finished.
     ///
     /// # Errors
     /// `Cancelled` after the deadline; the errors of the call.
     pub(crate) async fn do_action(&self, context: &Context, name: &str, body: &[u8]) -> Result<Vec<u8>> {
         let answer = answer_action(self, context, name, body);
-        match context.deadline {
+        let is_repeatable = CALLS.iter().any(|call| call.name == name && call.is_repeatable);
+        match context.deadline.filter(|_| is_repeatable) {
             None => answer.await,
             Some(deadline) => timeout_at(Instant::from_std(deadline), answer)
                 .await

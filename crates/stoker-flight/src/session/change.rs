@@ -2,8 +2,8 @@
 
 use stoker_types::{RunEvent, Skipped};
 
-use crate::Result;
 use crate::session::Session;
+use crate::{Error, Result};
 
 impl Session {
     /// Starts an epoch from its beginning. For the current epoch, even a resumed one, it does nothing. If a loaded state
@@ -81,6 +81,11 @@ impl Session {
         let (handle, progress) = self.with(|inner| (inner.handle.clone(), inner.kept.progress.clone()));
         let handle = handle.reweigh(&self.connection, progress.epoch, progress.position, weights).await?;
         self.with(|inner| {
+            if inner.kept.progress != progress {
+                return Err(Error::invalid(
+                    "another thread moved the position while the weights were being changed: change them again",
+                ));
+            }
             inner.close_streams();
             inner.use_handle(handle);
             inner.begin(inner.kept.resumed_at(progress.position), RunEvent::Weights)?;

@@ -35,19 +35,13 @@ use crate::renewable::{Purpose, Renewable};
 
 use self::service::{DirectConnector, Handover};
 
-/// Options that the usual client supports and this one does not.
-const FOREIGN_OPTIONS: [&str; 7] = [
-    "use_opendal",
-    "proxy_url",
-    "proxy_ca_certificate",
-    "s3_express",
-    "aws_s3_express",
-    "allow_invalid_certificates",
-    "aws_allow_invalid_certificates",
-];
+/// Options that the usual client supports and this one does not, without the prefix `aws_`, which object_store accepts
+/// before each of them.
+const FOREIGN_OPTIONS: [&str; 5] =
+    ["use_opendal", "proxy_url", "proxy_ca_certificate", "s3_express", "allow_invalid_certificates"];
 
 /// Environment variables that send requests through a proxy.
-const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+const PROXY_VARIABLES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// A bucket whose objects are read over this crate's own connections.
 #[derive(Debug)]
@@ -101,7 +95,10 @@ async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
 
 /// Why the bucket cannot be read over the connections of this crate.
 fn obstacle(options: &StorageOptions) -> Option<String> {
-    let is_foreign = |key: &&String| FOREIGN_OPTIONS.contains(&key.as_str()) || key.starts_with("headers.");
+    let is_foreign = |key: &&String| {
+        let name = key.strip_prefix("aws_").unwrap_or(key);
+        FOREIGN_OPTIONS.contains(&name) || name.starts_with("headers.")
+    };
     if let Some(option) = options.0.keys().find(is_foreign) {
         return Some(format!("it does not know the storage option {option}"));
     }

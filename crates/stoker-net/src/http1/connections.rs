@@ -37,15 +37,20 @@ struct Idle {
 }
 
 impl Connections {
-    /// Takes the most recently used connection from the pool. Returns `None` when it has none, or only expired ones.
+    /// Takes the most recently used connection from the pool. Returns `None` when it has none, or only
+    /// expired ones. A connection that the server closed, or on which bytes arrived that belong to no response, is dropped.
     pub fn take(&self, authority: &Authority) -> Option<Stream> {
         let mut kept = self.kept.lock();
         let idle = kept.streams.get_mut(authority)?;
-        let newest = idle.pop()?;
-        if newest.since.elapsed() < IDLE_MAX {
-            return Some(newest.stream);
+        while let Some(mut newest) = idle.pop() {
+            if newest.since.elapsed() >= IDLE_MAX {
+                idle.clear();
+                return None;
+            }
+            if newest.stream.is_silent() {
+                return Some(newest.stream);
+            }
         }
-        idle.clear();
         None
     }
 

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use http::uri::Authority;
 use rustls::pki_types::ServerName;
@@ -32,6 +32,12 @@ impl Stream {
         let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
         let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
         Ok(Stream::Tls(Box::new(tls.connect(name, stream).await?)))
+    }
+
+    /// Returns whether nothing has arrived on an idle connection: no byte, and not its end.
+    pub fn is_silent(&mut self) -> bool {
+        let (mut byte, mut cx) = ([0; 1], Context::from_waker(Waker::noop()));
+        Pin::new(self).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
     }
 
     /// Reads the bytes that have arrived into slices, in order, and at most `left` bytes. Waits for at least one byte;

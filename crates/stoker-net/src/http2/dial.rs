@@ -38,7 +38,11 @@ impl Server {
     /// An authority that is not a host and port.
     pub fn try_new(address: &Address, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         match address {
-            Address::Tcp { authority, tls: uses_tls } => Self::tcp(authority, tls.filter(|_| *uses_tls).cloned()),
+            Address::Tcp { authority, tls: false } => Self::tcp(authority, None),
+            Address::Tcp { authority, tls: true } => match tls {
+                Some(config) => Self::tcp(authority, Some(config.clone())),
+                None => Err(Error::invalid(format!("{authority} is reached over TLS, which is not set up"))),
+            },
             Address::Unix(path) => {
                 let (name, authority) = (path.to_string(), UNIX_AUTHORITY.into());
                 Ok(Self { name, authority, way: Way::Unix(path.clone()) })

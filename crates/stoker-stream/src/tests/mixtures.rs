@@ -293,7 +293,7 @@ fn the_log_of_a_run_finds_the_rows_of_every_step() {
             assert_eq!((slice.epoch, slice.positions(slice.first_step, 230)), (epoch, positions), "step {step}");
         }
         let last = entry_slice(step_entry(&run_id, &entries, 17).expect("an entry"), 17, one, 230);
-        assert!(last.expect_err("beyond").to_string().contains("its log ends before step 17"));
+        assert!(last.expect_err("beyond").to_string().contains("ends before step 17"));
         let other = RunId::try_new("exp-2").expect("a name");
         assert_eq!(step_entry(&other, &[], 0).expect_err("no log").kind(), ErrorKind::NotFound);
     });

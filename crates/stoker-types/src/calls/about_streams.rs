@@ -33,6 +33,7 @@ impl Checked for GetStatus {}
 
 /// The answer to [`GetStatus`]. Sums are over all streams; a running stream adds to them about once a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ServerStatus {
     /// ListStreams that are open.
     pub streams_running: u64,

@@ -85,6 +85,8 @@ pub struct CallInfo {
     pub name: &'static str,
     /// The role that the call takes.
     pub role: Role,
+    /// Whether the call may be made again when its answer is lost.
+    pub is_repeatable: bool,
     /// The fields of the request and what the answer is.
     pub about: &'static str,
 }
@@ -160,14 +162,22 @@ pub fn decode_call<C: Call>(body: &[u8]) -> Result<C, CallError> {
     let body = if body.is_empty() { b"{}" } else { body };
     let call: C = serde_json::from_slice(body)
         .map_err(|source| CallError::Malformed { name: C::NAME, reason: source.to_string() })?;
-    call.check().map_err(|reason| CallError::Invalid { name: C::NAME, reason })?;
+    check_call(&call)?;
     Ok(call)
+}
+
+/// Checks that the fields of a call fit together, as a server does.
+///
+/// # Errors
+/// [`CallError::Invalid`].
+pub fn check_call<C: Call>(call: &C) -> Result<(), CallError> {
+    call.check().map_err(|reason| CallError::Invalid { name: C::NAME, reason })
 }
 
 /// The body of the action that carries the call.
 ///
 /// # Errors
-/// [`CallError::Answer`] for a value that has no JSON.
+/// [`CallError::Malformed`] for a value that has no JSON.
 pub fn encode_call<C: Call>(call: &C) -> Result<Vec<u8>, CallError> {
     serde_json::to_vec(call).map_err(|source| CallError::Malformed { name: C::NAME, reason: source.to_string() })
 }
@@ -230,7 +240,14 @@ macro_rules! calls {
         )*
 
         /// All calls, in the order of the table.
-        pub const CALLS: &[CallInfo] = &[$( CallInfo { name: $name, role: Role::$role, about: $about } ),*];
+        pub const CALLS: &[CallInfo] = &[$(
+            CallInfo {
+                name: $name,
+                role: Role::$role,
+                is_repeatable: Repeats::$repeats.is_repeatable(),
+                about: $about,
+            }
+        ),*];
 
         /// A lake that answers every call: a lake that lacks one does not compile.
         pub trait AnswersAll: $( Answers<$call> + )* Send + Sync {}
