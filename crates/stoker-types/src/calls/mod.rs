@@ -217,7 +217,7 @@ enum Repeats {
 }
 
 impl Repeats {
-    const fn is_repeatable(self) -> bool {
+    const fn freely(self) -> bool {
         matches!(self, Repeats::Freely)
     }
 }
@@ -229,7 +229,7 @@ macro_rules! calls {
                 type Answer = $answer;
                 const NAME: &'static str = $name;
                 const ROLE: Role = Role::$role;
-                const IS_REPEATABLE: bool = Repeats::$repeats.is_repeatable();
+                const IS_REPEATABLE: bool = Repeats::$repeats.freely();
                 const DOING: &'static str = $doing;
                 const ABOUT: &'static str = $about;
 
@@ -244,7 +244,7 @@ macro_rules! calls {
             CallInfo {
                 name: $name,
                 role: Role::$role,
-                is_repeatable: Repeats::$repeats.is_repeatable(),
+                is_repeatable: Repeats::$repeats.freely(),
                 about: $about,
             }
         ),*];

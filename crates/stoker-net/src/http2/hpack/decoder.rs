@@ -23,6 +23,12 @@ pub struct Decoder {
     table_bytes_max: usize,
 }
 
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Decoder {
     /// Makes a decoder with an empty table.
     pub fn new() -> Self {
