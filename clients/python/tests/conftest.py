@@ -119,3 +119,14 @@ def server(lake_path: str) -> Iterator[Server]:
     running = Server(lake_path)
     yield running
     running.stop()
+
+
+@pytest.fixture(params=["in process", "through a server"])
+def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
+    """The lake of a module's fixture ``own_lake``, opened in this process and through a server."""
+    if request.param == "in process":
+        yield own_lake
+        return
+    running = Server(own_lake.target)
+    yield stoker.connect(running.url)
+    running.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +11,16 @@ import numpy as np
 import pytest
 from conftest import Server
 from damage import damage_rows
+from damaged_lake import DAMAGED, NUM_ROWS, QUERY, WIDTH, damaged_lake, values
 from s3_store import BUCKET, Store
 
 import stoker
-
-NUM_ROWS = 300
-WIDTH = 2_000
-QUERY = "SELECT id, x FROM samples"
-#: The damaged rows, 1 % of all.
-DAMAGED = (17, 150, 151)
-
-
-def values(ids: np.ndarray) -> np.ndarray:
-    """Returns the tensors of these ids. All are different, so the bytes of each occur once in the files."""
-    return np.random.default_rng(0).integers(0, 256, (NUM_ROWS, WIDTH), dtype=np.uint8)[ids]
 
 
 @pytest.fixture
 def own_lake(tmp_path: Path) -> stoker.Lake:
     """A lake whose table has three damaged rows."""
-    lake = stoker.connect(str(tmp_path / "lake"))
-    ids = np.arange(NUM_ROWS)
-    lake.create_table("samples", {"id": ids, "x": values(ids)}, rows_per_fragment=128)
-    damage_rows(tmp_path / "lake" / "samples.lance", [values(np.array([row])).tobytes() for row in DAMAGED])
-    return stoker.connect(lake.target)
-
-
-@pytest.fixture(params=["in process", "through a server"])
-def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
-    """The lake, opened in this process and through a server."""
-    if request.param == "in process":
-        yield own_lake
-        return
-    running = Server(own_lake.target)
-    yield stoker.connect(running.url)
-    running.stop()
+    return damaged_lake(tmp_path / "lake")
 
 
 def address(row: int) -> int:

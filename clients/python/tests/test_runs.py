@@ -6,11 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Server, make_columns
+from conftest import make_columns
 
 import stoker
 
@@ -27,17 +26,6 @@ def own_lake(tmp_path: Path) -> stoker.Lake:
     lake = stoker.connect(str(tmp_path / "lake"))
     lake.create_table("samples", make_columns(90), rows_per_fragment=32)
     return lake
-
-
-@pytest.fixture(params=["in process", "through a server"])
-def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
-    """The lake, in process and through a server."""
-    if request.param == "in process":
-        yield own_lake
-        return
-    running = Server(own_lake.target)
-    yield stoker.connect(running.url)
-    running.stop()
 
 
 RANK = """

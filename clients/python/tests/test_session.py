@@ -5,47 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from conftest import Server
-from damage import damage_rows
+from damaged_lake import NUM_ROWS, QUERY, damaged_lake
 
 import stoker
-
-NUM_ROWS = 300
-WIDTH = 2_000
-QUERY = "SELECT id, x FROM samples"
-DAMAGED = (17, 150, 151)
-
-
-def values(ids: np.ndarray) -> np.ndarray:
-    """Returns the tensors of these ids. No two are alike."""
-    return np.random.default_rng(0).integers(0, 256, (NUM_ROWS, WIDTH), dtype=np.uint8)[ids]
 
 
 @pytest.fixture
 def own_lake(tmp_path: Path) -> stoker.Lake:
     """A lake whose table has three damaged rows."""
-    lake = stoker.connect(str(tmp_path / "lake"))
-    ids = np.arange(NUM_ROWS)
-    lake.create_table("samples", {"id": ids, "x": values(ids)}, rows_per_fragment=128)
-    damage_rows(tmp_path / "lake" / "samples.lance", [values(np.array([row])).tobytes() for row in DAMAGED])
-    return stoker.connect(lake.target)
-
-
-@pytest.fixture(params=["in process", "through a server"])
-def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
-    """The lake in both ways."""
-    if request.param == "in process":
-        yield own_lake
-        return
-    running = Server(own_lake.target)
-    yield stoker.connect(running.url)
-    running.stop()
+    return damaged_lake(tmp_path / "lake")
 
 
 def cli(place: stoker.Lake, *args: str) -> dict[str, Any]:
