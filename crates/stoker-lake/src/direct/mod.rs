@@ -24,8 +24,11 @@ use lance_io::object_store::{ObjectStoreParams, StorageOptions};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStore, RetryConfig};
+use rustls::ClientConfig;
 use stoker_net::http1::Timeouts;
 use stoker_net::{Protocol, TlsFiles, client_config};
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 
 pub(crate) use stoker_net::http1::{SocketBody, fill};
 
@@ -93,6 +96,17 @@ async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
     }
 }
 
+/// Returns the TLS configuration of all stores. The first call of the process reads the certificate authorities of the
+/// system, on a thread for blocking work.
+async fn tls_config() -> Result<Arc<ClientConfig>, String> {
+    static CONFIG: OnceCell<Arc<ClientConfig>> = OnceCell::const_new();
+    let read = || async {
+        let read = spawn_blocking(|| client_config(&TlsFiles::default(), Protocol::Http1)).await;
+        read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    };
+    CONFIG.get_or_try_init(read).await.cloned()
+}
+
 /// Why the bucket cannot be read over the connections of this crate.
 fn obstacle(options: &StorageOptions) -> Option<String> {
     let is_foreign = |key: &&String| {
@@ -117,7 +131,7 @@ async fn build(uri: &str, params: &ObjectStoreParams, options: &StorageOptions) 
         Some(endpoint) if endpoint.starts_with("http://") => None,
         Some(endpoint) if !endpoint.starts_with("https://") => return Err("its endpoint has no known scheme".into()),
         // Without an endpoint, the store is that of AWS.
-        _ => Some(client_config(&TlsFiles::default(), Protocol::Http1).map_err(|error| error.to_string())?),
+        _ => Some(tls_config().await?),
     };
     let duration = |key: &str| -> Result<Duration, String> {
         let value = options.0.get(key).ok_or_else(|| format!("the storage option {key} is not set"))?;
