@@ -32,12 +32,14 @@ pub enum Format {
     Arrow,
 }
 
-/// Prints cells in aligned columns.
-pub fn print_cells<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> std::io::Result<()> {
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+/// Prints cells in aligned columns. All rows have as many cells as the first one.
+pub fn print_cells(out: &mut impl Write, rows: &[impl AsRef<[String]>]) -> std::io::Result<()> {
+    let num_columns = rows.first().map_or(0, |row| row.as_ref().len());
+    let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..num_columns).map(width).collect();
     for row in rows {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         writeln!(out, "{}", cells.join("  ").trim_end())?;
     }
     Ok(())
@@ -59,13 +61,7 @@ pub fn print_values<T: Serialize>(out: &mut impl Write, values: &[T], json: bool
             .iter()
             .map(|object| names.iter().map(|name| object.get(*name).map_or_else(String::new, cell)).collect()),
     );
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..first.len()).map(width).collect();
-    for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        writeln!(out, "{}", cells.join("  ").trim_end())?;
-    }
-    Ok(())
+    Ok(print_cells(out, &rows)?)
 }
 
 fn cell(value: &Value) -> String {

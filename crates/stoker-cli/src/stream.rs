@@ -21,7 +21,9 @@ use crate::batch_log::BatchLog;
 use crate::codec::Codec;
 use crate::connect::{LakeArgs, ReadArgs, parse_params};
 use crate::output::output;
-pub use crate::stream::drain::{Drain, Drained};
+pub use crate::stream::drain::Drain;
+#[cfg(feature = "bench")]
+pub use crate::stream::drain::Drained;
 
 /// Read one rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]

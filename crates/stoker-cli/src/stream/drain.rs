@@ -133,16 +133,19 @@ fn add(total: &mut StreamStats, epoch: &StreamStats) {
 
 impl Drained {
     /// Returns the counters of all epochs.
+    #[cfg(feature = "bench")]
     pub fn stats(&self) -> &StreamStats {
         &self.stats
     }
 
     /// Returns the bytes and the time of all epochs.
+    #[cfg(feature = "bench")]
     pub fn whole(&self) -> (u64, Duration) {
         (self.stats.bytes, self.elapsed)
     }
 
     /// Returns the usage from the end of the first epoch to the end of the last one; `None` for one epoch.
+    #[cfg(feature = "bench")]
     pub fn steady(&self) -> Option<Steady> {
         self.steady
     }
