@@ -12,7 +12,7 @@ use stoker_stream::StreamPlan;
 use stoker_types::calls::{Answering, Answers, Call, OpenTable, TableAnswer, TableAt, TagVersion, check_call};
 use stoker_types::{
     Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamSpec,
-    StreamState, TableName,
+    StreamState,
 };
 
 use crate::client::handle::{PlanOf, StreamHandle};
@@ -89,7 +89,6 @@ impl Connection {
     /// # Errors
     /// An unknown table, version or tag; storage errors.
     pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
-        TableName::try_new(name)?;
         let TableAnswer { name, version, num_rows, schema, tags } =
             self.call(OpenTable(TableAt::new(name, at))).await?;
         let schema = Arc::new(schema_from_text(&schema)?);
@@ -105,7 +104,7 @@ impl Connection {
             SnapshotRef::Version(version) => *version,
             at => self.table(name, at).await?.version,
         };
-        let (table, new_tag) = (name.to_string(), tag.to_string());
+        let (table, new_tag) = (Some(name.to_string()), tag.to_string());
         let tagging = TagVersion { table, version: Some(version), tag: None, new_tag };
         let num_asked = AtomicU32::new(0);
         let call = || async {

@@ -24,8 +24,9 @@ impl Checked for ListTables {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TableAt {
-    /// The name of the table.
-    pub table: String,
+    /// The name of the table; a request without one is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
     /// The version; the newest one where neither it nor a tag is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
@@ -42,7 +43,7 @@ impl TableAt {
             SnapshotRef::Version(version) => (Some(*version), None),
             SnapshotRef::Tag(tag) => (None, Some(tag.clone())),
         };
-        Self { table: table.to_string(), version, tag }
+        Self { table: Some(table.to_string()), version, tag }
     }
 
     /// The name of the table.
@@ -50,7 +51,7 @@ impl TableAt {
     /// # Errors
     /// A name that no table can have.
     pub fn name(&self) -> Result<TableName> {
-        TableName::try_new(self.table.as_str())
+        TableName::try_new(self.table.as_deref().unwrap_or_default())
     }
 
     /// The snapshot.
@@ -66,7 +67,7 @@ impl TableAt {
 impl Checked for TableAt {
     fn checked(&self) -> Result<(), String> {
         match (self.version, &self.tag) {
-            _ if self.table.is_empty() => Err("needs a table".into()),
+            _ if self.table.is_none() => Err("needs a table".into()),
             (Some(version), Some(tag)) => {
                 Err(format!("takes a version or a tag, not both; these are version {version} and tag {tag:?}"))
             }
@@ -123,7 +124,8 @@ pub struct TableAnswer {
 #[serde(default, deny_unknown_fields)]
 pub struct TagVersion {
     /// The name of the table.
-    pub table: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
     /// The version; the newest one where neither it nor a tag is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
