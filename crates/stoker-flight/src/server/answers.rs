@@ -1,7 +1,7 @@
 //! The calls, answered by the server: by its lake, except where the server keeps plans, limits its clients or hides its
 //! location.
 
-use stoker_stream::{log_bad_rows, log_run};
+use stoker_lake::Expense;
 use stoker_types::calls::{
     Answering, Answers, Call, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, GetStatus,
     GetVersion, IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenTable, ReadBeside, ReadRunLog,
@@ -11,7 +11,6 @@ use stoker_types::{Context, EpochVerdict};
 
 use crate::client::local_answers::{find_rows, read_beside};
 use crate::server::state::ServerState;
-use crate::write_key::commit_key;
 use crate::{Error, Result};
 
 impl Answering for ServerState {
@@ -63,28 +62,22 @@ impl Answers<VerifyReceipts> for ServerState {
 }
 
 impl Answers<LogRun> for ServerState {
-    async fn answer(&self, context: &Context, LogRun { entry, write_key }: LogRun) -> Result<Done> {
-        let principal = &context.principal;
-        self.check_run_entry(principal, &entry).await?;
-        let expense = self.spend_on_log(principal, 1)?;
-        log_run(&self.lake, &entry, write_key.as_ref().map(commit_key)).await?;
-        if let Some(expense) = expense {
-            expense.keep();
-        }
-        Ok(Done {})
+    async fn answer(&self, context: &Context, call: LogRun) -> Result<Done> {
+        self.check_run_entry(&context.principal, &call.entry).await?;
+        let expense = self.spend_on_log(&context.principal, 1)?;
+        let done = self.lake.answer(context, call).await?;
+        expense.into_iter().for_each(Expense::keep);
+        Ok(done)
     }
 }
 
 impl Answers<LogBadRows> for ServerState {
-    async fn answer(&self, context: &Context, LogBadRows { bad_rows, write_key }: LogBadRows) -> Result<Done> {
-        let principal = &context.principal;
-        self.check_bad_rows(principal, &bad_rows).await?;
-        let expense = self.spend_on_log(principal, bad_rows.len())?;
-        log_bad_rows(&self.lake, &bad_rows, write_key.as_ref().map(commit_key)).await?;
-        if let Some(expense) = expense {
-            expense.keep();
-        }
-        Ok(Done {})
+    async fn answer(&self, context: &Context, call: LogBadRows) -> Result<Done> {
+        self.check_bad_rows(&context.principal, &call.bad_rows).await?;
+        let expense = self.spend_on_log(&context.principal, call.bad_rows.len())?;
+        let done = self.lake.answer(context, call).await?;
+        expense.into_iter().for_each(Expense::keep);
+        Ok(done)
     }
 }
 

@@ -4,6 +4,7 @@ use arrow_flight::ActionType;
 use stoker_types::Context;
 use stoker_types::calls::{CALLS, answer_action};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
 use crate::server::state::ServerState;
 use crate::{Error, Result};
@@ -21,7 +22,9 @@ impl ServerState {
     /// # Errors
     /// `Cancelled` after the deadline; the errors of the call.
     pub(crate) async fn do_action(&self, context: &Context, name: &str, body: &[u8]) -> Result<Vec<u8>> {
-        let answer = answer_action(self, context, name, body);
+        let span =
+            tracing::info_span!("action", name, principal = %context.principal.name, trace = context.trace.as_deref());
+        let answer = answer_action(self, context, name, body).instrument(span);
         let is_repeatable = CALLS.iter().any(|call| call.name == name && call.is_repeatable);
         match context.deadline.filter(|_| is_repeatable) {
             None => answer.await,
@@ -29,5 +32,33 @@ impl ServerState {
                 .await
                 .unwrap_or_else(|_| Err(Error::Deadline { attempted: format!("action {name}") })),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use stoker_types::{Context, ErrorKind};
+
+    use crate::TicketSigner;
+    use crate::server::state::ServerState;
+    use crate::tests::fixture::{TestLake, config, run};
+
+    #[test]
+    fn reads_end_at_the_deadline_and_writes_do_not() {
+        run(async {
+            let lake = TestLake::new(10).await;
+            let keys = vec![("test".to_string(), b"a secret of enough bytes".to_vec())];
+            let signer = TicketSigner::try_new(keys, Duration::from_secs(60)).expect("a key");
+            let state = ServerState::try_new(lake.engine().await, config(), signer, None).expect("a server");
+            let late = Context { deadline: Some(Instant::now()), ..Context::local() };
+            let error = state.do_action(&late, "tables", b"").await.expect_err("the deadline passed");
+            assert_eq!(error.kind(), ErrorKind::Cancelled);
+            assert!(error.to_string().starts_with("action tables was cancelled: the deadline"), "{error}");
+            let tag = br#"{"table": "t", "new_tag": "v1"}"#;
+            assert_eq!(state.do_action(&late, "tag", tag).await.expect("a tag"), b"{}");
+            assert_eq!(state.do_action(&Context::local(), "tables", b"").await.expect("tables"), br#"["t"]"#);
+        });
     }
 }

@@ -113,7 +113,7 @@ impl Session {
                 let is_open = kept.pass.is_some_and(|pass| !kept.closed.contains(&pass));
                 return if is_open { Advance::ChangedProgress } else { Advance::Closed };
             }
-            kept.progress = kept.progress.clone().after(key.step, key.position);
+            kept.progress.advance(key.step, key.position);
             if let Some(open) = &mut inner.open {
                 open.delivery.got(inner.kept.progress.next_step);
             }

@@ -60,9 +60,9 @@ impl Progress {
         self.origin > 0 || self.next_step > 0
     }
 
-    /// Returns the progress after global batch `step`, counted from the origin. `position` is the position after it.
-    pub fn after(self, step: u64, position: u64) -> Self {
-        Self { next_step: step.saturating_add(1), position, ..self }
+    /// Moves behind global batch `step`, counted from the origin. `position` is the position after it.
+    pub fn advance(&mut self, step: u64, position: u64) {
+        (self.next_step, self.position) = (step.saturating_add(1), position);
     }
 }
 

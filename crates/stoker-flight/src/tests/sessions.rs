@@ -79,7 +79,8 @@ fn a_resumed_progress_keeps_the_log_of_its_epoch() {
     check(20, 7, 10, &log[..1]);
     let started = Progress::start_of(2, 11, 4);
     assert!(!started.is_begun());
-    let after = started.after(0, 4);
+    let mut after = started;
+    after.advance(0, 4);
     assert_eq!((after.step(), after.position, after.steps_before_origin()), (12, 4, 0));
 }
 
