@@ -28,6 +28,9 @@ const KEY_PROPERTY: &str = "stoker.idempotency_key";
 /// The maximum number of attempts to commit while other commits come in between.
 const ATTEMPTS_MAX: u32 = 200;
 
+/// The number of attempts that Lance makes within one of ours to append without a key.
+const ATTEMPTS_OF_LANCE: u32 = 20;
+
 /// The maximum number of transactions that are read at the same time.
 pub(crate) const TRANSACTIONS_IN_FLIGHT: usize = 8;
 
@@ -120,6 +123,12 @@ impl Lake {
                 Err(error) => match self.try_latest(name).await? {
                     // The response was lost, but the commit took effect.
                     Some(now) if key.is_none() && now.holds(&fragments) => return Ok(now.version()),
+                    // Other writers were faster each time. The fragments are in no version, so they may be committed
+                    // again.
+                    Some(_) if key.is_none() && is_lost_race(&error) && attempts_left > ATTEMPTS_OF_LANCE => {
+                        attempts_left -= ATTEMPTS_OF_LANCE;
+                        tokio::time::sleep(pause(0)).await;
+                    }
                     // Another writer created the table or committed in between, or the response was lost: search for
                     // the key again.
                     Some(now)
@@ -198,6 +207,7 @@ impl Lake {
             .with_store_params(self.inner.params.clone())
             .with_session(self.inner.session.clone())
             .with_storage_format(LanceFileVersion::V2_2);
+        commit = commit.with_max_retries(ATTEMPTS_OF_LANCE);
         if existing.is_none() {
             // With a retry, Lance would overwrite a table that another writer created meanwhile. Without, that is a
             // conflict.
@@ -269,6 +279,13 @@ fn unknown(name: &TableName, version: u64) -> Error {
 fn may_be_a_conflict(error: &Error) -> bool {
     use ErrorKind::{AlreadyExists, NotFound, Unavailable};
     matches!(error.kind(), AlreadyExists | NotFound | Unavailable)
+}
+
+/// Whether other commits came before each attempt of Lance's, so that this one is in no version.
+fn is_lost_race(error: &Error) -> bool {
+    use lance_core::Error::{CommitConflict, TooMuchWriteContention};
+    let Error::Storage { source, .. } = error else { return false };
+    matches!(source.downcast_ref(), Some(CommitConflict { .. } | TooMuchWriteContention { .. }))
 }
 
 /// The time before the next attempt: random, from 0 to a bound that doubles with each attempt, from 20 ms to 1.28 s.

@@ -115,6 +115,26 @@ async fn concurrent_commits_all_succeed() -> TestResult {
     Ok(())
 }
 
+/// Each of the writers loses the race more often than Lance tries within one commit.
+#[tokio::test]
+async fn many_writers_append_to_one_table() -> TestResult {
+    const NUM_WRITERS: usize = 60;
+    let test = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&test.lake, &name, &schema, 0..1, small(100, 1000)).await?;
+    let mut commits = tokio::task::JoinSet::new();
+    for writer in 1..=NUM_WRITERS {
+        let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+        let (name, schema) = (name.clone(), schema.clone());
+        commits.spawn(async move { append(&lake, &name, &schema, writer..writer + 1, small(100, 1000)).await });
+    }
+    while let Some(version) = commits.join_next().await {
+        version??;
+    }
+    assert_eq!(latest(&test.lake, &name).await?.num_rows(), 1 + NUM_WRITERS as u64);
+    Ok(())
+}
+
 #[tokio::test]
 async fn only_one_of_concurrent_creators_wins() -> TestResult {
     let test = test_lake().await;
