@@ -54,8 +54,9 @@ def test_a_stream_tells_that_its_last_rows_are_read_while_they_are_waited_for(s3
     session = stream._session
     turn = session.turn_of(session.enter())
     assert turn is not None
+    # Storage may be so fast that the last rows are read before the first batch is taken, or while it is.
     assert session.next(turn) is not None
-    assert session.open_streams == (0, None), "the first batch"
+    assert session.open_streams in [(0, None), (0, 1)], "the first batch"
     assert session.next(turn) is not None
     assert session.open_streams == (0, 1), "the last batch"
     assert session.next(turn) is None
