@@ -115,7 +115,7 @@ async fn concurrent_commits_all_succeed() -> TestResult {
     Ok(())
 }
 
-/// Each of the writers loses the race more often than Lance tries within one commit.
+/// Writers lose the race more often than Lance tries within one commit.
 #[tokio::test]
 async fn many_writers_append_to_one_table() -> TestResult {
     const NUM_WRITERS: usize = 60;
