@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::common::TableReference;
-use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::Analyzer;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
@@ -20,9 +19,6 @@ use tokio::sync::oneshot;
 
 use crate::functions::ReserveResults;
 use crate::guard::Parsed;
-use crate::like_escapes::LikeEscapes;
-use crate::operators::DistanceOperators;
-use crate::overflow::CheckedIntegers;
 use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::resolve::Requests;
@@ -163,12 +159,11 @@ fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> 
         .with_physical_optimizer_rules(physical_rules.into_iter().map(physical).collect())
         .build();
     let mut context = SessionContext::new_with_state(state);
-    functions::keep_allowed(&context);
-    for function in functions::all().into_iter().chain(params::functions(values)?) {
+    functions::add_to(&mut context)?;
+    for function in params::functions(values)? {
         context.register_udf(function);
     }
-    context.register_expr_planner(Arc::new(DistanceOperators))?;
-    for rule in [Arc::new(CheckedIntegers) as Arc<dyn AnalyzerRule + Send + Sync>, Arc::new(LikeEscapes)] {
+    for rule in functions::analyzer_rules() {
         context.add_analyzer_rule(analyzer(rule));
     }
     context.add_analyzer_rule(Arc::new(ReserveResults::new(activity.clone())));

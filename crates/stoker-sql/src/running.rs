@@ -7,6 +7,7 @@
 //! ```
 
 mod activity;
+mod beside_others;
 mod expanded;
 mod joins;
 mod limits;
@@ -17,8 +18,9 @@ mod rules;
 mod windows;
 
 pub(crate) use activity::{Activity, Running};
+pub(crate) use beside_others::beside_others;
 pub(crate) use expanded::check_expanded;
-pub(crate) use joins::{InterruptibleJoins, beside_others};
+pub(crate) use joins::InterruptibleJoins;
 pub use limits::QueryLimits;
 pub(crate) use permits::Permits;
 pub use permits::QueueStatus;

@@ -245,7 +245,7 @@ pub(crate) fn refused(name: &str) -> Option<&'static str> {
 }
 
 /// Removes all functions from a session that are on no list.
-pub(crate) fn keep_allowed(context: &SessionContext) {
+pub(super) fn keep_allowed(context: &SessionContext) {
     let state = context.state();
     for (name, function) in state.scalar_functions() {
         if size(function.name()).is_none() {

@@ -33,7 +33,7 @@ pub(super) fn dimensions(data_type: &DataType) -> Dimensions {
 }
 
 /// Tells whether a type is a vector type or NULL.
-pub(crate) fn is_vector(data_type: &DataType) -> bool {
+pub(super) fn is_vector(data_type: &DataType) -> bool {
     !matches!(dimensions(data_type), Dimensions::NotVector)
 }
 

@@ -22,9 +22,8 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
 };
-use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::Activity;
+use super::{Activity, beside_others};
 
 /// Wraps each join of a plan so that it yields, and stops when no client waits. This rule runs after all of
 /// DataFusion's rules.
@@ -66,15 +65,6 @@ impl InterruptibleJoins {
     fn interruptible(&self, filter: &JoinFilter) -> JoinFilter {
         let condition = Arc::new(Condition { inner: filter.expression().clone(), activity: self.activity.clone() });
         JoinFilter::new(condition, filter.column_indices().to_vec(), filter.schema().clone())
-    }
-}
-
-/// Runs `compute` while other threads take over the tasks of this thread, on a multi-thread runtime. On other runtimes
-/// `compute` just runs.
-pub(crate) fn beside_others<T>(compute: impl FnOnce() -> T) -> T {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(compute),
-        _ => compute(),
     }
 }
 

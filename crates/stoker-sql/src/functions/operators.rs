@@ -13,11 +13,12 @@ use datafusion::logical_expr::{ExprSchemable as _, ScalarUDF};
 use datafusion::prelude::Expr;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::functions::{Distance, is_vector};
+use super::distance::Distance;
+use super::vectors::is_vector;
 
 /// Plans distance operators as calls of the distance functions.
 #[derive(Debug)]
-pub(crate) struct DistanceOperators;
+pub(super) struct DistanceOperators;
 
 impl ExprPlanner for DistanceOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> DfResult<PlannerResult<RawBinaryExpr>> {
