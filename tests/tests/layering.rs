@@ -53,7 +53,7 @@ fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
     let rules: [(&str, &[&str]); 10] = [
         ("lance", &["stoker-lake"]),
         ("object_store", &["stoker-lake"]),
-        ("datafusion", &["stoker-lake", "stoker-sql"]),
+        ("datafusion", &["stoker-functions", "stoker-lake", "stoker-sql"]),
         ("tonic", &["stoker-flight"]),
         ("arrow-flight", &["stoker-flight"]),
         ("hyper", &["stoker-flight"]),
@@ -63,6 +63,7 @@ fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
         (
             "tokio",
             &[
+                "stoker-functions",
                 "stoker-net",
                 "stoker-lake",
                 "stoker-chunks",

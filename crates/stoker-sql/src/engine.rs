@@ -9,6 +9,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
+use stoker_functions::Activity;
 use stoker_lake::{Lake, WriteAllowance};
 use stoker_types::{Digest, ParamValue, Snapshot};
 use tokio::runtime::Handle;
@@ -16,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::planning::{Planned, analyse, on_large_stack, resolved};
 use crate::resolve::open;
-use crate::running::{Activity, Permits, QueryPool};
+use crate::running::{Permits, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
 
 /// The bytes of buffers that the chunk scan keeps for the next batches of heavy columns.

@@ -96,9 +96,6 @@ pub enum Error {
         /// What the query needed, and the limit.
         reason: String,
     },
-    /// The query was cancelled, because no client waits for it any more.
-    #[error("the query was cancelled: no client waits for it any more")]
-    Abandoned,
     /// A bug in this crate.
     #[error("internal error: {reason}")]
     Internal {
@@ -121,7 +118,6 @@ impl Error {
             Error::RowSetCorrupt { .. } => ErrorKind::DataCorrupt,
             Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
             Error::Exhausted { .. } => ErrorKind::ResourceExhausted,
-            Error::Abandoned => ErrorKind::Cancelled,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }
@@ -192,6 +188,9 @@ fn describe_external(error: &(dyn std::error::Error + Send + Sync + 'static)) ->
     while let Some(current) = link {
         if let Some(own) = current.downcast_ref::<Error>() {
             return (own.kind(), own.to_string());
+        }
+        if let Some(function) = current.downcast_ref::<stoker_functions::Error>() {
+            return (function.kind(), function.to_string());
         }
         if let Some(lake) = current.downcast_ref::<stoker_lake::Error>() {
             return (lake.kind(), lake.to_string());

@@ -12,11 +12,11 @@ use datafusion::sql::sqlparser::ast::{
     Value, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use stoker_functions::refused;
 
 use expansion::Expansion;
 
 use crate::dialect::LakeDialect;
-use crate::functions::refused;
 use crate::{EngineOptions, Error, Result, tokens};
 
 /// The most levels of nested expressions and subqueries. A chain of n operators nests n levels.

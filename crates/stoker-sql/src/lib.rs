@@ -26,7 +26,6 @@ mod dialect;
 mod engine;
 mod error;
 mod extension;
-mod functions;
 mod guard;
 mod heavy_keys;
 mod params;

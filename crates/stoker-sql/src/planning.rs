@@ -13,23 +13,23 @@ use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::Statement;
 use futures::future::BoxFuture;
+use stoker_functions::{Activity, ReserveResults};
 use stoker_lake::Table;
 use stoker_types::{ParamValue, Snapshot};
 use tokio::sync::oneshot;
 
-use crate::functions::ReserveResults;
 use crate::guard::Parsed;
 use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
 use crate::resolve::Requests;
 use crate::running::{
-    Activity, HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
+    HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
     check_expanded,
 };
 use crate::search::push_prefilters;
 use crate::single_rows::keep_single_rows;
 use crate::wide_rows::wide_rows;
-use crate::{Engine, EngineOptions, Error, Result, functions, guard, heavy_keys, params, resolve};
+use crate::{Engine, EngineOptions, Error, Result, guard, heavy_keys, params, resolve};
 
 /// The stack of a planner thread. The planner's recursion over a query within the bounds of [`guard`] needs far less.
 const PLANNER_STACK_BYTES: usize = 64 << 20;
@@ -159,11 +159,11 @@ fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> 
         .with_physical_optimizer_rules(physical_rules.into_iter().map(physical).collect())
         .build();
     let mut context = SessionContext::new_with_state(state);
-    functions::add_to(&mut context)?;
+    stoker_functions::add_to(&mut context)?;
     for function in params::functions(values)? {
         context.register_udf(function);
     }
-    for rule in functions::analyzer_rules() {
+    for rule in stoker_functions::analyzer_rules() {
         context.add_analyzer_rule(analyzer(rule));
     }
     context.add_analyzer_rule(Arc::new(ReserveResults::new(activity.clone())));

@@ -1,13 +1,11 @@
 //! The limits of a query while it is planned and run, and its cancellation.
 //!
 //! ```text
-//! Permits (a fair queue) ─► Activity: live while a client waits for the query; rules and functions check it
+//! Permits (a fair queue) ─► Activity (of stoker-functions): live while a client waits for the query; rules check it
 //!                     └──► QueryPool: the query's share of the engine's memory
 //!                     └──► rows: limits on seconds, rows and bytes of the result
 //! ```
 
-mod activity;
-mod beside_others;
 mod expanded;
 mod joins;
 mod limits;
@@ -17,8 +15,6 @@ mod rows;
 mod rules;
 mod windows;
 
-pub(crate) use activity::{Activity, Running};
-pub(crate) use beside_others::beside_others;
 pub(crate) use expanded::check_expanded;
 pub(crate) use joins::InterruptibleJoins;
 pub use limits::QueryLimits;

@@ -3,8 +3,8 @@
 use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
+use stoker_functions::Activity;
 
-use super::Activity;
 use crate::Error;
 
 /// Checks the number of operators and expressions of a plan. A common table expression that is named twice counts

@@ -22,8 +22,7 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
 };
-
-use super::{Activity, beside_others};
+use stoker_functions::{Activity, beside_others};
 
 /// Wraps each join of a plan so that it yields, and stops when no client waits. This rule runs after all of
 /// DataFusion's rules.

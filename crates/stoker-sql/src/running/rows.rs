@@ -10,10 +10,10 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::{StreamExt as _, stream};
+use stoker_functions::Running;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Running;
 use crate::{Engine, Error, Result};
 
 /// The most batches that are queued for the consumer.

@@ -11,8 +11,8 @@ use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizerContext;
 use datafusion::physical_plan::ExecutionPlan;
+use stoker_functions::Activity;
 
-use super::Activity;
 use super::expanded::check_rewritten;
 
 /// An analyzer rule that runs only while a client waits for the plan.
@@ -106,15 +106,16 @@ mod tests {
     use datafusion::physical_optimizer::PhysicalOptimizerRule;
     use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
     use datafusion::physical_plan::empty::EmptyExec;
+    use stoker_functions::{Activity, Error};
 
-    use super::{Activity, InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical};
+    use super::{InterruptibleAnalyzer, InterruptibleOptimizer, InterruptiblePhysical};
 
     fn check<T: Debug>(activity: &Arc<Activity>, step: impl Fn() -> DfResult<T>) {
         let running = activity.begin();
         step().expect("somebody waits");
         drop(running);
         let error = step().expect_err("nobody waits");
-        assert!(error.to_string().contains(&crate::Error::Abandoned.to_string()), "{error}");
+        assert!(error.to_string().contains(&Error::Abandoned.to_string()), "{error}");
     }
 
     #[test]

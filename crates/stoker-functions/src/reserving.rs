@@ -21,11 +21,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::Expr;
 
-use super::cost::{Call, Cost};
-use super::held::held;
-use super::reserve_results::reserving;
-use crate::Error;
-use crate::running::{Activity, beside_others};
+use crate::cost::{Call, Cost};
+use crate::held::held;
+use crate::reserve_results::reserving;
+use crate::{Activity, Error, beside_others};
 
 /// The most bytes that are reserved for one call of the inner function, unless one row takes more.
 const SLICE_BYTES: u64 = 8 << 20;
@@ -44,14 +43,14 @@ const PATTERN_BYTES_MAX: usize = 4_096;
 
 /// A function that calls the inner function for some rows at a time, after reserving an upper bound on the result. A
 /// result of at least [`HELD_BYTES_MIN`] then holds a reservation for its actual bytes.
-pub(super) struct Reserving {
+pub(crate) struct Reserving {
     inner: Arc<ScalarUDF>,
     cost: fn(&Call) -> Cost,
     activity: Arc<Activity>,
 }
 
 impl Reserving {
-    pub(super) fn new(inner: Arc<ScalarUDF>, cost: fn(&Call) -> Cost, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(inner: Arc<ScalarUDF>, cost: fn(&Call) -> Cost, activity: Arc<Activity>) -> Self {
         Self { inner, cost, activity }
     }
 

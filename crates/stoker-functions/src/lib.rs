@@ -1,16 +1,26 @@
-//! SQL functions: DataFusion's functions that a query may call, the functions of this crate, arithmetic and operators,
-//! and limits on the memory of results.
+//! SQL functions, operators and arithmetic over Arrow arrays, for DataFusion, with limits on the memory and the work of
+//! each call.
 //!
 //! ```text
-//! allowed ──► each function's rule for the size of its results
-//! cost    ──► an upper bound on the result of a call, from the call's arguments
-//! ReserveResults (analyzer rule) ──► Reserving (wraps a function whose result can outgrow its arguments) ──► held
+//! add_to         ──► allowed functions, functions of this crate, distance operators
+//! analyzer_rules ──► CheckedIntegers (overflow is an error), LikeEscapes
+//! ReserveResults ──► Reserving: wraps a function whose result can outgrow its arguments
+//!                      ├─► allowed: each function's rule for the size of its results
+//!                      ├─► cost: an upper bound on the result of a call, from the call's arguments
+//!                      ├─► Activity: whether a client still waits for the query, and its memory pool
+//!                      └─► held: the result, which holds a reservation for its bytes
 //! ```
+//!
+//! Functions are a crate of their own below `stoker-sql`, because they need only expressions, arrays and a memory pool.
+//! Row sets, another large part of `stoker-sql`, stay there: its engine computes them from its plans.
 
+mod activity;
 mod allowed;
+mod beside_others;
 mod concatenate;
 mod cost;
 mod distance;
+mod error;
 mod held;
 mod like_escapes;
 mod octet_length;
@@ -22,8 +32,11 @@ mod tensor_mean;
 mod tensor_shape;
 mod vectors;
 
-pub(crate) use allowed::refused;
-pub(crate) use reserve_results::ReserveResults;
+pub use activity::{Activity, Running};
+pub use allowed::refused;
+pub use beside_others::beside_others;
+pub use error::Error;
+pub use reserve_results::ReserveResults;
 
 use std::sync::Arc;
 
@@ -43,7 +56,7 @@ use tensor_shape::TensorShape;
 
 /// Removes the functions from a session that queries may not call, and adds the functions and operators of this crate,
 /// some of which replace functions of DataFusion.
-pub(crate) fn add_to(context: &mut SessionContext) -> DfResult<()> {
+pub fn add_to(context: &mut SessionContext) -> DfResult<()> {
     allowed::keep_allowed(context);
     for function in [
         ScalarUDF::from(Distance::l2()),
@@ -60,7 +73,7 @@ pub(crate) fn add_to(context: &mut SessionContext) -> DfResult<()> {
 }
 
 /// Returns the analyzer rules for arithmetic and for `LIKE … ESCAPE`. They run after DataFusion's rules.
-pub(crate) fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     vec![Arc::new(CheckedIntegers), Arc::new(LikeEscapes)]
 }
 

@@ -16,7 +16,7 @@ const CONSTANT_BYTES_MAX: u64 = 4 << 20;
 /// The rules and functions of the query's session check it between steps, so that a query stops soon after the last
 /// waiting client has gone.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub struct Activity {
     pool: Arc<dyn MemoryPool>,
     plan_nodes_max: usize,
     num_waiting: AtomicUsize,
@@ -25,29 +25,36 @@ pub(crate) struct Activity {
 
 /// A guard that counts as one waiting client until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Activity>);
+pub struct Running(Arc<Activity>);
 
 impl Activity {
-    pub(crate) fn new(pool: Arc<dyn MemoryPool>, plan_nodes_max: usize) -> Arc<Self> {
+    /// Creates the state of a query for which no client waits yet. Its plan may have `plan_nodes_max` operators and
+    /// expressions.
+    pub fn new(pool: Arc<dyn MemoryPool>, plan_nodes_max: usize) -> Arc<Self> {
         Arc::new(Self { pool, plan_nodes_max, num_waiting: AtomicUsize::new(0), constant_bytes: AtomicU64::new(0) })
     }
 
-    pub(crate) fn begin(self: &Arc<Self>) -> Running {
+    /// Counts one more waiting client until the guard is dropped.
+    pub fn begin(self: &Arc<Self>) -> Running {
         self.num_waiting.fetch_add(1, Ordering::Relaxed);
         Running(self.clone())
     }
 
-    pub(crate) fn pool(&self) -> &Arc<dyn MemoryPool> {
+    /// Returns the memory pool of the query.
+    pub fn pool(&self) -> &Arc<dyn MemoryPool> {
         &self.pool
     }
 
     /// Returns the most operators and expressions that a plan may have.
-    pub(crate) fn plan_nodes_max(&self) -> usize {
+    pub fn plan_nodes_max(&self) -> usize {
         self.plan_nodes_max
     }
 
-    /// Fails with [`Error::Abandoned`] when no client waits any more.
-    pub(crate) fn check(&self) -> DfResult<()> {
+    /// Checks that a client still waits for the query.
+    ///
+    /// # Errors
+    /// [`Error::Abandoned`] when no client waits any more.
+    pub fn check(&self) -> DfResult<()> {
         match self.num_waiting.load(Ordering::Relaxed) {
             0 => Err(Error::Abandoned.into()),
             _ => Ok(()),

@@ -5,11 +5,11 @@
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::context::SessionContext;
 
-use super::cost::{self, Call, Cost};
+use crate::cost::{self, Call, Cost};
 
 /// The bound on the size of a function's result.
 #[derive(Clone, Copy)]
-pub(super) enum Size {
+pub(crate) enum Size {
     /// A value of bounded width, or an unchanged argument.
     Bounded,
     /// A text or a list. Its bytes are reserved by this estimate before the function runs.
@@ -207,7 +207,7 @@ const WINDOWS: [&str; 11] = [
 
 /// Returns the rule for a scalar function by its own name (not an alias), or `None` for a function that is not
 /// available.
-pub(super) fn size(name: &str) -> Option<Size> {
+pub(crate) fn size(name: &str) -> Option<Size> {
     if FIXED.contains(&name) || PASSING.contains(&name) {
         return Some(Size::Bounded);
     }
@@ -240,12 +240,12 @@ pub(super) fn size(name: &str) -> Option<Size> {
 }
 
 /// Returns why a function is not available, for functions of the list of refused ones.
-pub(crate) fn refused(name: &str) -> Option<&'static str> {
+pub fn refused(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(refused, _)| *refused == name).map(|(_, reason)| *reason)
 }
 
 /// Removes all functions from a session that are on no list.
-pub(super) fn keep_allowed(context: &SessionContext) {
+pub(crate) fn keep_allowed(context: &SessionContext) {
     let state = context.state();
     for (name, function) in state.scalar_functions() {
         if size(function.name()).is_none() {
@@ -264,11 +264,11 @@ pub(super) fn keep_allowed(context: &SessionContext) {
 }
 
 #[cfg(test)]
-pub(super) fn all_aggregates() -> impl Iterator<Item = &'static str> {
+pub(crate) fn all_aggregates() -> impl Iterator<Item = &'static str> {
     AGGREGATES.into_iter()
 }
 
 #[cfg(test)]
-pub(super) fn all_windows() -> impl Iterator<Item = &'static str> {
+pub(crate) fn all_windows() -> impl Iterator<Item = &'static str> {
     WINDOWS.into_iter()
 }

@@ -9,7 +9,7 @@ use datafusion::prelude::{Expr, lit};
 
 /// Rewrites each pattern that has another escape character to an equal pattern that is escaped by backslashes.
 #[derive(Debug)]
-pub(super) struct LikeEscapes;
+pub(crate) struct LikeEscapes;
 
 impl AnalyzerRule for LikeEscapes {
     fn name(&self) -> &str {

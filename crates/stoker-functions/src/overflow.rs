@@ -23,7 +23,7 @@ use arithmetic::{Arithmetic, Operation};
 
 /// An analyzer rule that makes the arithmetic of a plan fail where an integer overflows.
 #[derive(Debug)]
-pub(super) struct CheckedIntegers;
+pub(crate) struct CheckedIntegers;
 
 impl AnalyzerRule for CheckedIntegers {
     fn name(&self) -> &str {

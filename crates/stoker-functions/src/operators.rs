@@ -13,12 +13,12 @@ use datafusion::logical_expr::{ExprSchemable as _, ScalarUDF};
 use datafusion::prelude::Expr;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::distance::Distance;
-use super::vectors::is_vector;
+use crate::distance::Distance;
+use crate::vectors::is_vector;
 
 /// Plans distance operators as calls of the distance functions.
 #[derive(Debug)]
-pub(super) struct DistanceOperators;
+pub(crate) struct DistanceOperators;
 
 impl ExprPlanner for DistanceOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> DfResult<PlannerResult<RawBinaryExpr>> {

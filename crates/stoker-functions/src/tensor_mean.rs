@@ -14,12 +14,12 @@ use stoker_types::{DTYPE_KEY, TensorType};
 
 /// The function. The result is Float64, the mean computed in `f64`; NULL where the tensor is NULL or has no elements.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct TensorMean {
+pub(crate) struct TensorMean {
     signature: Signature,
 }
 
 impl TensorMean {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { signature: Signature::any(1, Volatility::Immutable) }
     }
 }

@@ -14,17 +14,17 @@ use datafusion::prelude::Expr;
 
 /// The function `||` of two texts of one type. The result is NULL where one of the texts is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Concatenate {
+pub(crate) struct Concatenate {
     signature: Signature,
 }
 
 impl Concatenate {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { signature: Signature::any(2, Volatility::Immutable) }
     }
 
     /// Tells whether the function takes values of this type.
-    pub(super) fn takes(data_type: &DataType) -> bool {
+    pub(crate) fn takes(data_type: &DataType) -> bool {
         matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
     }
 }

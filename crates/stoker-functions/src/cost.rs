@@ -86,33 +86,33 @@ impl Call<'_> {
 }
 
 /// The result is no longer than the first argument.
-pub(super) fn same(call: &Call) -> Cost {
+pub(crate) fn same(call: &Call) -> Cost {
     call.result(call.bytes(0))
 }
 
 /// The result is the concatenation of all arguments.
-pub(super) fn joined(call: &Call) -> Cost {
+pub(crate) fn joined(call: &Call) -> Cost {
     call.result(call.all_bytes().saturating_add(call.num_rows.saturating_mul(VALUE_BYTES * call.args.len() as u64)))
 }
 
 /// The result is the concatenation of all arguments, separated by the first argument.
-pub(super) fn joined_with(call: &Call) -> Cost {
+pub(crate) fn joined_with(call: &Call) -> Cost {
     let separators = call.bytes(0).saturating_mul(call.args.len() as u64);
     call.result(call.all_bytes().saturating_add(separators))
 }
 
 /// The result replaces each character of a text by characters of at most four times the bytes.
-pub(super) fn fourfold(call: &Call) -> Cost {
+pub(crate) fn fourfold(call: &Call) -> Cost {
     call.result(call.bytes(0).saturating_mul(4))
 }
 
 /// The result takes at most nine times the bytes of the arguments.
-pub(super) fn eightfold(call: &Call) -> Cost {
+pub(crate) fn eightfold(call: &Call) -> Cost {
     call.result(call.all_bytes().saturating_mul(9))
 }
 
 /// The cost of `lpad(text, characters, filling)`: four bytes for each character.
-pub(super) fn padded(call: &Call) -> Cost {
+pub(crate) fn padded(call: &Call) -> Cost {
     let length = match call.args.get(1) {
         Some(ColumnarValue::Scalar(value)) => value.cast_to(&DataType::Int64).ok().and_then(|value| match value {
             ScalarValue::Int64(length) => length.and_then(|length| u64::try_from(length).ok()),
@@ -124,14 +124,14 @@ pub(super) fn padded(call: &Call) -> Cost {
 }
 
 /// The cost of `replace(text, from, to)`.
-pub(super) fn replaced(call: &Call) -> Cost {
+pub(crate) fn replaced(call: &Call) -> Cost {
     let from = call.text(1).map_or(1, |from| from.len().max(1) as u64);
     let num_matches = (call.bytes(0) / from).saturating_add(call.num_rows);
     call.result(call.bytes(0).saturating_add(num_matches.saturating_mul(call.longest(2))))
 }
 
 /// The cost of `regexp_replace(text, pattern, to, flags)`, in which `to` may repeat the match.
-pub(super) fn replaced_matches(call: &Call) -> Cost {
+pub(crate) fn replaced_matches(call: &Call) -> Cost {
     let everywhere = call.is_column(3) || call.text(3).is_some_and(|flags| flags.contains('g'));
     let num_matches = if everywhere { call.bytes(0).saturating_add(call.num_rows) } else { call.num_rows };
     let repeats =
@@ -142,12 +142,12 @@ pub(super) fn replaced_matches(call: &Call) -> Cost {
 }
 
 /// The cost of functions that search for a pattern and return a number or a boolean.
-pub(super) fn searched(call: &Call) -> Cost {
+pub(crate) fn searched(call: &Call) -> Cost {
     with_pattern(call, call.result(0))
 }
 
 /// The cost of `regexp_match(text, pattern)`, in which each group may be as long as the text.
-pub(super) fn captured(call: &Call) -> Cost {
+pub(crate) fn captured(call: &Call) -> Cost {
     let groups = match call.text(1) {
         Some(pattern) => pattern.bytes().filter(|byte| *byte == b'(').count() as u64,
         None => call.longest(1),
@@ -165,39 +165,39 @@ fn with_pattern(call: &Call, cost: Cost) -> Cost {
 }
 
 /// The cost of `levenshtein(one, other)`, which fills a table of the two lengths.
-pub(super) fn distance(call: &Call) -> Cost {
+pub(crate) fn distance(call: &Call) -> Cost {
     let work = call.bytes(0).saturating_mul(call.longest(1));
     Cost { work, ..call.result(call.longest(0).saturating_add(call.longest(1)).saturating_mul(8)) }
 }
 
 /// The cost of testing whether lists have elements in common: each element may be compared with each element of the
 /// other list.
-pub(super) fn all_pairs(call: &Call) -> Cost {
+pub(crate) fn all_pairs(call: &Call) -> Cost {
     let (one, other) = (call.elements(0), call.elements(1));
     let work = one.saturating_mul(other) / call.num_rows.max(1);
     Cost { work, ..call.result(call.all_bytes()) }
 }
 
 /// The cost of `array_replace_all(list, from, to)`.
-pub(super) fn replaced_elements(call: &Call) -> Cost {
+pub(crate) fn replaced_elements(call: &Call) -> Cost {
     call.result(
         call.bytes(0).saturating_add(call.elements(0).saturating_mul(call.longest(2).saturating_add(VALUE_BYTES))),
     )
 }
 
 /// The cost of `array_to_string(list, separator, null)`.
-pub(super) fn listed(call: &Call) -> Cost {
+pub(crate) fn listed(call: &Call) -> Cost {
     let element = NUMBER_BYTES + call.longest(1).saturating_add(call.longest(2));
     call.result(call.bytes(0).saturating_add(call.elements(0).saturating_mul(element)))
 }
 
 /// The cost of `string_to_array(text, separator)`. Without a separator, each character is an element.
-pub(super) fn split(call: &Call) -> Cost {
+pub(crate) fn split(call: &Call) -> Cost {
     call.result(call.bytes(0).saturating_mul(1 + VALUE_BYTES))
 }
 
 /// The cost of `to_char(time, format)`.
-pub(super) fn formatted(call: &Call) -> Cost {
+pub(crate) fn formatted(call: &Call) -> Cost {
     call.result(call.bytes(1).saturating_mul(FORMAT_FACTOR))
 }
 

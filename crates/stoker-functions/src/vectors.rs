@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use datafusion::common::{Result as DfResult, exec_err};
 
 /// The number of dimensions of a vector type.
-pub(super) enum Dimensions {
+pub(crate) enum Dimensions {
     /// All rows have this number of dimensions.
     Fixed(usize),
     /// The number of dimensions may differ between rows.
@@ -20,7 +20,7 @@ pub(super) enum Dimensions {
 }
 
 /// Returns the dimensions of a type. `NULL` literals count as vectors of any length.
-pub(super) fn dimensions(data_type: &DataType) -> Dimensions {
+pub(crate) fn dimensions(data_type: &DataType) -> Dimensions {
     let numeric = |item: &DataType| item.is_numeric() || item.is_null();
     match data_type {
         DataType::FixedSizeList(item, length) if numeric(item.data_type()) => {
@@ -33,12 +33,12 @@ pub(super) fn dimensions(data_type: &DataType) -> Dimensions {
 }
 
 /// Tells whether a type is a vector type or NULL.
-pub(super) fn is_vector(data_type: &DataType) -> bool {
+pub(crate) fn is_vector(data_type: &DataType) -> bool {
     !matches!(dimensions(data_type), Dimensions::NotVector)
 }
 
 /// The rows of a list array, converted to `f32` once per batch.
-pub(super) struct Vectors {
+pub(crate) struct Vectors {
     values: ArrayRef,
     value_nulls: Option<NullBuffer>,
     nulls: Option<NullBuffer>,
@@ -54,7 +54,7 @@ enum Bounds {
 
 impl Vectors {
     /// Reads an array of a vector type. Other types are an execution error.
-    pub(super) fn try_new(array: &ArrayRef) -> DfResult<Self> {
+    pub(crate) fn try_new(array: &ArrayRef) -> DfResult<Self> {
         let num_rows = array.len();
         let (values, bounds) = match array.data_type() {
             DataType::FixedSizeList(_, length) => {
@@ -82,12 +82,12 @@ impl Vectors {
         Ok(Self { values, value_nulls, nulls: array.nulls().cloned(), bounds, num_rows })
     }
 
-    pub(super) fn num_rows(&self) -> usize {
+    pub(crate) fn num_rows(&self) -> usize {
         self.num_rows
     }
 
     /// Returns the vector of a row, or `None` if the vector or one of its elements is NULL.
-    pub(super) fn row(&self, row: usize) -> Option<&[f32]> {
+    pub(crate) fn row(&self, row: usize) -> Option<&[f32]> {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return None;
         }
@@ -106,7 +106,7 @@ impl Vectors {
 }
 
 /// Returns the number of dimensions as text, for error messages.
-pub(super) fn shown(dimensions: &Dimensions) -> Cow<'static, str> {
+pub(crate) fn shown(dimensions: &Dimensions) -> Cow<'static, str> {
     match dimensions {
         Dimensions::Fixed(length) => Cow::Owned(length.to_string()),
         Dimensions::Variable => Cow::Borrowed("any number of"),

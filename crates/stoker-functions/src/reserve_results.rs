@@ -12,25 +12,26 @@ use datafusion::logical_expr::{ExprSchemable as _, LogicalPlan, Operator, Scalar
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::Expr;
 
-use super::allowed::{Size, size};
-use super::concatenate::Concatenate;
-use super::cost;
-use super::reserving::Reserving;
-use crate::running::Activity;
+use crate::Activity;
+use crate::allowed::{Size, size};
+use crate::concatenate::Concatenate;
+use crate::cost;
+use crate::reserving::Reserving;
 
 /// The analyzer rule. It runs after type coercion. A plan that the rule has already rewritten does not change again.
 #[derive(Debug)]
-pub(crate) struct ReserveResults {
+pub struct ReserveResults {
     activity: Arc<Activity>,
 }
 
 impl ReserveResults {
-    pub(crate) fn new(activity: Arc<Activity>) -> Self {
+    /// Creates the rule for one query. The calls reserve memory in the pool of `activity`.
+    pub fn new(activity: Arc<Activity>) -> Self {
         Self { activity }
     }
 
     /// Rewrites a plan so that its calls reserve memory for their results.
-    pub(crate) fn reserve(&self, plan: LogicalPlan) -> DfResult<LogicalPlan> {
+    pub fn reserve(&self, plan: LogicalPlan) -> DfResult<LogicalPlan> {
         let reserved = plan.transform_up_with_subqueries(|node| {
             if matches!(node, LogicalPlan::TableScan(_)) {
                 return Ok(Transformed::no(node));
@@ -72,7 +73,7 @@ fn reserving_operator(expr: Expr, schema: &DFSchema, activity: &Arc<Activity>) -
 }
 
 /// Replaces a call by one that reserves memory for its result.
-pub(super) fn reserving(expr: Expr, activity: &Arc<Activity>) -> Transformed<Expr> {
+pub(crate) fn reserving(expr: Expr, activity: &Arc<Activity>) -> Transformed<Expr> {
     let Expr::ScalarFunction(call) = expr else { return Transformed::no(expr) };
     if call.func.inner().is::<Reserving>() {
         return Transformed::no(Expr::ScalarFunction(call));

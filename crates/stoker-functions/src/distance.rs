@@ -10,7 +10,7 @@ use datafusion::common::{Result as DfResult, ScalarValue, exec_err, internal_err
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
-use super::vectors::{Dimensions, Vectors, dimensions, shown};
+use crate::vectors::{Dimensions, Vectors, dimensions, shown};
 
 /// The number of independent sums: eight `f32` fill a 256-bit register.
 const NUM_LANES: usize = 8;

@@ -17,12 +17,12 @@ use stoker_types::TensorType;
 /// The function. The result is a List of Int64, NULL where the tensor is NULL. For non-null columns the result is a
 /// constant that follows from the column's type, so that the tensors are not read.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct TensorShape {
+pub(crate) struct TensorShape {
     signature: Signature,
 }
 
 impl TensorShape {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { signature: Signature::any(1, Volatility::Immutable) }
     }
 }

@@ -9,12 +9,12 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl,
 /// The function, which replaces DataFusion's `octet_length` for texts only. The result is Int64 for types with large
 /// offsets, else Int32.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct OctetLength {
+pub(crate) struct OctetLength {
     signature: Signature,
 }
 
 impl OctetLength {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { signature: Signature::user_defined(Volatility::Immutable) }
     }
 }

@@ -3,7 +3,7 @@
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::prelude::SessionContext;
 
-use super::allowed::{all_aggregates, all_windows, refused, size};
+use crate::allowed::{all_aggregates, all_windows, refused, size};
 
 #[test]
 fn every_function_has_a_rule_for_the_size_of_its_result() {

@@ -25,7 +25,7 @@ impl AsRef<[u8]> for Held {
 
 /// Returns the same texts, binary values or lists of them, with a buffer that owns the reservation. The reservation is
 /// released when the last copy of the buffer is dropped; for other types it is released immediately.
-pub(super) fn held(array: &ArrayRef, reservation: MemoryReservation) -> DfResult<ArrayRef> {
+pub(crate) fn held(array: &ArrayRef, reservation: MemoryReservation) -> DfResult<ArrayRef> {
     Ok(match array.data_type() {
         DataType::Utf8 => Arc::new(held_bytes::<Utf8Type>(array.as_bytes(), reservation)?),
         DataType::LargeUtf8 => Arc::new(held_bytes::<LargeUtf8Type>(array.as_bytes(), reservation)?),
