@@ -14,9 +14,9 @@ use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
 use lance_table::io::commit::commit_handler_from_url;
 use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
+use stoker_store::first_line;
 use stoker_types::{ErrorKind, TableName};
 
-use crate::error::first_line;
 use crate::exact_commit::ExactCommit;
 use crate::lineage::Lineage;
 use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};

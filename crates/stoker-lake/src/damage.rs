@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::error::Error as StdError;
 
 use futures::TryStreamExt;
+use stoker_store::first_line;
 use stoker_types::ErrorKind;
 
-use crate::error::first_line;
 use crate::{Error, Table};
 
 impl Table {

@@ -17,6 +17,7 @@ use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::{ScanScheduler, SchedulerConfig};
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
+use stoker_store::sectors::is_checked_name;
 use stoker_types::fixed_row_bytes;
 
 use crate::caught::caught;
@@ -25,7 +26,6 @@ use crate::damage::decode_error;
 use crate::layout::{have_rows, misplaced};
 use crate::obstacle::Obstacle;
 use crate::precheck::type_conflict;
-use crate::sectors::is_checked_name;
 use crate::{Error, RangeReader, Result, Table};
 
 /// The maximum number of columns whose page tables, or whose checksums, a lake keeps in memory.
@@ -159,7 +159,9 @@ impl Table {
         let mut probes = stream::iter(self.dataset().get_fragments())
             .map(|fragment| {
                 let scheduler = scheduler.clone();
-                async move { Ok((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes).await?)) }
+                async move {
+                    Ok::<_, Error>((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes).await?))
+                }
             })
             .buffered(FOOTERS_IN_FLIGHT);
         let (mut files, mut checksums) = (BTreeMap::new(), Vec::new());

@@ -3,13 +3,10 @@
 use std::error::Error as StdError;
 
 use lance_core::error::CommitStatusUnknownError;
-use object_store::client::{HttpError, HttpErrorKind};
-use stoker_types::{ErrorKind, plain_message};
+use stoker_store::{Finding, first_line, is_of_outage, is_of_overload};
+use stoker_types::ErrorKind;
 
-use crate::breaker::Out;
 use crate::caught::Panicked;
-use crate::lake::without_secrets;
-use crate::sectors::Damage;
 
 /// Parts of Lance's messages about bytes that it cannot decode. The types of these errors are those of I/O errors.
 const UNDECODABLE: [&str; 4] = [
@@ -17,23 +14,6 @@ const UNDECODABLE: [&str; 4] = [
     "unknown enumeration value",
     "file size is too small",
     "does not have sufficient data",
-];
-
-/// Parts of object_store's messages about responses by which a store asks for fewer requests. The types of these
-/// errors are private.
-const OVERLOADED: [&str; 3] = ["status code: 429", "status code: 503", "SlowDown"];
-
-/// Parts of object_store's messages about responses of stores that do not support a kind of request: "method not
-/// allowed", "not implemented".
-const NOT_ALLOWED: [&str; 2] = ["status code: 405", "status code: 501"];
-
-/// Parts of object_store's messages about responses of stores that do not accept the credentials of a request.
-const DENIED: [&str; 5] = [
-    "status code: 401",
-    "status code: 403",
-    "<Code>ExpiredToken<",
-    "<Code>InvalidToken<",
-    "<Code>TokenRefreshRequired<",
 ];
 
 /// The result of this crate's fallible functions.
@@ -182,8 +162,7 @@ impl Error {
     /// Whether the store has more requests than it can serve: it said so, or it did not respond before the timeout.
     pub fn is_overload(&self) -> bool {
         let Error::Storage { kind: ErrorKind::Unavailable, source, .. } = self else { return false };
-        let text = source.to_string();
-        OVERLOADED.iter().any(|part| text.contains(part)) || is_timeout(source.as_ref())
+        is_of_overload(source.as_ref())
     }
 
     /// Whether the request failed or was held back during an outage of the store. A retry may follow at once without
@@ -191,147 +170,62 @@ impl Error {
     /// seconds at most.
     pub fn is_outage(&self) -> bool {
         let Error::Storage { kind: ErrorKind::Unavailable, source, .. } = self else { return false };
-        causes(source.as_ref()).any(|cause| cause.is::<Out>())
+        is_of_outage(source.as_ref())
     }
 
     /// Makes an error of the storage layer, whose kind follows from its cause.
     pub(crate) fn storage(attempted: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        let (attempted, source) = (attempted.into(), source.into());
-        if let Some(damaged) = Damage::error(&attempted, source.as_ref()) {
-            return damaged;
-        }
-        match classify(source.as_ref()) {
-            ErrorKind::DataCorrupt => Error::DataCorrupt { attempted, reason: first_line(&source) },
-            kind => Error::Storage { attempted, kind, source },
+        stoker_store::Error::storage(attempted, source, interpret).into()
+    }
+}
+
+impl From<stoker_store::Error> for Error {
+    fn from(error: stoker_store::Error) -> Self {
+        match error {
+            stoker_store::Error::InvalidUri { uri, reason } => Error::InvalidUri { uri, reason },
+            stoker_store::Error::UnsafeStore { lake, reason } => Error::UnsafeStore { lake, reason },
+            stoker_store::Error::DataCorrupt { attempted, reason } => Error::DataCorrupt { attempted, reason },
+            stoker_store::Error::DamagedRows { attempted, reason } => Error::DamagedRows { attempted, reason },
+            stoker_store::Error::Storage { attempted, kind, source } => Error::Storage { attempted, kind, source },
         }
     }
 }
 
-/// Returns the first line of a message in plain words, at most 400 characters. Lance's source locations are left out,
-/// and so are the user and query parts of URLs, which may hold credentials and signatures.
-pub(crate) fn first_line(source: &(impl std::fmt::Display + ?Sized)) -> String {
-    let text = plain_message(&source.to_string());
-    let line = text.lines().next().unwrap_or_default();
-    let line = line.split(", /").next().unwrap_or(line).split(", library/").next().unwrap_or(line);
-    let words: Vec<String> = line.split(' ').map(without_secrets).collect();
-    words.join(" ").chars().take(400).collect()
-}
-
-/// Whether the request may succeed when it is retried: the store failed or could not be reached.
-pub(crate) fn is_transient(error: &object_store::Error) -> bool {
-    classify(error).is_transient()
-}
-
-/// Whether a store refused the credentials of a request, or refused the request to their owner.
-pub(crate) fn is_denied(error: &object_store::Error) -> bool {
-    match error {
-        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => true,
-        object_store::Error::Generic { store: "LocalFileSystem", .. } => false,
-        object_store::Error::Generic { .. } => {
-            let text = error.to_string();
-            DENIED.iter().any(|part| text.contains(part))
-        }
-        _ => false,
+/// Says what errors of Lance mean for the kind of an error.
+pub(crate) fn interpret(error: &(dyn StdError + 'static)) -> Option<Finding> {
+    if error.is::<Panicked>() {
+        return Some(Finding::Certain(ErrorKind::DataCorrupt));
     }
-}
-
-/// Derives the kind of an error from its chain of causes.
-fn classify(source: &(dyn StdError + 'static)) -> ErrorKind {
-    let mut current = Some(source);
-    let mut kind = ErrorKind::Internal;
-    while let Some(error) = current {
-        if let Some(error) = error.downcast_ref::<object_store::Error>() {
-            return match error {
-                object_store::Error::NotFound { .. } => ErrorKind::NotFound,
-                object_store::Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
-                object_store::Error::InvalidPath { .. } | object_store::Error::NotSupported { .. } => {
-                    ErrorKind::InvalidRequest
-                }
-                // Lance holds this file's bytes in memory, and a range beyond their end was requested.
-                object_store::Error::Generic { store: "memory" | "InMemory", .. } => ErrorKind::DataCorrupt,
-                // An error of Lance that passed through this crate's stores.
-                object_store::Error::Generic { store: "N/A", source } => classify(source.as_ref()),
-                object_store::Error::NotImplemented { .. } => ErrorKind::PermissionDenied,
-                error if is_denied(error) || is_not_allowed(error) => ErrorKind::PermissionDenied,
-                error => refused_by_system(error).unwrap_or(ErrorKind::Unavailable),
-            };
-        }
-        if error.is::<Panicked>() {
-            return ErrorKind::DataCorrupt;
-        }
-        // The outcome of the commit is unknown, whatever error the store returned last.
-        if error.is::<CommitStatusUnknownError>() {
-            return ErrorKind::Unavailable;
-        }
-        if error.downcast_ref::<tokio::task::JoinError>().is_some_and(|error| error.is_panic()) {
-            return ErrorKind::Internal;
-        }
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            kind = match error.kind() {
-                std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                    ErrorKind::PermissionDenied
-                }
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::ResourceExhausted,
-                std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData => ErrorKind::DataCorrupt,
-                _ if is_impossible(error) => ErrorKind::DataCorrupt,
-                _ => ErrorKind::Unavailable,
-            };
-            if error.get_ref().is_none() {
-                return kind;
-            }
-        }
-        if let Some(error) = error.downcast_ref::<lance_core::Error>() {
-            kind = match error {
-                lance_core::Error::NotFound { .. }
-                | lance_core::Error::DatasetNotFound { .. }
-                | lance_core::Error::VersionNotFound { .. }
-                | lance_core::Error::RefNotFound { .. } => return ErrorKind::NotFound,
-                lance_core::Error::DatasetAlreadyExists { .. } => return ErrorKind::AlreadyExists,
-                lance_core::Error::CorruptFile { .. } => return ErrorKind::DataCorrupt,
-                lance_core::Error::InvalidInput { .. }
-                | lance_core::Error::SchemaMismatch { .. }
-                | lance_core::Error::Schema { .. }
-                | lance_core::Error::FieldNotFound { .. }
-                | lance_core::Error::NotSupported { .. }
-                | lance_core::Error::InvalidRef { .. } => ErrorKind::InvalidRequest,
-                lance_core::Error::RefConflict { .. } => return ErrorKind::AlreadyExists,
-                lance_core::Error::CommitConflict { .. }
-                | lance_core::Error::RetryableCommitConflict { .. }
-                | lance_core::Error::TooMuchWriteContention { .. }
-                | lance_core::Error::Timeout { .. } => ErrorKind::Unavailable,
-                lance_core::Error::IO { source, .. } if is_undecodable(source.as_ref()) => {
-                    return ErrorKind::DataCorrupt;
-                }
-                lance_core::Error::IO { .. } => ErrorKind::Unavailable,
-                _ => kind,
-            };
-        }
-        current = error.source();
+    // The outcome of the commit is unknown, whatever error the store returned last.
+    if error.is::<CommitStatusUnknownError>() {
+        return Some(Finding::Certain(ErrorKind::Unavailable));
     }
-    kind
-}
-
-/// Whether the store does not support this kind of request.
-fn is_not_allowed(source: &object_store::Error) -> bool {
-    let text = source.to_string();
-    NOT_ALLOWED.iter().any(|part| text.contains(part))
-}
-
-/// An error and its causes, outermost first.
-fn causes<'a>(source: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(source), |error: &&'a (dyn StdError + 'static)| (*error).source())
-}
-
-/// Whether the response, or the rest of its body, did not arrive before the timeout.
-fn is_timeout(source: &(dyn StdError + 'static)) -> bool {
-    let mut errors = causes(source).filter_map(|error| error.downcast_ref::<HttpError>());
-    errors.any(|error| error.kind() == HttpErrorKind::Timeout)
-}
-
-/// Whether the system refused an offset that no file can have.
-fn is_impossible(error: &std::io::Error) -> bool {
-    error.kind() == std::io::ErrorKind::InvalidInput && error.raw_os_error().is_some()
+    let finding = match error.downcast_ref::<lance_core::Error>()? {
+        lance_core::Error::NotFound { .. }
+        | lance_core::Error::DatasetNotFound { .. }
+        | lance_core::Error::VersionNotFound { .. }
+        | lance_core::Error::RefNotFound { .. } => Finding::Certain(ErrorKind::NotFound),
+        lance_core::Error::DatasetAlreadyExists { .. } | lance_core::Error::RefConflict { .. } => {
+            Finding::Certain(ErrorKind::AlreadyExists)
+        }
+        lance_core::Error::CorruptFile { .. } => Finding::Certain(ErrorKind::DataCorrupt),
+        lance_core::Error::InvalidInput { .. }
+        | lance_core::Error::SchemaMismatch { .. }
+        | lance_core::Error::Schema { .. }
+        | lance_core::Error::FieldNotFound { .. }
+        | lance_core::Error::NotSupported { .. }
+        | lance_core::Error::InvalidRef { .. } => Finding::Likely(ErrorKind::InvalidRequest),
+        lance_core::Error::CommitConflict { .. }
+        | lance_core::Error::RetryableCommitConflict { .. }
+        | lance_core::Error::TooMuchWriteContention { .. }
+        | lance_core::Error::Timeout { .. } => Finding::Likely(ErrorKind::Unavailable),
+        lance_core::Error::IO { source, .. } if is_undecodable(source.as_ref()) => {
+            Finding::Certain(ErrorKind::DataCorrupt)
+        }
+        lance_core::Error::IO { .. } => Finding::Likely(ErrorKind::Unavailable),
+        _ => return None,
+    };
+    Some(finding)
 }
 
 /// Whether bytes were read but could not be decoded. This crate does not name the types of the decoders' errors, so
@@ -339,30 +233,6 @@ fn is_impossible(error: &std::io::Error) -> bool {
 fn is_undecodable(source: &dyn StdError) -> bool {
     let text = source.to_string();
     UNDECODABLE.iter().any(|part| text.contains(part))
-}
-
-/// Derives the kind from an operating system's error inside a generic error, as local stores report them. A local
-/// file that ends early is damaged; a response body from a remote store that ends early was only cut off.
-fn refused_by_system(source: &object_store::Error) -> Option<ErrorKind> {
-    let is_local = matches!(source, object_store::Error::Generic { store: "LocalFileSystem", .. });
-    let mut current = source.source();
-    while let Some(error) = current {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return match io.kind() {
-                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                    Some(ErrorKind::PermissionDenied)
-                }
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                    Some(ErrorKind::ResourceExhausted)
-                }
-                std::io::ErrorKind::UnexpectedEof if is_local => Some(ErrorKind::DataCorrupt),
-                _ if is_local && is_impossible(io) => Some(ErrorKind::DataCorrupt),
-                _ => None,
-            };
-        }
-        current = error.source();
-    }
-    None
 }
 
 #[cfg(test)]
@@ -393,12 +263,29 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_no_file_has_are_damage() {
-        const EINVAL: i32 = 22;
-        assert_eq!(kind(std::io::Error::from_raw_os_error(EINVAL)), ErrorKind::DataCorrupt);
-        let wrapped =
-            |store| object_store::Error::Generic { store, source: Box::new(std::io::Error::from_raw_os_error(EINVAL)) };
-        assert_eq!(kind(wrapped("LocalFileSystem")), ErrorKind::DataCorrupt);
-        assert_eq!(kind(wrapped("S3")), ErrorKind::Unavailable);
+    fn outages_are_known_although_lance_wraps_their_errors() {
+        let out = || object_store::Error::from(stoker_store::Out::default());
+        let wrapped = Error::storage("reading", lance_core::Error::io_source(Box::new(out())));
+        assert_eq!((wrapped.kind(), wrapped.is_outage()), (ErrorKind::Unavailable, true), "{wrapped}");
+        let other = lance_core::Error::io("connection reset".to_string());
+        assert!(!Error::storage("reading", other).is_outage());
+    }
+
+    #[test]
+    fn errors_of_stores_keep_their_message_and_kind() {
+        let reason = || "a reason".to_string();
+        let of_store = || {
+            let source = "https://me:secret@host/a refused".into();
+            [
+                stoker_store::Error::InvalidUri { uri: "ftp://host".into(), reason: reason() },
+                stoker_store::Error::UnsafeStore { lake: "s3://bucket".into(), reason: reason() },
+                stoker_store::Error::DataCorrupt { attempted: "reading".into(), reason: reason() },
+                stoker_store::Error::DamagedRows { attempted: "reading".into(), reason: reason() },
+                stoker_store::Error::Storage { attempted: "reading".into(), kind: ErrorKind::Unavailable, source },
+            ]
+        };
+        for (found, expected) in of_store().map(Error::from).into_iter().zip(of_store()) {
+            assert_eq!((found.to_string(), found.kind()), (expected.to_string(), expected.kind()));
+        }
     }
 }

@@ -8,34 +8,26 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
-use lance_io::object_store::{
-    ChainedWrappingObjectStore, ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor,
-    WrappingObjectStore,
-};
+use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use stoker_store::{
+    AtomicCreate, Breaker, DirectStore, StoreRequests, first_line, is_remote, normalised_uri, without_secrets,
+};
 use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName, TagName};
 
 use crate::again::again;
-use crate::atomic_create::AtomicCreate;
-use crate::breaker::{Breaker, StoreRequests};
-use crate::breaker_store::BreakerWrapper;
 use crate::caught::caught;
 use crate::checksums::ChecksumCache;
 use crate::damage::opening_error;
 use crate::dense::DenseCache;
-use crate::direct::DirectStore;
-use crate::error::first_line;
+use crate::direct::direct_store;
+use crate::error::interpret;
 use crate::footer::Checked;
 use crate::holds::Holds;
-use crate::sectors::{CheckedWrapper, StoreKind, checked_registry};
+use crate::lance_stores::{checked_registry, wrapper};
+use crate::objects::FOLDER;
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
-
-/// The URL schemes of the stores that a lake can be in.
-const SCHEMES: [&str; 5] = ["file", "s3", "gs", "az", "memory"];
-
-/// The beginnings of the URIs of stores that are reached over a network.
-const REMOTE_SCHEMES: [&str; 3] = ["s3://", "gs://", "az://"];
 
 /// The maximum number of listings in flight at once.
 const LISTINGS_AT_ONCE: usize = 16;
@@ -80,9 +72,20 @@ pub(crate) struct LakeInner {
     pub holds: Holds,
 }
 
-/// Whether the store of a lake is reached over a network.
-pub(crate) fn is_remote(uri: &str) -> bool {
-    REMOTE_SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
+impl LakeInner {
+    /// Checks that the lake's store creates objects atomically. The check runs once for each [`Lake`] that is opened, and
+    /// takes 20 requests on an atomic store. Local folders and lakes in memory need no check.
+    ///
+    /// # Errors
+    /// [`Error::UnsafeStore`] when the store is not atomic; `PermissionDenied` when objects under `_stoker/` cannot
+    /// be written; storage errors.
+    pub(crate) async fn check_atomic_create(&self) -> Result<()> {
+        if !is_remote(&self.uri) {
+            return Ok(());
+        }
+        let folder = self.base.clone().join(FOLDER).join("probes");
+        Ok(self.atomic_create.check(self.store.inner.as_ref(), &folder, &self.place).await?)
+    }
 }
 
 impl std::fmt::Debug for Lake {
@@ -100,9 +103,9 @@ impl Lake {
     /// # Errors
     /// [`Error::InvalidUri`] for other schemes, and for URIs or options that the store refuses.
     pub async fn open(uri: &str, options: &StorageOptions) -> Result<Lake> {
-        let uri = normalise(uri)?;
+        let uri = normalised_uri(uri)?;
         let accessor = StorageOptionsAccessor::with_static_options(options.resolved());
-        let breaker = Arc::new(Breaker::default());
+        let breaker = Arc::new(Breaker::new(interpret));
         let mut params =
             ObjectStoreParams { storage_options_accessor: Some(Arc::new(accessor)), ..ObjectStoreParams::default() };
         let registry = checked_registry();
@@ -120,7 +123,7 @@ impl Lake {
         };
         let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
-        let direct = DirectStore::try_new(&uri, &params, breaker.clone()).await;
+        let direct = direct_store(&uri, &params, breaker.clone()).await;
         let opening_deadline = options.opening_deadline().filter(|_| is_remote(&uri));
         let inner = LakeInner {
             uri,
@@ -134,7 +137,7 @@ impl Lake {
             dense,
             checksums,
             checked,
-            atomic_create: AtomicCreate::default(),
+            atomic_create: AtomicCreate::new(interpret),
             committing,
             place,
             commit_deadline: options.commit_deadline(),
@@ -352,22 +355,6 @@ impl Lake {
     }
 }
 
-/// The wrapper that all requests to a lake's store pass.
-fn wrapper(
-    uri: &str,
-    breaker: &Arc<Breaker>,
-    registry: &Arc<ObjectStoreRegistry>,
-    params: &ObjectStoreParams,
-) -> Arc<dyn WrappingObjectStore> {
-    let place = if uri.contains("://") { StoreKind::Elsewhere } else { StoreKind::Local };
-    let checked = Arc::new(CheckedWrapper::new(place));
-    if !is_remote(uri) {
-        return checked;
-    }
-    let breaker = Arc::new(BreakerWrapper::new(breaker.clone(), registry, uri, params));
-    Arc::new(ChainedWrappingObjectStore::new(vec![breaker, checked]))
-}
-
 /// Opens the store of a lake. Returns it with the path of the lake's root in it.
 async fn open_store(
     registry: &Arc<ObjectStoreRegistry>,
@@ -393,73 +380,6 @@ async fn with_schema(
         Ok::<_, lance_core::Error>((dataset, schema))
     });
     opened.await
-}
-
-/// Checks the scheme and makes local paths absolute.
-fn normalise(uri: &str) -> Result<String> {
-    let fail = |reason: String| Err(Error::InvalidUri { uri: without_secrets(uri), reason });
-    if uri.is_empty() {
-        return fail("it is empty".into());
-    }
-    let path = match uri.split_once("://") {
-        None => uri,
-        Some(("file", _)) => {
-            let url = url::Url::parse(uri).ok().and_then(|url| url.to_file_path().ok());
-            match url.as_deref().and_then(std::path::Path::to_str) {
-                Some(path) => return Ok(without_trailing_slash(path)),
-                None => return fail("it is not the URL of a local path".into()),
-            }
-        }
-        Some((scheme, rest)) if SCHEMES.contains(&scheme) => {
-            let rest = rest.trim_end_matches('/');
-            return match (scheme, rest) {
-                ("memory", "") => Ok("memory://lake".into()),
-                (_, "") => fail("the bucket is missing".into()),
-                _ if has_userinfo(uri) => fail(
-                    "it must not contain credentials: give them as storage options, or as environment variables such \
-                     as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                        .into(),
-                ),
-                _ if rest.contains('?') => fail("it has a query (?…); give settings as storage options".into()),
-                _ => Ok(format!("{scheme}://{rest}")),
-            };
-        }
-        Some((scheme, _)) => {
-            return fail(format!(
-                "scheme '{scheme}' is not supported; use a local path, {}",
-                SCHEMES.join("://, ") + "://"
-            ));
-        }
-    };
-    let absolute = std::path::absolute(path)
-        .map_err(|source| Error::InvalidUri { uri: uri.to_string(), reason: source.to_string() })?;
-    match absolute.to_str() {
-        Some(path) => Ok(without_trailing_slash(path)),
-        None => fail("the path is not UTF-8".into()),
-    }
-}
-
-/// Removes user, password and query from a URI, because they may hold credentials.
-pub(crate) fn without_secrets(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
-    let rest = rest.split('?').next().unwrap_or_default();
-    match rest.rfind('@').filter(|_| has_userinfo(uri)) {
-        Some(at) => format!("{scheme}://…{}", &rest[at..]),
-        None => format!("{scheme}://{rest}"),
-    }
-}
-
-/// Whether a URI has a user or a password before the host. A password may contain a slash, although the URI standard
-/// forbids it.
-fn has_userinfo(uri: &str) -> bool {
-    let Some((_, rest)) = uri.split_once("://") else { return false };
-    let authority = rest.split('/').next().unwrap_or_default();
-    authority.contains('@') || (authority.contains(':') && rest.contains('@'))
-}
-
-fn without_trailing_slash(path: &str) -> String {
-    let trimmed = path.trim_end_matches('/');
-    if trimmed.is_empty() { "/".into() } else { trimmed.into() }
 }
 
 /// Describes the up to ten versions nearest to one that does not exist, as a hint for an error.

@@ -1,6 +1,7 @@
 //! Lakes: versioned Lance tables and small immutable objects under one root URI.
 //!
-//! This is the only crate that names Lance or an object store. It offers to other crates:
+//! This is the only crate that names Lance. It opens the object stores of lakes, whose requests pass through
+//! [`stoker_store`]. It offers to other crates:
 //!
 //! ```text
 //! Lake ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
@@ -15,11 +16,7 @@
 
 mod again;
 mod allowance;
-mod atomic_create;
 mod blobs;
-mod breaker;
-mod breaker_store;
-mod cached_read;
 mod caught;
 mod checksums;
 mod cleanup;
@@ -37,6 +34,7 @@ mod history;
 mod holds;
 mod index;
 mod lake;
+mod lance_stores;
 mod layout;
 mod lineage;
 mod nulls;
@@ -44,25 +42,18 @@ mod objects;
 mod obstacle;
 mod precheck;
 mod quarantine;
-mod range_body;
 mod range_reader;
-mod renewable;
 mod root_contents;
 mod row_offsets;
 mod scan;
-mod sectors;
 mod sound_rows;
-mod storage_options;
 mod survey;
 mod table;
 mod take;
-mod uncached_file;
 mod versions;
 mod write;
 
 pub use allowance::{Expense, WriteAllowance};
-pub use breaker::StoreRequests;
-pub use cached_read::preadv_cached;
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
@@ -74,13 +65,11 @@ pub use index::IndexKind;
 pub use lake::Lake;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
 pub use quarantine::Quarantined;
-pub use range_body::RangeBody;
-pub use range_reader::RangeReader;
+pub use range_reader::{RangeBody, RangeReader};
 pub use scan::{Metric, Nearest, ROW_ADDR, ScanRequest};
 pub use sound_rows::SoundRows;
-pub use storage_options::StorageOptions;
+pub use stoker_store::{StorageOptions, StoreRequests, UncachedFile, preadv_cached};
 pub use table::{FragmentInfo, Table};
-pub use uncached_file::UncachedFile;
 pub use write::{FragmentDraft, TableWriter, WriteOptions};
 
 #[cfg(test)]

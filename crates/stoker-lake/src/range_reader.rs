@@ -10,11 +10,13 @@ use futures::{StreamExt, TryStreamExt};
 use lance_io::object_store::ObjectStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStoreExt};
+use stoker_store::{DirectStore, SocketBody, UncachedFile, is_outage};
 use stoker_types::ErrorKind;
 
-use crate::breaker_store::is_outage;
-use crate::direct::{DirectStore, SocketBody};
-use crate::{Error, RangeBody, Result, UncachedFile};
+use crate::{Error, Result};
+
+/// The body of a response with a range of bytes; the reader chooses the memory into which it is read.
+pub type RangeBody = stoker_store::RangeBody<Error>;
 
 /// Reads byte ranges of one immutable file; cheap to clone.
 #[derive(Clone)]

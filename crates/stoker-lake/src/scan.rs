@@ -18,9 +18,9 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::dataset::scanner::Scanner;
 use lance_linalg::distance::MetricType;
+use stoker_store::first_line;
 
 use crate::caught::{Panicked, caught};
-use crate::error::first_line;
 use crate::{Error, Result, Table};
 
 /// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.

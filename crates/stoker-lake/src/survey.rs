@@ -9,10 +9,10 @@ use lance_encoding::decoder::PageEncoding;
 use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
 use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
+use stoker_store::sectors::is_checked_name;
 
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
 use crate::obstacle::Obstacle;
-use crate::sectors::is_checked_name;
 use crate::{Error, Result, Table};
 
 /// The name of encodings with a general-purpose codec.

@@ -8,6 +8,7 @@ mod dense;
 mod doctor;
 mod indexes;
 mod layout;
+mod light_damage;
 mod lineage;
 mod objects;
 mod quarantine;

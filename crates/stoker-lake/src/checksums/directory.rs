@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use lance_file::reader::BufferDescriptor;
 use serde::Deserialize;
-
-use crate::sectors::is_checked_name;
+use stoker_store::sectors::is_checked_name;
 
 /// The key of the entry in the file's schema metadata.
 pub(crate) const CHECKSUMS_KEY: &str = "stoker:checksums";

@@ -7,10 +7,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lance_file::reader::CachedFileMetadata;
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
+use stoker_store::SegmentCache;
 use stoker_types::is_heavy;
 
 use super::directory::{Described, Misfit, offset_of};
-use super::segments::SegmentCache;
 use super::{Checksums, FileChecksums};
 use crate::dense::{CACHE_ENTRIES_MAX, ColumnKey, FOOTERS_IN_FLIGHT};
 use crate::{DenseProbe, Error, RangeReader, Result, Table};

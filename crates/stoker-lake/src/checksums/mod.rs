@@ -14,18 +14,18 @@
 //! that check. Rows of files without an entry, which other writers make, are not checked.
 //!
 //! A file of light columns has an entry for its columns whose pages may be plain bytes. Streams read such pages
-//! without Lance's decoder, and only the decoder's reads are checked by [`sectors`](crate::sectors).
+//! without Lance's decoder, and only the decoder's reads are checked by [`sectors`](stoker_store::sectors).
 
 mod directory;
 mod find;
 mod rows;
-mod segments;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use stoker_store::{SegmentCache, SegmentKey};
 
 use self::directory::CHECKSUM_BYTES;
 use crate::{RangeReader, Result};
@@ -33,7 +33,6 @@ use crate::{RangeReader, Result};
 pub(crate) use self::directory::{CHECKSUMS_KEY, checksums_entry};
 pub(crate) use self::find::ChecksumCache;
 pub use self::rows::row_checksums;
-pub(crate) use self::segments::{SegmentCache, SegmentKey};
 
 /// The limit, in bytes, up to which all checksums of a column are read file by file. Larger columns are read in
 /// segments.

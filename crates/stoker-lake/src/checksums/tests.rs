@@ -1,9 +1,8 @@
-//! Tests of the entry in a file's metadata, of the segment cache, and of reading checksums.
+//! Tests of the entry in a file's metadata, and of reading checksums.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 use arrow_schema::DataType;
 use futures::future::try_join_all;
@@ -12,7 +11,6 @@ use stoker_checksum::checksum;
 use stoker_types::ErrorKind;
 
 use super::directory::{Described, Misfit, offset_of};
-use super::segments::{SegmentCache, SegmentKey};
 use super::{CHECKSUMS_KEY, Checksums, checksums_entry};
 use crate::tests::data::{
     TestResult, addresses, append, latest, memory_lake, schema, small, table_name, tensor, tensor_bytes, test_lake,
@@ -63,27 +61,6 @@ fn entries_that_cannot_be_used_say_why() {
         let found = offset(entry, num_rows);
         assert!(matches!(&found, Err(Misfit::Unusable(said)) if said.contains(reason)), "{entry}: {found:?}");
     }
-}
-
-#[test]
-fn the_cache_keeps_what_was_used_last_within_its_bound() {
-    let cache = SegmentCache::new(10_000);
-    let key = |number: u64| SegmentKey { path: "a".into(), bytes: number * 4_000..(number + 1) * 4_000 };
-    let values = |length: usize| Arc::<[u32]>::from(vec![7; length]);
-    for number in 0..50 {
-        cache.insert(key(number), values(1_000));
-        assert!(cache.bytes() <= 10_000, "{cache:?}");
-        assert!(cache.get(&key(0)).is_some(), "it is used all the time");
-    }
-    assert!(cache.get(&key(49)).is_some() && cache.get(&key(48)).is_none());
-    let bytes = cache.bytes();
-    cache.insert(key(0), values(1_000));
-    cache.insert(key(50), values(3_000));
-    assert_eq!(cache.bytes(), bytes, "one was there, the other is larger than the bound");
-    cache.remove(&key(0));
-    cache.remove(&key(0));
-    cache.remove(&key(49));
-    assert_eq!(cache.bytes(), 0);
 }
 
 /// A table of 60 rows in fragments of at most 25.

@@ -11,13 +11,13 @@ use lance::Dataset;
 use lance::dataset::optimize::{CompactionOptions, compact_files};
 use lance_table::io::deletion::deletion_file_path;
 use object_store::path::Path;
+use stoker_store::seal::is_sealed;
 use stoker_types::{ErrorKind, SnapshotRef};
 
 use super::data::{
     TestResult, addresses, append, latest, memory_lake, rows, schema, small, table_name, tensor, tensor_bytes,
     test_lake,
 };
-use crate::deletions::is_sealed;
 use crate::{CommitMode, DenseProbe, Lake, Quarantined, ScanRequest, StorageOptions, Table};
 
 /// The address of a row in a table with fragments of 10 rows.

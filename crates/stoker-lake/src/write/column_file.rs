@@ -12,12 +12,13 @@ use lance_file::versions::{create_writer, v2_2};
 use lance_file::writer::{FileWriter, FileWriterOptions};
 use lance_table::format::DataFile;
 use object_store::path::Path;
+use stoker_store::sectors::checked_name;
 
+use super::checked_writer::CheckedWriter;
 use super::page_buffer::{PageBuffer, compact};
 use super::schema::may_be_plain;
 use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
 use crate::lake::LakeInner;
-use crate::sectors::{CheckedWriter, checked_name};
 use crate::{Error, Result};
 
 /// The number of bytes that each light column collects before Lance writes a page.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::local::OpenFiles;
 use super::trailer::Trailer;
-use crate::checksums::{SegmentCache, SegmentKey};
+use crate::segment_cache::{SegmentCache, SegmentKey};
 
 /// The maximum number of cached trailers, of some hundred bytes each.
 const TRAILERS_MAX: usize = 16 << 10;

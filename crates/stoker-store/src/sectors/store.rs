@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use lance_io::object_store::WrappingObjectStore;
-use object_store::list::PaginatedListStore;
 use object_store::path::Path;
 use object_store::{
     Attributes, CopyOptions, Extensions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
@@ -20,7 +18,7 @@ use super::known::Known;
 use super::local::{self, ReadFrom};
 use super::trailer::{SEGMENT_SECTORS, Trailer, Unread};
 use super::{Damage, SECTOR_BYTES, checked_file, data_file, sectors_of};
-use crate::deletions::{has_seal, is_sealed};
+use crate::seal::{has_seal, is_sealed};
 
 /// The number of bytes that are read from the end of a file if no other read contained its trailer.
 const END_BYTES: u64 = 64 << 10;
@@ -30,36 +28,29 @@ const RANGES_IN_FLIGHT: usize = 8;
 
 /// Whether a store contains files of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreKind {
+pub enum StoreKind {
+    /// It does.
     Local,
+    /// It does not.
     Elsewhere,
 }
 
-/// Wraps stores so that reads of data files with checksums are verified.
+/// Makes stores that verify reads of data files with checksums. The stores share what is cached of the files.
 #[derive(Debug)]
-pub(crate) struct CheckedWrapper {
+pub struct CheckedStores {
     place: StoreKind,
     known: Arc<Known>,
 }
 
-impl CheckedWrapper {
-    /// Makes the wrapper for the store of one lake.
+impl CheckedStores {
+    /// For the stores of one lake.
     pub fn new(place: StoreKind) -> Self {
         Self { place, known: Arc::default() }
     }
-}
 
-impl WrappingObjectStore for CheckedWrapper {
-    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+    /// Returns a store that verifies what it reads from `inner`.
+    pub fn wrap(&self, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
         Arc::new(CheckedStore { inner, place: self.place, known: self.known.clone() })
-    }
-
-    fn wrap_paginated(
-        &self,
-        _store_prefix: &str,
-        inner: Arc<dyn PaginatedListStore>,
-    ) -> Option<Arc<dyn PaginatedListStore>> {
-        Some(inner)
     }
 }
 

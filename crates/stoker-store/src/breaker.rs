@@ -25,6 +25,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::error::{Interpret, is_transient, uninterpreted};
+
 /// The number of failures in a row, without a response in between, after which the store counts as out.
 pub(crate) const FAILURES_MAX: u32 = 8;
 
@@ -44,8 +46,8 @@ const SLOW_START_STEPS: u32 = 8;
 const LISTED_AHEAD: usize = 64;
 
 /// The state of the requests to one store; it decides which requests may begin.
-#[derive(Debug, Default)]
-pub(crate) struct Breaker {
+#[derive(Debug)]
+pub struct Breaker {
     state: Mutex<State>,
     changed: Notify,
     /// The number of outages that ended.
@@ -53,6 +55,14 @@ pub(crate) struct Breaker {
     counts: Counts,
     /// The runtime on which requests are made. While it is not set, a request is made on the runtime of its caller.
     threads: OnceLock<Handle>,
+    /// Interprets errors of other libraries, which may be transient.
+    interpret: Interpret,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self::new(uninterpreted)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +117,7 @@ pub(crate) struct Pass<'a> {
     elapsed.as_secs(),
     last_of(source.as_deref())
 )]
-pub(crate) struct Out {
+pub struct Out {
     elapsed: Duration,
     /// The error of the request, if it was made.
     source: Option<Box<object_store::Error>>,
@@ -119,12 +129,24 @@ fn last_of(error: Option<&object_store::Error>) -> String {
 
 impl Out {
     /// The same error for a request that was made and failed with `error`.
-    pub fn after(self, error: object_store::Error) -> Self {
+    pub(crate) fn after(self, error: object_store::Error) -> Self {
         Self { source: Some(Box::new(error)), ..self }
     }
 }
 
 impl Breaker {
+    /// A breaker that lets requests begin. `interpret` knows errors of other libraries that a store may return.
+    pub fn new(interpret: Interpret) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Notify::new(),
+            outages: watch::Sender::default(),
+            counts: Counts::default(),
+            threads: OnceLock::new(),
+            interpret,
+        }
+    }
+
     /// Makes all later requests on this runtime, whichever runtime their callers are on. A connection that several
     /// callers share then never waits for a runtime that computes. The first call decides.
     pub fn keep_requests_on(&self, threads: Handle) {
@@ -132,7 +154,7 @@ impl Breaker {
     }
 
     /// Makes a request on the runtime for requests. Dropping the future cancels the request.
-    pub async fn at_home<T: Send + 'static>(
+    pub(crate) async fn at_home<T: Send + 'static>(
         &self,
         request: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> object_store::Result<T> {
@@ -143,7 +165,7 @@ impl Breaker {
     }
 
     /// Reads a listing on the runtime for requests.
-    pub fn stream_at_home<T: Send + 'static>(
+    pub(crate) fn stream_at_home<T: Send + 'static>(
         &self,
         stream: BoxStream<'static, object_store::Result<T>>,
     ) -> BoxStream<'static, object_store::Result<T>> {
@@ -163,7 +185,7 @@ impl Breaker {
     ///
     /// # Errors
     /// [`Out`] when the request may not begin within that time.
-    pub async fn enter(&self) -> Result<Pass<'_>, Out> {
+    pub(crate) async fn enter(&self) -> Result<Pass<'_>, Out> {
         let begun = Instant::now();
         loop {
             let changed = self.changed.notified();
@@ -182,7 +204,7 @@ impl Breaker {
     }
 
     /// Waits until the next outage ends: until the store answers a request again.
-    pub fn until_back(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn until_back(&self) -> impl Future<Output = ()> + use<> {
         let mut outages = self.outages.subscribe();
         async move {
             if outages.changed().await.is_err() {
@@ -256,6 +278,11 @@ impl State {
 }
 
 impl Pass<'_> {
+    /// Whether the breaker counts this error as a failure of the store.
+    pub fn is_failure(&self, error: &object_store::Error) -> bool {
+        is_transient(error, self.breaker.interpret)
+    }
+
     /// Records that the store answered, also with a refusal.
     pub fn answered(self) {
         self.breaker.counts.answered.fetch_add(1, Relaxed);

@@ -41,12 +41,14 @@ impl UncachedFile {
     }
 
     /// The open file. A read whose offset, length or memory address is not aligned fails with `EINVAL`.
+    #[inline]
     pub fn file(&self) -> &File {
         &self.file
     }
 
     /// The alignment in bytes: the offset, length and memory address of a read must be multiples of it. It is a power
     /// of two, from 4 KiB to 64 KiB.
+    #[inline]
     pub fn alignment(&self) -> usize {
         self.alignment
     }
@@ -58,7 +60,9 @@ impl UncachedFile {
         warn(&self.place, error);
     }
 
-    pub(crate) fn is_refused(&self) -> bool {
+    /// Whether the file system refused a read of the file.
+    #[inline]
+    pub fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
 }

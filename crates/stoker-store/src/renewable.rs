@@ -18,7 +18,7 @@ use crate::error::is_denied;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Opens a store; returns `None` if that fails.
-pub(crate) type Open<S> = Box<dyn Fn() -> BoxFuture<'static, Option<S>> + Send + Sync>;
+pub type Open<S> = Box<dyn Fn() -> BoxFuture<'static, Option<S>> + Send + Sync>;
 
 /// The purpose of a request. Credentials may allow reads but not writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

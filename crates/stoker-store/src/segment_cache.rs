@@ -10,15 +10,17 @@ use parking_lot::Mutex;
 const SEGMENT_OVERHEAD_BYTES: usize = 256;
 
 /// A cache that keeps the most recently used segments, up to a limit in bytes.
-pub(crate) struct SegmentCache {
+pub struct SegmentCache {
     state: Mutex<State>,
     bytes_max: usize,
 }
 
 /// A segment: a range of bytes of a data file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SegmentKey {
+pub struct SegmentKey {
+    /// The path of the file.
     pub path: Arc<str>,
+    /// The bytes of the file in which the segment's checksums are.
     pub bytes: Range<u64>,
 }
 
@@ -92,13 +94,11 @@ impl SegmentCache {
     }
 
     /// The bytes of all cached segments.
-    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
     /// The number of segments ever inserted.
-    #[cfg(test)]
     pub fn num_inserted(&self) -> u64 {
         self.state.lock().num_inserted
     }
@@ -115,4 +115,32 @@ impl State {
 
 fn bytes_of(values: &[u32]) -> usize {
     size_of_val(values) + SEGMENT_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{SegmentCache, SegmentKey};
+
+    #[test]
+    fn the_cache_keeps_what_was_used_last_within_its_bound() {
+        let cache = SegmentCache::new(10_000);
+        let key = |number: u64| SegmentKey { path: "a".into(), bytes: number * 4_000..(number + 1) * 4_000 };
+        let values = |length: usize| Arc::<[u32]>::from(vec![7; length]);
+        for number in 0..50 {
+            cache.insert(key(number), values(1_000));
+            assert!(cache.bytes() <= 10_000, "{cache:?}");
+            assert!(cache.get(&key(0)).is_some(), "it is used all the time");
+        }
+        assert!(cache.get(&key(49)).is_some() && cache.get(&key(48)).is_none());
+        let bytes = cache.bytes();
+        cache.insert(key(0), values(1_000));
+        cache.insert(key(50), values(3_000));
+        assert_eq!(cache.bytes(), bytes, "one was there, the other is larger than the bound");
+        cache.remove(&key(0));
+        cache.remove(&key(0));
+        cache.remove(&key(49));
+        assert_eq!(cache.bytes(), 0);
+    }
 }

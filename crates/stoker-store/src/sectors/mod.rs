@@ -2,7 +2,7 @@
 //!
 //! Lance decodes light columns. It stores no checksums, so it would deliver flipped bytes. Therefore Stoker appends to
 //! each file of light columns a checksum for each 4 KiB of it, a *sector*. All of Lance's reads of such a file pass
-//! through [`CheckedWrapper`], which widens them to whole sectors and verifies those:
+//! through a store of [`CheckedStores`], which widens them to whole sectors and verifies those:
 //!
 //! ```text
 //! the file as Lance wrote it | u32 for each sector | directory | its length, a hash | copies of Lance's tables, footer
@@ -11,12 +11,11 @@
 //!
 //! The tables and the footer are copies, by which other readers find the file's parts as usual; they skip the
 //! checksums. The directory contains the name of the file, so that swapped files are detected, and hashes of the
-//! checksums. [`trailer`](self::trailer) describes the format.
+//! checksums. `trailer.rs` describes the format.
 //!
 //! The name of a file (`<uuid>-checked.lance`) says that the file has checksums, so that no damaged byte in the file
 //! can hide them. Files with other names are read without a check: files by other writers and earlier versions of
-//! Stoker, and files of heavy columns, whose rows have checksums of their own ([`checksums`](crate::checksums)). Local
-//! files of both kinds are kept open.
+//! Stoker, and files of heavy columns, whose rows have checksums of their own. Local files of both kinds are kept open.
 //!
 //! Cost: 0.1 % of the file's bytes. The checksums are part of a request that Lance makes anyway; of a file of more than
 //! about 60 MiB, each 64 MiB that are read cost one more request, once. Each read is up to 8 KiB longer, and the bytes
@@ -27,16 +26,15 @@ mod known;
 mod local;
 mod store;
 mod trailer;
-mod writer;
+mod trailer_builder;
 
 use std::ops::Range;
 
 use object_store::path::Path;
 
 pub(crate) use self::damage::Damage;
-pub(crate) use self::local::checked_registry;
-pub(crate) use self::store::{CheckedWrapper, StoreKind};
-pub(crate) use self::writer::CheckedWriter;
+pub use self::store::{CheckedStores, StoreKind};
+pub use self::trailer_builder::TrailerBuilder;
 
 /// Bytes of a sector: about the size of Lance's smallest reads, so that widening a read costs little compared to its
 /// request.
@@ -52,12 +50,12 @@ const CHECKED_ENDING: &str = "-checked.lance";
 const DATA_FOLDER: &str = "data";
 
 /// Returns a new name for a data file with checksums.
-pub(crate) fn checked_name() -> String {
+pub fn checked_name() -> String {
     format!("{}{CHECKED_ENDING}", uuid::Uuid::new_v4())
 }
 
 /// Returns whether a data file of this name has checksums.
-pub(crate) fn is_checked_name(name: &str) -> bool {
+pub fn is_checked_name(name: &str) -> bool {
     name.ends_with(CHECKED_ENDING)
 }
 

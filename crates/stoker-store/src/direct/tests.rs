@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::service::{DirectConnector, Handover};
 use super::{DirectStore, SocketBody};
 use crate::Error;
-use crate::renewable::Renewable;
+use crate::error::{is_of_overload, uninterpreted};
 
 /// The response to one request, and whether the server closes the connection after it.
 type Answer = (&'static str, bool);
@@ -153,7 +153,7 @@ fn store(url: &str, max_retries: usize) -> Result<DirectStore> {
     let connector = DirectConnector::new(None, Timeouts { connect: PATIENT, answer: Duration::from_millis(500) });
     let store = builder.with_http_connector(connector).build()?;
     let reopen = Box::new(|| std::future::ready(None).boxed());
-    Ok(DirectStore { store: Renewable::new(store, reopen), breaker: Arc::default() })
+    Ok(DirectStore::new(store, reopen, Arc::default()))
 }
 
 const OBJECT: &str = "HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\nContent-Range: bytes 0-2/3\r\n\
@@ -167,8 +167,12 @@ async fn check_refusal(answers: Vec<Answer>, max_retries: usize) -> Result<std::
     let got = store(&url, max_retries)?.get(&Path::from("key"), options).await;
     Ok(match got {
         Ok((_, body)) => Ok(body.context("no body")?.was_refused()),
-        Err(source) => Err(Error::storage("reading", source)),
+        Err(source) => Err(Error::storage("reading", source, uninterpreted)),
     })
+}
+
+fn overloaded(error: &Error) -> bool {
+    matches!(error, Error::Storage { source, .. } if is_of_overload(source.as_ref()))
 }
 
 #[tokio::test]
@@ -178,13 +182,13 @@ async fn refusals_are_told_from_other_faults() -> Result<()> {
     let broken = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
     for (answer, is_overload) in [(busy, true), (many, true), (broken, false)] {
         let error = check_refusal(vec![(answer, false)], 0).await?.expect_err("a refusal");
-        assert_eq!((error.kind(), error.is_overload()), (ErrorKind::Unavailable, is_overload), "{error}");
+        assert_eq!((error.kind(), overloaded(&error)), (ErrorKind::Unavailable, is_overload), "{error}");
         assert_eq!(check_refusal(vec![(answer, false), (OBJECT, false)], 1).await??, is_overload, "{answer}");
     }
     assert!(!check_refusal(vec![(OBJECT, false)], 0).await??);
     let begun = ("HTTP/1.1 206 Partial Content\r\n", false);
     let silence = check_refusal(vec![begun, begun], 0).await?;
-    assert!(silence.expect_err("no answer").is_overload());
+    assert!(overloaded(&silence.expect_err("no answer")));
     Ok(())
 }
 

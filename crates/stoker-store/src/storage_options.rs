@@ -65,12 +65,12 @@ impl StorageOptions {
     }
 
     /// Returns the maximum duration of a write, retries included.
-    pub(crate) fn commit_deadline(&self) -> Duration {
+    pub fn commit_deadline(&self) -> Duration {
         ["timeout", "client_retry_timeout"].into_iter().filter_map(|key| self.time(key)).sum()
     }
 
     /// Returns the maximum duration of opening a table, retries included: twice the timeout of one request.
-    pub(crate) fn opening_deadline(&self) -> Option<Duration> {
+    pub fn opening_deadline(&self) -> Option<Duration> {
         self.time("timeout").map(|timeout| timeout.saturating_mul(2))
     }
 
@@ -85,7 +85,7 @@ impl StorageOptions {
     /// retried three times within 20 s; an endpoint that begins with `http://` is allowed. Lance's rate limiter neither
     /// retries requests nor falls below its initial rate: by default it falls to one request per second in an outage
     /// and recovers slowly. The circuit breaker of this crate stops requests in an outage instead.
-    pub(crate) fn resolved(&self) -> HashMap<String, String> {
+    pub fn resolved(&self) -> HashMap<String, String> {
         let mut options: HashMap<_, _> = self.0.clone().into_iter().collect();
         if self.get("aws_endpoint").is_some_and(|endpoint| endpoint.starts_with("http://")) {
             options.entry("allow_http".into()).or_insert_with(|| "true".into());

@@ -48,14 +48,14 @@ impl Handover {
 
 /// Makes HTTP clients that leave response bodies in their sockets.
 #[derive(Debug)]
-pub(super) struct DirectConnector {
+pub struct DirectConnector {
     tls: Option<Arc<ClientConfig>>,
     timeouts: Timeouts,
 }
 
 impl DirectConnector {
     /// A connector for a store in plain text, or over TLS where a configuration is given.
-    pub fn new(tls: Option<Arc<ClientConfig>>, timeouts: Timeouts) -> Self {
+    pub(super) fn new(tls: Option<Arc<ClientConfig>>, timeouts: Timeouts) -> Self {
         Self { tls, timeouts }
     }
 }

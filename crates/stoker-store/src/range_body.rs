@@ -5,31 +5,32 @@ use std::io::IoSliceMut;
 use bytes::{Buf, Bytes};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use stoker_net::http1::{SocketBody, fill};
 use stoker_types::ErrorKind;
 
-use crate::direct::{SocketBody, fill};
-use crate::{Error, Result};
+use crate::Error;
 
-/// The body of a response with a range of bytes; the reader chooses the memory into which it is read.
-pub struct RangeBody {
-    inner: Inner,
+/// The body of a response with a range of bytes; the reader chooses the memory into which it is read. Its errors are
+/// those of the crate that uses it.
+pub struct RangeBody<E> {
+    inner: Inner<E>,
 }
 
-enum Inner {
+enum Inner<E> {
     /// Chunks of bytes, each in its own memory, and the unread rest of the last chunk.
-    Chunks(BoxStream<'static, Result<Bytes>>, Bytes),
+    Chunks(BoxStream<'static, Result<Bytes, E>>, Bytes),
     /// Bytes that are still in the connection's socket. `attempted` is for error messages.
     Socket { body: SocketBody, attempted: String },
 }
 
-impl RangeBody {
+impl<E: From<Error>> RangeBody<E> {
     /// Makes a body from a stream of chunks.
-    pub fn from_chunks(chunks: BoxStream<'static, Result<Bytes>>) -> Self {
+    pub fn from_chunks(chunks: BoxStream<'static, Result<Bytes, E>>) -> Self {
         Self { inner: Inner::Chunks(chunks, Bytes::new()) }
     }
 
     /// Makes a body whose bytes are read from a socket; `attempted` is for error messages.
-    pub(crate) fn from_socket(body: SocketBody, attempted: String) -> Self {
+    pub fn from_socket(body: SocketBody, attempted: String) -> Self {
         Self { inner: Inner::Socket { body, attempted } }
     }
 
@@ -44,7 +45,7 @@ impl RangeBody {
     ///
     /// # Errors
     /// Storage errors.
-    pub async fn read(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize> {
+    pub async fn read(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, E> {
         match &mut self.inner {
             Inner::Chunks(chunks, chunk) => {
                 while !chunk.has_remaining() {
@@ -55,12 +56,14 @@ impl RangeBody {
                 chunk.advance(count);
                 Ok(count)
             }
-            Inner::Socket { body, attempted } => body.read(slices).await.map_err(|source| Error::Storage {
-                attempted: attempted.clone(),
-                // Any error of the connection is transient: a new connection may work.
-                kind: ErrorKind::Unavailable,
-                source: source.into(),
-            }),
+            Inner::Socket { body, attempted } => {
+                let read = body.read(slices).await;
+                read.map_err(|source| {
+                    let attempted = attempted.clone();
+                    // Any error of the connection is transient: a new connection may work.
+                    E::from(Error::Storage { attempted, kind: ErrorKind::Unavailable, source: source.into() })
+                })
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 /// # Errors
 /// The system's error: `AGAIN` when the read would have to wait for the disk. Systems and file systems without such
 /// reads refuse with other errors, and Linux 5.9 and 5.10 may report the end of the file instead.
+#[inline]
 pub fn preadv_cached(file: &File, slices: &mut [IoSliceMut<'_>], at: u64) -> Result<usize, Errno> {
     #[cfg(target_os = "linux")]
     return rustix::io::preadv2(file, slices, at, rustix::io::ReadWriteFlags::NOWAIT);

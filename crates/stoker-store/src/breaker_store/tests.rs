@@ -5,8 +5,9 @@ use futures::future::join;
 use object_store::{Error, Result};
 use stoker_types::ErrorKind;
 
-use super::{is_outage, out, through, through_anew};
+use super::{is_outage, through, through_anew};
 use crate::breaker::{Breaker, FAILURES_MAX, Out};
+use crate::error::{is_of_outage, uninterpreted};
 
 fn away() -> Error {
     Error::Generic { store: "S3", source: "error sending request".into() }
@@ -52,12 +53,13 @@ async fn a_request_that_changes_something_is_made_once() {
 
 #[test]
 fn errors_of_outages_are_known_whatever_wraps_them() {
-    let of_outage = || out(Out::default().after(away()));
-    let wrapped = lance_core::Error::io_source(Box::new(of_outage()));
+    let of_outage = || Error::from(Out::default().after(away()));
+    let wrapped = std::io::Error::other(of_outage());
     assert!(of_outage().to_string().contains("error sending request"), "{}", of_outage());
-    for (source, expected) in [(out(Out::default()), true), (of_outage(), true), (away(), false)] {
-        let error = crate::Error::storage("reading", source);
-        assert_eq!((error.kind(), error.is_outage()), (ErrorKind::Unavailable, expected), "{error}");
+    for (source, expected) in [(Out::default().into(), true), (of_outage(), true), (away(), false)] {
+        assert_eq!((is_of_outage(&source), is_outage(&source)), (expected, expected), "{source}");
+        let error = crate::Error::storage("reading", source, uninterpreted);
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
-    assert!(crate::Error::storage("reading", wrapped).is_outage());
+    assert!(is_of_outage(&wrapped));
 }

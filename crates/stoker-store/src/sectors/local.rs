@@ -1,8 +1,4 @@
-//! Local data files with checksums.
-//!
-//! Lance does not read local files through the wrapped store through which it makes all other requests, unless the
-//! store's prefix differs from that of local files. [`CheckedFiles`] makes stores with another prefix, so that their
-//! reads pass through [`CheckedWrapper`](super::CheckedWrapper) too.
+//! Reads of local data files, which are kept open.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,24 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use lance_io::object_store::providers::local::FileStoreProvider;
-use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreProvider, ObjectStoreRegistry};
 use object_store::path::Path;
 use object_store::{Attributes, Error, Extensions, ObjectMeta, Result};
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::fs::fstat;
 use rustix::io::{Errno, pread};
-use url::Url;
 
 use super::store::Fetched;
 use crate::cached_read::preadv_cached;
-
-/// The scheme of local files.
-const FILE: &str = "file";
-
-/// The store prefix of checked local files. Any value but the scheme serves.
-const PREFIX: &str = "file$checked";
 
 /// The store name in errors about local files.
 const LOCAL: &str = "LocalFileSystem";
@@ -44,38 +31,6 @@ const OPEN_FOR: Duration = Duration::from_secs(60);
 
 /// The maximum number of bytes that a task reads on its own thread: longer reads would delay the thread's other tasks.
 pub(super) const READ_NOW_MAX: u64 = 1 << 20;
-
-/// Makes stores of local files whose reads all pass through their wrapper.
-#[derive(Debug, Default)]
-struct CheckedFiles(FileStoreProvider);
-
-/// Returns a registry of stores in which local files are read through the wrapper of their store.
-pub(crate) fn checked_registry() -> Arc<ObjectStoreRegistry> {
-    let registry = ObjectStoreRegistry::default();
-    registry.insert(FILE, Arc::new(CheckedFiles::default()));
-    Arc::new(registry)
-}
-
-#[async_trait::async_trait]
-impl ObjectStoreProvider for CheckedFiles {
-    async fn new_store(&self, base_path: Url, params: &ObjectStoreParams) -> lance_core::Result<ObjectStore> {
-        let mut store = self.0.new_store(base_path, params).await?;
-        store.store_prefix = PREFIX.to_string();
-        Ok(store)
-    }
-
-    fn extract_path(&self, url: &Url) -> lance_core::Result<Path> {
-        self.0.extract_path(url)
-    }
-
-    fn calculate_object_store_prefix(
-        &self,
-        url: &Url,
-        options: Option<&HashMap<String, String>>,
-    ) -> lance_core::Result<String> {
-        self.0.calculate_object_store_prefix(url, options)
-    }
-}
 
 /// Local files that were read recently and are kept open.
 #[derive(Debug, Default)]

@@ -8,20 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::{BoxFuture, Either, select};
+use futures::StreamExt;
+use futures::future::{Either, select};
 use futures::stream::{self, BoxStream};
-use futures::{FutureExt, StreamExt};
-use lance_io::object_store::{ObjectStoreParams, ObjectStoreRegistry, WrappingObjectStore, uri_to_url};
 use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
-use parking_lot::Mutex;
 
 use crate::breaker::{Breaker, Out, Pass};
-use crate::error::is_transient;
 use crate::renewable::{Open, Purpose, Renewable};
 
 /// The store name in errors of the breaker; [`is_outage`] recognises them by it.
@@ -33,102 +30,12 @@ const NAMED_FOLDERS: [&str; 3] = ["data", "_deletions", "_indices"];
 /// The wait before a request for a missing file is made a second time.
 const MISSING_WAIT: Duration = Duration::from_millis(100);
 
-/// A function that opens the store of a lake again, without the wrapper.
-type Reopen = Arc<dyn Fn() -> BoxFuture<'static, Option<lance_io::object_store::ObjectStore>> + Send + Sync>;
-
-/// A wrapper that puts a breaker in front of all requests of Lance and of this crate.
-pub(crate) struct BreakerWrapper {
-    breaker: Arc<Breaker>,
-    reopen: Reopen,
-}
-
-impl BreakerWrapper {
-    /// A wrapper for the store that the URI and the options name.
-    pub fn new(
-        breaker: Arc<Breaker>,
-        registry: &Arc<ObjectStoreRegistry>,
-        uri: &str,
-        options: &ObjectStoreParams,
-    ) -> Self {
-        let (registry, uri, options) = (registry.clone(), uri.to_string(), options.clone());
-        let reopen = move || {
-            let (registry, uri, options) = (registry.clone(), uri.clone(), options.clone());
-            async move {
-                let url = uri_to_url(&uri).ok()?;
-                let provider = registry.get_provider(url.scheme())?;
-                provider.new_store(url, &options).await.ok()
-            }
-            .boxed()
-        };
-        Self { breaker, reopen: Arc::new(reopen) }
-    }
-
-    /// Returns a function that opens the store again and takes one part of it.
-    fn reopening<S: 'static>(&self, part: fn(lance_io::object_store::ObjectStore) -> Option<S>) -> Open<S> {
-        let reopen = self.reopen.clone();
-        Box::new(move || reopen().map(move |store| store.and_then(part)).boxed())
-    }
-}
-
-impl fmt::Debug for BreakerWrapper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BreakerWrapper").finish_non_exhaustive()
-    }
-}
-
-impl WrappingObjectStore for BreakerWrapper {
-    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
-        let inner = Renewable::new(inner, self.reopening(|store| Some(store.inner)));
-        Arc::new(BreakerStore { inner: Arc::new(inner), breaker: self.breaker.clone() })
-    }
-
-    fn wrap_paginated(
-        &self,
-        _store_prefix: &str,
-        inner: Arc<dyn PaginatedListStore>,
-    ) -> Option<Arc<dyn PaginatedListStore>> {
-        let inner = Renewable::new(inner, self.reopening(lister));
-        Some(Arc::new(BreakerLister { inner, breaker: self.breaker.clone() }))
-    }
-}
-
-/// Returns the part of a store that lists page by page. Lance shows it to wrappers only.
-fn lister(mut store: lance_io::object_store::ObjectStore) -> Option<Arc<dyn PaginatedListStore>> {
-    let kept = KeepLister::default();
-    store.apply_wrapper(&kept);
-    kept.0.into_inner()
-}
-
-#[derive(Default)]
-struct KeepLister(Mutex<Option<Arc<dyn PaginatedListStore>>>);
-
-impl fmt::Debug for KeepLister {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeepLister").finish_non_exhaustive()
-    }
-}
-
-impl WrappingObjectStore for KeepLister {
-    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
-        inner
-    }
-
-    fn wrap_paginated(
-        &self,
-        _store_prefix: &str,
-        inner: Arc<dyn PaginatedListStore>,
-    ) -> Option<Arc<dyn PaginatedListStore>> {
-        *self.0.lock() = Some(inner);
-        None
-    }
-}
-
 /// Makes a request as soon as the breaker lets it begin, and reports its outcome to the breaker.
 ///
 /// # Errors
 /// Those of the request; a transient error when the breaker does not let it begin within five seconds.
 pub(crate) async fn through<T>(breaker: &Breaker, request: impl Future<Output = Result<T>>) -> Result<T> {
-    let pass = breaker.enter().await.map_err(out)?;
+    let pass = breaker.enter().await?;
     noted(pass, request.await)
 }
 
@@ -136,8 +43,8 @@ pub(crate) async fn through<T>(breaker: &Breaker, request: impl Future<Output = 
 /// says so.
 fn noted<T>(pass: Pass<'_>, outcome: Result<T>) -> Result<T> {
     match outcome {
-        Err(error) if is_transient(&error) => Err(match pass.failed() {
-            Some(outage) => out(outage.after(error)),
+        Err(error) if pass.is_failure(&error) => Err(match pass.failed() {
+            Some(outage) => outage.after(error).into(),
             None => error,
         }),
         outcome => {
@@ -156,7 +63,7 @@ pub(crate) async fn through_anew<T, F>(breaker: &Breaker, request: impl Fn() -> 
 where
     F: Future<Output = Result<T>>,
 {
-    let pass = breaker.enter().await.map_err(out)?;
+    let pass = breaker.enter().await?;
     let first = match select(pin!(request()), pin!(breaker.until_back())).await {
         Either::Left((outcome, _)) => Some(outcome),
         Either::Right(((), _)) => None,
@@ -188,22 +95,30 @@ where
     }
 }
 
-fn out(out: Out) -> Error {
-    Error::Generic { store: STORE, source: Box::new(out) }
+impl From<Out> for Error {
+    fn from(out: Out) -> Self {
+        Error::Generic { store: STORE, source: Box::new(out) }
+    }
 }
 
 /// Whether a request failed, or was not made, because of an outage of the store.
-pub(crate) fn is_outage(error: &Error) -> bool {
+pub fn is_outage(error: &Error) -> bool {
     matches!(error, Error::Generic { store: STORE, .. })
 }
 
+/// A store behind a breaker.
 #[derive(Debug)]
-struct BreakerStore {
+pub struct BreakerStore {
     inner: Arc<Renewable<Arc<dyn ObjectStore>>>,
     breaker: Arc<Breaker>,
 }
 
 impl BreakerStore {
+    /// Puts the breaker in front of a store. `reopen` opens the store again, with the current credentials.
+    pub fn new(inner: Arc<dyn ObjectStore>, reopen: Open<Arc<dyn ObjectStore>>, breaker: Arc<Breaker>) -> Self {
+        Self { inner: Arc::new(Renewable::new(inner, reopen)), breaker }
+    }
+
     /// Begins a listing as a read-only request. The arrival of the first entry counts as the response; errors after
     /// it are not reported to the breaker.
     fn listed(
@@ -342,9 +257,22 @@ impl ObjectStore for BreakerStore {
     }
 }
 
-struct BreakerLister {
+/// The part of a store that lists page by page, behind a breaker.
+#[derive(Debug)]
+pub struct BreakerLister {
     inner: Renewable<Arc<dyn PaginatedListStore>>,
     breaker: Arc<Breaker>,
+}
+
+impl BreakerLister {
+    /// Puts the breaker in front of a store. `reopen` opens the store again, with the current credentials.
+    pub fn new(
+        inner: Arc<dyn PaginatedListStore>,
+        reopen: Open<Arc<dyn PaginatedListStore>>,
+        breaker: Arc<Breaker>,
+    ) -> Self {
+        Self { inner: Renewable::new(inner, reopen), breaker }
+    }
 }
 
 #[async_trait::async_trait]

@@ -1,0 +1,180 @@
+//! Puts the stores of `stoker-store` in front of those that Lance opens, for all requests of Lance and of this crate.
+//!
+//! Lance does not read local files through the wrapped store through which it makes all other requests, unless the
+//! store's prefix differs from that of local files. [`CheckedFiles`] makes stores with another prefix, so that their
+//! reads pass through [`CheckedWrapper`] too.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lance_io::object_store::providers::local::FileStoreProvider;
+use lance_io::object_store::{
+    ChainedWrappingObjectStore, ObjectStore as LanceStore, ObjectStoreParams, ObjectStoreProvider, ObjectStoreRegistry,
+    WrappingObjectStore, uri_to_url,
+};
+use object_store::ObjectStore;
+use object_store::list::PaginatedListStore;
+use object_store::path::Path;
+use parking_lot::Mutex;
+use stoker_store::sectors::{CheckedStores, StoreKind};
+use stoker_store::{Breaker, BreakerLister, BreakerStore, Open, is_remote};
+use url::Url;
+
+/// The scheme of local files.
+const FILE: &str = "file";
+
+/// The store prefix of checked local files. Any value but the scheme serves.
+const PREFIX: &str = "file$checked";
+
+/// The wrapper that all requests to a lake's store pass.
+pub(crate) fn wrapper(
+    uri: &str,
+    breaker: &Arc<Breaker>,
+    registry: &Arc<ObjectStoreRegistry>,
+    params: &ObjectStoreParams,
+) -> Arc<dyn WrappingObjectStore> {
+    let place = if uri.contains("://") { StoreKind::Elsewhere } else { StoreKind::Local };
+    let checked = Arc::new(CheckedWrapper(CheckedStores::new(place)));
+    if !is_remote(uri) {
+        return checked;
+    }
+    let breaker = Arc::new(BreakerWrapper::new(breaker.clone(), registry, uri, params));
+    Arc::new(ChainedWrappingObjectStore::new(vec![breaker, checked]))
+}
+
+/// A function that opens the store of a lake again, without the wrapper.
+type Reopen = Arc<dyn Fn() -> BoxFuture<'static, Option<LanceStore>> + Send + Sync>;
+
+/// A wrapper that puts a breaker in front of all requests of Lance and of this crate.
+struct BreakerWrapper {
+    breaker: Arc<Breaker>,
+    reopen: Reopen,
+}
+
+impl BreakerWrapper {
+    /// A wrapper for the store that the URI and the options name.
+    fn new(breaker: Arc<Breaker>, registry: &Arc<ObjectStoreRegistry>, uri: &str, options: &ObjectStoreParams) -> Self {
+        let (registry, uri, options) = (registry.clone(), uri.to_string(), options.clone());
+        let reopen = move || {
+            let (registry, uri, options) = (registry.clone(), uri.clone(), options.clone());
+            async move {
+                let url = uri_to_url(&uri).ok()?;
+                let provider = registry.get_provider(url.scheme())?;
+                provider.new_store(url, &options).await.ok()
+            }
+            .boxed()
+        };
+        Self { breaker, reopen: Arc::new(reopen) }
+    }
+
+    /// Returns a function that opens the store again and takes one part of it.
+    fn reopening<S: 'static>(&self, part: fn(LanceStore) -> Option<S>) -> Open<S> {
+        let reopen = self.reopen.clone();
+        Box::new(move || reopen().map(move |store| store.and_then(part)).boxed())
+    }
+}
+
+impl fmt::Debug for BreakerWrapper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BreakerWrapper").finish_non_exhaustive()
+    }
+}
+
+impl WrappingObjectStore for BreakerWrapper {
+    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+        let reopen = self.reopening(|store| Some(store.inner));
+        Arc::new(BreakerStore::new(inner, reopen, self.breaker.clone()))
+    }
+
+    fn wrap_paginated(
+        &self,
+        _store_prefix: &str,
+        inner: Arc<dyn PaginatedListStore>,
+    ) -> Option<Arc<dyn PaginatedListStore>> {
+        Some(Arc::new(BreakerLister::new(inner, self.reopening(lister), self.breaker.clone())))
+    }
+}
+
+/// Returns the part of a store that lists page by page. Lance shows it to wrappers only.
+fn lister(mut store: LanceStore) -> Option<Arc<dyn PaginatedListStore>> {
+    let kept = KeepLister::default();
+    store.apply_wrapper(&kept);
+    kept.0.into_inner()
+}
+
+#[derive(Default)]
+struct KeepLister(Mutex<Option<Arc<dyn PaginatedListStore>>>);
+
+impl fmt::Debug for KeepLister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeepLister").finish_non_exhaustive()
+    }
+}
+
+impl WrappingObjectStore for KeepLister {
+    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+        inner
+    }
+
+    fn wrap_paginated(
+        &self,
+        _store_prefix: &str,
+        inner: Arc<dyn PaginatedListStore>,
+    ) -> Option<Arc<dyn PaginatedListStore>> {
+        *self.0.lock() = Some(inner);
+        None
+    }
+}
+
+/// A wrapper that verifies reads of data files with checksums.
+#[derive(Debug)]
+struct CheckedWrapper(CheckedStores);
+
+impl WrappingObjectStore for CheckedWrapper {
+    fn wrap(&self, _store_prefix: &str, inner: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+        self.0.wrap(inner)
+    }
+
+    fn wrap_paginated(
+        &self,
+        _store_prefix: &str,
+        inner: Arc<dyn PaginatedListStore>,
+    ) -> Option<Arc<dyn PaginatedListStore>> {
+        Some(inner)
+    }
+}
+
+/// Makes stores of local files whose reads all pass through their wrapper.
+#[derive(Debug, Default)]
+struct CheckedFiles(FileStoreProvider);
+
+/// Returns a registry of stores in which local files are read through the wrapper of their store.
+pub(crate) fn checked_registry() -> Arc<ObjectStoreRegistry> {
+    let registry = ObjectStoreRegistry::default();
+    registry.insert(FILE, Arc::new(CheckedFiles::default()));
+    Arc::new(registry)
+}
+
+#[async_trait::async_trait]
+impl ObjectStoreProvider for CheckedFiles {
+    async fn new_store(&self, base_path: Url, params: &ObjectStoreParams) -> lance_core::Result<LanceStore> {
+        let mut store = self.0.new_store(base_path, params).await?;
+        store.store_prefix = PREFIX.to_string();
+        Ok(store)
+    }
+
+    fn extract_path(&self, url: &Url) -> lance_core::Result<Path> {
+        self.0.extract_path(url)
+    }
+
+    fn calculate_object_store_prefix(
+        &self,
+        url: &Url,
+        options: Option<&HashMap<String, String>>,
+    ) -> lance_core::Result<String> {
+        self.0.calculate_object_store_prefix(url, options)
+    }
+}
