@@ -50,7 +50,7 @@ fn members_depend_only_on_lower_layers() -> Result<()> {
 
 #[test]
 fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
-    let rules: [(&str, &[&str]); 10] = [
+    let rules: [(&str, &[&str]); 11] = [
         ("lance", &["stoker-lake"]),
         ("object_store", &["stoker-store", "stoker-lake"]),
         ("datafusion", &["stoker-functions", "stoker-lake", "stoker-sql"]),
@@ -60,6 +60,7 @@ fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
         ("rustls", &["stoker-net", "stoker-store", "stoker-flight"]),
         ("prost", &["stoker-flight"]),
         ("pyo3", &["stoker-python"]),
+        ("clap", &["stoker-bench", "stoker-cli"]),
         (
             "tokio",
             &[
@@ -72,6 +73,7 @@ fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
                 "stoker-stream",
                 "stoker-ingest",
                 "stoker-flight",
+                "stoker-bench",
                 "stoker-cli",
                 "stoker-python",
                 "stoker-tests",

@@ -3,8 +3,6 @@
 //! One file for each subcommand. Results go to standard output; progress, warnings and errors to standard error.
 
 mod batch_log;
-#[cfg(feature = "bench")]
-mod bench;
 mod brief;
 mod cleanup;
 mod codec;
@@ -15,7 +13,6 @@ mod fail;
 mod ingest;
 mod output;
 mod print;
-mod process;
 mod ps;
 mod quarantine;
 mod query_args;
@@ -89,7 +86,7 @@ enum Command {
     Cleanup(cleanup::CleanupArgs),
     /// Measure rates and compare them with their ceilings
     #[cfg(feature = "bench")]
-    Bench(bench::BenchArgs),
+    Bench(stoker_bench::BenchArgs<stream::Shuffle>),
 }
 
 /// Runs the command with these arguments, of which the first is the name of the program, and returns its exit status.
@@ -138,6 +135,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Quarantine(args) => quarantine::run(args, &lake).await,
         Command::Cleanup(args) => cleanup::run(args, &lake).await,
         #[cfg(feature = "bench")]
-        Command::Bench(args) => bench::run(args, &lake).await,
+        Command::Bench(args) => stoker_bench::run(args, &mut output::output(), || lake.connect()).await,
     }
 }

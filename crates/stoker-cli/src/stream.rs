@@ -1,6 +1,6 @@
 //! `stoker stream`.
 
-mod drain;
+mod report;
 mod stalls;
 
 use std::io::{IsTerminal, Write};
@@ -10,8 +10,9 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stoker_flight::session::SessionOptions;
+use stoker_flight::session::{Fetched, SessionOptions};
 use stoker_flight::{Connection, Session};
+use stoker_measure::Drain;
 use stoker_types::{
     BadRows, BadShare, BatchSize, Batching, LastBatch, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice,
     StreamOptions, StreamState, Topology,
@@ -21,9 +22,7 @@ use crate::batch_log::BatchLog;
 use crate::codec::Codec;
 use crate::connect::{LakeArgs, ReadArgs, parse_params};
 use crate::output::output;
-pub use crate::stream::drain::Drain;
-#[cfg(feature = "bench")]
-pub use crate::stream::drain::Drained;
+use crate::stream::report::report;
 
 /// Read one rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]
@@ -222,16 +221,29 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let session = args.session(&connection).await?;
     let planned = planning.elapsed();
     let steps = args.num_steps(&session);
-    let log = args.log.as_deref().map(BatchLog::create).transpose()?;
+    let mut log = args.log.as_deref().map(BatchLog::create).transpose()?;
     let bar = progress(steps, args.json);
     let (epochs, max_batches) = (args.epochs, args.max_batches);
-    let drained = Drain { session: &session, epochs, max_batches, log, bar }.run().await?;
+    let drain = Drain { session: &session, epochs, max_batches };
+    let taken = &mut |fetched: &Fetched| {
+        if let Some(log) = &mut log {
+            log.add(&fetched.batch)?;
+        }
+        if !bar.is_hidden() {
+            bar.set_message(format!("waiting: {}", stalls::line(&session.stats().stalls)));
+        }
+        bar.inc(1);
+        Ok(())
+    };
+    let drained = drain.run(taken).await?;
+    bar.finish_and_clear();
+    log.map(BatchLog::finish).transpose()?;
     connection.settle().await;
     if let Some(path) = &args.receipt {
         std::fs::write(path, format!("{}\n", session.receipt().to_json()))
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
     }
-    let mut report = drained.report(&session, epochs, steps, planned);
+    let mut report = report(&drained, &session, epochs, steps, planned);
     let state = &drained.state;
     let mut out = output();
     if args.json {
@@ -239,7 +251,7 @@ pub async fn run(args: StreamArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         writeln!(out, "{report}")?;
         return Ok(());
     }
-    report["stalls"] = drained.stalls().into();
+    report["stalls"] = stalls::line(&drained.stats.stalls).into();
     for (key, value) in report.as_object().into_iter().flatten() {
         writeln!(out, "{key:<24} {value}")?;
     }

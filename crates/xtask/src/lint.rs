@@ -13,8 +13,7 @@ use crate::python::Python;
 use crate::workspace::Workspace;
 
 /// The folders with Python sources; those that exist are checked.
-const PYTHON_SOURCES: [&str; 4] =
-    ["clients/python", "tests/python", "crates/xtask/scripts", "crates/stoker-cli/src/bench"];
+const PYTHON_SOURCES: [&str; 4] = ["clients/python", "tests/python", "crates/xtask/scripts", "crates/stoker-bench/src"];
 
 /// The folders whose shell scripts are checked, `.ci/run` included.
 const SHELL_FOLDERS: [&str; 2] = [".ci", "docker"];
