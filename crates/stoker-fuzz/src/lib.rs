@@ -7,7 +7,7 @@
 //!
 //! A test builds valid inputs (seeds) and passes a function, the target, which returns whether it accepted its input:
 //!
-//! ```
+//! ```no_run
 //! stoker_fuzz::Target::new("numbers").seeds([b"7".to_vec(), b"-1".to_vec()]).run(|input| {
 //!     let Ok(number) = String::from_utf8_lossy(input).parse::<i64>() else { return false };
 //!     assert_eq!(number.to_string().parse(), Ok(number));
@@ -19,7 +19,7 @@
 //! five seconds, or the time in `STOKER_FUZZ_SECS`. `STOKER_FUZZ_INPUT` replaces all inputs by one. The memory of targets
 //! is measured in test programs that use [`Meter`] as their allocator:
 //!
-//! ```
+//! ```ignore
 //! #[global_allocator]
 //! static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;
 //! ```

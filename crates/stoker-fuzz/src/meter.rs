@@ -7,12 +7,7 @@ use std::cell::Cell;
 use crate::watch::Watch;
 
 /// The system's allocator. It counts the bytes that the thread of a target holds, and refuses more than a limit. A test
-/// program uses it for all of its threads:
-///
-/// ```
-/// #[global_allocator]
-/// static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;
-/// ```
+/// program makes it its global allocator.
 pub struct Meter;
 
 /// The count of one thread. The type has no destructor, so it can be used while a thread ends.
