@@ -37,6 +37,10 @@ impl Address {
             let (named, place) = split_scheme(part);
             scheme = named.or(scheme);
             let Some(scheme) = scheme else { return Ok(None) };
+            let place = match scheme {
+                Scheme::Tcp { .. } => place.trim_end_matches(|c: char| c == '/' || c.is_whitespace()),
+                Scheme::Unix => place,
+            };
             if place.is_empty() {
                 continue;
             }
@@ -46,7 +50,7 @@ impl Address {
                 ));
             }
             addresses.push(match scheme {
-                Scheme::Tcp { tls } => Address::Tcp { authority: place.trim_end_matches('/').to_string(), tls },
+                Scheme::Tcp { tls } => Address::Tcp { authority: place.to_string(), tls },
                 Scheme::Unix => Address::Unix(UnixPath::try_new(place)?),
             });
         }
@@ -80,5 +84,7 @@ fn split_scheme(part: &str) -> (Option<Scheme>, &str) {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

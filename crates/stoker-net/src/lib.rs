@@ -23,3 +23,8 @@ pub use address::Address;
 pub use error::{Error, Result};
 pub use tls::{Protocol, TlsFiles, choose_ciphers, client_config};
 pub use unix_path::UnixPath;
+
+/// Measures the memory that the targets of the `fuzz.rs` files hold.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;

@@ -25,12 +25,15 @@ impl UnixPath {
     }
 
     /// # Errors
-    /// A path that is not absolute, or too long.
+    /// A path that is not absolute, has a zero byte, or is too long.
     pub fn try_new(path: &str) -> Result<Self> {
         if !path.starts_with('/') {
             return Err(Error::invalid(format!(
                 "{path:?} is not the absolute path of a Unix socket; write unix:///path/to/socket"
             )));
+        }
+        if path.contains('\0') {
+            return Err(Error::invalid(format!("{path:?} has a zero byte; the path of a Unix socket has none")));
         }
         if path.len() > PATH_BYTES_MAX {
             let bytes = path.len();

@@ -15,6 +15,7 @@ fn check(target: &str, expected: &[&str]) {
 fn a_scheme_holds_for_the_addresses_after_it() {
     check("grpc://a:1", &["a:1"]);
     check("grpc://a:1/, b:2,,", &["a:1", "b:2"]);
+    check("grpc://a:1 /,b:2", &["a:1", "b:2"]);
     check("grpc+tls://a:1,b:2", &["tls a:1", "tls b:2"]);
     check("unix:///run/a b,/run/c", &["unix:///run/a b", "unix:///run/c"]);
     check("grpc+unix:///run/a,unix:/run/b", &["unix:///run/a", "unix:///run/b"]);
@@ -33,9 +34,11 @@ fn addresses_that_name_no_server_are_refused() {
     let long = format!("unix:///{}", "x".repeat(107));
     for (target, said) in [
         ("grpc://", "the target names no server"),
+        ("grpc+tls:/// /", "the target names no server"),
         ("unix://", "the target names no server"),
         ("unix://run/socket", "\"run/socket\" is not the absolute path of a Unix socket; write unix:///path"),
         ("grpc+unix:socket", "\"socket\" is not the absolute path"),
+        ("unix:///run/a\0b", "has a zero byte"),
         ("unix:///run/a,b:1", "\"b:1\" is not the absolute path"),
         (long.as_str(), "has 108 bytes; the path of a Unix socket has 107 at most"),
     ] {

@@ -178,3 +178,6 @@ async fn ask(stream: &mut Stream, head: &[u8]) -> io::Result<(AnswerHead, Bytes)
         came.reserve(HEAD_BYTES);
     }
 }
+
+#[cfg(test)]
+mod fuzz;

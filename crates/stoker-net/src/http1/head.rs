@@ -59,13 +59,19 @@ pub(super) fn parse(bytes: &[u8]) -> io::Result<Option<AnswerHead>> {
     let headers = response.headers();
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let body_length = match (lengths.next(), lengths.next(), headers.contains_key(TRANSFER_ENCODING)) {
-        (Some(length), None, false) => length.to_str().ok().and_then(|length| length.parse().ok()),
+        (Some(length), None, false) => number(length.as_bytes()),
         _ => None,
     };
     let closes = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(5).any(|word| word == b"close");
     let is_kept = answer.version == Some(1) && !headers.get_all(CONNECTION).iter().any(closes);
     let (parts, ()) = response.into_parts();
     Ok(Some(AnswerHead { parts, length, body_length, is_kept }))
+}
+
+/// Reads a number that has only digits. The number of the standard library may have a sign.
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    text.parse().ok()
 }
 
 fn invalid(source: impl std::error::Error + Send + Sync + 'static) -> io::Error {

@@ -16,6 +16,8 @@
 mod connection;
 mod dial;
 pub mod frame;
+#[cfg(test)]
+mod fuzz;
 mod headers;
 pub mod hpack;
 mod input;

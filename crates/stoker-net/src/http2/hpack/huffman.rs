@@ -108,3 +108,32 @@ impl Code {
         self.value == (1 << self.bits) - 1
     }
 }
+
+/// Encodes a string, for tests.
+#[cfg(test)]
+pub fn encode(text: &[u8]) -> Vec<u8> {
+    let (mut encoded, mut bits, mut num_bits) = (Vec::new(), 0u64, 0);
+    for byte in text {
+        let length = usize::from(CODE_BITS[usize::from(*byte)]);
+        bits = bits << length | u64::from(code(u16::from(*byte), length));
+        num_bits += length;
+        while num_bits >= 8 {
+            num_bits -= 8;
+            encoded.push((bits >> num_bits) as u8);
+        }
+    }
+    if num_bits > 0 {
+        // The padding is the beginning of the code that ends a string, which has ones only.
+        encoded.push((bits << (8 - num_bits)) as u8 | (0xff >> num_bits));
+    }
+    encoded
+}
+
+/// Returns the code of a symbol, which has `length` bits.
+#[cfg(test)]
+fn code(symbol: u16, length: usize) -> u32 {
+    let first = (1..=length).fold(0, |first, bits| (first + CODES.counts[bits - 1]) << 1);
+    let shorter: u32 = CODES.counts[..length].iter().sum();
+    let place = CODES.symbols.iter().position(|other| *other == symbol).unwrap_or_default();
+    first + place as u32 - shorter
+}

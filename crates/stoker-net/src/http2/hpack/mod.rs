@@ -4,6 +4,8 @@
 
 mod decoder;
 mod encoder;
+#[cfg(test)]
+mod fuzz;
 mod huffman;
 mod static_table;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{BadBlock, Decoder};
 
-fn bytes(hex: &str) -> Vec<u8> {
+pub fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16).expect("digits");
     digits.chunks(2).map(byte).collect()
@@ -44,7 +44,7 @@ fn the_examples_of_the_standard() {
 }
 
 /// A string of all bytes in their order, in the codes of <https://www.rfc-editor.org/rfc/rfc7541#appendix-B>.
-const ALL_BYTES: &str = "\
+pub const ALL_BYTES: &str = "\
         000161ffc803ffc7fffd8fffffe2fffffe3fffffe4fffffe5fffffe6fffffe7fffffe8ffffeafffffff3fffffa7fffffabff\
         ffffdfffffebfffffecfffffedfffffeefffffefffffff0ffffff1ffffff2fffffffbfffffcffffffd3fffffd7fffffdbfff\
         ffdffffffe3fffffe7fffffebfffffed4fe3f9ffaffcabf1febfafefe7fdfd2cbb00089969b71d79fb9f7fff20ffbff3ff50\
