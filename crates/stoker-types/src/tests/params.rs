@@ -34,6 +34,17 @@ fn what_json_holds_keeps_its_form() {
 }
 
 #[test]
+fn fractions_are_read_exactly() {
+    // A reader that rounds twice gets a neighbour of these numbers.
+    for text in ["92232036854294950000.0", "-9.337203685418447e18", "0.43933650851249695", "1.7976931348623157e308"] {
+        let value: f64 = text.parse().expect("a number");
+        assert_eq!(read(text), Ok(ParamValue::Float(value)), "{text}");
+    }
+    let vector = ParamValue::Vector((1u32..1_000).map(|number| 1.0 / f64::from(number)).collect());
+    assert_eq!(read(&json(&vector)), Ok(vector));
+}
+
+#[test]
 fn numbers_that_are_not_finite_have_a_form_of_their_own() {
     for (value, form) in [
         (f64::NAN, r#"{"float":"NaN"}"#),
