@@ -70,3 +70,8 @@ pub use tensor::{
 
 #[cfg(test)]
 mod tests;
+
+/// Measures the memory that the targets of `tests/fuzz.rs` hold.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;

@@ -225,7 +225,8 @@ impl Positions {
 impl fmt::Display for Positions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let runs: Vec<String> = self.runs.iter().map(|run| format!("{}..{}", run.start, run.end)).collect();
-        let listed: u64 = self.runs.iter().map(|run| run.end - run.start).sum();
+        // A server may have sent runs that end before they start.
+        let listed = self.runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.end.saturating_sub(run.start)));
         let more = if listed < self.count { ", …" } else { "" };
         write!(f, "{} positions: {}{more}", self.count, runs.join(", "))
     }

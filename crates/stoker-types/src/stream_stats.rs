@@ -94,9 +94,10 @@ impl Stalls {
         [("storage", self.storage), ("decode", self.decode), ("network", self.network), ("consumer", self.consumer)]
     }
 
-    /// Returns the sum of all times.
+    /// Returns the sum of all times, or the longest time that a [`Duration`] holds.
     pub fn total(&self) -> Duration {
-        self.storage + self.decode + self.network + self.consumer
+        let [storage, decode, network, consumer] = self.named().map(|(_, time)| time);
+        storage.saturating_add(decode).saturating_add(network).saturating_add(consumer)
     }
 
     /// Returns the ratio of `time` to the total, from 0 to 1. It is 0 if the total is 0.
@@ -107,9 +108,10 @@ impl Stalls {
 
     /// Returns times with the same proportions and another total. If nothing was measured, all of the total is storage.
     pub fn scaled_to(&self, total: Duration) -> Self {
-        let part = |time: Duration| total.mul_f64(self.share(time)).min(total);
+        let part =
+            |time| Duration::try_from_secs_f64(total.as_secs_f64() * self.share(time)).unwrap_or(total).min(total);
         let (decode, network, consumer) = (part(self.decode), part(self.network), part(self.consumer));
-        let storage = total.saturating_sub(decode + network + consumer);
+        let storage = total.saturating_sub(decode).saturating_sub(network).saturating_sub(consumer);
         Self { storage, decode, network, consumer }
     }
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use crate::*;
 
+mod fuzz;
 mod params;
 
 #[test]
