@@ -15,7 +15,7 @@ use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt;
 use image::RgbImage;
 use parquet::arrow::ArrowWriter;
-use stoker_flight::{ConnectOptions, connect};
+use stoker::{ConnectOptions, connect};
 use stoker_tests::{Server, image_folder, run, run_failing, stoker};
 
 /// The number of vectors of the indexed table, and their dimension.

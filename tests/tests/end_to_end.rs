@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use stoker_flight::{ConnectOptions, Connection, StreamHandle, connect};
+use stoker::{ClientOptions, ConnectOptions, Connection, StreamHandle, connect};
 use stoker_tests::{Server, image_folder, run, run_failing};
 use stoker_types::{BatchSize, Batching, LastBatch, ReadOptions, ShuffleMode, Slice, StreamOptions, Topology};
 
@@ -83,7 +83,7 @@ async fn in_process_and_through_flight_give_identical_batches() -> Result<()> {
     let local = plan(&connect(&lake, &ConnectOptions::default()).await?).await?;
     let server = serve(folder.path(), &lake, "127.0.0.1:0")?;
     for num_endpoints in [1, 2, 3] {
-        let options = ConnectOptions { num_endpoints, ..ConnectOptions::default() };
+        let options = ClientOptions { num_endpoints, ..ClientOptions::default() }.into();
         let remote = plan(&connect(&server.address, &options).await?).await?;
         ensure!(remote.spec() == local.spec());
         for (rank, world) in [(0, 1), (1, 2), (2, 5)] {

@@ -18,7 +18,7 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, StringA
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use serde_json::Value;
-use stoker_flight::{ConnectOptions, connect};
+use stoker::{ConnectOptions, connect};
 use stoker_tests::{Server, run, stoker};
 use stoker_types::{
     BatchSize, Batching, DigestBuilder, LastBatch, ReadOptions, ShuffleMode, Slice, StreamOptions, Topology,

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pythonize::depythonize;
 use serde::Serialize;
-use stoker_flight::{ConnectOptions, LocalLake, Secret};
+use stoker::{ClientOptions, ConnectOptions, Lake, LocalLake, Secret};
 use stoker_lake::StorageOptions;
 use stoker_types::calls::{
-    Answers, Call, DescribeTable, ExamineTable, ExplainQuery, ListStreams, ListTables, ListVersions, ReadRunLog,
+    BoxedAnswers, Call, DescribeTable, ExamineTable, ExplainQuery, ListStreams, ListTables, ListVersions, ReadRunLog,
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
@@ -44,7 +44,7 @@ type Replayed = (u64, u64, u64, u64, String);
 pub(crate) struct Connection {
     target: String,
     options: ConnectOptions,
-    live: Mutex<Option<PerProcess<stoker_flight::Connection>>>,
+    live: Mutex<Option<PerProcess<stoker::Connection>>>,
 }
 
 /// The keys of the `StreamRequest` mapping in `_native.pyi`; `None` means the engine's default.
@@ -65,7 +65,7 @@ pub(crate) struct StreamRequest {
 
 impl Connection {
     /// Returns the engine's connection of this process, and connects if there is none yet.
-    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<stoker_flight::Connection> {
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<stoker::Connection> {
         let (found, forked) = {
             let live = self.live.lock();
             (live.as_ref().and_then(PerProcess::get).cloned(), live.is_some())
@@ -79,7 +79,7 @@ impl Connection {
         }
         // The process that made this object, or the parent of the fork, did reach the target. A failure to connect is
         // therefore taken for an outage, and `reconnect` retries until the retry budget is spent.
-        let connection = wait(py, stoker_flight::reconnect(&self.target, &self.options))?.raise(py)?;
+        let connection = wait(py, stoker::reconnect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection.clone()));
         Ok(connection)
     }
@@ -88,7 +88,7 @@ impl Connection {
     fn call<'py, C: Call>(&self, py: Python<'py>, call: C) -> PyResult<Bound<'py, PyAny>>
     where
         C::Answer: Serialize,
-        LocalLake: Answers<C, Error = stoker_flight::Error>,
+        dyn Lake: BoxedAnswers<C, Error = stoker::Error>,
     {
         let answer = wait(py, self.live(py)?.call(call))?.raise(py)?;
         to_python(py, &answer)
@@ -96,13 +96,12 @@ impl Connection {
 
     /// The engine of a lake in this process.
     pub(crate) fn local(&self, py: Python<'_>, attempted: &str) -> PyResult<stoker_lake::Lake> {
-        match self.live(py)? {
-            stoker_flight::Connection::Local(engine) => Ok(engine.lake().clone()),
-            stoker_flight::Connection::Remote(_) => {
-                let message = format!("{attempted} needs a connection to the lake itself, not to a server");
-                Err(error(py, ErrorKind::InvalidRequest, &message))
-            }
-        }
+        let connection = self.live(py)?;
+        let refused = || {
+            let message = format!("{attempted} needs a connection to the lake itself, not to a server");
+            error(py, ErrorKind::InvalidRequest, &message)
+        };
+        LocalLake::of(&connection).map(|local| local.lake().clone()).ok_or_else(refused)
     }
 }
 
@@ -129,16 +128,18 @@ impl Connection {
         direct_io: bool,
         hold_days: Option<u32>,
     ) -> Self {
-        let defaults = ConnectOptions::default();
+        let defaults = ClientOptions::default();
         let options = ConnectOptions {
-            token: token.map(Secret::from),
-            tls_ca,
-            tls_cert,
-            tls_key,
+            client: ClientOptions {
+                token: token.map(Secret::from),
+                tls_ca,
+                tls_cert,
+                tls_key,
+                retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
+                num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),
+                memory_budget_bytes,
+            },
             storage_options: StorageOptions::new(storage_options.unwrap_or_default()),
-            retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
-            num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),
-            memory_budget_bytes,
             cache_dir,
             cache_bytes,
             direct_io,
@@ -149,14 +150,14 @@ impl Connection {
 
     /// Connects, and fails at once if a server cannot be reached.
     fn open(&self, py: Python<'_>) -> PyResult<()> {
-        let connection = wait(py, stoker_flight::connect(&self.target, &self.options))?.raise(py)?;
+        let connection = wait(py, stoker::connect(&self.target, &self.options))?.raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection));
         Ok(())
     }
 
     /// Whether tables can be written, which is so for a lake in this process.
     fn is_local(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(matches!(self.live(py)?, stoker_flight::Connection::Local(_)))
+        Ok(self.live(py)?.lake().is_local())
     }
 
     /// Table names, sorted.

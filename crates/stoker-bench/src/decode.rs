@@ -10,8 +10,8 @@ use arrow_array::{Int64Array, LargeBinaryArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use image::codecs::jpeg::JpegEncoder;
 use image::{Rgb, RgbImage};
+use stoker::{ConnectOptions, DecodeOptions, StreamHandle, connect};
 use stoker_decode::{BatchDecoder, ImageTransform, decode_jpeg_alone};
-use stoker_flight::{ConnectOptions, DecodeOptions, StreamHandle, connect};
 use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
 use stoker_measure::process_use;
 use stoker_types::{

@@ -40,7 +40,7 @@ use std::path::Path;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use stoker_flight::Connection;
+use stoker::Connection;
 use stoker_types::ShuffleMode;
 
 use crate::data::{DataSet, Kind};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use futures::future::try_join_all;
 use serde_json::json;
-use stoker_flight::session::SessionOptions;
-use stoker_flight::{Connection, Session};
+use stoker::session::SessionOptions;
+use stoker::{Connection, Session};
 use stoker_measure::{Drain, Drained, process_use};
 use stoker_types::{BatchSize, Batching, LastBatch, StreamOptions, Topology};
 

@@ -14,20 +14,20 @@
 pub(crate) mod entry;
 pub(crate) mod ledger;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
+use std::{fs, io};
 
 use arrow_buffer::Buffer;
 use parking_lot::{Mutex, MutexGuard};
+use stoker_batch::BufferPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::cache::entry::{ChunkKey, Found, HEADER_BYTES, create_folder, read_entry, write_entry};
 use crate::cache::ledger::Ledger;
-use crate::{BufferPool, Error, IoStats, Result};
+use crate::{Error, IoStats, Result};
 
 /// The subfolder of the configured folder; another layout of entries would get another name.
 const LAYOUT: &str = "chunks-v1";

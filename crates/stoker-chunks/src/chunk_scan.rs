@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use futures::future::try_join;
+use stoker_batch::BufferPool;
 use stoker_lake::DenseColumn;
 use tokio::task::{JoinError, JoinSet};
 
@@ -14,8 +15,8 @@ use crate::remote::Remote;
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
 use crate::{
-    BadRow, BufferPool, ChunkCache, Error, IoStats, LocalReads, RequestLimit, Result, RetryPolicy, SlotMut, Slots,
-    to_array, with_retries,
+    BadRow, ChunkCache, Error, IoStats, LocalReads, RequestLimit, Result, RetryPolicy, SlotMut, Slots, to_array,
+    with_retries,
 };
 
 /// Options of a chunk scan.

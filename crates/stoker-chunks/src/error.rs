@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, HasKind};
 
 use crate::Fault;
 
@@ -18,6 +18,9 @@ pub enum Error {
     /// The lake failed.
     #[error(transparent)]
     Lake(#[from] stoker_lake::Error),
+    /// There is no memory for a batch.
+    #[error(transparent)]
+    Batch(#[from] stoker_batch::Error),
     /// A row address belongs to no row of the table.
     #[error("row address {address:#x} of column {column} is in no fragment of the table")]
     UnknownRow {
@@ -56,14 +59,6 @@ pub enum Error {
         /// The error of the last attempt.
         source: Box<Error>,
     },
-    /// The operating system has no memory for a batch.
-    #[error(
-        "the operating system refused {bytes} bytes of memory for a batch: use a smaller batch size or memory budget"
-    )]
-    OutOfMemory {
-        /// The number of bytes that were requested.
-        bytes: usize,
-    },
     /// The configured cache folder cannot be used.
     #[error("cannot use {} as cache_dir: {source}", dir.display())]
     CacheFolder {
@@ -90,7 +85,7 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::ShuttingDown | Error::Stalled { .. } => ErrorKind::Unavailable,
             Error::GaveUp { source, .. } => source.kind(),
-            Error::OutOfMemory { .. } => ErrorKind::ResourceExhausted,
+            Error::Batch(error) => error.kind(),
             Error::CacheFolder { .. } => ErrorKind::InvalidRequest,
             Error::UnknownRow { .. } | Error::BadRow { .. } => ErrorKind::DataCorrupt,
             Error::Internal { .. } => ErrorKind::Internal,
@@ -114,6 +109,12 @@ impl Error {
             | Error::GaveUp { attempted, .. } => attempted,
             _ => "a read",
         }
+    }
+}
+
+impl HasKind for Error {
+    fn kind(&self) -> ErrorKind {
+        Error::kind(self)
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use stoker_batch::SharedMemory;
 use stoker_types::Digest;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
@@ -110,23 +111,6 @@ impl SharedReads {
         Membership { reads: self.clone(), group, rank }
     }
 
-    /// Returns whether several streams share blocks, or did within the last 10 s. Takes no lock.
-    pub fn are_wanted(&self) -> bool {
-        self.wanted.is_ahead()
-    }
-
-    /// Returns whether a stream that may share blocks is open. Takes no lock.
-    pub fn are_here(&self) -> bool {
-        self.num_here.load(Ordering::Acquire) > 0
-    }
-
-    /// Sets the maximum size of all blocks in bytes, and evicts blocks beyond it.
-    pub fn resize(&self, bytes_max: u64) {
-        let mut state = self.state.lock();
-        state.bytes_max = bytes_max;
-        state.make_room(0);
-    }
-
     /// The maximum size of all blocks in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.state.lock().bytes_max
@@ -181,6 +165,23 @@ impl SharedReads {
         if num_rows.is_some_and(|num_rows| block.rows_taken >= num_rows) {
             state.remove(key);
         }
+    }
+}
+
+impl SharedMemory for SharedReads {
+    fn are_wanted(&self) -> bool {
+        self.wanted.is_ahead()
+    }
+
+    fn are_here(&self) -> bool {
+        self.num_here.load(Ordering::Acquire) > 0
+    }
+
+    /// Evicts blocks beyond `bytes_max`.
+    fn resize(&self, bytes_max: u64) {
+        let mut state = self.state.lock();
+        state.bytes_max = bytes_max;
+        state.make_room(0);
     }
 }
 

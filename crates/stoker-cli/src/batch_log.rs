@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use arrow::row::{RowConverter, SortField};
 use arrow_array::RecordBatch;
-use stoker_stream::Batch;
+use stoker_batch::Batch;
 use stoker_types::{Digest, DigestBuilder};
 
 /// A file that records which rows each batch held.

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use arrow_array::Decimal128Array;
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use stoker_flight::{ConnectOptions, Connection, Secret, connect};
+use stoker::{ClientOptions, ConnectOptions, Connection, Secret, connect};
 use stoker_lake::StorageOptions;
 use stoker_types::{ArrowParam, ParamValue, SnapshotRef};
 
@@ -90,16 +90,18 @@ impl LakeArgs {
             bail!("no lake is given: use --lake URI or --server URL, or set STOKER_LAKE or STOKER_SERVER");
         };
         let options = ConnectOptions {
-            token: self.token()?,
-            tls_ca: self.tls_ca.clone(),
-            tls_cert: self.client_tls_cert.clone(),
-            tls_key: self.client_tls_key.clone(),
+            client: ClientOptions {
+                token: self.token()?,
+                tls_ca: self.tls_ca.clone(),
+                tls_cert: self.client_tls_cert.clone(),
+                tls_key: self.client_tls_key.clone(),
+                ..ClientOptions::default()
+            },
             storage_options: self.storage()?,
             cache_dir: reads.cache_dir,
             cache_bytes: reads.cache_bytes,
             direct_io: reads.direct_io.unwrap_or_default(),
             hold_days: reads.hold_days,
-            ..ConnectOptions::default()
         };
         Ok(connect(target, &options).await?)
     }

@@ -97,7 +97,8 @@ pub fn main<T>(args: impl IntoIterator<Item = T>) -> ExitCode
 where
     T: Into<OsString> + Clone,
 {
-    let filter = EnvFilter::try_from_env("STOKER_LOG").unwrap_or_else(|_| EnvFilter::new("warn,stoker_flight=info"));
+    let filter = EnvFilter::try_from_env("STOKER_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("warn,stoker_server=info,stoker_client=info,stoker_session=info"));
     let colours = std::io::stderr().is_terminal();
     // A separate thread writes the log, and drops lines while nobody reads them: a full pipe must not block a server.
     let (log, _written_to_its_end) = tracing_appender::non_blocking(std::io::stderr());

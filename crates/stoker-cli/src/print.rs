@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use futures::TryStreamExt;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stoker_flight::SqlResult;
+use stoker::SqlResult;
 
 use crate::brief::brief;
 

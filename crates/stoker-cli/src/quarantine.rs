@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use stoker_flight::Connection;
+use stoker::{Connection, LocalLake};
 use stoker_lake::{Lake, Quarantined};
 use stoker_sql::{Engine, EngineOptions, NO_ROW};
 use stoker_types::{Digest, Receipt, SnapshotRef, SubstitutedRow, TableName};
@@ -65,7 +65,7 @@ async fn named_by_receipts(lake: &Lake, name: &TableName, files: &[PathBuf]) -> 
             by_stream.entry(receipt.stream_id).or_default().push((file, bad));
         }
     }
-    let connection = Connection::Local(Engine::new(lake.clone(), EngineOptions::default()).into());
+    let connection = Connection::new(LocalLake::from(Engine::new(lake.clone(), EngineOptions::default())));
     let mut addrs = BTreeSet::new();
     for (stream_id, rows) in by_stream {
         let tables = connection.stream_by_id(stream_id).await?.tables();

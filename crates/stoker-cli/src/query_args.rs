@@ -1,7 +1,7 @@
 //! The options for the resource limits of a server's queries.
 
 use clap::Args;
-use stoker_flight::QuerySettings;
+use stoker_server::QuerySettings;
 
 /// The resource limits of a server's queries.
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use clap::Args;
 use futures::StreamExt;
-use stoker_flight::{Connection, SqlResult, StreamHandle};
-use stoker_stream::state_slice;
+use stoker::{Connection, SqlResult, StreamHandle};
+use stoker_batch::state_slice;
 use stoker_types::{BadRows, BadShare, ReadOptions, RunId, Slice, StreamState, Topology};
 
 use crate::connect::LakeArgs;
@@ -71,7 +71,7 @@ async fn find(connection: &Connection, args: &ReplayArgs, topology: Topology) ->
 }
 
 /// Returns the valid rows of a batch, with three columns before them: position, table and row address.
-fn with_places(handle: &StreamHandle, slice: &Slice, batch: &stoker_stream::Batch) -> anyhow::Result<RecordBatch> {
+fn with_places(handle: &StreamHandle, slice: &Slice, batch: &stoker_batch::Batch) -> anyhow::Result<RecordBatch> {
     let share = slice.share(batch.step, handle.num_rows());
     let rows = batch.num_valid;
     let positions = UInt64Array::from_iter_values((0..rows).map(|row| share.position(row as u64)));

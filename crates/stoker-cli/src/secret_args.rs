@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use anyhow::bail;
-use stoker_flight::Secret;
+use stoker::Secret;
 
 /// Stands for a secret that was given on the command line; the secret itself is not kept.
 #[derive(Clone, Copy, Debug)]

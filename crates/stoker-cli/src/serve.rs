@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use stoker_flight::{ServerConfig, TicketKey, TlsFiles, serve, warn_of_readers};
+use stoker::warn_of_readers;
 use stoker_lake::{Lake, StorageOptions};
+use stoker_server::{ServerConfig, TicketKey, TlsFiles, serve};
 use stoker_sql::Engine;
 use stoker_types::Role;
 

@@ -1,7 +1,7 @@
 //! The limits of `stoker serve` for clients and their connections.
 
 use clap::Args;
-use stoker_flight::ServerConfig;
+use stoker_server::ServerConfig;
 
 /// The limits for clients and connections; a limit that is not given keeps its configured value.
 #[derive(Debug, Args)]

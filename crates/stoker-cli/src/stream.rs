@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stoker_flight::session::{Fetched, SessionOptions};
-use stoker_flight::{Connection, Session};
+use stoker::session::{Fetched, SessionOptions};
+use stoker::{Connection, Session};
 use stoker_measure::Drain;
 use stoker_types::{
     BadRows, BadShare, BatchSize, Batching, LastBatch, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice,

@@ -8,14 +8,13 @@ use arrow_buffer::{Buffer, MutableBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use stoker_types::catch_panic;
 
 use crate::geometry::{Placement, place};
 use crate::random::{Draw, Draws};
 use crate::scratch::{Lent, Scratch, ScratchPool};
 use crate::write::Table;
-use crate::{
-    BadImage, Element, Error, Frame, ImageFile, ImageTransform, Orientation, Pixels, Result, catch_panic, resize,
-};
+use crate::{BadImage, Element, Error, Frame, ImageFile, ImageTransform, Orientation, Pixels, Result, resize};
 
 /// Decodes columns of images with one transform, on its own threads, which reuse their buffers. Dropping the decoder
 /// stops the threads.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, HasKind};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -85,5 +85,11 @@ impl Error {
 
     pub(crate) fn internal(reason: impl ToString) -> Self {
         Error::Internal { reason: reason.to_string() }
+    }
+}
+
+impl HasKind for Error {
+    fn kind(&self) -> ErrorKind {
+        Error::kind(self)
     }
 }

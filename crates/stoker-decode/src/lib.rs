@@ -14,7 +14,6 @@
 //! This crate does no I/O, and does not depend on SQL or gRPC.
 
 mod batch_decoder;
-mod catch_panic;
 mod error;
 mod geometry;
 mod image_file;
@@ -26,7 +25,6 @@ mod transform;
 mod write;
 
 pub use batch_decoder::{BatchDecoder, decode_images};
-pub use catch_panic::catch_panic;
 pub use error::{BadImage, Error, Result};
 pub use geometry::Region;
 pub use image_file::{Header, ImageFile, decode_jpeg_alone};

@@ -4,11 +4,12 @@
 //! Float32, and NULL where a vector or one of its elements is NULL. Everything is computed in `f32`, in eight
 //! independent sums that the compiler keeps in one vector register.
 
+use std::sync::Arc;
+
 use arrow_array::{ArrayRef, Float32Array};
 use arrow_schema::DataType;
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use std::sync::Arc;
 
 use crate::vectors::{Dimensions, Vectors, dimensions, shown};
 

@@ -12,11 +12,10 @@ use datafusion::logical_expr::{ExprSchemable as _, LogicalPlan, Operator, Scalar
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::Expr;
 
-use crate::Activity;
 use crate::allowed::{Size, size};
 use crate::concatenate::Concatenate;
-use crate::cost;
 use crate::reserving::Reserving;
+use crate::{Activity, cost};
 
 /// The analyzer rule. It runs after type coercion. A plan that the rule has already rewritten does not change again.
 #[derive(Debug)]

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-pub(crate) use stoker_decode::catch_panic;
 use stoker_lake::{CommitKey, CommitMode, FragmentDraft, Lake, Table, TableWriter, WriteOptions};
+
+pub(crate) use stoker_types::catch_panic;
 use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
 
 use crate::journal::{Begun, FinishedUnit, Journal, Marker, now_secs};

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use lance_core::error::CommitStatusUnknownError;
 use stoker_store::{Finding, first_line, is_of_outage, is_of_overload};
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, HasKind};
 
 use crate::caught::Panicked;
 
@@ -176,6 +176,12 @@ impl Error {
     /// Makes an error of the storage layer, whose kind follows from its cause.
     pub(crate) fn storage(attempted: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         stoker_store::Error::storage(attempted, source, interpret).into()
+    }
+}
+
+impl HasKind for Error {
+    fn kind(&self) -> ErrorKind {
+        Error::kind(self)
     }
 }
 

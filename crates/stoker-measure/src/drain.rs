@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use stoker_flight::Session;
-use stoker_flight::session::{Fetched, Left, PassId};
+use stoker::Session;
+use stoker::session::{Fetched, Left, PassId};
 use stoker_types::{StreamState, StreamStats};
 
 use crate::process::process_use;

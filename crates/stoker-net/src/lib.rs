@@ -16,11 +16,13 @@ mod address;
 mod error;
 pub mod http1;
 pub mod http2;
+mod secret;
 mod tls;
 mod unix_path;
 
 pub use address::Address;
 pub use error::{Error, Result};
+pub use secret::{SECRET_BYTES_MIN, Secret, warn_of_readers};
 pub use tls::{Protocol, TlsFiles, choose_ciphers, client_config};
 pub use unix_path::UnixPath;
 

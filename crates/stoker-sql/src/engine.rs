@@ -9,6 +9,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
+use stoker_dialect::SQL_BYTES_MAX;
 use stoker_functions::Activity;
 use stoker_lake::{Lake, WriteAllowance};
 use stoker_types::{Digest, ParamValue, Snapshot};
@@ -50,7 +51,7 @@ impl Default for EngineOptions {
         Self {
             memory_limit_bytes: 1 << 30,
             target_partitions: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            max_sql_bytes: 65_536,
+            max_sql_bytes: SQL_BYTES_MAX,
             max_sql_nodes: 5_000,
             query: QueryLimits::default(),
         }

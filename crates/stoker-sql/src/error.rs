@@ -3,7 +3,7 @@
 use arrow_schema::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
-use stoker_types::{Digest, ErrorKind};
+use stoker_types::{Digest, ErrorKind, HasKind};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -132,6 +132,21 @@ impl Error {
 
     pub(crate) fn internal(reason: impl Into<String>) -> Self {
         Error::Internal { reason: reason.into() }
+    }
+}
+
+impl From<stoker_dialect::Error> for Error {
+    fn from(error: stoker_dialect::Error) -> Self {
+        match error {
+            stoker_dialect::Error::Refused { what, reason } => Error::Refused { what, reason },
+            error => Error::internal(error.to_string()),
+        }
+    }
+}
+
+impl HasKind for Error {
+    fn kind(&self) -> ErrorKind {
+        Error::kind(self)
     }
 }
 

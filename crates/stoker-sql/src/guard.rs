@@ -11,18 +11,15 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, Select, SetExpr, Statement,
     Value, Visit, Visitor,
 };
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::parser::ParserError;
+use stoker_dialect::PARSER_DEPTH_MAX;
 use stoker_functions::refused;
 
+use crate::{EngineOptions, Error, Result};
 use expansion::Expansion;
-
-use crate::dialect::LakeDialect;
-use crate::{EngineOptions, Error, Result, tokens};
 
 /// The most levels of nested expressions and subqueries. A chain of n operators nests n levels.
 const DEPTH_MAX: usize = 400;
-/// The most levels of nesting while sqlparser parses the query.
-const PARSER_DEPTH_MAX: usize = 300;
 /// The longest text that `lpad` and `rpad` may create, in characters.
 const PAD_LENGTH_MAX: u64 = 65_536;
 
@@ -50,10 +47,7 @@ pub(crate) fn parse(sql: &str, options: &EngineOptions) -> Result<Parsed> {
     if sql.len() > options.max_sql_bytes {
         return Err(Error::TooLarge { what: "bytes", actual: sql.len(), limit: options.max_sql_bytes });
     }
-    let mut parser = Parser::new(&LakeDialect)
-        .with_recursion_limit(PARSER_DEPTH_MAX)
-        .with_tokens_with_locations(tokens::tokens(sql)?);
-    let mut statements = parser.parse_statements().map_err(parse_error)?;
+    let mut statements = stoker_dialect::parser(sql)?.parse_statements().map_err(parse_error)?;
     if statements.len() > 1 {
         return Err(Error::refused("several statements", "send one SELECT at a time"));
     }

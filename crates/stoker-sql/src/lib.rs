@@ -22,7 +22,6 @@
 //! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `dot_product`, `tensor_shape`, `tensor_mean`;
 //! - `<->`, `<=>` and `<#>` between vectors, as in pgvector.
 
-mod dialect;
 mod engine;
 mod error;
 mod extension;
@@ -36,11 +35,9 @@ mod query;
 mod resolve;
 mod row_set;
 mod running;
-mod same_query;
 mod sample;
 mod search;
 mod single_rows;
-mod tokens;
 mod wide_rows;
 
 pub use engine::{Engine, EngineOptions};
@@ -48,7 +45,6 @@ pub use error::{Error, Result};
 pub use query::SqlQuery;
 pub use row_set::{NO_ROW, ResolvedRows, RowSet, unused_objects};
 pub use running::{QueryLimits, QueueStatus};
-pub use same_query::is_same_query;
 pub use sample::{ColumnSource, SampleColumn, SampleQuery};
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, TableAlias,
     TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
 };
+use stoker_dialect::AT_OPERATOR;
 use stoker_lake::{Lake, Table};
 use stoker_types::{ParamValue, Snapshot, SnapshotRef, TableName};
 
-use crate::dialect::AT_OPERATOR;
 use crate::error::INTERNAL_PREFIX;
 use crate::params::Params;
 use crate::search::{SearchCall, table_argument};

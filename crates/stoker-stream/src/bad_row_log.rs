@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use stoker_batch::BAD_ROWS_TABLE;
 use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
 use stoker_types::{BadRowEntry, TableName};
 
 use crate::{Error, Result};
-
-/// The name of the table of bad rows that the runs of a lake met.
-pub const BAD_ROWS_TABLE: &str = "stoker_bad_rows";
 
 /// Adds rows to the table of bad rows. If there is a key, rows that were added under the same key are not added again.
 ///

@@ -1,10 +1,11 @@
 //! The stream of a rank's batches.
 
 use arrow_schema::SchemaRef;
+use stoker_batch::{Batch, Part};
 use stoker_types::{ReadOptions, Slice, StreamStats};
 
 use crate::part_plan::PartSize;
-use crate::{Batch, MemoryBudget, Part, PartStream, Result, StreamPlan};
+use crate::{PartStream, Resources, Result, StreamPlan};
 
 /// A rank's batches in order. It prefetches within its quota of a memory budget. Dropping it cancels all of its reads.
 pub struct BatchStream {
@@ -13,8 +14,8 @@ pub struct BatchStream {
 }
 
 impl BatchStream {
-    pub(crate) fn start(plan: StreamPlan, slice: Slice, options: &ReadOptions, budget: &MemoryBudget) -> Self {
-        Self { parts: PartStream::start(plan, slice, options, budget, PartSize::Batch) }
+    pub(crate) fn start(plan: StreamPlan, slice: Slice, options: &ReadOptions, resources: &Resources) -> Self {
+        Self { parts: PartStream::start(plan, slice, options, resources, PartSize::Batch) }
     }
 
     /// Returns the next batch, or `None` after the last one.

@@ -1,6 +1,6 @@
 //! Errors of streams.
 
-use stoker_types::{ErrorKind, Snapshot};
+use stoker_types::{ErrorKind, HasKind, Snapshot};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,6 +21,9 @@ pub enum Error {
     /// An option or specification is not valid.
     #[error(transparent)]
     Types(#[from] stoker_types::Error),
+    /// A batch does not fit, or too many of its rows are bad.
+    #[error(transparent)]
+    Batch(#[from] stoker_batch::Error),
     /// The stream was never planned, or its specification was removed.
     #[error("no specification of stream {stream_id} is in {lake}; plan the stream again from its query")]
     UnknownStream {
@@ -74,22 +77,6 @@ pub enum Error {
         /// What is wrong with the last row of the window that was read.
         reason: String,
     },
-    /// More rows of a window are bad than the options allow.
-    #[error(
-        "{num_bad} of the {num_rows} rows of a window are bad, the limit is {num_max} (max_bad_share); the last bad \
-         row: {last}; check the table and its storage with `stoker doctor`, exclude the rows with `stoker quarantine`, \
-         or raise max_bad_share"
-    )]
-    TooManyBadRows {
-        /// The number of bad rows that were found in the window.
-        num_bad: u64,
-        /// The number of rows in the window.
-        num_rows: u64,
-        /// The number of rows of the window that may be bad.
-        num_max: u64,
-        /// The last bad row, and what is wrong with it.
-        last: String,
-    },
     /// A run was started with another stream.
     #[error("run {run_id} was started with another stream: {}", differences.join("; "))]
     RunMismatch {
@@ -115,43 +102,11 @@ pub enum Error {
         /// The reason.
         source: stoker_lake::Error,
     },
-    /// The log of a run does not contain a step.
-    #[error("step {step} of run {run_id} is unknown: {reason}")]
-    UnknownStep {
-        /// The run.
-        run_id: String,
-        /// The step.
-        step: u64,
-        /// What the log contains.
-        reason: String,
-    },
-    /// A state does not contain a step.
-    #[error("the state does not contain step {step}: {reason}; the log of a run contains all steps")]
-    UnknownStateStep {
-        /// The step.
-        step: u64,
-        /// What the state contains.
-        reason: String,
-    },
     /// A receipt cannot be used.
     #[error("cannot use the receipt: {reason}")]
     Receipt {
         /// What is wrong with the receipt.
         reason: String,
-    },
-    /// A batch does not fit into the memory of this machine.
-    #[error(
-        "a batch of {rows} rows takes {}, and this process may have {} of memory: use a smaller batch size",
-        gigabytes(*bytes),
-        gigabytes(*memory_bytes)
-    )]
-    BatchTooLarge {
-        /// The number of rows of the rank's largest batch, with padding.
-        rows: u64,
-        /// The size of the batch in bytes.
-        bytes: u64,
-        /// The memory that this process may use, in bytes.
-        memory_bytes: u64,
     },
     /// A cleanup removed a snapshot of the stream.
     #[error(
@@ -178,17 +133,14 @@ impl Error {
             Error::Chunks(error) => error.kind(),
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
+            Error::Batch(error) => error.kind(),
             Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } => ErrorKind::InvalidRequest,
-            Error::BadRow { .. } | Error::NoSubstitute { .. } | Error::TooManyBadRows { .. } => ErrorKind::DataCorrupt,
+            Error::BadRow { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
             Error::RunMismatch { .. } => ErrorKind::StateMismatch,
             Error::RunOfAnother { .. } => ErrorKind::PermissionDenied,
             Error::RunNotStored { source, .. } => source.kind(),
-            Error::UnknownStream { .. } | Error::UnknownStep { .. } | Error::UnknownStateStep { .. } => {
-                ErrorKind::NotFound
-            }
-            Error::SnapshotRemoved { .. } => ErrorKind::NotFound,
+            Error::UnknownStream { .. } | Error::SnapshotRemoved { .. } => ErrorKind::NotFound,
             Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
-            Error::BatchTooLarge { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }
@@ -199,7 +151,8 @@ impl Error {
     }
 }
 
-/// Formats a number of bytes as gigabytes, for error messages.
-fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
+impl HasKind for Error {
+    fn kind(&self) -> ErrorKind {
+        Error::kind(self)
+    }
 }

@@ -14,60 +14,45 @@
 //! units that do not fit. Rows of dense columns are read from storage directly into their buffer slots in their part.
 
 mod bad_row_log;
-mod bad_share;
-mod batch;
 mod batch_stream;
 mod blocks;
-mod budget;
 mod cleanup;
 mod error;
 mod found_rows;
 mod light;
-mod memory_limit;
 mod nulls;
 mod open_streams;
 mod options;
-mod part;
 mod part_builder;
 mod part_plan;
 mod part_stream;
 mod plan;
 mod planner;
 mod read;
-mod receipt;
 mod removed;
+mod resources;
 mod reweigh;
 mod rows_beside;
 mod run;
 mod run_log;
 mod source;
 mod spans;
-mod stall_meter;
 mod substitute;
 mod unit;
 mod unit_clock;
 mod verify;
-mod windows;
 
-pub use bad_row_log::{BAD_ROWS_TABLE, log_bad_rows};
-pub use bad_share::BadRowsMet;
-pub use batch::{Batch, Substitution};
+pub use bad_row_log::log_bad_rows;
 pub use batch_stream::BatchStream;
-pub use budget::{Held, MemoryBudget, Quota};
 pub use cleanup::{CleanedStreams, clean_streams};
 pub use error::{Error, Result};
-pub use memory_limit::check_batches;
-pub use part::Part;
 pub use part_stream::PartStream;
 pub use plan::StreamPlan;
-pub use receipt::ReceiptBuilder;
+pub use resources::Resources;
 pub use reweigh::WeightHistory;
-pub use rows_beside::RowsBeside;
 pub use run::own_run;
-pub use run_log::{RUN_LOG_TABLE, entry_slice, log_run, run_entries, state_slice, step_entry};
-pub use stall_meter::StallMeter;
+pub use run_log::{log_run, run_entries};
 pub use verify::verify;
-pub use windows::{Window, WindowRow, Windows};
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use stoker_batch::Quota;
 use stoker_types::calls::OpenStream;
 use stoker_types::{Digest, Slice};
-
-use crate::Quota;
 
 /// A list of the open streams that share a memory budget. Cheap to clone; clones are the same list.
 #[derive(Clone, Debug, Default)]

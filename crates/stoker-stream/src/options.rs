@@ -3,7 +3,7 @@
 use stoker_chunks::{ChunkScan, ChunkScanOptions, RetryPolicy};
 use stoker_types::{OrderOptions, ReadOptions, StreamOptions};
 
-use crate::MemoryBudget;
+use crate::Resources;
 use crate::source::SourcePlan;
 
 /// Returns the order options of each source. The windows of a mixture divide the bytes such that all windows are
@@ -23,24 +23,16 @@ pub(crate) fn orders(options: &StreamOptions, sources: &[SourcePlan], weights: &
     sources.iter().zip(&demand).map(order).collect()
 }
 
-/// A prefetching stream may hold its memory budget divided by this number.
-const AHEAD_DIVISOR: u64 = 16;
-
-/// Returns the number of bytes that the stream may hold while it prefetches beside other streams.
-pub(crate) fn early_budget_bytes(options: &ReadOptions) -> u64 {
-    (options.memory_budget_bytes / AHEAD_DIVISOR).max(1)
-}
-
-/// Returns a chunk scan with these options, which uses the memory and the request limit of `budget`.
-pub(crate) fn chunk_scan(options: &ReadOptions, budget: &MemoryBudget) -> ChunkScan {
+/// Returns a chunk scan with these options, which uses the memory and the request limit of `resources`.
+pub(crate) fn chunk_scan(options: &ReadOptions, resources: &Resources) -> ChunkScan {
     let scan = ChunkScanOptions {
         local_threads: options.io_threads,
-        local_reads: budget.local_reads(),
+        local_reads: resources.local_reads(),
         verify: options.verify,
         retry: retry(options),
         ..ChunkScanOptions::default()
     };
-    ChunkScan::sharing(scan, budget.pool().clone(), budget.requests())
+    ChunkScan::sharing(scan, resources.memory().pool().clone(), resources.requests())
 }
 
 /// Returns the policy for retries after transient faults.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat;
-use stoker_chunks::{BufferPool, Slots, to_array};
+use stoker_batch::{BufferPool, Held, Part, Substitution};
+use stoker_chunks::{Slots, to_array};
 use stoker_types::{Cursor, Slice, Stalls};
 
-use crate::budget::Held;
 use crate::part_plan::PartPlan;
 use crate::plan::PlanInner;
 use crate::read::Damage;
 use crate::source::ColumnPlan;
-use crate::{Error, Part, Result, Substitution};
+use crate::{Error, Result};
 
 /// A part whose rows are being read.
 pub(crate) struct PartBuilder {

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_schema::SchemaRef;
+use stoker_batch::{Part, Quota, StallMeter};
 use stoker_chunks::{IoStats, RequestLimit};
 use stoker_types::{ReadOptions, Slice, StreamStats};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::blocks::{are_kept, group};
-use crate::budget::Quota;
 use crate::open_streams::OpenEntry;
 use crate::options::chunk_scan;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
 use crate::planner::{AbortOnDrop, Planner, Share};
-use crate::{Error, MemoryBudget, Part, Result, StallMeter, StreamPlan};
+use crate::{Error, Resources, Result, StreamPlan};
 
 /// The largest number of finished parts that wait for the consumer. The memory budget limits their bytes.
 const QUEUE_PARTS: usize = 64;
@@ -50,13 +50,13 @@ impl PartStream {
         plan: StreamPlan,
         slice: Slice,
         options: &ReadOptions,
-        budget: &MemoryBudget,
+        resources: &Resources,
         part_size: PartSize,
     ) -> Self {
-        let cache = budget.cache().filter(|_| are_kept(&plan)).cloned();
-        let scan = chunk_scan(options, budget).with_cache(cache);
-        let blocks = group(&plan, &slice).map(|(group, ranks)| budget.share(group, slice.topology.rank, ranks));
-        let quota = budget.join_with(options);
+        let cache = resources.cache().filter(|_| are_kept(&plan)).cloned();
+        let scan = chunk_scan(options, resources).with_cache(cache);
+        let blocks = group(&plan, &slice).map(|(group, ranks)| resources.share(group, slice.topology.rank, ranks));
+        let quota = resources.memory().join_with(options);
         let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
         let (output, input) = mpsc::channel(queue);
         let io = scan.stats().clone();
@@ -64,7 +64,7 @@ impl PartStream {
         let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
         let share = Share { quota: quota.clone(), blocks };
-        let (options, open) = (*options, budget.opened(plan.inner.stream_id, slice, quota.clone()));
+        let (options, open) = (*options, resources.opened(plan.inner.stream_id, slice, quota.clone()));
         let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held()));
         let span = tracing::info_span!(
             "read",
@@ -88,7 +88,7 @@ impl PartStream {
         Self {
             input,
             io,
-            requests: budget.requests().clone(),
+            requests: resources.requests().clone(),
             counted: StreamStats::default(),
             stalls: StallMeter::default(),
             opened: Instant::now(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use futures::future::{join, try_join_all};
+use stoker_batch::check_batches;
 use stoker_lake::{Lake, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
@@ -18,7 +19,7 @@ use tracing::Instrument;
 use crate::options::orders;
 use crate::part_plan::PartSize;
 use crate::source::{ColumnPlan, SourcePlan, unify};
-use crate::{BatchStream, Error, MemoryBudget, PartStream, Result, check_batches, removed, run};
+use crate::{BatchStream, Error, PartStream, Resources, Result, removed, run};
 
 /// A planned stream: pinned queries, row sets and order options. It opens any slice of any epoch. Clones share their
 /// data.
@@ -265,17 +266,17 @@ impl StreamPlan {
     /// # Errors
     /// The errors of [`StreamPlan::check_slice`]; [`Error::BatchTooLarge`].
     pub fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
-        self.open_within(&MemoryBudget::default(), slice, options)
+        self.open_within(&Resources::default(), slice, options)
     }
 
-    /// Like [`StreamPlan::open`], with a memory budget that other streams share.
+    /// Like [`StreamPlan::open`], with resources that other streams share.
     ///
     /// # Errors
     /// The errors of [`StreamPlan::open`].
-    pub fn open_within(&self, budget: &MemoryBudget, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
+    pub fn open_within(&self, resources: &Resources, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
         self.check_slice(slice)?;
         check_batches(slice, self.num_rows(), self.row_bytes())?;
-        Ok(BatchStream::start(self.clone(), *slice, options, budget))
+        Ok(BatchStream::start(self.clone(), *slice, options, resources))
     }
 
     /// Like [`StreamPlan::open_within`], but delivers each batch in parts, each as soon as it is read. This is for
@@ -286,13 +287,13 @@ impl StreamPlan {
     /// The errors of [`StreamPlan::check_slice`].
     pub fn open_parts(
         &self,
-        budget: &MemoryBudget,
+        resources: &Resources,
         slice: &Slice,
         options: &ReadOptions,
         part_bytes: u64,
     ) -> Result<PartStream> {
         self.check_slice(slice)?;
-        Ok(PartStream::start(self.clone(), *slice, options, budget, PartSize::Bytes(part_bytes)))
+        Ok(PartStream::start(self.clone(), *slice, options, resources, PartSize::Bytes(part_bytes)))
     }
 }
 

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use stoker_batch::{Held, Quota};
 use stoker_chunks::{BlockReads, ChunkScan, Membership, SlotMut};
 use stoker_order::StreamOrder;
 use stoker_types::{BadRows, ReadOptions, Slice, Stalls};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::budget::{Held, Quota};
 use crate::found_rows::FoundRows;
 use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};

@@ -3,22 +3,20 @@
 //! A row without its checksum is found where it is read, and [`substitute`](crate::substitute) replaces it there. A row
 //! whose images cannot be decoded is found by the consumer, who may have no other access to rows that are not its own.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use stoker_batch::{RowsBeside, Window};
 use stoker_chunks::{ChunkScan, SlotMut, Slots, to_array};
 use stoker_order::Visit;
+use stoker_types::ReadOptions;
 use stoker_types::calls::Beside;
-use stoker_types::{IoTotals, ReadOptions};
 
-use crate::budget::Held;
 use crate::found_rows::FoundRows;
 use crate::options::chunk_scan;
 use crate::read::{Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
-use crate::windows::Window;
-use crate::{Error, MemoryBudget, Result, StreamPlan};
+use crate::{Error, Resources, Result, StreamPlan};
 
 /// The largest size of the rows that one call reads, in bytes, estimated by [`StreamPlan::row_bytes`]. A call reads at
 /// least one row.
@@ -27,31 +25,16 @@ const BYTES_MAX: u64 = 8 << 20;
 /// The largest number of rows that one call reads.
 const ROWS_MAX: u64 = 1_024;
 
-/// Rows of windows, in the order of the request.
-#[derive(Debug)]
-pub struct RowsBeside {
-    /// The rows, with the columns of the query in order. The values of bad rows are undefined.
-    pub data: RecordBatch,
-    /// For each table of the stream, the address of each row, or `u64::MAX` if the table does not supply the row.
-    pub row_addrs: Vec<Vec<u64>>,
-    /// The indexes of the bad rows, with what is wrong with each of them, and where.
-    pub bad: BTreeMap<usize, String>,
-    /// The totals of the reads, where they are known.
-    pub io: IoTotals,
-    /// The memory that the rows hold in a budget.
-    pub held: Option<Held>,
-}
-
 impl StreamPlan {
     /// Reads rows of the windows of an epoch from storage, without caches of chunks. It reads the first rows of
-    /// `wanted`, up to 8 MiB or 1,024 rows, but at least one. Their memory is reserved in the budget.
+    /// `wanted`, up to 8 MiB or 1,024 rows, but at least one. Their memory is reserved in the resources' budget.
     ///
     /// # Errors
     /// `InvalidRequest` for an empty request, and for positions and offsets that the stream does not have; errors of
     /// reading.
     pub async fn rows_beside(
         &self,
-        budget: &MemoryBudget,
+        resources: &Resources,
         epoch: u64,
         wanted: &[Beside],
         options: &ReadOptions,
@@ -59,8 +42,8 @@ impl StreamPlan {
         let num_rows = (BYTES_MAX / self.row_bytes()).clamp(1, ROWS_MAX);
         let visits = self.visits_beside(epoch, wanted.iter().take(num_rows as usize))?;
         let bytes = self.row_bytes().saturating_mul(visits.len() as u64);
-        let held = budget.join(bytes).reserve(bytes).await;
-        let scan = chunk_scan(options, budget);
+        let held = resources.memory().join(bytes).reserve(bytes).await;
+        let scan = chunk_scan(options, resources);
         let (Rows { light, addrs, bad }, dense) = self.read_visits(&scan, &visits).await?;
         let schema = self.schema();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(light.len());

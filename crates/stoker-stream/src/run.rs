@@ -1,11 +1,12 @@
 //! Runs, whose processes agree on one stream through the lake.
 
-use crate::options::orders;
 use serde::{Deserialize, Serialize};
+use stoker_dialect::is_same_query;
 use stoker_lake::PutOutcome;
-use stoker_sql::{Engine, is_same_query};
+use stoker_sql::Engine;
 use stoker_types::{Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamSpec, slots_for};
 
+use crate::options::orders;
 use crate::plan::load_spec;
 use crate::{Error, Result, StreamPlan};
 

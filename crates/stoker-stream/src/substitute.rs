@@ -5,6 +5,7 @@ use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
+use stoker_batch::{BadRowsMet, Window, WindowRow};
 use stoker_chunks::{ChunkScan, Slots};
 use stoker_order::{StreamOrder, Visit};
 use stoker_types::BadShare;
@@ -13,8 +14,7 @@ use crate::found_rows::FoundRows;
 use crate::part_builder::{PartBuilder, Piece};
 use crate::read::{Damage, Reader, Rows, read_rows};
 use crate::unit_clock::UnitClock;
-use crate::windows::{Window, WindowRow};
-use crate::{BadRowsMet, Error, Result, StreamPlan};
+use crate::{Error, Result, StreamPlan};
 
 /// The largest number of concurrent searches for substitutes.
 const SEARCHES_AT_ONCE: usize = 16;
@@ -47,7 +47,7 @@ impl Met {
 
     fn add(&self, plan: &StreamPlan, window: &Window, row: WindowRow, damage: &Damage) -> Result<()> {
         let named = || format!("row {:#x} of {}: {}", damage.address, plan.table_name(damage.table), damage.reason);
-        self.0.lock().add(window, row, named)
+        Ok(self.0.lock().add(window, row, named)?)
     }
 }
 

@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type};
 use arrow_array::{FixedSizeListArray, Int64Array, RecordBatch, StringArray, UInt8Array};
 use arrow_schema::{DataType, Field, Schema};
+use stoker_batch::{Batch, Part, Quota, ReceiptBuilder, Substitution, Windows};
 use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_types::{

@@ -1,6 +1,6 @@
 //! Errors of parsing and validating the types of this crate.
 
-use crate::ErrorKind;
+use crate::{ErrorKind, HasKind};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -59,6 +59,12 @@ impl Error {
             | Error::Receipt { .. } => ErrorKind::InvalidRequest,
             Error::StateMismatch { .. } => ErrorKind::StateMismatch,
         }
+    }
+}
+
+impl HasKind for Error {
+    fn kind(&self) -> ErrorKind {
+        Error::kind(self)
     }
 }
 

@@ -85,3 +85,10 @@ impl fmt::Display for ErrorKind {
         f.write_str(self.as_str())
     }
 }
+
+/// An error with a kind. A layer keeps the errors of the layers below as boxes of this trait when it does not know their
+/// types.
+pub trait HasKind: std::error::Error + Send + Sync + 'static {
+    /// Returns the kind of the error, which says what a caller should do about it.
+    fn kind(&self) -> ErrorKind;
+}

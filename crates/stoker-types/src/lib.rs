@@ -12,6 +12,7 @@
 mod arrow_param;
 mod batching;
 pub mod calls;
+mod catch_panic;
 mod column_layout;
 mod context;
 mod cursor;
@@ -38,13 +39,14 @@ mod tensor;
 
 pub use arrow_param::ArrowParam;
 pub use batching::{BatchSize, Batching, LastBatch, Topology};
+pub use catch_panic::catch_panic;
 pub use column_layout::{ColumnLayout, Diagnosis, Finding, Verdict};
 pub use context::{Context, Principal, Role};
 pub use cursor::Cursor;
 pub use digest::{Digest, DigestBuilder};
 pub use error::{Error, Result};
 pub use ipc::check_ipc_stream;
-pub use kind::ErrorKind;
+pub use kind::{ErrorKind, HasKind};
 pub use message::plain_message;
 pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};
 pub use name::{PrincipalName, RunId, TableName, TagName};

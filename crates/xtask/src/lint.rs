@@ -6,11 +6,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::build::SELECTION;
-use crate::clippy_wrapper;
-use crate::command;
 use crate::narrate::Narrator;
 use crate::python::Python;
 use crate::workspace::Workspace;
+use crate::{clippy_wrapper, command};
 
 /// The folders with Python sources; those that exist are checked.
 const PYTHON_SOURCES: [&str; 4] = ["clients/python", "tests/python", "crates/xtask/scripts", "crates/stoker-bench/src"];

@@ -11,13 +11,13 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use stoker_batch::{BufferPool, Pooled};
 use stoker_checksum::hash;
 use stoker_lake::RangeReader;
 use stoker_types::{Digest, DigestBuilder};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::local::{ReadFrom, read_all};
-use crate::{BufferPool, Pooled};
 
 /// The number of bytes before the chunk.
 pub(crate) const HEADER_BYTES: usize = 56;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::join;
+use stoker_batch::BufferPool;
 use stoker_types::{ErrorKind, IoTotals};
 
 use super::*;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
 use arrow_array::{Float32Array, LargeBinaryArray};
+use stoker_batch::BufferPool;
 use stoker_types::{ErrorKind, KIND_ENCODED_IMAGE, KIND_KEY};
 
 use super::*;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{join, pending};
 use futures::poll;
+use stoker_batch::SharedMemory;
 use stoker_types::Digest;
 
 use super::*;

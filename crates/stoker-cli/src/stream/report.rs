@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stoker_flight::Session;
+use stoker::Session;
 use stoker_measure::{Drained, Steady, process_use};
 
 use crate::stream::stalls;

@@ -8,11 +8,11 @@ use arrow_schema::{ArrowError, DataType};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Value,
 };
+use stoker_dialect::AT_OPERATOR;
 use stoker_lake::{Metric, Table};
 use stoker_types::SnapshotRef;
 
 use super::Search;
-use crate::dialect::AT_OPERATOR;
 use crate::params::{Params, numbers};
 use crate::resolve::{At, Constant, TableRequest, normalize, single_name, table_name};
 use crate::{Error, Result};

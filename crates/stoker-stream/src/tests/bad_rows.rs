@@ -167,7 +167,9 @@ fn a_window_with_too_many_bad_rows_ends_the_stream_early() {
                 for part in ["rows of a window are bad", "column x", "max_bad_share"] {
                     assert!(text.contains(part), "{part} is not in: {text}");
                 }
-                let Error::TooManyBadRows { num_bad, num_rows, num_max, .. } = error else { unreachable!("{text}") };
+                let Error::Batch(stoker_batch::Error::TooManyBadRows { num_bad, num_rows, num_max, .. }) = error else {
+                    unreachable!("{text}")
+                };
                 assert_eq!(
                     (num_bad, num_max),
                     (num_max + 1, ((num_rows as f64 * share) as u64).max(16)),

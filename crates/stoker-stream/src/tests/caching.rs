@@ -11,11 +11,11 @@ use super::shared::{NUM_ROWS, ROW_BYTES, TABLE_BYTES, assemble, distant, rest, s
 use super::*;
 
 /// Makes a budget with its own cache over the folder, as another process would.
-async fn budget(folder: &Path, bytes_max: u64) -> MemoryBudget {
+async fn budget(folder: &Path, bytes_max: u64) -> Resources {
     let options = CacheOptions { dir: folder.to_path_buf(), bytes_max: Some(bytes_max) };
     let cache = ChunkCache::open(&options).await.expect("a cache");
     cache.settled().await;
-    MemoryBudget::new(64 << 20).with_cache(Some(cache))
+    Resources::new(64 << 20).with_cache(Some(cache))
 }
 
 /// Plans a stream over the table of [`distant`]. Its blocks have two rows.
@@ -31,7 +31,7 @@ async fn plan_of(engine: &Engine, shuffle: ShuffleMode) -> StreamPlan {
 }
 
 /// Opens the streams of all ranks of an epoch. Their batches have one row.
-fn open(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size: u32) -> Vec<BatchStream> {
+fn open(plan: &StreamPlan, budget: &Resources, epoch: u64, world_size: u32) -> Vec<BatchStream> {
     let slice = |rank| Slice { epoch, ..slice(rank, world_size, BatchSize::PerRank(1), LastBatch::Uneven) };
     let slices: Vec<Slice> = (0..world_size).map(slice).collect();
     let _ranks = assemble(plan, budget, &slices);
@@ -40,7 +40,7 @@ fn open(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size: u32) -
 }
 
 /// Returns the ids that all ranks of an epoch got, and the sums of their statistics, once the cache has been written.
-async fn epoch(plan: &StreamPlan, budget: &MemoryBudget, epoch: u64, world_size: u32) -> (Vec<i64>, StreamStats) {
+async fn epoch(plan: &StreamPlan, budget: &Resources, epoch: u64, world_size: u32) -> (Vec<i64>, StreamStats) {
     let mut streams = open(plan, budget, epoch, world_size);
     let ids = join_all(streams.iter_mut().map(rest)).await.into_iter().flat_map(|(ids, _)| ids).collect();
     let mut sum = StreamStats::default();
@@ -71,7 +71,7 @@ fn epochs_ranks_and_processes_after_the_first_read_nothing() {
             let folder = tempfile::tempdir().expect("a folder");
             let plan = plan_of(&engine, shuffle).await;
             assert_eq!(plan.spec().sources[0].order.rows_per_block, 2);
-            let plain = MemoryBudget::new(64 << 20);
+            let plain = Resources::new(64 << 20);
             let first = budget(folder.path(), 1 << 30).await;
             let (ids, stats) = epoch(&plan, &first, 0, 1).await;
             let (expected, plain_stats) = epoch(&plan, &plain, 0, 1).await;

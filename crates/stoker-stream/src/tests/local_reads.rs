@@ -14,7 +14,7 @@ fn direct_reads_give_the_same_batches() {
             for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
                 let plan = plan(&engine, ALL, shuffle).await;
                 let slice = slice(0, 1, BatchSize::PerRank(64), LastBatch::Pad);
-                let budget = MemoryBudget::default().with_local_reads(LocalReads::Direct);
+                let budget = Resources::default().with_local_reads(LocalReads::Direct);
                 let mut direct = plan.open_within(&budget, &slice, &ReadOptions::default()).expect("a stream");
                 let mut plain = plan.open(&slice, &ReadOptions::default()).expect("a stream");
                 while let Some(expected) = plain.next().await.expect("a batch") {

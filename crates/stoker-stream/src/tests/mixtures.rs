@@ -1,5 +1,6 @@
 //! Tests of streams over several queries.
 
+use stoker_batch::{entry_slice, step_entry};
 use stoker_types::{
     ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, RunId, StreamOptions,
 };

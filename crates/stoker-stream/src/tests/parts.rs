@@ -102,7 +102,7 @@ async fn check_case(plans: &[StreamPlan], case: &Case) -> TestCaseResult {
     let options = ReadOptions { bad_rows: BadRows::Substitute, ..ReadOptions::default() };
     let mut whole = plan.open(&case.slice, &options).expect("a stream");
     let options = ReadOptions { memory_budget_bytes: case.memory_budget_bytes, ..options };
-    let budget = MemoryBudget::default();
+    let budget = Resources::default();
     let mut parts = plan.open_parts(&budget, &case.slice, &options, case.part_bytes).expect("a stream");
     let rows_max = (case.part_bytes / plan.row_bytes()).max(1) as usize;
     let mut num_batches = 0;
@@ -183,12 +183,16 @@ fn a_batch_larger_than_the_budget_is_held_in_parts() {
         for shuffle in [ShuffleMode::Block, ShuffleMode::Full] {
             let plan = plan(&engine, ALL, shuffle).await;
             let (budget_bytes, part_bytes) = (20 * plan.row_bytes(), 4 * plan.row_bytes());
-            let budget = MemoryBudget::new(budget_bytes);
+            let budget = Resources::new(budget_bytes);
             let slice = slice(0, 1, BatchSize::PerRank(300), LastBatch::Pad);
             let mut stream = plan.open_parts(&budget, &slice, &ReadOptions::default(), part_bytes).expect("a stream");
             let mut parts = 0;
             while let Some(part) = stream.next().await.expect("a part") {
-                assert!(budget.held_bytes() <= budget_bytes, "{} bytes of {budget_bytes}", budget.held_bytes());
+                assert!(
+                    budget.memory().held_bytes() <= budget_bytes,
+                    "{} bytes of {budget_bytes}",
+                    budget.memory().held_bytes()
+                );
                 assert_eq!((part.data.num_rows(), part.is_last()), (4, parts % 75 == 74));
                 parts += 1;
             }
@@ -206,7 +210,7 @@ fn padding_of_narrow_rows_comes_in_several_units() {
         let plan = plan(&engine, "SELECT id FROM t", ShuffleMode::Block).await;
         let slice = slice(0, 1, BatchSize::PerRank(BATCH), LastBatch::Pad);
         let mut parts =
-            plan.open_parts(&MemoryBudget::default(), &slice, &ReadOptions::default(), 1 << 20).expect("parts");
+            plan.open_parts(&Resources::default(), &slice, &ReadOptions::default(), 1 << 20).expect("parts");
         let mut ids: Vec<i64> = Vec::new();
         while let Some(part) = parts.next().await.expect("a part") {
             assert_eq!((part.num_rows, part.num_valid, part.first_row), (BATCH as usize, 300, ids.len()));

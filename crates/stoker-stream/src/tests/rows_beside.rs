@@ -15,10 +15,10 @@ fn substituting() -> ReadOptions {
 async fn first_good(plan: &StreamPlan, epoch: u64, position: u64) -> Vec<u64> {
     let window = Windows::new(plan.spec(), epoch).of(position);
     let wanted: Vec<Beside> = (0..window.num_rows().min(6)).map(|offset| Beside { position, offset }).collect();
-    let budget = MemoryBudget::default();
+    let budget = Resources::default();
     let found = plan.rows_beside(&budget, epoch, &wanted, &ReadOptions::default()).await.expect("rows");
     assert_eq!((found.data.num_rows(), found.data.schema()), (wanted.len(), plan.schema()));
-    assert!(budget.held_bytes() > 0);
+    assert!(budget.memory().held_bytes() > 0);
     assert!(found.bad.get(&0).expect("the row itself").contains("checksum of column x"), "{:?}", found.bad);
     let ids = found.data["id"].as_primitive::<Int64Type>();
     let tensors = found.data["x"].as_fixed_size_list();
@@ -69,13 +69,13 @@ fn one_call_reads_some_rows_and_refuses_those_that_are_not_there() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 100).await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        let (budget, options) = (MemoryBudget::default(), ReadOptions::default());
+        let (budget, options) = (Resources::default(), ReadOptions::default());
         let many = vec![Beside { position: 7, offset: 0 }; 1_500];
         let found = plan.rows_beside(&budget, 0, &many, &options).await.expect("rows");
         assert_eq!((found.data.num_rows(), found.row_addrs[0].len()), (1_024, 1_024));
         assert_eq!(found.row_addrs[0][1_023], plan.row_addrs(0, &[7]).await.expect("a row")[0][0]);
         drop(found);
-        assert_eq!(budget.held_bytes(), 0);
+        assert_eq!(budget.memory().held_bytes(), 0);
         let num_rows = Windows::new(plan.spec(), 0).of(7).num_rows();
         for wanted in [
             vec![],

@@ -21,7 +21,7 @@ pub(super) async fn distant() -> Engine {
 
 /// Adds all ranks to their group before the first of them reads. Otherwise the ranks that come first would read their
 /// rows alone.
-pub(super) fn assemble(plan: &StreamPlan, budget: &MemoryBudget, slices: &[Slice]) -> Vec<Membership> {
+pub(super) fn assemble(plan: &StreamPlan, budget: &Resources, slices: &[Slice]) -> Vec<Membership> {
     let share = |slice: &Slice| {
         let (group, num_ranks) = group(plan, slice)?;
         Some(budget.share(group, slice.topology.rank, num_ranks))
@@ -30,7 +30,7 @@ pub(super) fn assemble(plan: &StreamPlan, budget: &MemoryBudget, slices: &[Slice
 }
 
 /// Opens the streams of all ranks of an epoch within one budget. Their batches have one row.
-fn open(plan: &StreamPlan, budget: &MemoryBudget, world_size: u32) -> Vec<BatchStream> {
+fn open(plan: &StreamPlan, budget: &Resources, world_size: u32) -> Vec<BatchStream> {
     let slice = |rank| slice(rank, world_size, BatchSize::PerRank(1), LastBatch::Uneven);
     let slices: Vec<Slice> = (0..world_size).map(slice).collect();
     let _ranks = assemble(plan, budget, &slices);
@@ -68,7 +68,7 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
                 let plan = plan(&engine, sql, shuffle).await;
                 // The streams have 12 lanes.
                 for world_size in [7, 16, 64] {
-                    let budget = MemoryBudget::new(16 << 20);
+                    let budget = Resources::new(16 << 20);
                     let mut streams = open(&plan, &budget, world_size);
                     let (ids, bytes): (Vec<_>, Vec<u64>) =
                         join_all(streams.iter_mut().map(rest)).await.into_iter().unzip();
@@ -92,7 +92,7 @@ fn first_batches_that_were_read_ahead_leave_the_blocks_to_the_streams_after_them
         let engine = distant().await;
         for shuffle in [ShuffleMode::Block, ShuffleMode::Sequential] {
             let plan = plan(&engine, ALL, shuffle).await;
-            let budget = MemoryBudget::new(16 << 20);
+            let budget = Resources::new(16 << 20);
             let slices: Vec<Slice> =
                 (0..16).map(|rank| slice(rank, 16, BatchSize::PerRank(5), LastBatch::Uneven)).collect();
             let _ranks = assemble(&plan, &budget, &slices);
@@ -120,7 +120,7 @@ fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
     run(async {
         let engine = distant().await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        let budget = MemoryBudget::new(1 << 20);
+        let budget = Resources::new(1 << 20);
         let mut streams = open(&plan, &budget, 16);
         let mut slow = streams.pop().expect("a stream");
         let first = slow.next().await.expect("a batch").expect("not the end");
@@ -133,7 +133,7 @@ fn a_rank_that_lags_behind_stops_nobody_and_keeps_little() {
         // The slow rank reads the evicted blocks for itself: its own rows, and the bytes between them.
         assert!(late_bytes < TABLE_BYTES / 16 * 4, "{late_bytes}");
         drop((streams, slow));
-        assert_eq!(budget.held_bytes(), 0);
+        assert_eq!(budget.memory().held_bytes(), 0);
     });
 }
 
@@ -148,7 +148,7 @@ fn a_stream_opened_ahead_does_not_ask_for_the_rows_of_a_large_batch_one_by_one()
         {
             let ahead = ReadOptions { ahead: true, memory_budget_bytes, ..ReadOptions::default() };
             let slice = slice(0, 1, BatchSize::PerRank(batch_rows), LastBatch::Uneven);
-            let mut stream = plan.open_within(&MemoryBudget::default(), &slice, &ahead).expect("a stream");
+            let mut stream = plan.open_within(&Resources::default(), &slice, &ahead).expect("a stream");
             while reads_ahead && stream.stats().requests == 0 {
                 tokio::task::yield_now().await;
             }
@@ -169,9 +169,9 @@ fn a_stream_opened_ahead_takes_the_place_of_those_before_it_when_they_have_read_
         let engine = distant().await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
         let slice = slice(0, 1, BatchSize::PerRank(100), LastBatch::Uneven);
-        let budget = MemoryBudget::default();
+        let budget = Resources::default();
         let memory_budget_bytes = 16 << 20;
-        let before = budget.join(memory_budget_bytes);
+        let before = budget.memory().join(memory_budget_bytes);
         let held = before.reserve(memory_budget_bytes).await;
         let ahead = ReadOptions { ahead: true, memory_budget_bytes, ..ReadOptions::default() };
         let mut stream = plan.open_within(&budget, &slice, &ahead).expect("a stream");
@@ -189,11 +189,11 @@ fn a_stream_opened_ahead_takes_the_place_of_those_before_it_when_they_have_read_
             tokio::task::yield_now().await;
         }
         assert!(stream.stats().bytes_read < TABLE_BYTES, "there is no memory yet");
-        drop(budget.pool().take(7 << 20).expect("memory"));
+        drop(budget.memory().pool().take(7 << 20).expect("memory"));
         while stream.stats().bytes_read < TABLE_BYTES {
             tokio::task::yield_now().await;
         }
-        assert!(budget.held_bytes() <= memory_budget_bytes, "{} bytes", budget.held_bytes());
+        assert!(budget.memory().held_bytes() <= memory_budget_bytes, "{} bytes", budget.memory().held_bytes());
         stream.begin(memory_budget_bytes);
         let (mut ids, _) = rest(&mut stream).await;
         ids.extend_from_slice(first.data["id"].as_primitive::<Int64Type>().values());
@@ -211,7 +211,7 @@ fn a_stream_opened_ahead_reads_the_windows_that_fit_unless_only_its_first_batch_
             [(1 << 30, false, true), (1 << 30, true, false), (16 << 20, false, false)]
         {
             let ahead = ReadOptions { ahead: true, first_batch_only, memory_budget_bytes, ..ReadOptions::default() };
-            let mut stream = plan.open_within(&MemoryBudget::default(), &slice, &ahead).expect("a stream");
+            let mut stream = plan.open_within(&Resources::default(), &slice, &ahead).expect("a stream");
             let first = stream.next().await.expect("a batch").expect("not the end");
             while reads_all && stream.stats().bytes_read < TABLE_BYTES {
                 tokio::task::yield_now().await;
@@ -234,12 +234,12 @@ fn a_stream_opened_ahead_reads_the_windows_that_fit_unless_only_its_first_batch_
 
 #[test]
 fn the_last_of_several_ranks_gives_back_what_was_kept() {
-    let budget = MemoryBudget::new(1 << 20);
+    let budget = Resources::new(1 << 20);
     let group = Group { stream: Digest::of(b"stream"), epoch: 0, residue: 0 };
-    let ranks = [0, 1].map(|rank| (budget.share(group.clone(), rank, 2), budget.join(u64::MAX)));
-    assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "the rest is for what they share");
-    budget.pool().take(100_000).expect("memory").as_mut().fill(1);
-    let is_kept = || budget.pool().take(100_000).expect("memory").as_ref()[0] == 1;
+    let ranks = [0, 1].map(|rank| (budget.share(group.clone(), rank, 2), budget.memory().join(u64::MAX)));
+    assert_eq!(budget.memory().total_bytes(), (1 << 20) - SHARED_BYTES, "the rest is for what they share");
+    budget.memory().pool().take(100_000).expect("memory").as_mut().fill(1);
+    let is_kept = || budget.memory().pool().take(100_000).expect("memory").as_ref()[0] == 1;
     assert!(is_kept());
     drop(ranks);
     assert!(!is_kept(), "the next epoch may share blocks, but nobody is here");
@@ -247,19 +247,19 @@ fn the_last_of_several_ranks_gives_back_what_was_kept() {
 
 #[test]
 fn blocks_of_ranks_that_are_gone_give_way_to_another_stream() {
-    let budget = MemoryBudget::new(1 << 20);
+    let budget = Resources::new(1 << 20);
     let group = Group { stream: Digest::of(b"stream"), epoch: 0, residue: 0 };
-    let join = |rank| (budget.share(group.clone(), rank, 2), budget.join(u64::MAX));
+    let join = |rank| (budget.share(group.clone(), rank, 2), budget.memory().join(u64::MAX));
     drop([0, 1].map(join));
-    assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "they may come back");
-    let other = budget.join(u64::MAX);
-    assert_eq!((other.bytes(), budget.total_bytes()), (1 << 20, 1 << 20));
+    assert_eq!(budget.memory().total_bytes(), (1 << 20) - SHARED_BYTES, "they may come back");
+    let other = budget.memory().join(u64::MAX);
+    assert_eq!((other.bytes(), budget.memory().total_bytes()), (1 << 20, 1 << 20));
     let ranks = [0, 1].map(join);
-    assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "they came back");
+    assert_eq!(budget.memory().total_bytes(), (1 << 20) - SHARED_BYTES, "they came back");
     drop(ranks);
     // The bytes are available again when the last rank has left, or when the other stream requests memory.
     drop(other.try_reserve(1));
-    assert_eq!(budget.total_bytes(), 1 << 20);
+    assert_eq!(budget.memory().total_bytes(), 1 << 20);
 }
 
 #[test]
@@ -267,13 +267,13 @@ fn ranks_that_share_nothing_leave_the_whole_budget_to_streams() {
     run(async {
         let engine = distant().await;
         let plan = plan(&engine, ALL, ShuffleMode::Block).await;
-        let budget = MemoryBudget::new(1 << 20);
+        let budget = Resources::new(1 << 20);
         // Twelve lanes can be divided among four ranks, but not among five.
         let four = open(&plan, &budget, 4);
-        assert_eq!(budget.total_bytes(), 1 << 20);
+        assert_eq!(budget.memory().total_bytes(), 1 << 20);
         drop(four);
         let five = open(&plan, &budget, 5);
-        assert_eq!(budget.total_bytes(), (1 << 20) - SHARED_BYTES, "the rest is for what they share");
+        assert_eq!(budget.memory().total_bytes(), (1 << 20) - SHARED_BYTES, "the rest is for what they share");
         drop(five);
     });
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::calls::SchemaText;
 use crate::{ParamValue, Result, SnapshotRef, TableName};
 
 /// Checks the fields of a call; calls of other modules have nothing to check.
@@ -113,8 +114,8 @@ pub struct TableAnswer {
     pub version: u64,
     /// Rows at that version.
     pub num_rows: u64,
-    /// The Arrow schema as an IPC message, in base 64.
-    pub schema: String,
+    /// The Arrow schema.
+    pub schema: SchemaText,
     /// All tags of the table and the versions that they name.
     pub tags: BTreeMap<String, u64>,
 }

@@ -15,8 +15,10 @@ mod about_streams;
 mod about_tables;
 mod answer;
 mod runs;
+mod schema_text;
 
 use std::future::Future;
+use std::pin::Pin;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,10 +32,12 @@ pub use about_tables::{
 };
 pub use answer::{Answer, Done, IpcBytes};
 pub use runs::{LogBadRows, LogRun, ReadRunLog, VerifyReceipts, WriteKey};
+pub use schema_text::SchemaText;
 
 use self::about_tables::Checked;
 use crate::{
-    ColumnLayout, Context, Diagnosis, EpochVerdict, ErrorKind, Principal, PrincipalName, Role, RunEntry, VersionInfo,
+    ColumnLayout, Context, Diagnosis, EpochVerdict, ErrorKind, HasKind, Principal, PrincipalName, Role, RunEntry,
+    VersionInfo,
 };
 
 /// A call of a lake: a plain struct whose JSON is the body of a Flight action.
@@ -76,6 +80,21 @@ pub trait Answers<C: Call>: Answering {
     /// # Errors
     /// As the documentation of the call says; storage errors.
     fn answer(&self, context: &Context, call: C) -> impl Future<Output = Result<C::Answer, Self::Error>> + Send;
+}
+
+/// The future of a boxed answer.
+pub type BoxedAnswer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
+
+/// [`Answers`] behind a pointer: what `dyn` lakes answer through.
+pub trait BoxedAnswers<C: Call>: Answering {
+    /// Answers the call, as [`Answers::answer`] does.
+    fn boxed_answer<'a>(&'a self, context: &'a Context, call: C) -> BoxedAnswer<'a, C::Answer, Self::Error>;
+}
+
+impl<C: Call, L: Answers<C>> BoxedAnswers<C> for L {
+    fn boxed_answer<'a>(&'a self, context: &'a Context, call: C) -> BoxedAnswer<'a, C::Answer, L::Error> {
+        Box::pin(self.answer(context, call))
+    }
 }
 
 /// What `ListActions` tells about a call.
@@ -151,6 +170,12 @@ impl CallError {
             CallError::Forbidden { .. } => ErrorKind::PermissionDenied,
             CallError::Answer { .. } => ErrorKind::Internal,
         }
+    }
+}
+
+impl HasKind for CallError {
+    fn kind(&self) -> ErrorKind {
+        CallError::kind(self)
     }
 }
 
@@ -253,6 +278,11 @@ macro_rules! calls {
         pub trait AnswersAll: $( Answers<$call> + )* Send + Sync {}
 
         impl<L> AnswersAll for L where L: $( Answers<$call> + )* Send + Sync {}
+
+        /// [`AnswersAll`] behind a pointer.
+        pub trait BoxedAnswersAll: $( BoxedAnswers<$call> + )* Send + Sync {}
+
+        impl<L> BoxedAnswersAll for L where L: $( BoxedAnswers<$call> + )* Send + Sync {}
 
         /// Has a lake answer an action: finds the call of that name, checks the caller's role, reads the call from the body
         /// and encodes the answer.

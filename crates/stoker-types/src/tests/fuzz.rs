@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Date32Array, Int64Array, ListArray, StringArray, types::Int32Type};
+use arrow_schema::{DataType, Field, Schema};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -293,7 +294,7 @@ fn documents() -> Vec<Vec<u8>> {
         held_bytes: 7,
         secs: 0.1,
     };
-    let schema = STANDARD.encode(b"a schema");
+    let schema = SchemaText(Schema::new(vec![Field::new("id", DataType::Int64, false)]).into());
     let answer = TableAnswer { name: "digits".into(), version: 1, num_rows: 2, schema, tags: [("t".into(), 1)].into() };
     let stats = StreamStats { first_batch_nanos: Some(7), ..StreamStats::default() };
     let new_tag = TagVersion { table: Some("digits".into()), new_tag: "best".into(), ..TagVersion::default() };

@@ -1,0 +1,45 @@
+//! Batches: what a stream delivers, and the memory that it is in.
+//!
+//! ```text
+//! BufferPool ──memory──► Part … ──► Batch ──part──► ReceiptBuilder
+//!     ▲                    │ reserved in
+//!     └── MemoryBudget ◄───┘
+//! ```
+//!
+//! The engine fills batches from storage, a client fills them from a socket. Everything here holds for both: how memory
+//! is divided among streams and used again, which rows may replace bad rows, what a receipt records, and how the time
+//! of a step is divided among its causes.
+
+mod bad_share;
+mod batch;
+mod budget;
+mod error;
+mod interleave;
+mod memory;
+mod memory_limit;
+mod part;
+mod pool;
+mod receipt;
+mod rows_beside;
+mod size;
+mod stall_meter;
+mod steps;
+mod windows;
+
+pub use bad_share::BadRowsMet;
+pub use batch::{Batch, Substitution};
+pub use budget::{Held, MemoryBudget, Quota, SharedMemory};
+pub use error::{Error, Result};
+pub use interleave::{interleave_batches, interleave_column};
+pub use memory_limit::check_batches;
+pub use part::Part;
+pub use pool::{BufferPool, Pooled};
+pub use receipt::ReceiptBuilder;
+pub use rows_beside::RowsBeside;
+pub use size::{array_bytes, record_batch_bytes};
+pub use stall_meter::StallMeter;
+pub use steps::{BAD_ROWS_TABLE, RUN_LOG_TABLE, entry_slice, state_slice, step_entry};
+pub use windows::{Window, WindowRow, Windows};
+
+#[cfg(test)]
+mod tests;

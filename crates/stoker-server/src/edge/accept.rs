@@ -1,0 +1,74 @@
+//! Accepts connections.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+use super::ConnectionTimes;
+use super::connection::serve_connection;
+use super::peer::{Address, Peer};
+use crate::listener::{Accepted, Listener};
+use crate::permits::{Permits, Standing};
+use crate::server_tls::ServerTls;
+
+/// The backoff after an error of `accept`: the pause doubles from the first of these durations to the second.
+const WAIT_FIRST: Duration = Duration::from_millis(10);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The state that the connections of a server share.
+pub(crate) struct Edge {
+    pub routes: Routes,
+    pub tls: Option<Arc<ServerTls>>,
+    pub places: Permits<Address>,
+    pub times: ConnectionTimes,
+    /// Cancelled when the server stops accepting connections and requests.
+    pub stopping: CancellationToken,
+}
+
+/// Accepts connections until the server stops, then waits until they have ended. Dropping the future cuts them.
+pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
+    let mut connections = JoinSet::new();
+    let mut wait = WAIT_FIRST;
+    loop {
+        let accepted = tokio::select! {
+            () = edge.stopping.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept(edge.times.stall + edge.times.keepalive) => accepted,
+        };
+        match accepted {
+            Ok(accepted) => {
+                wait = WAIT_FIRST;
+                let (address, now) = (accepted.address(), Instant::now());
+                // Without a permit, the connection is closed.
+                let Ok(place) = edge.places.take(address, Standing::Unproven(now), now) else { continue };
+                let peer = Arc::new(Peer::new(address, place, now));
+                let edge = edge.clone();
+                match accepted {
+                    Accepted::Tcp(io, _) => connections.spawn(serve_connection(io, true, edge, peer)),
+                    Accepted::Unix(io) => connections.spawn(serve_connection(io, false, edge, peer)),
+                };
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                // The connection stays in the system's queue, so without a pause the next call would fail at once.
+                let made_room = edge.places.displace_unproven();
+                tracing::warn!(%error, made_room, "cannot accept connections");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(WAIT_MAX);
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Returns whether an error concerns only one connection, which ended before it was accepted:
+/// <https://man7.org/linux/man-pages/man2/accept.2.html>.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | WouldBlock)
+}

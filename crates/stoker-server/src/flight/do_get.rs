@@ -1,0 +1,275 @@
+//! `DoGet`: sends the batches of a ticket.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
+use futures::{FutureExt, StreamExt};
+use stoker_session::{Error, Result};
+use stoker_sql::SqlQuery;
+use stoker_stream::StreamPlan;
+use stoker_types::{Digest, Principal, ReadOptions, Slice, Snapshot, Topology};
+use stoker_wire::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
+use stoker_wire::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
+use stoker_wire::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
+use tokio::runtime::Handle;
+use tracing::{Instrument, Span};
+
+use crate::access_log::AccessEntry;
+use crate::caller::Caller;
+use crate::flight::answer_body::Answer;
+use crate::flight::output::Output;
+use crate::flight::status::status;
+use crate::permits::Permit;
+use crate::request_id::for_request;
+use crate::state::{ServerState, now_unix_secs};
+use crate::totals::CountedStream;
+
+/// The maximum number of a query result's messages that wait for the connection.
+const QUEUE_MESSAGES: usize = 8;
+
+/// The maximum number of a stream's messages that wait for the connection. It is small, so that their bytes are still
+/// in a processor's cache when they are sent. Prefetched rows wait as parts, within the memory budget.
+const QUEUE_PART_MESSAGES: usize = 2;
+
+/// The interval without rows after which the server sends an empty record batch as a keepalive. HTTP/2 pings do not
+/// suffice, because proxies drop them.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// The maximum time for which a request without a permit waits for a response that may be displaced.
+const PLACE_PATIENCE: Duration = Duration::from_millis(900);
+
+/// An opened stream or a planned query.
+enum Work {
+    Stream(StreamPlan, Box<CountedStream>, Batches),
+    Sql(Box<SqlQuery>, AccessEntry),
+}
+
+impl Work {
+    /// The span of the work, under which logs show what is read and sent for it.
+    fn span(&self) -> Span {
+        match self {
+            Work::Stream(_, stream, _) => tracing::info_span!("do_get", stream = stream.what()),
+            Work::Sql(_, log) => tracing::info_span!("do_get", query = log.what()),
+        }
+    }
+}
+
+/// The batches of a stream that are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Batches {
+    All,
+    First,
+}
+
+/// Verifies a ticket and starts the task that produces its response. The task ends when the response is dropped.
+///
+/// # Errors
+/// A ticket that is not valid or not valid any more; no permit; errors of opening the stream or planning the query.
+pub(crate) async fn do_get(
+    state: Arc<ServerState>,
+    caller: Caller,
+    principal: &Principal,
+    ticket: &[u8],
+) -> Result<Answer> {
+    let body = state.signer.verify(ticket, now_unix_secs())?;
+    let who = format!("{} at {caller}", principal.name);
+    let budget = state.lake.resources().for_client(&caller, &who);
+    let place = place(&state, caller, body.kind.as_ref()).await?;
+    let message_bytes = state.config.message_bytes;
+    let (work, compression) = match body.kind {
+        Some(ticket_body::Kind::Stream(ticket)) => {
+            let memory_budget_bytes = state.config.stream_budget_bytes();
+            let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
+            let options = policy_from_proto(ticket.read.as_ref(), options)?;
+            let batches = if options.first_batch_only { Batches::First } else { Batches::All };
+            let (plan, slice) = open_stream(&state, ticket, principal).await?;
+            let stream = plan.open_parts(&budget, &slice, &options, part_bytes(message_bytes))?;
+            let log = AccessEntry::new("stream", about(&plan, &slice), who);
+            let stream = Box::new(CountedStream::new(stream, state.totals.clone(), state.metrics.clone(), log));
+            (Work::Stream(plan, stream, batches), options.compression)
+        }
+        Some(ticket_body::Kind::Sql(ticket)) => {
+            let log = AccessEntry::new("query", Digest::of(ticket.sql.as_bytes()).to_string(), who);
+            let compression = compression_from_proto(&ticket.compression)?;
+            let opened = state.clone();
+            let query = state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?;
+            (Work::Sql(Box::new(query), log), compression)
+        }
+        None => {
+            return Err(stoker_wire::Error::InvalidTicket { reason: "it names neither a stream nor a query" }.into());
+        }
+    };
+    let (queue, threads) = match &work {
+        Work::Stream(..) => (QUEUE_PART_MESSAGES, Handle::current()),
+        Work::Sql(..) => (QUEUE_MESSAGES, state.query_threads.handle().clone()),
+    };
+    let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes);
+    let options = MessageOptions { message_bytes, compression };
+    let span = work.span();
+    let sending = async move {
+        let sent = async {
+            match work {
+                Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,
+                Work::Sql(query, log) => send_sql(&query, log, options, &output).await,
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            () = output.closed() => return,
+            () = state.cut.cancelled() => Err(Error::Stopping),
+            done = sent => done,
+        };
+        output.end(done, |error| state.place_filter.status(status(error))).await;
+    };
+    threads.spawn(for_request(sending.instrument(span)));
+    Ok(answer)
+}
+
+/// Acquires a permit for a stream or for a query result.
+async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::Kind>) -> Result<Permit<Caller>> {
+    let (places, what, shares) = match kind {
+        Some(ticket_body::Kind::Sql(_)) => (&state.results, "results", state.config.result_shares()),
+        _ => (&state.streams, "streams", state.config.stream_shares()),
+    };
+    let full = |_| Error::ResourceExhausted {
+        reason: format!(
+            "the limit of concurrent {what} is reached: {} for this server, {} for one client; try again later",
+            shares.total, shares.per_client
+        ),
+    };
+    places.take_within(caller, PLACE_PATIENCE).await.map_err(full)
+}
+
+/// Returns the size of a part in bytes: 1/16 less than that of a message. The size of a row is an estimate, and a part
+/// that is a little too large would be split into a full message and one with the last few rows.
+fn part_bytes(message_bytes: usize) -> u64 {
+    (message_bytes - message_bytes / 16) as u64
+}
+
+/// Describes a slice from its first step on, for the access log.
+fn about(plan: &StreamPlan, slice: &Slice) -> String {
+    let Topology { rank, world_size } = slice.topology;
+    format!("{} epoch {} rank {rank}/{world_size} step {}", plan.spec().stream_id(), slice.epoch, slice.first_step)
+}
+
+fn wire_bytes(messages: &[Message]) -> u64 {
+    messages.iter().map(|message| message.wire_bytes() as u64).sum()
+}
+
+async fn open_stream(state: &ServerState, ticket: StreamTicket, principal: &Principal) -> Result<(StreamPlan, Slice)> {
+    let slice = ticket.slice.ok_or(stoker_wire::Error::InvalidTicket { reason: "it has no slice" })?;
+    let slice = slice_from_proto(&slice)?;
+    let plan = match ticket.spec.as_slice() {
+        [] => state.plan_by_id(ticket.stream_id.parse()?).await?,
+        spec => state.plan_by_spec(spec, principal).await?,
+    };
+    Ok((plan, slice))
+}
+
+async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<SqlQuery> {
+    let query = state.lake.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
+    match changed_versions(&ticket.tables, query.snapshots()) {
+        None => Ok(query),
+        Some(reason) => Err(stoker_wire::Error::ExpiredTicket { reason }.into()),
+    }
+}
+
+/// Compares the versions on which a query was planned with those that it reads now. Returns a message if they differ.
+fn changed_versions(then: &[PinnedTable], now: &[Snapshot]) -> Option<String> {
+    let then: Vec<String> = then.iter().map(|pinned| format!("{}@{}", pinned.table, pinned.version)).collect();
+    let now: Vec<String> = now.iter().map(Snapshot::to_string).collect();
+    let changed = || {
+        let (then, now) = (then.join(", "), now.join(", "));
+        format!(
+            "the query was planned on {then} and reads {now} now: plan it again, or pin its tables with AT (VERSION => …)"
+        )
+    };
+    (then != now).then(changed)
+}
+
+async fn send_stream(
+    plan: &StreamPlan,
+    mut stream: CountedStream,
+    batches: Batches,
+    options: MessageOptions,
+    output: &Output,
+) -> Result<()> {
+    output.send(schema_message(&plan.schema())).await?;
+    let mut held_back = pin!(stream.parts.until_held_back());
+    loop {
+        let next = tokio::time::timeout(KEEPALIVE, stream.parts.next());
+        let next = tokio::select! {
+            next = next => next,
+            // The stream does not prefetch its first batch, so the response ends without one. The client gets the batch
+            // with its next call.
+            () = &mut held_back => return Ok(()),
+        };
+        match next {
+            Err(_) => send_empty(output, &plan.schema()).await?,
+            Ok(part) => {
+                let Some(part) = part? else {
+                    stream.complete();
+                    return Ok(());
+                };
+                let (waited, is_last) = (stream.parts.stats().last_step, part.is_last());
+                let messages = encoded(options, move || part_messages(&part, &waited, &options)).await?;
+                stream.sent(wire_bytes(&messages));
+                send_all(output, messages).await?;
+                if batches == Batches::First && is_last {
+                    stream.complete();
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+async fn send_sql(query: &SqlQuery, mut log: AccessEntry, options: MessageOptions, output: &Output) -> Result<()> {
+    let schema = query.schema();
+    output.send(schema_message(&schema)).await?;
+    let mut batches = query.execute().await?;
+    loop {
+        match tokio::time::timeout(KEEPALIVE, batches.next()).await {
+            Err(_) => send_empty(output, &schema).await?,
+            Ok(None) => {
+                log.is_complete = true;
+                return Ok(());
+            }
+            Ok(Some(batch)) => {
+                let batch = batch.map_err(stoker_sql::Error::from)?;
+                if batch.num_rows() > 0 {
+                    log.rows += batch.num_rows() as u64;
+                    let messages = encoded(options, move || record_batch_messages(&batch, &options)).await?;
+                    log.bytes += wire_bytes(&messages);
+                    send_all(output, messages).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Encodes messages. Compression takes long, so messages that are compressed are encoded on a blocking thread.
+async fn encoded(
+    options: MessageOptions,
+    encode: impl FnOnce() -> stoker_wire::Result<Vec<Message>> + Send + 'static,
+) -> Result<Vec<Message>> {
+    Ok(match options.compression {
+        None => encode()?,
+        Some(_) => tokio::task::spawn_blocking(encode).await.map_err(Error::internal)??,
+    })
+}
+
+async fn send_empty(output: &Output, schema: &Arc<Schema>) -> Result<()> {
+    let options = MessageOptions { message_bytes: 1, compression: None };
+    send_all(output, record_batch_messages(&RecordBatch::new_empty(schema.clone()), &options)?).await
+}
+
+async fn send_all(output: &Output, messages: Vec<Message>) -> Result<()> {
+    for message in messages {
+        output.send(message).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! The door for Arrow Flight: it reads requests, asks the server's state, and writes answers.
+
+mod answer_body;
+mod do_action;
+mod do_get;
+mod flight_service;
+mod get_flight_info;
+mod output;
+mod service;
+mod status;
+
+pub(crate) use service::StokerService;
+#[cfg(test)]
+pub(crate) use status::status;

@@ -1,0 +1,92 @@
+//! The sending side of a response: from the task that produces its messages to the connection.
+
+use std::time::{Duration, Instant};
+
+use stoker_session::{Error, Result};
+use stoker_wire::encode::Message;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tonic::Status;
+
+use crate::caller::Caller;
+use crate::edge::Reset;
+use crate::flight::answer_body::{Answer, Item};
+use crate::permits::{Permit, Standing};
+
+/// The time for which a client may read nothing before another client can displace its response.
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// The sending side of a response. A response whose client reads nothing is cut: after `stall`, or as soon as another
+/// client needs its permit.
+pub(crate) struct Output {
+    items: mpsc::Sender<Item>,
+    place: Permit<Caller>,
+    reset: Reset,
+    stall: Duration,
+    /// The usual size of a message in bytes; larger messages get proportionally more time.
+    message_bytes: usize,
+}
+
+impl Output {
+    /// Creates an output and the response that it fills. At most `queue` messages wait between them.
+    pub fn new(queue: usize, place: Permit<Caller>, stall: Duration, message_bytes: usize) -> (Self, Answer) {
+        let (items, received) = mpsc::channel(queue);
+        (Self { items, place, reset: Reset::current(), stall, message_bytes }, Answer::new(received))
+    }
+
+    /// Sends a message to the connection; waits while the queue is full.
+    ///
+    /// # Errors
+    /// `Stopping` if the client went away; `Unread` if the client reads nothing.
+    pub async fn send(&self, message: Message) -> Result<()> {
+        let times = message.wire_bytes().div_ceil(self.message_bytes.max(1)).clamp(1, 1 << 10);
+        match self.items.try_send(Item::Message(message)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(Error::Stopping),
+            Err(TrySendError::Full(item)) => {
+                let sent = self.within(self.stall * times as u32, self.items.send(item)).await?;
+                sent.map_err(|_| Error::Stopping)
+            }
+        }
+    }
+
+    /// Sends the end of the response, and keeps the permit until the client has read everything, because the messages
+    /// in the queue use memory.
+    pub async fn end(self, done: Result<()>, status: impl FnOnce(Error) -> Status) {
+        if let Err(error @ Error::Unread { .. }) = &done {
+            tracing::info!(%error, "cancelling an answer that its client does not read");
+            return self.reset.reset();
+        }
+        // A client that went away needs no end.
+        let ended = async {
+            self.items.send(Item::End(done.map_or_else(status, |()| Status::ok("")))).await.ok();
+            self.closed().await;
+        };
+        if let Err(error) = self.within(self.stall, ended).await {
+            tracing::info!(%error, "cancelling a complete answer that its client does not read");
+            self.reset.reset();
+        }
+    }
+
+    /// Waits until the client has gone away or has read the end.
+    pub async fn closed(&self) {
+        self.items.closed().await;
+    }
+
+    /// Waits until the client reads, for at most `stall`. Meanwhile another client may displace the response.
+    async fn within<T>(&self, stall: Duration, taken: impl Future<Output = T>) -> Result<T> {
+        self.place.set_standing(Standing::Idle(Instant::now() + PAUSE));
+        let taken = tokio::select! {
+            biased;
+            () = self.place.displaced() => {
+                Err(Error::Unread { reason: "its client read nothing, and another client waits to start".into() })
+            }
+            taken = taken => Ok(taken),
+            () = tokio::time::sleep(stall) => {
+                Err(Error::Unread { reason: format!("its client read nothing for {} s", stall.as_secs()) })
+            }
+        };
+        self.place.set_standing(Standing::Busy);
+        taken
+    }
+}

@@ -1,0 +1,14 @@
+//! Tests of the service.
+
+mod authority_filter;
+mod bad_images;
+mod budget;
+mod contracts;
+pub(crate) mod fixture;
+mod outages;
+mod replicas;
+mod requests;
+mod sessions;
+mod statuses;
+mod streams;
+mod unix_sockets;

@@ -1,0 +1,211 @@
+//! A connection to a lake.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use futures::stream::BoxStream;
+use stoker_types::calls::{
+    Answering, Answers, BoxedAnswers, Call, OpenTable, TableAnswer, TableAt, TagVersion, check_call,
+};
+use stoker_types::{
+    Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamState,
+};
+
+use crate::{Error, Lake, Patience, Result, StreamHandle, StreamSource};
+
+/// A connection to a lake, in this process or through servers. Cheap to clone.
+#[derive(Clone)]
+pub struct Connection {
+    lake: Arc<dyn Lake>,
+}
+
+/// A table's description.
+#[derive(Clone, Debug)]
+pub struct TableInfo {
+    /// The table's name.
+    pub name: String,
+    /// The pinned version.
+    pub version: u64,
+    /// The number of rows at that version.
+    pub num_rows: u64,
+    /// The Arrow schema.
+    pub schema: SchemaRef,
+    /// The table's tags, each with its version.
+    pub tags: BTreeMap<String, u64>,
+}
+
+/// The result of a SQL query.
+pub struct SqlResult {
+    /// The columns.
+    pub schema: SchemaRef,
+    /// The rows, in record batches, as the query produces them.
+    pub stream: BoxStream<'static, Result<RecordBatch>>,
+}
+
+impl Connection {
+    /// Makes a connection to a lake.
+    pub fn new(lake: impl Lake) -> Self {
+        Self { lake: Arc::new(lake) }
+    }
+
+    /// Returns the lake.
+    pub fn lake(&self) -> &dyn Lake {
+        self.lake.as_ref()
+    }
+
+    /// Asks one of the calls of [`stoker_types::calls`]. A call that may be repeated is repeated for the retry budget
+    /// while nobody answers.
+    ///
+    /// # Errors
+    /// As the documentation of the call says; storage errors; servers that cannot be reached.
+    pub async fn call<C: Call>(&self, call: C) -> Result<C::Answer>
+    where
+        dyn Lake: BoxedAnswers<C, Error = Error>,
+    {
+        self.answer(&Context::local(), call).await
+    }
+
+    /// Asks a call once, of one server.
+    pub(crate) async fn call_once<C: Call>(&self, call: C) -> Result<C::Answer>
+    where
+        dyn Lake: BoxedAnswers<C, Error = Error>,
+    {
+        check_call(&call)?;
+        self.lake.boxed_answer(&Context::local(), call).await
+    }
+
+    /// Describes a table at a snapshot.
+    ///
+    /// # Errors
+    /// An unknown table, version or tag; storage errors.
+    pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
+        let TableAnswer { name, version, num_rows, schema, tags } =
+            self.call(OpenTable(TableAt::new(name, at))).await?;
+        let schema = schema.0;
+        Ok(TableInfo { name, version, num_rows, schema, tags })
+    }
+
+    /// Gives a version of a table a tag. Where an answer is lost, the next attempt looks whether the tag was made.
+    ///
+    /// # Errors
+    /// An unknown table or version, a tag that exists or is not valid; storage errors.
+    pub async fn tag(&self, name: &str, at: &SnapshotRef, tag: &str) -> Result<()> {
+        let version = match at {
+            SnapshotRef::Version(version) => *version,
+            at => self.table(name, at).await?.version,
+        };
+        let (table, new_tag) = (Some(name.to_string()), tag.to_string());
+        let tagging = TagVersion { table, version: Some(version), tag: None, new_tag };
+        let num_asked = AtomicU32::new(0);
+        let call = || async {
+            let is_first = num_asked.fetch_add(1, Ordering::Relaxed) == 0;
+            match self.call_once(tagging.clone()).await {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_first => {
+                    let tags = self.table(name, &SnapshotRef::Latest).await?.tags;
+                    if tags.get(tag) == Some(&version) { Ok(()) } else { Err(error) }
+                }
+                done => done.map(|_| ()),
+            }
+        };
+        self.patience().ask(TagVersion::DOING, call).await
+    }
+
+    /// Returns the retry policy of the connection's calls.
+    pub(crate) fn patience(&self) -> &Patience {
+        self.lake.patience()
+    }
+
+    /// Plans a SELECT at snapshots that are pinned now, and does not run it: the columns that it gives.
+    ///
+    /// # Errors
+    /// Malformed SQL, unknown tables and columns; storage errors.
+    pub async fn sql_schema(&self, sql: &str, params: &[ParamValue]) -> Result<SchemaRef> {
+        self.lake.sql_schema(sql, params).await
+    }
+
+    /// Runs a SELECT at the tables' current versions.
+    ///
+    /// # Errors
+    /// Malformed SQL, unknown tables and columns; storage errors, which may also come later in the stream.
+    pub async fn sql(&self, sql: &str, params: &[ParamValue]) -> Result<SqlResult> {
+        self.sql_compressed(sql, params, None).await
+    }
+
+    /// As [`Connection::sql`], with rows that a server compresses on the wire. The engine in this process ignores
+    /// `compression`.
+    ///
+    /// # Errors
+    /// As for [`Connection::sql`].
+    pub async fn sql_compressed(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        compression: Option<Compression>,
+    ) -> Result<SqlResult> {
+        self.lake.sql(sql, params, compression).await
+    }
+
+    /// Plans a stream: pins the sample query and makes its row set.
+    ///
+    /// # Errors
+    /// A query that is not a sample query, invalid options; storage errors.
+    pub async fn plan_stream(&self, sql: &str, params: &[ParamValue], options: &StreamOptions) -> Result<StreamHandle> {
+        self.plan(&PlanRequest::new(Query::new(sql, params), options.clone())).await
+    }
+
+    /// Plans a stream over one query or over a mixture of several, or finds the stream of a run.
+    ///
+    /// # Errors
+    /// As for [`Connection::plan_stream`]; weights that do not fit the queries; a run that delivers another stream
+    /// (kind `StateMismatch`).
+    pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
+        request.validate()?;
+        self.lake.plan(StreamSource::Request(request)).await
+    }
+
+    /// Loads the stream with this id.
+    ///
+    /// # Errors
+    /// `NotFound` for a stream that this lake does not know; storage errors.
+    pub async fn stream_by_id(&self, stream_id: Digest) -> Result<StreamHandle> {
+        self.lake.plan(StreamSource::Id(stream_id)).await
+    }
+
+    /// Opens the stream of a state again.
+    ///
+    /// # Errors
+    /// A stream that this lake does not know; data that changed (kind `StateMismatch`); storage errors.
+    pub async fn load_stream(&self, state: &StreamState) -> Result<StreamHandle> {
+        let source = state.spec.as_ref().map_or(StreamSource::Id(state.stream_id), StreamSource::Spec);
+        let handle = self.lake.plan(source).await?;
+        state.check(handle.spec())?;
+        Ok(handle)
+    }
+
+    /// Waits until the chunk cache of this process has measured its folder and has written all chunks that streams
+    /// handed to it. A process that ends earlier loses the last chunks and has to read them from the store again. Does
+    /// nothing for a connection to servers.
+    pub async fn settle(&self) {
+        self.lake.settle().await;
+    }
+}
+
+impl Answering for Connection {
+    type Error = Error;
+}
+
+impl<C: Call> Answers<C> for Connection
+where
+    dyn Lake: BoxedAnswers<C, Error = Error>,
+{
+    async fn answer(&self, context: &Context, call: C) -> Result<C::Answer> {
+        check_call(&call)?;
+        match C::IS_REPEATABLE {
+            true => self.patience().ask(C::DOING, || self.lake.boxed_answer(context, call.clone())).await,
+            false => self.lake.boxed_answer(context, call).await,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Decodes images before the consumer asks for their batches.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use stoker_batch::{Batch, Held, Quota, StallMeter, record_batch_bytes};
+use stoker_types::{IoTotals, Stalls, StreamStats};
+use tokio::sync::{mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::image_columns::{ImageBatch, ImageColumns};
+use crate::image_substitutes::ImageSubstitutes;
+use crate::sample_stream::halved;
+use crate::{BatchSource, Error, Result, WaitClock};
+
+/// The most decoded batches that wait in the queue; the memory budget bounds their bytes.
+const QUEUE_BATCHES: usize = 4;
+
+/// A stage that replaces encoded images with tensors, in a task of its own.
+///
+/// ```text
+/// BatchSource (encoded) ──next──► task ──threads of BatchDecoder──► queue, within the quota ──next──► consumer
+/// ```
+///
+/// Dropping the stage stops the task. The threads finish the batch that they are decoding, and drop it.
+pub(crate) struct DecodeStage {
+    input: mpsc::Receiver<Result<Option<Decoded>>>,
+    /// The statistics of the stream of encoded batches so far.
+    encoded: Arc<Mutex<StreamStats>>,
+    /// The statistics of the decoded batches that the consumer took.
+    counted: StreamStats,
+    stalls: StallMeter,
+    opened: Instant,
+    is_over: bool,
+    /// The memory quota of the decoded batches.
+    quota: Quota,
+    /// Sends the memory budget of the encoded batches to the task.
+    encoded_budget: watch::Sender<Option<u64>>,
+    waited: WaitClock,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// A decoded batch, with the memory that its tensors reserve until it is taken.
+struct Decoded {
+    batch: Batch,
+    spans: Stalls,
+    _held: Held,
+}
+
+/// The task that decodes.
+struct Worker {
+    batches: Box<dyn BatchSource>,
+    columns: Arc<ImageColumns>,
+    /// Finds substitutes for bad rows; `None` when a bad row is an error.
+    substitutes: Option<ImageSubstitutes>,
+    /// What the search for substitutes read so far.
+    substitutes_read: IoTotals,
+    quota: Quota,
+    encoded: Arc<Mutex<StreamStats>>,
+    encoded_budget: watch::Receiver<Option<u64>>,
+    output: mpsc::Sender<Result<Option<Decoded>>>,
+}
+
+impl DecodeStage {
+    /// Starts to decode, on the current Tokio runtime.
+    pub fn start(
+        mut batches: Box<dyn BatchSource>,
+        columns: Arc<ImageColumns>,
+        substitutes: Option<ImageSubstitutes>,
+        quota: Quota,
+    ) -> Self {
+        let waited = batches.read_ahead();
+        let (output, input) = mpsc::channel(QUEUE_BATCHES);
+        let encoded = Arc::new(Mutex::new(batches.stats()));
+        let (encoded_budget, followed) = watch::channel(None);
+        let worker = Worker {
+            batches,
+            columns,
+            substitutes,
+            substitutes_read: IoTotals::default(),
+            quota: quota.clone(),
+            encoded: encoded.clone(),
+            encoded_budget: followed,
+            output,
+        };
+        Self {
+            input,
+            encoded,
+            counted: StreamStats::default(),
+            stalls: StallMeter::default(),
+            opened: Instant::now(),
+            is_over: false,
+            quota,
+            encoded_budget,
+            waited,
+            _task: AbortOnDropHandle::new(tokio::spawn(worker.run())),
+        }
+    }
+
+    /// Returns the next batch, or `None` after the last one. Cancelling the future loses nothing.
+    async fn take(&mut self) -> Result<Option<Batch>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        self.stalls.asked(Instant::now());
+        let _waiting = self.waited.wait();
+        let stopped = || Err(Error::internal("the task that decodes images stopped early"));
+        let decoded = self.input.recv().await.unwrap_or_else(stopped);
+        let Some(Decoded { batch, spans, .. }) = decoded.inspect_err(|_| self.is_over = true)? else {
+            self.is_over = true;
+            return Ok(None);
+        };
+        let waited = self.stalls.taken(Instant::now(), &spans);
+        let since_opened = self.opened.elapsed();
+        self.counted.first_batch_nanos.get_or_insert(since_opened.as_nanos().max(1) as u64);
+        self.counted.wait_nanos += waited.as_nanos() as u64;
+        self.counted.batches += 1;
+        self.counted.rows += batch.data.num_rows() as u64;
+        self.counted.bytes += record_batch_bytes(&batch.data);
+        Ok(Some(batch))
+    }
+}
+
+impl BatchSource for DecodeStage {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>>> {
+        self.take().boxed()
+    }
+
+    /// Waits until all batches are decoded.
+    fn until_read(&self) -> BoxFuture<'static, ()> {
+        self.quota.until_retired().boxed()
+    }
+
+    /// Whether all batches are decoded.
+    fn is_read(&self) -> bool {
+        self.quota.is_retired()
+    }
+
+    /// Changes the memory budgets of encoded and of decoded batches, which get one half each. The time to the first
+    /// batch counts from this call.
+    fn begin(&mut self, memory_budget_bytes: u64) {
+        let half = halved(memory_budget_bytes);
+        self.quota.begin(half);
+        self.encoded_budget.send_replace(Some(half));
+        self.opened = Instant::now();
+    }
+
+    /// Returns the statistics so far: reads are those of the encoded batches, all else is counted when the consumer
+    /// takes decoded batches.
+    fn stats(&self) -> StreamStats {
+        let StreamStats { rows, bytes, batches, wait_nanos, first_batch_nanos, .. } = self.counted;
+        StreamStats {
+            rows,
+            bytes,
+            batches,
+            wait_nanos,
+            first_batch_nanos,
+            stalls: self.stalls.sum(),
+            last_step: self.stalls.last_step(),
+            ..*self.encoded.lock()
+        }
+    }
+}
+
+impl Worker {
+    async fn run(mut self) {
+        loop {
+            let outcome = self.decoded().await;
+            let is_last = !matches!(outcome, Ok(Some(_)));
+            if is_last {
+                self.quota.retire();
+            }
+            if self.output.send(outcome).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    /// Returns the next encoded batch. Meanwhile it applies each change of the memory budget.
+    async fn next_encoded(&mut self) -> Result<Option<Batch>> {
+        loop {
+            tokio::select! {
+                biased;
+                Ok(()) = self.encoded_budget.changed() => {
+                    let budget = *self.encoded_budget.borrow_and_update();
+                    budget.into_iter().for_each(|bytes| self.batches.begin(bytes));
+                }
+                next = self.batches.next() => return next,
+            }
+        }
+    }
+
+    async fn decoded(&mut self) -> Result<Option<Decoded>> {
+        let next = self.next_encoded().await;
+        let last_step = self.note_stats();
+        let Some(batch) = next? else { return Ok(None) };
+        let held = self.quota.reserve(self.columns.tensor_bytes(batch.data.num_rows())).await;
+        let (columns, begun) = (self.columns.clone(), Instant::now());
+        // The decoding threads get the reservation, because they go on when this task is aborted.
+        let decoding = tokio::task::spawn_blocking(move || columns.decode(batch, held));
+        let images = decoding.await.map_err(Error::internal)??;
+        let images = self.without_bad_rows(images).await?;
+        let (batch, held) = self.columns.finish(images)?;
+        let mut spans = Stalls { consumer: Duration::ZERO, ..last_step };
+        spans.decode += begun.elapsed();
+        Ok(Some(Decoded { batch, spans, _held: held }))
+    }
+
+    /// Replaces the rows whose images cannot be decoded, or returns an error when bad rows are errors.
+    async fn without_bad_rows(&mut self, images: ImageBatch) -> Result<ImageBatch> {
+        if images.bad.is_empty() {
+            return Ok(images);
+        }
+        let Some(substitutes) = &self.substitutes else { return Err(self.columns.error(&images)) };
+        let read = &mut self.substitutes_read;
+        let replaced = substitutes.replace(images, |answer| *read += answer.io).await;
+        self.note_stats();
+        replaced
+    }
+
+    /// Publishes to the consumer's side what was read so far, and returns how the time of the last step was spent.
+    fn note_stats(&self) -> Stalls {
+        let mut stats = self.batches.stats();
+        stats.add_io(&self.substitutes_read);
+        *self.encoded.lock() = stats;
+        stats.last_step
+    }
+}

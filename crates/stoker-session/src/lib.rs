@@ -1,0 +1,39 @@
+//! Sessions and streams over a lake, wherever the lake is.
+//!
+//! ```text
+//! Connection(dyn Lake) ──plan_stream──► StreamHandle(dyn PlannedStream) ──open(slice)──► SampleStream(dyn BatchSource)
+//!                                             └─► Session ─fetch─► Fetched: epoch after epoch, with a progress
+//!                                                                  that can be saved
+//! ```
+//!
+//! A lake implements three traits: [`Lake`] answers calls and plans streams, [`PlannedStream`] opens them, and
+//! [`BatchSource`] delivers their batches. The crates `stoker` and `stoker-client` have one implementation each, of a
+//! lake in this process and of one behind servers. All that holds for both is here: retries of calls, decoding of images
+//! with substitutes for bad ones, receipts, run logs, and the [`Session`].
+
+mod batch_source;
+mod connection;
+mod decode_stage;
+mod error;
+mod image_columns;
+mod image_substitutes;
+mod lake;
+mod patience;
+mod runs;
+mod sample_stream;
+pub mod session;
+mod stream_handle;
+mod wait_clock;
+mod write_key;
+
+pub use batch_source::BatchSource;
+pub use connection::{Connection, SqlResult, TableInfo};
+pub use error::{Error, LowerError, Result};
+pub use image_columns::DecodeOptions;
+pub use lake::{Lake, PlannedStream, StreamSource};
+pub use patience::{Patience, Waits};
+pub use sample_stream::SampleStream;
+pub use session::Session;
+pub use stream_handle::StreamHandle;
+pub use wait_clock::WaitClock;
+pub use write_key::new_write_key;

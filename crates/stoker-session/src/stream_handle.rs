@@ -1,0 +1,173 @@
+//! A planned stream, in this process or on servers.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_schema::SchemaRef;
+use stoker_batch::{MemoryBudget, ReceiptBuilder, RowsBeside, check_batches};
+use stoker_dialect::is_same_query;
+use stoker_types::calls::Beside;
+use stoker_types::{self as types, BadRows, BatchLogEntry, ReadOptions, Slice, Snapshot, StreamSpec, StreamState};
+
+use crate::decode_stage::DecodeStage;
+use crate::image_columns::ImageColumns;
+use crate::image_substitutes::ImageSubstitutes;
+use crate::sample_stream::halved;
+use crate::{BatchSource, Connection, DecodeOptions, PlannedStream, Result, SampleStream};
+
+/// A planned stream, which opens any slice of any epoch. Cheap to clone.
+#[derive(Clone)]
+pub struct StreamHandle {
+    plan: Arc<dyn PlannedStream>,
+    /// The retry budget of reads, for streams without an option of their own.
+    retry_budget: Duration,
+    /// The memory budget that all streams of the connection share.
+    memory: MemoryBudget,
+}
+
+impl StreamHandle {
+    /// Makes a handle of a planned stream. `retry_budget` is for streams without an option of their own; the streams
+    /// take the memory of decoded images from `memory`.
+    pub fn new(plan: impl PlannedStream + 'static, retry_budget: Duration, memory: MemoryBudget) -> Self {
+        Self { plan: Arc::new(plan), retry_budget, memory }
+    }
+
+    /// Returns the specification of the stream.
+    pub fn spec(&self) -> &StreamSpec {
+        self.plan.spec()
+    }
+
+    /// Returns the tables that supply rows, in the order of a batch's row addresses.
+    pub fn tables(&self) -> Vec<Snapshot> {
+        self.spec().tables().cloned().collect()
+    }
+
+    /// Returns the schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        self.plan.schema()
+    }
+
+    /// Returns those of `columns` that are null in at least one row of the stream. The result is empty for a server
+    /// that is too old to know this action.
+    ///
+    /// # Errors
+    /// Errors of reading the tables; servers that cannot be reached.
+    pub async fn nulls(&self, columns: Vec<String>) -> Result<Vec<String>> {
+        self.plan.nulls(columns).await
+    }
+
+    /// Returns the number of rows per epoch.
+    pub fn num_rows(&self) -> u64 {
+        self.spec().num_rows
+    }
+
+    /// Builds the state at a cursor and step, with the log of global batch sizes.
+    pub fn state(&self, place: types::ResumePoint, log: &[BatchLogEntry]) -> StreamState {
+        StreamState::new(self.spec(), place, log, !self.plan.spec_stored())
+    }
+
+    /// Returns the stream that continues a state, when that stream is not this one. It may differ from this stream in
+    /// the weights, or in the text of queries whose parsed statements are equal. Returns `None` for a state of this
+    /// stream. A state of another stream costs one call that loads its stream.
+    ///
+    /// # Errors
+    /// `StateMismatch`, which names the differences, for a state that this stream cannot continue; storage errors;
+    /// servers that cannot be reached.
+    pub async fn resumed(&self, connection: &Connection, state: &StreamState) -> Result<Option<Self>> {
+        if state.stream_id != self.spec().stream_id() && state.may_continue(self.spec()) {
+            match connection.load_stream(state).await {
+                Ok(found) if found.spec().continues_query(self.spec(), is_same_query) => return Ok(Some(found)),
+                Err(error) if error.kind().is_transient() => return Err(error),
+                // `state.check` names the differences, which say more than this error.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(state.check(self.spec()).map(|()| None)?)
+    }
+
+    /// Plans the same mixture with other weights from a position of an epoch on. All processes that pass the same
+    /// arguments get the same stream.
+    ///
+    /// # Errors
+    /// A stream that is not a mixture; weights that do not fit its queries; storage errors.
+    pub async fn reweigh(&self, epoch: u64, position: u64, weights: &[f64]) -> Result<Self> {
+        self.plan.reweigh(epoch, position, weights).await
+    }
+
+    /// Returns the addresses of the rows at some positions of an epoch.
+    pub(crate) async fn row_addrs(&self, epoch: u64, positions: Range<u64>) -> Result<Vec<Vec<u64>>> {
+        self.plan.row_addrs(epoch, positions).await
+    }
+
+    /// Reads rows of the windows of an epoch. Returns the first of the `wanted` rows, at least one.
+    pub(crate) async fn rows_beside(&self, epoch: u64, wanted: &[Beside], options: &ReadOptions) -> Result<RowsBeside> {
+        self.plan.rows_beside(epoch, wanted, options).await
+    }
+
+    /// Checks, without a request, that a slice fits this stream and that this machine has the memory for its batches.
+    ///
+    /// # Errors
+    /// An invalid slice; an epoch that the stream does not have; `ResourceExhausted` for batches larger than this
+    /// machine's memory.
+    pub fn check_slice(&self, slice: &Slice) -> Result<()> {
+        self.check_rows(slice, self.plan.row_bytes())
+    }
+
+    /// As [`StreamHandle::check_slice`], for rows of `row_bytes` bytes.
+    fn check_rows(&self, slice: &Slice, row_bytes: u64) -> Result<()> {
+        slice.validate()?;
+        self.spec().check_epoch(slice.epoch)?;
+        Ok(check_batches(slice, self.spec().num_rows, row_bytes)?)
+    }
+
+    /// Opens a rank's share of an epoch. Reading begins at once, on the current Tokio runtime.
+    ///
+    /// # Errors
+    /// As for [`StreamHandle::check_slice`]. The first [`SampleStream::next`] returns errors of servers.
+    pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
+        let batches = self.batches(slice, options)?;
+        Ok(SampleStream::new(batches, self.receipt(slice)))
+    }
+
+    /// As [`StreamHandle::open`], with image columns that native threads of this process decode before the consumer
+    /// asks for them. Decoding does not change which rows come or their order, except that a bad row may be
+    /// substituted. Half of the memory budget is for encoded batches, the other half for decoded ones.
+    ///
+    /// # Errors
+    /// As for [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that is null or cannot be decoded makes
+    /// its row a bad row. With [`BadRows::Error`](stoker_types::BadRows) the stream then ends with
+    /// [`Error::BadImage`](crate::Error::BadImage). Otherwise the next row of the same window whose images decode replaces the bad row, and all
+    /// ranks with these transforms choose the same row; the stream ends with [`Error::NoSubstitute`](crate::Error::NoSubstitute) when the window
+    /// has no such row.
+    pub async fn open_decoded(
+        &self,
+        slice: &Slice,
+        options: &ReadOptions,
+        decode: &DecodeOptions,
+    ) -> Result<SampleStream> {
+        let columns = ImageColumns::try_new(decode, &self.schema(), self.spec(), slice, self.memory.pool().clone())?;
+        self.check_rows(slice, self.plan.row_bytes().saturating_add(columns.tensor_bytes(1)))?;
+        let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
+        let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
+        let encoded = self.batches(slice, &half)?;
+        let columns = Arc::new(columns);
+        let substitutes = match options.bad_rows {
+            BadRows::Error => None,
+            BadRows::Substitute => Some(ImageSubstitutes::new(self.clone(), options, columns.clone())),
+        };
+        let stage = DecodeStage::start(encoded, columns, substitutes, self.memory.join_with(&half));
+        Ok(SampleStream::new(Box::new(stage), self.receipt(slice)))
+    }
+
+    fn batches(&self, slice: &Slice, options: &ReadOptions) -> Result<Box<dyn BatchSource>> {
+        self.check_slice(slice)?;
+        let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
+        self.plan.open(slice, options)
+    }
+
+    /// Returns an empty receipt of a slice.
+    pub fn receipt(&self, slice: &Slice) -> ReceiptBuilder {
+        ReceiptBuilder::new(self.spec().stream_id(), slice, self.spec().num_rows)
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the protocol.
+
+mod endpoints;
+mod tickets;

@@ -1,0 +1,126 @@
+//! A lake in this process.
+
+use std::any::Any;
+use std::ops::Deref;
+use std::time::Duration;
+
+use arrow_schema::SchemaRef;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use stoker_client::ClientOptions;
+use stoker_session::{Connection, Lake, Patience, Result, SqlResult, StreamHandle, StreamSource};
+use stoker_sql::Engine;
+use stoker_stream::{Resources, StreamPlan};
+use stoker_types::{Compression, ParamValue};
+
+use crate::local_plan::LocalPlan;
+
+/// The engine of a lake in this process, and what its streams share. Cheap to clone; clones share both.
+#[derive(Clone, Debug)]
+pub struct LocalLake {
+    engine: Engine,
+    resources: Resources,
+    retry_budget: Duration,
+    patience: Patience,
+}
+
+impl LocalLake {
+    /// Wraps an engine whose streams share resources.
+    pub fn new(engine: Engine, resources: Resources) -> Self {
+        Self::with_patience(engine, resources, Patience::new(ClientOptions::default().retry_budget))
+    }
+
+    /// As [`LocalLake::new`], with a retry policy. Calls to a lake on a local disk are never retried.
+    pub(crate) fn with_patience(engine: Engine, resources: Resources, patience: Patience) -> Self {
+        let retry_budget = patience.budget();
+        let patience = if engine.lake().is_local() { Patience::new(Duration::ZERO) } else { patience };
+        Self { engine, resources, retry_budget, patience }
+    }
+
+    /// Returns the lake of a connection, if it is in this process.
+    pub fn of(connection: &Connection) -> Option<&Self> {
+        let lake: &dyn Any = connection.lake();
+        lake.downcast_ref()
+    }
+
+    /// Returns what all streams share: the memory budget of batches that are being filled or wait to be taken, and the
+    /// limits of reads.
+    pub fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// Makes the handle of a stream that the engine planned.
+    pub(crate) fn handle(&self, plan: StreamPlan) -> StreamHandle {
+        let memory = self.resources.memory().clone();
+        StreamHandle::new(LocalPlan::new(plan, self.clone()), self.retry_budget, memory)
+    }
+}
+
+impl From<Engine> for LocalLake {
+    /// Wraps an engine with the default resources.
+    fn from(engine: Engine) -> Self {
+        Self::new(engine, Resources::default())
+    }
+}
+
+impl Deref for LocalLake {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Lake for LocalLake {
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn patience(&self) -> &Patience {
+        &self.patience
+    }
+
+    fn sql_schema<'a>(&'a self, sql: &'a str, params: &'a [ParamValue]) -> BoxFuture<'a, Result<SchemaRef>> {
+        let plan = move || async move { Ok(self.query(sql, params).await?.schema()) };
+        self.patience.ask("planning a query", plan).boxed()
+    }
+
+    fn sql<'a>(
+        &'a self,
+        sql: &'a str,
+        params: &'a [ParamValue],
+        _: Option<Compression>,
+    ) -> BoxFuture<'a, Result<SqlResult>> {
+        async move {
+            let plan = || async { Ok(self.query(sql, params).await?) };
+            let query = self.patience.ask("planning a query", plan).await?;
+            let rows = query.execute().await?.map(|batch| Ok(batch.map_err(stoker_sql::Error::from)?));
+            Ok(SqlResult { schema: query.schema(), stream: rows.boxed() })
+        }
+        .boxed()
+    }
+
+    fn plan<'a>(&'a self, source: StreamSource<'a>) -> BoxFuture<'a, Result<StreamHandle>> {
+        let attempted = match source {
+            StreamSource::Request(_) => "planning a stream",
+            StreamSource::Id(_) | StreamSource::Spec(_) => "loading a stream",
+        };
+        let plan = move || async move {
+            Ok(match source {
+                StreamSource::Request(request) => StreamPlan::plan(self, request).await?,
+                StreamSource::Id(id) => StreamPlan::load_by_id(self, id).await?,
+                StreamSource::Spec(spec) => StreamPlan::load(self, spec).await?,
+            })
+        };
+        async move { Ok(self.handle(self.patience.ask(attempted, plan).await?)) }.boxed()
+    }
+
+    fn settle(&self) -> BoxFuture<'_, ()> {
+        async {
+            if let Some(cache) = self.resources.cache() {
+                cache.settled().await;
+            }
+        }
+        .boxed()
+    }
+}
