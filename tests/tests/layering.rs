@@ -1,9 +1,67 @@
-//! Checks the layers: a member depends only on members that the workspace manifest lists before it.
+//! Checks the layers: a member depends only on members that the workspace manifest lists before it, few members know
+//! each library, a client is built without the engine, and no member is large.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::read_dir;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+
+/// Families of libraries, and the members that may depend on them. A family is a crate and all crates whose names begin
+/// with its name and a hyphen. Dependencies of tests alone do not count.
+const LIBRARIES: [(&str, &[&str]); 13] = [
+    ("lance", &["stoker-lake"]),
+    ("object_store", &["stoker-store", "stoker-lake"]),
+    ("datafusion", &["stoker-functions", "stoker-lake", "stoker-sql"]),
+    ("sqlparser", &["stoker-dialect"]),
+    ("parquet", &["stoker-ingest", "stoker-tests"]),
+    ("tonic", &["stoker-wire", "stoker-client", "stoker-server"]),
+    ("arrow-flight", &["stoker-wire", "stoker-client", "stoker-server"]),
+    ("prost", &["stoker-wire", "stoker-client", "stoker-server"]),
+    ("hyper", &["stoker-server"]),
+    ("rustls", &["stoker-net", "stoker-client", "stoker-store", "stoker-server"]),
+    ("pyo3", &["stoker-python"]),
+    ("clap", &["stoker-bench", "stoker-cli"]),
+    (
+        "tokio",
+        &[
+            "stoker-functions",
+            "stoker-batch",
+            "stoker-net",
+            "stoker-session",
+            "stoker-client",
+            "stoker-store",
+            "stoker-lake",
+            "stoker-chunks",
+            "stoker-sql",
+            "stoker-stream",
+            "stoker-ingest",
+            "stoker-server",
+            "stoker-bench",
+            "stoker-cli",
+            "stoker-python",
+            "stoker-tests",
+        ],
+    ),
+];
+
+/// The members from which a client is built.
+const CLIENT: [&str; 3] = ["stoker-wire", "stoker-session", "stoker-client"];
+
+/// The members and the families of libraries of the engine and of its storage.
+const ENGINE: [&str; 8] = [
+    "lance",
+    "datafusion",
+    "object_store",
+    "stoker-store",
+    "stoker-lake",
+    "stoker-chunks",
+    "stoker-sql",
+    "stoker-stream",
+];
+
+/// The most files of production code of a member.
+const FILES_MAX: usize = 60;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
@@ -13,15 +71,23 @@ fn manifest(path: &Path) -> Result<toml::Table> {
     Ok(std::fs::read_to_string(path).with_context(|| path.display().to_string())?.parse()?)
 }
 
-/// Returns the names of the members, from the lowest layer to the highest, with their manifests.
-fn members() -> Result<Vec<(String, toml::Table)>> {
+/// Returns the folders of the members, from the lowest layer to the highest.
+fn folders() -> Result<Vec<String>> {
     let workspace = manifest(&root().join("Cargo.toml"))?;
     let members = workspace["workspace"]["members"].as_array().context("members")?;
-    let read = |member: &toml::Value| {
-        let manifest = manifest(&root().join(member.as_str().context("a path")?).join("Cargo.toml"))?;
+    let folders = members.iter().map(|member| Ok(member.as_str().context("a path")?.to_string()));
+    let folders: Vec<String> = folders.collect::<Result<_>>()?;
+    ensure!(folders.len() >= 24, "only {} members were found", folders.len());
+    Ok(folders)
+}
+
+/// Returns the names of the members, from the lowest layer to the highest, with their manifests.
+fn members() -> Result<Vec<(String, toml::Table)>> {
+    let read = |folder: String| {
+        let manifest = manifest(&root().join(folder).join("Cargo.toml"))?;
         Ok((manifest["package"]["name"].as_str().context("a name")?.to_string(), manifest))
     };
-    members.iter().map(read).collect()
+    folders()?.into_iter().map(read).collect()
 }
 
 /// Returns the dependencies of a member, on all targets.
@@ -33,11 +99,65 @@ fn dependencies(manifest: &toml::Table) -> Vec<String> {
     tables.flatten().flat_map(|table| table.keys().cloned()).collect()
 }
 
+/// Whether a dependency is a crate of a family.
+fn is_of_family(dependency: &str, family: &str) -> bool {
+    dependency.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Returns the dependencies of each member, members and libraries.
+fn dependencies_of_members() -> Result<BTreeMap<String, Vec<String>>> {
+    Ok(members()?.into_iter().map(|(name, manifest)| (name, dependencies(&manifest))).collect())
+}
+
+/// Returns the shortest path of dependencies from a member to the engine or its storage.
+fn path_to_engine<'a>(member: &'a str, dependencies: &'a BTreeMap<String, Vec<String>>) -> Option<Vec<&'a str>> {
+    let (mut paths, mut seen) = (VecDeque::from([vec![member]]), BTreeSet::from([member]));
+    while let Some(path) = paths.pop_front() {
+        for dependency in path.last().and_then(|last| dependencies.get(*last)).into_iter().flatten() {
+            let longer = [path.as_slice(), &[dependency.as_str()]].concat();
+            if ENGINE.iter().any(|family| is_of_family(dependency, family)) {
+                return Some(longer);
+            }
+            if seen.insert(dependency) {
+                paths.push_back(longer);
+            }
+        }
+    }
+    None
+}
+
+/// Counts the Rust files below a folder, except tests.
+fn count_files(folder: &Path) -> Result<usize> {
+    let mut count = 0;
+    for entry in read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let is_test = path.file_stem().is_some_and(|name| name == "tests");
+        if path.is_dir() && !is_test {
+            count += count_files(&path)?;
+        } else if path.extension().is_some_and(|ending| ending == "rs") && !is_test {
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// Returns the members that have more than `files_max` files of production code, with the numbers of their files.
+fn large_members(files_max: usize) -> Result<Vec<String>> {
+    let mut large = Vec::new();
+    for folder in folders()? {
+        let count = count_files(&root().join(&folder).join("src"))?;
+        ensure!(count > 0, "{folder} has no Rust files below src");
+        if count > files_max {
+            large.push(format!("{folder} has {count} files of production code, more than {files_max}: divide it"));
+        }
+    }
+    Ok(large)
+}
+
 #[test]
 fn members_depend_only_on_lower_layers() -> Result<()> {
     let members = members()?;
     let layer: BTreeMap<&str, usize> = members.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
-    ensure!(layer.len() >= 12, "only {} members were found", layer.len());
     for (name, manifest) in &members {
         for dependency in dependencies(manifest) {
             if let Some(other) = layer.get(dependency.as_str()) {
@@ -50,44 +170,54 @@ fn members_depend_only_on_lower_layers() -> Result<()> {
 
 #[test]
 fn only_their_own_crates_know_storage_queries_and_transport() -> Result<()> {
-    let rules: [(&str, &[&str]); 11] = [
-        ("lance", &["stoker-lake"]),
-        ("object_store", &["stoker-store", "stoker-lake"]),
-        ("datafusion", &["stoker-functions", "stoker-lake", "stoker-sql"]),
-        ("tonic", &["stoker-flight"]),
-        ("arrow-flight", &["stoker-flight"]),
-        ("hyper", &["stoker-flight"]),
-        ("rustls", &["stoker-net", "stoker-store", "stoker-flight"]),
-        ("prost", &["stoker-flight"]),
-        ("pyo3", &["stoker-python"]),
-        ("clap", &["stoker-bench", "stoker-cli"]),
-        (
-            "tokio",
-            &[
-                "stoker-functions",
-                "stoker-net",
-                "stoker-store",
-                "stoker-lake",
-                "stoker-chunks",
-                "stoker-sql",
-                "stoker-stream",
-                "stoker-ingest",
-                "stoker-flight",
-                "stoker-bench",
-                "stoker-cli",
-                "stoker-python",
-                "stoker-tests",
-            ],
-        ),
-    ];
-    for (name, manifest) in members()? {
-        for dependency in dependencies(&manifest) {
-            for (family, allowed) in rules {
-                let is_of_family = dependency == family || (family == "lance" && dependency.starts_with("lance-"));
-                ensure!(!is_of_family || allowed.contains(&name.as_str()), "{name} must not know {dependency}");
+    let dependencies = dependencies_of_members()?;
+    for (family, allowed) in LIBRARIES {
+        for name in allowed {
+            let known = dependencies.get(*name).with_context(|| format!("{name} is no member"))?;
+            ensure!(
+                known.iter().any(|known| is_of_family(known, family)),
+                "{name} does not depend on {family}: take it from the list"
+            );
+        }
+        for (name, known) in &dependencies {
+            for dependency in known.iter().filter(|dependency| is_of_family(dependency, family)) {
+                ensure!(allowed.contains(&name.as_str()), "{name} must not know {dependency}");
             }
         }
     }
+    Ok(())
+}
+
+#[test]
+fn a_client_is_built_without_the_engine() -> Result<()> {
+    let dependencies = dependencies_of_members()?;
+    for member in CLIENT {
+        ensure!(dependencies.contains_key(member), "{member} is no member");
+        let path = path_to_engine(member, &dependencies);
+        ensure!(path.is_none(), "a client needs no engine: {}", path.unwrap_or_default().join(" → "));
+    }
+    Ok(())
+}
+
+#[test]
+fn no_member_is_large() -> Result<()> {
+    let large = large_members(FILES_MAX)?;
+    ensure!(large.is_empty(), "{}", large.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn wrong_layers_are_found() -> Result<()> {
+    ensure!(is_of_family("lance-core", "lance") && is_of_family("lance", "lance") && !is_of_family("lancet", "lance"));
+    let members = dependencies_of_members()?;
+    for member in ["stoker", "stoker-lake", "stoker-sql"] {
+        ensure!(path_to_engine(member, &members).is_some(), "{member} depends on no part of the engine");
+    }
+    let of = |name: &str, known: [&str; 2]| (name.to_string(), known.map(String::from).to_vec());
+    let members = BTreeMap::from([of("client", ["session", "tonic"]), of("session", ["serde", "lance-core"])]);
+    ensure!(path_to_engine("client", &members) == Some(vec!["client", "session", "lance-core"]));
+    let large = large_members(1)?;
+    ensure!(large.iter().any(|member| member.starts_with("crates/stoker-lake has ")), "{large:?}");
     Ok(())
 }
 
