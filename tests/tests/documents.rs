@@ -1,7 +1,7 @@
 //! Checks the documents: links and anchors resolve, ARCHITECTURE.md names files and functions that exist, and sentences
 //! are not riddles.
 //!
-//! ARCHITECTURE.md names code in the tables of two sections, in the columns `code`, `test` and `where`, and in the steps
+//! ARCHITECTURE.md names code in the tables of three sections, in the columns `code`, `test` and `where`, and in the steps
 //! of "The path of a byte". A path stands in backticks, and names that its file defines stand in parentheses after it:
 //! `path.rs` (`name`, `other`).
 
@@ -339,6 +339,11 @@ fn the_files_of_behaviours_exist_and_define_their_names() -> Result<()> {
 #[test]
 fn the_files_of_the_ten_tasks_exist_and_define_their_names() -> Result<()> {
     check_paths("Ten tasks", 40)
+}
+
+#[test]
+fn the_files_of_the_traits_exist_and_define_their_names() -> Result<()> {
+    check_paths("A lake, local or remote", 5)
 }
 
 #[test]

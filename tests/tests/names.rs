@@ -1,5 +1,5 @@
-//! Checks the names of types: each type of the glossary in ARCHITECTURE.md is defined once, and names that stood for
-//! several things are gone.
+//! Checks the names of types: each type of the glossary in ARCHITECTURE.md is defined once, in the crate that the
+//! glossary names, and names that stood for several things are gone.
 
 use std::collections::BTreeMap;
 use std::fs::{read_dir, read_to_string};
@@ -88,43 +88,87 @@ fn definitions(text: &str, with_tests: bool) -> Vec<Definition> {
     found
 }
 
-/// Returns the types of the glossary, with the lines of ARCHITECTURE.md that name them.
-fn glossary() -> Result<Vec<(String, usize)>> {
+/// Returns the library that a file belongs to.
+fn library(source: &Path) -> String {
+    let folder = source.iter().nth(1).unwrap_or_default().to_string_lossy();
+    folder.replace('-', "_")
+}
+
+/// A type of the glossary, as `library::Name`.
+struct Entry {
+    library: String,
+    name: String,
+    /// The line of ARCHITECTURE.md.
+    line: usize,
+}
+
+/// Returns the types of the glossary.
+fn glossary() -> Result<Vec<Entry>> {
     let text = read_to_string(root().join("ARCHITECTURE.md"))?;
     let words = text.lines().enumerate().skip_while(|(_, line)| *line != "## Words").skip(1);
     let rows = words.take_while(|(_, line)| !line.starts_with("## ")).filter(|(_, line)| line.starts_with('|'));
     let mut types = Vec::new();
     for (index, row) in rows.skip(2) {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
-        ensure!(cells.len() == 3, "ARCHITECTURE.md:{}: {} cells instead of three", index + 1, cells.len());
-        let names = cells[2].split('`').skip(1).step_by(2);
-        types.extend(names.map(|name| (name.to_string(), index + 1)));
+        let (cells, line): (Vec<&str>, usize) = (row.trim_matches('|').split('|').collect(), index + 1);
+        ensure!(cells.len() == 3, "ARCHITECTURE.md:{line}: {} cells instead of three", cells.len());
+        for path in cells[2].split('`').skip(1).step_by(2) {
+            let split = path.split_once("::").map(|(library, name)| (library.to_string(), name.to_string()));
+            let (library, name) = split.with_context(|| format!("ARCHITECTURE.md:{line}: {path} names no crate"))?;
+            types.push(Entry { library, name, line });
+        }
     }
     ensure!(types.len() >= 30, "the glossary of ARCHITECTURE.md names only {} types", types.len());
     Ok(types)
 }
 
+/// Returns what is wrong with the types of the glossary. `defined` has the files and lines that define each name.
+fn wrong_types(types: &[Entry], defined: &BTreeMap<String, Vec<(PathBuf, usize)>>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for Entry { library: wanted, name, line } in types {
+        let places = defined.get(name).map(Vec::as_slice).unwrap_or_default();
+        let count = places.iter().filter(|(file, _)| library(file) == *wanted).count();
+        if count != 1 {
+            problems.push(format!("ARCHITECTURE.md:{line}: {wanted} defines {name} {count} times"));
+        }
+        for (file, at) in places {
+            if !types.iter().any(|entry| entry.name == *name && entry.library == library(file)) {
+                problems.push(format!("{}:{at}: {name} is a word of ARCHITECTURE.md:{line}", file.display()));
+            }
+        }
+    }
+    problems
+}
+
 #[test]
 fn each_type_of_the_glossary_is_defined_once() -> Result<()> {
-    let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut defined: BTreeMap<String, Vec<(PathBuf, usize)>> = BTreeMap::new();
     for source in sources()?.iter().filter(|source| is_production(source)) {
         let text = read_to_string(root().join(source))?;
         for Definition { name, line, .. } in definitions(&text, false).into_iter().filter(|found| found.is_own) {
-            defined.entry(name).or_default().push(format!("{}:{line}", source.display()));
+            defined.entry(name).or_default().push((source.clone(), line));
         }
     }
-    let mut problems = Vec::new();
-    for (name, line) in glossary()? {
-        match defined.get(&name).map(Vec::as_slice) {
-            Some([_]) => {}
-            Some(places) => {
-                problems.push(format!("ARCHITECTURE.md:{line}: {name} is defined in {}", places.join(", ")))
-            }
-            None => problems.push(format!("ARCHITECTURE.md:{line}: no file defines {name}")),
-        }
-    }
+    let problems = wrong_types(&glossary()?, &defined);
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
+}
+
+#[test]
+fn wrong_types_are_found() {
+    let entry = |library: &str| Entry { library: library.into(), name: "Lake".into(), line: 7 };
+    let at = |file: &str| (PathBuf::from(file), 3);
+    let both = [at("crates/stoker-lake/src/lake.rs"), at("crates/stoker-session/src/lake.rs")];
+    let defined = BTreeMap::from([("Lake".to_string(), both.to_vec())]);
+    let (lake, session) = (entry("stoker_lake"), entry("stoker_session"));
+    assert_eq!(
+        wrong_types(&[entry("stoker_sql")], &BTreeMap::new()),
+        ["ARCHITECTURE.md:7: stoker_sql defines Lake 0 times"]
+    );
+    assert_eq!(
+        wrong_types(std::slice::from_ref(&lake), &defined),
+        ["crates/stoker-session/src/lake.rs:3: Lake is a word of ARCHITECTURE.md:7"]
+    );
+    assert_eq!(wrong_types(&[lake, session], &defined), [] as [&str; 0]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ def ready_batches(element: pa.DataType, width: int, rows: int, message_bytes: in
 
 
 def message(fields: Mapping[int, int | str | bytes]) -> bytes:
-    """Encodes a Protocol Buffers message of varints and length-delimited values (stoker-flight's `stream.proto`)."""
+    """Encodes a Protocol Buffers message of varints and length-delimited values (stoker-wire's `stream.proto`)."""
     encoded = b""
     for number, value in fields.items():
         if isinstance(value, int):

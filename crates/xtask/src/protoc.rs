@@ -1,4 +1,4 @@
-//! Finds the protobuf compiler, which the builds of lance-encoding and stoker-flight need.
+//! Finds the protobuf compiler, which the builds of lance-encoding and stoker-wire need.
 
 use std::env;
 use std::path::PathBuf;

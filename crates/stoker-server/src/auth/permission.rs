@@ -1,4 +1,4 @@
-//! The role that each method of Flight requires. `server/do_action.rs` has those of the actions.
+//! The role that each method of Flight requires. `flight/do_action.rs` has those of the actions.
 
 use stoker_session::{Error, Result};
 use stoker_types::{Principal, Role};
