@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::planning::{Planned, analyse, on_large_stack, resolved};
 use crate::resolve::open;
 use crate::running::{Permits, QueryPool};
-use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, SampleQuery, SqlQuery, row_set, sample};
+use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, RowSource, SampleQuery, SqlQuery, row_set, sample};
 
 /// The bytes of buffers that the chunk scan keeps for the next batches of heavy columns.
 const POOL_BYTES: usize = 64 << 20;
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Runs work on the runtime of plans. Dropping the returned future cancels the work.
-    async fn on_threads<T: Send + 'static>(&self, work: BoxFuture<'static, Result<T>>) -> Result<T> {
+    pub(crate) async fn on_threads<T: Send + 'static>(&self, work: BoxFuture<'static, Result<T>>) -> Result<T> {
         let task = AbortOnDropHandle::new(self.threads()?.spawn(work));
         task.await.map_err(|error| Error::internal(format!("a query ended early: {error}")))?
     }
@@ -259,6 +259,11 @@ impl Engine {
     pub async fn row_set(&self, query: &SampleQuery) -> Result<Arc<RowSet>> {
         let (engine, query) = (self.clone(), query.clone());
         self.on_threads(async move { row_set::compute(&engine, &query).await.map(Arc::new) }.boxed()).await
+    }
+
+    /// Returns the source of a sample query's rows, which computes parts of its row set.
+    pub fn row_source(&self, query: &SampleQuery) -> RowSource {
+        RowSource::new(self, query)
     }
 
     /// Loads the row set with this digest from the lake, or computes it again if the lake does not have it.

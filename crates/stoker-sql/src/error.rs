@@ -3,7 +3,7 @@
 use arrow_schema::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
-use stoker_types::{Digest, ErrorKind, HasKind};
+use stoker_types::{Digest, ErrorKind, HasKind, Snapshot};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -74,6 +74,20 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// Partial row sets do not make one row set.
+    #[error("the partial row sets of table {table} do not fit together: {reason}")]
+    PartialRowSets {
+        /// The table whose rows they have.
+        table: Snapshot,
+        /// Why not.
+        reason: String,
+    },
+    /// The bytes of a partial row set are damaged.
+    #[error("the bytes of a partial row set are damaged: {reason}")]
+    PartialRowSetCorrupt {
+        /// What is wrong.
+        reason: String,
+    },
     /// The query selects other rows than the requested row set.
     #[error("the query selects row set {actual}, expected {expected}: the snapshots or the query differ")]
     RowSetMismatch {
@@ -111,11 +125,12 @@ impl Error {
             Error::TooLarge { .. }
             | Error::Refused { .. }
             | Error::NotSampleQuery { .. }
+            | Error::PartialRowSets { .. }
             | Error::OrdinalOutOfRange { .. } => ErrorKind::InvalidRequest,
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::Query { kind, .. } => *kind,
             Error::Lake { source } => source.kind(),
-            Error::RowSetCorrupt { .. } => ErrorKind::DataCorrupt,
+            Error::RowSetCorrupt { .. } | Error::PartialRowSetCorrupt { .. } => ErrorKind::DataCorrupt,
             Error::RowSetMismatch { .. } => ErrorKind::StateMismatch,
             Error::Exhausted { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,

@@ -7,8 +7,9 @@
 //!
 //! [`Engine`] is the entry point. A [`SqlQuery`] is any `SELECT`. A [`SampleQuery`] is a `SELECT` whose output rows
 //! each carry the columns of given table rows unchanged, so that its [`RowSet`] stores only row addresses and light
-//! columns. Tables are resolved to snapshots before planning: an `AT` clause that cannot be resolved is an error and
-//! never falls back to the newest version.
+//! columns. A [`RowSource`] computes parts of it by fragment, where the query allows that: see [`Split`]. Tables are
+//! resolved to snapshots before planning: an `AT` clause that cannot be resolved is an error and never falls back to the
+//! newest version.
 //!
 //! SQL is DataFusion's dialect with these additions:
 //!
@@ -43,9 +44,9 @@ mod wide_rows;
 pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use query::SqlQuery;
-pub use row_set::{NO_ROW, ResolvedRows, RowSet, unused_objects};
+pub use row_set::{FragmentRows, NO_ROW, PartialRowSet, ResolvedRows, RowSet, RowSource, unused_objects};
 pub use running::{QueryLimits, QueueStatus};
-pub use sample::{ColumnSource, SampleColumn, SampleQuery};
+pub use sample::{ColumnSource, SampleColumn, SampleQuery, Split};
 
 #[cfg(test)]
 mod tests;

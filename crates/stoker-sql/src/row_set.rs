@@ -9,6 +9,9 @@
 //! that does not depend on Arrow's padding or compression. The header and each page are separate objects in the lake
 //! (`_stoker/rowsets/<digest>` and `_stoker/rowsets/pages/<digest>`), each with a checksum, so that a damaged or lost
 //! object is detected and the row set is computed again.
+//!
+//! A [`RowSource`] selects the rows. Where the selection splits by fragment, its rows go through a [`PartialRowSet`]:
+//! in one process through one that covers all fragments, and whose full pages are stored while it gets its rows.
 
 mod bitmaps;
 mod build;
@@ -17,10 +20,14 @@ mod header;
 mod object;
 mod page;
 mod paged;
+mod partial;
+mod source;
 mod store;
 
 pub(crate) use build::{compute, load_or_compute};
 pub use cleanup::unused_objects;
+pub use partial::PartialRowSet;
+pub use source::{FragmentRows, RowSource};
 
 use std::fmt;
 

@@ -5,8 +5,11 @@ mod determinism;
 mod lift;
 mod origin;
 mod selection;
+mod split;
 
 pub(crate) use selection::Selection;
+pub use split::Split;
+pub(crate) use split::limited;
 
 use std::fmt;
 use std::sync::Arc;
@@ -102,6 +105,11 @@ impl SampleQuery {
     /// Whether the order of the rows is defined by the query: by `ORDER BY`, or by the distance of a search.
     pub fn ordered(&self) -> bool {
         self.inner.selection.ordered
+    }
+
+    /// How the rows can be selected.
+    pub fn split(&self) -> Split {
+        self.inner.selection.split
     }
 
     pub(crate) fn selection(&self) -> &Selection {

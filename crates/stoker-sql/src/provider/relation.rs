@@ -1,6 +1,7 @@
 //! A pinned table, or a search over one, as a DataFusion table provider.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::Expr;
-use stoker_lake::Table;
+use stoker_lake::{FragmentInfo, Table};
 use stoker_types::is_heavy;
 
 use super::scan_exec::statistics;
@@ -42,6 +43,8 @@ pub(crate) struct CarriedNames {
 pub(crate) struct Relation {
     table: HeavyTable,
     search: Option<Arc<Search>>,
+    /// The fragments whose rows the relation has; all fragments if `None`. A search always has all.
+    fragments: Option<Arc<BTreeSet<u32>>>,
     schema: SchemaRef,
     columns: Vec<OutputColumn>,
 }
@@ -56,7 +59,7 @@ impl Relation {
             columns.push(OutputColumn::Distance);
         }
         let schema = Arc::new(Schema::new(fields));
-        Self { table, search: search.map(Arc::new), schema, columns }
+        Self { table, search: search.map(Arc::new), fragments: None, schema, columns }
     }
 
     /// Returns the same relation with a column for row addresses.
@@ -105,6 +108,19 @@ impl Relation {
         }
         relation.schema = Arc::new(Schema::new(fields));
         relation
+    }
+
+    /// Returns the same relation with the rows of these fragments only.
+    pub(crate) fn with_fragments(&self, fragments: Arc<BTreeSet<u32>>) -> Self {
+        Self { fragments: Some(fragments), ..self.clone() }
+    }
+
+    /// Returns the scanned fragments that have rows.
+    fn scanned(&self) -> Vec<FragmentInfo> {
+        let is_scanned = |fragment: &FragmentInfo| {
+            fragment.num_rows > 0 && self.fragments.as_ref().is_none_or(|ids| ids.contains(&fragment.id))
+        };
+        self.table().fragments().into_iter().filter(is_scanned).collect()
     }
 
     /// Returns the same search over fewer rows: only those for which `prefilter` holds too.
@@ -178,7 +194,7 @@ impl TableProvider for Relation {
         }
         let target_partitions = state.config().target_partitions();
         let filter = conjunction(filters.to_vec());
-        Ok(Arc::new(ScanExec::new(self.table.clone(), layout, filter, limit, target_partitions)))
+        Ok(Arc::new(ScanExec::new(self.table.clone(), &self.scanned(), layout, filter, limit, target_partitions)))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
@@ -190,7 +206,8 @@ impl TableProvider for Relation {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let num_rows = usize::try_from(self.table().num_rows()).unwrap_or(usize::MAX);
+        let num_rows = self.scanned().iter().map(|fragment| fragment.num_rows).sum::<u64>();
+        let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);
         let num_rows = match &self.search {
             None => Precision::Exact(num_rows),
             Some(search) => Precision::Inexact(num_rows.min(search.k)),

@@ -1,4 +1,4 @@
-//! Scans a pinned table in partitions of whole fragments.
+//! Scans fragments of a pinned table in partitions of whole fragments.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use datafusion::physical_plan::stream::{BatchSplitStream, RecordBatchStreamAdapt
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use datafusion::prelude::Expr;
 use futures::{TryStreamExt as _, stream};
-use stoker_lake::{ScanRequest, Table};
+use stoker_lake::{FragmentInfo, ScanRequest};
 
 use super::{HeavyTable, Layout, heavy, lake_error};
 
@@ -45,12 +45,13 @@ struct FragmentGroup {
 impl ScanExec {
     pub(crate) fn new(
         table: HeavyTable,
+        fragments: &[FragmentInfo],
         layout: Layout,
         filter: Option<Expr>,
         limit: Option<usize>,
         target_partitions: usize,
     ) -> Self {
-        let partitions = group_fragments(&table.table, target_partitions);
+        let partitions = group_fragments(fragments, target_partitions);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(layout.schema().clone()),
             Partitioning::UnknownPartitioning(partitions.len()),
@@ -62,12 +63,12 @@ impl ScanExec {
 }
 
 /// Groups the fragments into at most `target` groups of about equally many rows; at least one group.
-fn group_fragments(table: &Table, target: usize) -> Vec<FragmentGroup> {
-    let num_rows = table.num_rows();
+fn group_fragments(fragments: &[FragmentInfo], target: usize) -> Vec<FragmentGroup> {
+    let num_rows: u64 = fragments.iter().map(|fragment| fragment.num_rows).sum();
     let target = (target as u64).min(num_rows.div_ceil(PARTITION_ROWS_MIN)).max(1);
     let rows_per_group = num_rows.div_ceil(target).max(1);
     let mut groups = vec![FragmentGroup::default()];
-    for fragment in table.fragments().into_iter().filter(|fragment| fragment.num_rows > 0) {
+    for fragment in fragments {
         if groups.last().is_some_and(|group| group.num_rows >= rows_per_group) {
             groups.push(FragmentGroup::default());
         }
@@ -147,7 +148,7 @@ impl ExecutionPlan for ScanExec {
 
     fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
         let num_rows = match partition {
-            None => self.table.table.num_rows(),
+            None => self.partitions.iter().map(|group| group.num_rows).sum(),
             Some(partition) => self.partitions.get(partition).map_or(0, |group| group.num_rows),
         };
         let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);

@@ -1,7 +1,8 @@
 //! Stores unranked rows as one compressed bitmap per fragment, with the number of rows before each fragment.
 
-use roaring::RoaringBitmap;
 use std::collections::BTreeMap;
+
+use roaring::RoaringBitmap;
 
 use crate::{Error, Result};
 
@@ -39,6 +40,18 @@ impl BitmapsBuilder {
         }
     }
 
+    pub(super) fn num_rows(&self) -> u64 {
+        self.fragments.values().map(RoaringBitmap::len).sum()
+    }
+
+    /// Returns the addresses of both.
+    pub(super) fn merge(mut self, other: Self) -> Self {
+        for (id, rows) in other.fragments {
+            *self.fragments.entry(id).or_default() |= rows;
+        }
+        self
+    }
+
     pub(super) fn finish(mut self) -> Bitmaps {
         for rows in self.fragments.values_mut() {
             rows.optimize();
@@ -61,6 +74,22 @@ impl Bitmaps {
 
     pub(super) fn num_rows(&self) -> u64 {
         self.num_rows
+    }
+
+    pub(super) fn fragment_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.fragments.iter().map(|fragment| fragment.id)
+    }
+
+    /// Returns all addresses in ascending order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.fragments.iter().flat_map(|fragment| {
+            let id = u64::from(fragment.id);
+            fragment.rows.iter().map(move |row| (id << 32) | u64::from(row))
+        })
+    }
+
+    pub(super) fn into_builder(self) -> BitmapsBuilder {
+        BitmapsBuilder { fragments: self.fragments.into_iter().map(|fragment| (fragment.id, fragment.rows)).collect() }
     }
 
     /// Serializes the set. Each fragment is its id and length as little-endian `u32`, then its bitmap in the portable

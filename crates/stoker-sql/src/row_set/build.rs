@@ -1,53 +1,78 @@
 //! Evaluates selections into row sets, and loads stored row sets.
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array as _, RecordBatch};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
-use datafusion::execution::SendableRecordBatchStream;
 use futures::future::join;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use stoker_lake::Table;
 use stoker_types::{Digest, is_heavy};
 
-use super::bitmaps::{Bitmaps, BitmapsBuilder};
+use super::bitmaps::Bitmaps;
 use super::header::{Header, PageEntry};
 use super::page::{self, PAGE_ROWS};
 use super::paged::{Paged, Pages, load};
+use super::partial::{PartialRowSet, PartialRows};
 use super::store::{Store, header_path, page_path};
-use super::{Recipe, RowSet, Rows};
-use crate::planning::{activity_of, on_large_stack, physical};
-use crate::running::{RowLimits, run};
+use super::{Recipe, RowSet, RowSource, Rows};
 use crate::sample::Selection;
-use crate::{ColumnSource, Engine, Error, Result, SampleQuery};
+use crate::{ColumnSource, Engine, Error, Result, SampleQuery, Split};
 
 /// Evaluates the query and stores its row set.
 pub(crate) async fn compute(engine: &Engine, query: &SampleQuery) -> Result<RowSet> {
-    let planned = query.clone();
-    let activity = activity_of(&query.selection().state)?;
-    let work = async move {
-        let selection = planned.selection();
-        physical(&selection.state, &selection.plan).await
-    };
-    let (state, plan) = on_large_stack(engine, &activity, work.boxed()).await?;
-    let batches = run(engine, plan, state.task_ctx(), RowLimits::NONE, activity.begin()).await?;
-    let store = Store::new(engine.lake().objects());
-    let selection = query.selection();
-    let made = match selection.ranked {
-        true => ranked(query, batches, store).await?,
-        false => unranked(selection, batches, store).await?,
-    };
-    let recipe = Recipe { engine: engine.unlimited(), query: query.clone() };
-    let (sources, Made { digest, num_rows, rows }) = (selection.sources.clone(), made);
-    Ok(RowSet { digest, num_rows, sources, rows, recipe })
+    let source = RowSource::new(engine, query);
+    match (query.selection().ranked, query.split()) {
+        (true, Split::Whole { .. }) => mixed(&source).await,
+        // A set of addresses is the same in any order, so that it goes through a partial row set in any case.
+        (false, _) | (true, Split::ByFragment) => all_fragments(&source).await,
+    }
 }
 
-/// The parts of a row set that differ between ranked and unranked row sets.
-struct Made {
-    digest: Digest,
-    num_rows: u64,
-    rows: Rows,
+/// Computes a row set through one partial row set over all fragments.
+async fn all_fragments(source: &RowSource) -> Result<RowSet> {
+    let (mut partial, mut rows) = source.all().await?;
+    let mut pages = PageWriter::new(store(source), source.page_schema(partial.columns()));
+    while let Some(rows) = rows.try_next().await? {
+        partial.add(rows)?;
+        pages.take(&mut partial).await?;
+    }
+    complete_with(source, partial, pages).await
+}
+
+/// Stores the row set of a partial row set that covers all fragments.
+pub(super) async fn complete(source: &RowSource, partial: PartialRowSet) -> Result<RowSet> {
+    let pages = PageWriter::new(store(source), source.page_schema(partial.columns()));
+    complete_with(source, partial, pages).await
+}
+
+/// Stores the row set whose first rows are in `pages`, and whose other rows are in `partial`.
+async fn complete_with(source: &RowSource, mut partial: PartialRowSet, mut pages: PageWriter) -> Result<RowSet> {
+    pages.take(&mut partial).await?;
+    match partial.into_rows() {
+        PartialRows::Set(bitmaps) => unranked(source, bitmaps.finish()).await,
+        PartialRows::Sequence(_) => ranked(source, pages).await,
+    }
+}
+
+/// Computes a ranked row set whose rows do not come fragment by fragment.
+async fn mixed(source: &RowSource) -> Result<RowSet> {
+    let mut batches = source.batches(None).await?;
+    let mut pages = PageWriter::new(store(source), batches.schema());
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        check_supplied(source.query(), &batch)?;
+        pages.write(batch).await?;
+    }
+    ranked(source, pages).await
+}
+
+fn store(source: &RowSource) -> Store {
+    Store::new(source.engine().lake().objects())
+}
+
+fn row_set(source: &RowSource, digest: Digest, num_rows: u64, rows: Rows) -> RowSet {
+    let recipe = Recipe { engine: source.engine().unlimited(), query: source.query().clone() };
+    RowSet { digest, num_rows, sources: source.selection().sources.clone(), rows, recipe }
 }
 
 /// Loads the stored row set, or else computes it. The computed row set must have the same digest.
@@ -113,21 +138,12 @@ async fn load_bitmaps(store: &Store, header: &Header) -> Result<Bitmaps> {
     }
 }
 
-async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream, store: Store) -> Result<Made> {
-    let schema = batches.schema();
-    let mut builder = BitmapsBuilder::default();
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        let addrs = batch.column(0).as_primitive::<UInt64Type>();
-        if addrs.null_count() > 0 {
-            return Err(Error::internal("a scan gave no row address"));
-        }
-        builder.insert(addrs.values());
-    }
-    let bitmaps = builder.finish();
+/// Stores a row set without columns.
+async fn unranked(source: &RowSource, bitmaps: Bitmaps) -> Result<RowSet> {
+    let (selection, store) = (source.selection(), store(source));
     let content = bitmaps.to_bytes()?;
     let entry = PageEntry { digest: Digest::of(&content), num_rows: bitmaps.num_rows() };
-    let header = Header::new(false, snapshots(selection), &schema, vec![entry.clone()]);
+    let header = Header::new(false, snapshots(selection), selection.plan.schema().inner(), vec![entry.clone()]);
     let digest = header.digest()?;
     let stored = async {
         // The two requests run at the same time. A header without its page is detected when the row set is loaded.
@@ -136,27 +152,14 @@ async fn unranked(selection: &Selection, mut batches: SendableRecordBatchStream,
         page.and(header)
     };
     check_stored(digest, stored.await)?;
-    Ok(Made { digest, num_rows: header.num_rows, rows: Rows::Unranked(bitmaps) })
+    Ok(row_set(source, digest, header.num_rows, Rows::Unranked(bitmaps)))
 }
 
-async fn ranked(query: &SampleQuery, mut batches: SendableRecordBatchStream, store: Store) -> Result<Made> {
-    let selection = query.selection();
-    let schema = batches.schema();
-    let mut writer = PageWriter {
-        schema: schema.clone(),
-        store,
-        pending: Vec::new(),
-        num_pending: 0,
-        entries: Vec::new(),
-        held: None,
-    };
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        check_supplied(query, &batch)?;
-        writer.write(batch).await?;
-    }
-    writer.flush().await?;
-    let PageWriter { store, entries, mut held, .. } = writer;
+/// Stores the last page and the header of a row set.
+async fn ranked(source: &RowSource, mut pages: PageWriter) -> Result<RowSet> {
+    let selection = source.selection();
+    pages.flush().await?;
+    let PageWriter { schema, store, entries, mut held, .. } = pages;
     let header = Header::new(true, snapshots(selection), &schema, entries.clone());
     let digest = header.digest()?;
     if held.is_none() {
@@ -170,7 +173,7 @@ async fn ranked(query: &SampleQuery, mut batches: SendableRecordBatchStream, sto
         None => Pages::stored(store, entries),
     };
     let rows = Rows::Ranked(Paged::new(schema, selection.sources.len(), pages));
-    Ok(Made { digest, num_rows: header.num_rows, rows })
+    Ok(row_set(source, digest, header.num_rows, rows))
 }
 
 /// Checks that every row of a heavy column comes from a table, as tensors in a batch cannot be NULL.
@@ -230,6 +233,18 @@ struct PageWriter {
 }
 
 impl PageWriter {
+    fn new(store: Store, schema: SchemaRef) -> Self {
+        Self { schema, store, pending: Vec::new(), num_pending: 0, entries: Vec::new(), held: None }
+    }
+
+    /// Takes the rows of a ranked row set out of a partial row set.
+    async fn take(&mut self, partial: &mut PartialRowSet) -> Result<()> {
+        for rows in partial.take_sequence() {
+            self.write(rows.into_batch(&self.schema)?).await?;
+        }
+        Ok(())
+    }
+
     async fn write(&mut self, mut batch: RecordBatch) -> Result<()> {
         while self.num_pending + batch.num_rows() >= PAGE_ROWS {
             let split = PAGE_ROWS - self.num_pending;

@@ -12,7 +12,8 @@ use stoker_types::is_heavy;
 use super::carried::{Carried, Role, visible};
 use super::lift::LiftedQuery;
 use super::origin::Origin;
-use super::{ColumnSource, SampleColumn};
+use super::split::split_of;
+use super::{ColumnSource, SampleColumn, Split};
 use crate::{Error, Result};
 
 /// The plan whose result is a row set.
@@ -27,6 +28,8 @@ pub(crate) struct Selection {
     pub(crate) ranked: bool,
     /// Whether the query defines the order.
     pub(crate) ordered: bool,
+    /// How the rows can be selected.
+    pub(crate) split: Split,
 }
 
 /// Decides for each output column whether a table or the row set supplies it.
@@ -77,6 +80,7 @@ pub(super) fn select(
     }
     let computed = computed.into_iter().enumerate().map(|(index, expr)| expr.alias(format!("c{index}")));
     exprs.extend(computed);
+    let split = split_of(&root.plan)?;
     let natural = root.natural_order()?;
     let mut plan = root.plan;
     if ranked && !root.sorted {
@@ -84,7 +88,7 @@ pub(super) fn select(
     }
     let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
     let sources = kept.iter().map(|source| tables[*source].clone()).collect();
-    Ok((columns, Selection { state, plan, sources, ranked, ordered }))
+    Ok((columns, Selection { state, plan, sources, ranked, ordered, split }))
 }
 
 /// Returns the sources that supply a column, in order, or all sources if none does, so that rows can still be

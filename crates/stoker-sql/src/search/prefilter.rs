@@ -224,7 +224,8 @@ fn add_prefilter(plan: LogicalPlan, path: &[usize], prefilter: Expr) -> Result<L
     Ok(plan.with_new_exprs(plan.expressions(), inputs)?)
 }
 
-fn has_subquery(expr: &Expr) -> bool {
+/// Tells whether an expression contains a subquery.
+pub(crate) fn has_subquery(expr: &Expr) -> bool {
     let is_subquery = |expr: &Expr| {
         matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
     };
