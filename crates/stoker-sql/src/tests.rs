@@ -9,4 +9,5 @@ mod limits;
 mod params;
 mod plain_sql;
 mod row_sets;
+mod row_source;
 mod vector_search;
