@@ -11,7 +11,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt as _;
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions, Error};
 use stoker_types::{SnapshotRef, TableName, TagName, TensorType};
 use tokio::runtime::Runtime;
@@ -94,7 +94,7 @@ fn kinds() -> RecordBatch {
     RecordBatch::try_from_iter(columns).expect("a valid batch")
 }
 
-async fn write(lake: &Lake, name: &str, batch: RecordBatch) -> anyhow::Result<()> {
+async fn write(lake: &LakeStore, name: &str, batch: RecordBatch) -> anyhow::Result<()> {
     let name = TableName::try_new(name)?;
     let options = WriteOptions { rows_per_fragment_max: 5, ..WriteOptions::default() };
     let mut writer = lake.writer(&name, &batch.schema(), true, options).await?;
@@ -105,7 +105,7 @@ async fn write(lake: &Lake, name: &str, batch: RecordBatch) -> anyhow::Result<()
 }
 
 async fn engine() -> anyhow::Result<Engine> {
-    let lake = Lake::open("memory://sqllogic", &StorageOptions::default()).await?;
+    let lake = LakeStore::open("memory://sqllogic", &StorageOptions::default()).await?;
     write(&lake, "points", points(0..8)).await?;
     lake.table(&TableName::try_new("points")?, &SnapshotRef::Latest)
         .await?

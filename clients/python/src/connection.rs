@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// The engine of a lake in this process.
-    pub(crate) fn local(&self, py: Python<'_>, attempted: &str) -> PyResult<stoker_lake::Lake> {
+    pub(crate) fn local(&self, py: Python<'_>, attempted: &str) -> PyResult<stoker_lake::LakeStore> {
         let connection = self.live(py)?;
         let refused = || {
             let message = format!("{attempted} needs a connection to the lake itself, not to a server");

@@ -1,7 +1,7 @@
 //! Builds indexes from Python.
 
 use pyo3::prelude::*;
-use stoker_lake::{IndexKind, Lake, Metric};
+use stoker_lake::{IndexKind, LakeStore, Metric};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::exceptions::{Raise, error};
@@ -20,7 +20,7 @@ pub(crate) struct IndexRequest {
 }
 
 /// Builds an index over the newest version of a table; returns the new version.
-pub(crate) fn create_index(py: Python<'_>, lake: &Lake, request: &IndexRequest) -> PyResult<u64> {
+pub(crate) fn create_index(py: Python<'_>, lake: &LakeStore, request: &IndexRequest) -> PyResult<u64> {
     let name = TableName::try_new(request.table.as_str()).raise(py)?;
     let table = wait(py, lake.table(&name, &SnapshotRef::Latest))?.raise(py)?;
     // Lance's guide recommends one partition for about 4,096 rows.

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatchReader;
 use arrow_schema::{Schema, SchemaRef};
 use pyo3::prelude::*;
-use stoker_lake::{CommitMode, Lake, TableWriter, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, TableWriter, WriteOptions};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::arrow_import::reader;
@@ -23,7 +23,7 @@ pub(crate) struct WriteRequest {
 }
 
 /// Writes all batches and commits them. Nothing is visible before the commit; an error leaves the table as it was.
-pub(crate) fn write(lake: &Lake, data: &Bound<'_, PyAny>, request: &WriteRequest) -> PyResult<u64> {
+pub(crate) fn write(lake: &LakeStore, data: &Bound<'_, PyAny>, request: &WriteRequest) -> PyResult<u64> {
     let py = data.py();
     let name = TableName::try_new(request.table.as_str()).raise(py)?;
     let mode = match request.mode.as_str() {
@@ -59,7 +59,7 @@ pub(crate) fn write(lake: &Lake, data: &Bound<'_, PyAny>, request: &WriteRequest
 }
 
 /// Returns the schema of the newest version, or `None` if there is no such table.
-fn existing(py: Python<'_>, lake: &Lake, name: &TableName) -> PyResult<Option<SchemaRef>> {
+fn existing(py: Python<'_>, lake: &LakeStore, name: &TableName) -> PyResult<Option<SchemaRef>> {
     match wait(py, lake.table(name, &SnapshotRef::Latest))? {
         Ok(table) => Ok(Some(table.schema())),
         Err(absent) if absent.kind() == ErrorKind::NotFound => Ok(None),

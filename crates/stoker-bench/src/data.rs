@@ -9,7 +9,7 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow_array::{ArrayRef, FixedSizeListArray, Int32Array, Int64Array, RecordBatch, UInt8Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_lake::{
-    CommitMode, DenseColumn, DenseFile, DenseProbe, FragmentInfo, Lake, StorageOptions, Table, WriteOptions,
+    CommitMode, DenseColumn, DenseFile, DenseProbe, FragmentInfo, LakeStore, StorageOptions, Table, WriteOptions,
 };
 use stoker_types::{HEAVY_KEY, SnapshotRef, TableName, TensorType};
 
@@ -104,7 +104,7 @@ impl DataSet {
     /// Writes a table unless it exists.
     pub async fn make(lake: &Path, kind: Kind, num_rows: u64, classes: u64) -> anyhow::Result<Self> {
         let uri = lake.to_str().context("the folder's name is not UTF-8")?;
-        let lake = Lake::open(uri, &StorageOptions::default()).await?;
+        let lake = LakeStore::open(uri, &StorageOptions::default()).await?;
         let name = TableName::try_new(kind.table())?;
         if !lake.has_table(&name).await? {
             eprintln!("making {num_rows} rows of {} in {}", kind.describe(), lake.uri());
@@ -195,7 +195,7 @@ pub fn pick(row: u64) -> u64 {
     (bits ^ (bits >> 31)) % PICKS
 }
 
-async fn write(lake: &Lake, name: &TableName, kind: Kind, num_rows: u64, classes: u64) -> anyhow::Result<()> {
+async fn write(lake: &LakeStore, name: &TableName, kind: Kind, num_rows: u64, classes: u64) -> anyhow::Result<()> {
     let schema = kind.schema();
     let mut writer = lake.writer(name, &schema, false, WriteOptions::default()).await?;
     let mut random = 1u64;

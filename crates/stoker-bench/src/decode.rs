@@ -12,7 +12,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::{Rgb, RgbImage};
 use stoker::{ConnectOptions, DecodeOptions, StreamHandle, connect};
 use stoker_decode::{BatchDecoder, ImageTransform, decode_jpeg_alone};
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_measure::process_use;
 use stoker_types::{
     BatchSize, Batching, HEAVY_KEY, LastBatch, ReadOptions, ShuffleMode, Slice, SnapshotRef, StreamOptions, TableName,
@@ -153,7 +153,7 @@ fn transform() -> ImageTransform {
 /// Plans a block-shuffled stream of a table of the files; writes the table unless the lake has it.
 async fn stream(lake: &Path, files: &Files) -> anyhow::Result<StreamHandle> {
     let uri = lake.to_str().context("the folder's name is not UTF-8")?;
-    let lake = Lake::open(uri, &StorageOptions::default()).await?;
+    let lake = LakeStore::open(uri, &StorageOptions::default()).await?;
     let name = TableName::try_new(TABLE)?;
     if !lake.has_table(&name).await? {
         eprintln!("making {} rows of JPEG files in {}", files.num_rows, lake.uri());
@@ -166,7 +166,7 @@ async fn stream(lake: &Path, files: &Files) -> anyhow::Result<StreamHandle> {
     Ok(connection.plan_stream(&format!("SELECT {COLUMN}, label FROM {TABLE}"), &[], &options).await?)
 }
 
-async fn write(lake: &Lake, name: &TableName, files: &Files) -> anyhow::Result<()> {
+async fn write(lake: &LakeStore, name: &TableName, files: &Files) -> anyhow::Result<()> {
     let heavy = [(HEAVY_KEY.to_string(), "true".to_string())].into();
     let image = Field::new(COLUMN, DataType::LargeBinary, false).with_metadata(heavy);
     let schema = Arc::new(Schema::new(vec![image, Field::new("label", DataType::Int64, false)]));

@@ -22,7 +22,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
-use stoker_lake::Lake;
+use stoker_lake::LakeStore;
 
 use crate::scale::report::{QueryReport, Report};
 use crate::scale::step::{Made, Opened, Planned};
@@ -82,7 +82,7 @@ async fn measure(rows: u64, dir: &Path) -> anyhow::Result<Report> {
     Ok(Report::new(&table, queries))
 }
 
-async fn measure_query(lake: &Lake, query: &str) -> anyhow::Result<QueryReport> {
+async fn measure_query(lake: &LakeStore, query: &str) -> anyhow::Result<QueryReport> {
     // Row sets are named by their content: an existing row set would not be written again, and its bytes would not be
     // counted.
     for path in lake.objects().list(ROW_SETS).await? {
@@ -99,7 +99,7 @@ async fn measure_query(lake: &Lake, query: &str) -> anyhow::Result<QueryReport> 
 }
 
 /// Returns the bytes of all objects of row sets.
-async fn row_set_bytes(lake: &Lake) -> anyhow::Result<u64> {
+async fn row_set_bytes(lake: &LakeStore) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for path in lake.objects().list(ROW_SETS).await? {
         let file = Path::new(lake.uri()).join("_stoker").join(path);
@@ -109,7 +109,7 @@ async fn row_set_bytes(lake: &Lake) -> anyhow::Result<u64> {
 }
 
 /// Runs a step in a process of its own, and returns its report.
-fn child<T: DeserializeOwned>(lake: &Lake, step: &[&str], doing: &str) -> anyhow::Result<T> {
+fn child<T: DeserializeOwned>(lake: &LakeStore, step: &[&str], doing: &str) -> anyhow::Result<T> {
     eprintln!("{doing}");
     let waiting = ProgressBar::new_spinner();
     waiting.set_style(ProgressStyle::with_template("{spinner} {elapsed}")?);

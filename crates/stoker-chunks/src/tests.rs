@@ -16,7 +16,7 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, UInt8Ar
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use stoker_batch::BufferPool;
-use stoker_lake::{CommitMode, DenseColumn, DenseProbe, Lake, StorageOptions, Table, WriteOptions};
+use stoker_lake::{CommitMode, DenseColumn, DenseProbe, LakeStore, StorageOptions, Table, WriteOptions};
 use stoker_types::{SnapshotRef, TableName, TensorType};
 
 use crate::*;
@@ -25,7 +25,7 @@ const ROW: usize = 1_200;
 
 /// A table of `num_rows` rows whose bytes are a function of the row, in pages of `page_rows` rows.
 async fn table(uri: &str, num_rows: usize, page_rows: usize, fragment_rows: u64) -> Table {
-    let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
+    let lake = LakeStore::open(uri, &StorageOptions::default()).await.expect("a lake");
     let name = TableName::try_new("t").expect("a name");
     let field = TensorType { element: DataType::UInt8, shape: vec![ROW] }.to_field("x");
     let DataType::FixedSizeList(item, length) = field.data_type().clone() else { unreachable!("a tensor") };
@@ -90,7 +90,7 @@ fn unknown_addresses_and_cut_files_are_errors() {
         let heavy = files.max_by_key(|path| path.metadata().expect("metadata").len()).expect("a file");
         let bytes = std::fs::read(&heavy).expect("bytes");
         std::fs::write(&heavy, &bytes[..bytes.len() / 2]).expect("cut");
-        let lake = Lake::open(&uri, &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open(&uri, &StorageOptions::default()).await.expect("a lake");
         let fresh = lake.table(made.name(), &SnapshotRef::Latest).await.expect("a table");
         let error = fresh.dense_column("x").await.map(|_| ()).expect_err("a cut file");
         assert_eq!(error.kind(), stoker_types::ErrorKind::DataCorrupt, "{error}");

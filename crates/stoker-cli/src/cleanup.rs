@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use stoker_ingest::{clean_journals, last_listed};
-use stoker_lake::{CleanedTable, Lake};
+use stoker_lake::{CleanedTable, LakeStore};
 use stoker_stream::{CleanedStreams, clean_streams};
 use stoker_types::TableName;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,7 +33,7 @@ pub struct CleanupArgs {
 /// Removes old versions and unreferenced files, and prints what was removed.
 pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let names = args.tables.iter().map(TableName::try_new).collect::<Result<Vec<_>, _>>()?;
-    let lake = Lake::open(lake.local("cleanup")?, &lake.storage()?).await?;
+    let lake = LakeStore::open(lake.local("cleanup")?, &lake.storage()?).await?;
     let kept = lake.retention(args.keep);
     if kept > args.keep {
         eprintln!("keeping versions for {}, the shortest time that is safe", humantime::format_duration(kept));
@@ -76,7 +76,7 @@ impl From<stoker_lake::Error> for Stopped {
     }
 }
 
-async fn clean(lake: &Lake, names: Vec<TableName>, keep: Duration, dry_run: bool) -> anyhow::Result<()> {
+async fn clean(lake: &LakeStore, names: Vec<TableName>, keep: Duration, dry_run: bool) -> anyhow::Result<()> {
     let mut out = output();
     let names = if names.is_empty() { lake.tables().await? } else { names };
     let mut removed: HashMap<TableName, BTreeSet<u64>> = HashMap::new();

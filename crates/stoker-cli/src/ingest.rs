@@ -15,7 +15,7 @@ use stoker_ingest::{
     Channels, ImageFolderOptions, ImageSize, Images, IngestReport, Layout, Mode, OnError, ParquetOptions, Progress,
     Splits, TensorSpec, VectorSpec, ingest_imagefolder, ingest_parquet,
 };
-use stoker_lake::{Lake, StorageOptions};
+use stoker_lake::{LakeStore, StorageOptions};
 use stoker_types::TableName;
 
 use crate::output::output;
@@ -142,7 +142,7 @@ fn choice<T: DeserializeOwned + Clone + Send + Sync + 'static>(
 /// Runs `stoker ingest`. Ctrl-C stops it after the current group of rows; the same command then resumes after the last
 /// finished unit.
 pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
-    let lake = Lake::open(lake, &storage).await?;
+    let lake = LakeStore::open(lake, &storage).await?;
     let stop = Arc::new(AtomicBool::new(false));
     let watching = tokio::spawn(stop_on_ctrl_c(stop.clone()));
     let started = Instant::now();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use clap::Args;
 use stoker::{Connection, LocalLake};
-use stoker_lake::{Lake, Quarantined};
+use stoker_lake::{LakeStore, Quarantined};
 use stoker_sql::{Engine, EngineOptions, NO_ROW};
 use stoker_types::{Digest, Receipt, SnapshotRef, SubstitutedRow, TableName};
 
@@ -38,7 +38,7 @@ pub struct QuarantineArgs {
 /// Excludes the rows in one commit, and prints the outcome.
 pub async fn run(args: QuarantineArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let name = TableName::try_new(args.table)?;
-    let lake = Lake::open(lake.local("quarantine")?, &lake.storage()?).await?;
+    let lake = LakeStore::open(lake.local("quarantine")?, &lake.storage()?).await?;
     let table = lake.table(&name, &SnapshotRef::Latest).await?;
     let mut rows: BTreeSet<u64> = args.rows.into_iter().collect();
     rows.extend(named_by_receipts(&lake, &name, &args.receipts).await?);
@@ -56,7 +56,7 @@ pub async fn run(args: QuarantineArgs, lake: &LakeArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the addresses of the bad rows of a table that the receipts name.
-async fn named_by_receipts(lake: &Lake, name: &TableName, files: &[PathBuf]) -> anyhow::Result<BTreeSet<u64>> {
+async fn named_by_receipts(lake: &LakeStore, name: &TableName, files: &[PathBuf]) -> anyhow::Result<BTreeSet<u64>> {
     let mut by_stream: BTreeMap<Digest, Vec<(&PathBuf, SubstitutedRow)>> = BTreeMap::new();
     for file in files {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use stoker::warn_of_readers;
-use stoker_lake::{Lake, StorageOptions};
+use stoker_lake::{LakeStore, StorageOptions};
 use stoker_server::{ServerConfig, TicketKey, TlsFiles, serve};
 use stoker_sql::Engine;
 use stoker_types::Role;
@@ -158,7 +158,7 @@ impl ServeArgs {
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(args: ServeArgs, lake: &str, storage: StorageOptions) -> anyhow::Result<()> {
     let config = args.into_config()?;
-    let lake = Lake::open(lake, &storage).await?;
+    let lake = LakeStore::open(lake, &storage).await?;
     // Listing the tables makes the command fail now, not at the first request, if the lake cannot be reached.
     let tables = lake.tables().await?;
     tracing::info!(lake = lake.uri(), tables = tables.len(), "serving");

@@ -5,7 +5,7 @@ use std::io::Write;
 use arrow_array::TimestampSecondArray;
 use arrow_cast::display::array_value_to_string;
 use clap::{Args, ValueEnum};
-use stoker_lake::{IndexKind, Lake, Metric};
+use stoker_lake::{IndexKind, LakeStore, Metric};
 use stoker_types::calls::{ListTables, ListVersions, TableAt};
 use stoker_types::{SnapshotRef, TableName};
 
@@ -105,7 +105,7 @@ pub async fn tag(args: TagArgs, lake: &LakeArgs) -> anyhow::Result<()> {
 /// Builds an index.
 pub async fn index(args: IndexArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let table = TableName::try_new(args.table)?;
-    let lake = Lake::open(lake.local("index")?, &lake.storage()?).await?;
+    let lake = LakeStore::open(lake.local("index")?, &lake.storage()?).await?;
     let table = lake.table(&table, &SnapshotRef::Latest).await?;
     let metric = match args.metric {
         Distance::L2 => Metric::L2,

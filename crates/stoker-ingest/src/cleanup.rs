@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stoker_lake::{Lake, ObjectEntry};
+use stoker_lake::{LakeStore, ObjectEntry};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::Result;
@@ -16,7 +16,7 @@ use crate::known_files::FileLists;
 ///
 /// # Errors
 /// A damaged list; storage errors.
-pub async fn last_listed(lake: &Lake, name: &TableName) -> Result<Option<u64>> {
+pub async fn last_listed(lake: &LakeStore, name: &TableName) -> Result<Option<u64>> {
     match lake.table(name, &SnapshotRef::Latest).await {
         Ok(table) => FileLists::new(lake.objects(), name).last_complete(&table).await,
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -29,7 +29,7 @@ pub async fn last_listed(lake: &Lake, name: &TableName) -> Result<Option<u64>> {
 ///
 /// # Errors
 /// Storage errors. Journals that were removed before the error stay removed.
-pub async fn clean_journals(lake: &Lake, age: Duration, dry_run: bool) -> Result<u64> {
+pub async fn clean_journals(lake: &LakeStore, age: Duration, dry_run: bool) -> Result<u64> {
     let objects = lake.objects();
     let mut journals: BTreeMap<String, Vec<ObjectEntry>> = BTreeMap::new();
     for entry in objects.entries(FOLDER).await? {

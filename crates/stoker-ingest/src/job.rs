@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use stoker_lake::{CommitKey, CommitMode, FragmentDraft, Lake, Table, TableWriter, WriteOptions};
+use stoker_lake::{CommitKey, CommitMode, FragmentDraft, LakeStore, Table, TableWriter, WriteOptions};
 
 pub(crate) use stoker_types::catch_panic;
 use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
@@ -22,7 +22,7 @@ const CHOICES_MAX: usize = 100;
 
 /// One ingest: the target of its rows and its options.
 pub(crate) struct Job<'a> {
-    pub lake: &'a Lake,
+    pub lake: &'a LakeStore,
     pub table: &'a TableName,
     pub schema: SchemaRef,
     pub mode: Mode,
@@ -445,7 +445,7 @@ fn file_list(files: &[SourceFile], digests: &[Option<Digest>], skipped: &[Skippe
 }
 
 /// Opens the table's newest version; returns `None` when the table does not exist.
-pub(crate) async fn existing(lake: &Lake, table: &TableName) -> Result<Option<Table>> {
+pub(crate) async fn existing(lake: &LakeStore, table: &TableName) -> Result<Option<Table>> {
     match lake.table(table, &SnapshotRef::Latest).await {
         Ok(table) => Ok(Some(table)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use futures::TryStreamExt;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
-use stoker_lake::{Lake, ScanRequest, StorageOptions};
+use stoker_lake::{LakeStore, ScanRequest, StorageOptions};
 use stoker_types::{SnapshotRef, TableName};
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ use crate::{ImageFolderOptions, IngestReport, NoProgress, Progress, Result, inge
 /// A lake, and a folder for sources.
 struct World {
     root: TempDir,
-    lake: Lake,
+    lake: LakeStore,
     table: TableName,
 }
 
@@ -29,7 +29,7 @@ impl World {
     async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let uri = root.path().join("lake");
-        let lake = Lake::open(uri.to_str().unwrap(), &StorageOptions::default()).await.unwrap();
+        let lake = LakeStore::open(uri.to_str().unwrap(), &StorageOptions::default()).await.unwrap();
         Self { root, lake, table: TableName::try_new("data").unwrap() }
     }
 

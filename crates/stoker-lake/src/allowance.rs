@@ -94,11 +94,11 @@ mod tests {
     use stoker_types::ErrorKind;
 
     use super::WriteAllowance;
-    use crate::{Lake, PutOutcome, StorageOptions};
+    use crate::{LakeStore, PutOutcome, StorageOptions};
 
     #[tokio::test]
     async fn objects_that_are_there_cost_nothing_and_new_ones_until_it_is_spent() {
-        let lake = Lake::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
         let objects = lake.within(Arc::new(WriteAllowance::new("vision_job", 2, 10))).objects();
         let put = async |name: &str, bytes: &'static str| objects.put_if_absent(name, bytes.into()).await;
         assert_eq!(put("specs/a", "1234").await.expect("written"), PutOutcome::Created);

@@ -20,7 +20,7 @@ use stoker_types::{ErrorKind, TableName};
 use crate::exact_commit::ExactCommit;
 use crate::lineage::Lineage;
 use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
-use crate::{Error, Lake, Result, Table};
+use crate::{Error, LakeStore, Result, Table};
 
 /// The key of the transaction property that holds an idempotency key.
 const KEY_PROPERTY: &str = "stoker.idempotency_key";
@@ -71,7 +71,7 @@ pub struct KeyedCommits {
     pub is_complete: bool,
 }
 
-impl Lake {
+impl LakeStore {
     /// Makes written fragments visible in one atomic step: readers see all of them or none. Returns the new version.
     ///
     /// With a key, an earlier commit of the same key is looked up first. If there is one, its version is returned and

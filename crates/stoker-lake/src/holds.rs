@@ -16,7 +16,7 @@ use object_store::{ObjectStoreExt as _, PutPayload};
 use parking_lot::Mutex;
 use stoker_types::{ErrorKind, Snapshot, SnapshotRef};
 
-use crate::{Error, Lake, Result, Table};
+use crate::{Error, LakeStore, Result, Table};
 
 /// The default number of days for which versions are held after the last read.
 pub const HOLD_DAYS: u32 = 30;
@@ -97,14 +97,14 @@ fn day(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / DAY_SECS)
 }
 
-impl Lake {
+impl LakeStore {
     /// Sets for how many days versions are held after streams last read them, instead of [`HOLD_DAYS`]. 0 means that
     /// they are not held; more than [`HOLD_DAYS_MAX`] means [`HOLD_DAYS_MAX`].
     pub fn hold_versions_for(&self, days: u32) {
         self.inner.holds.days.store(days.min(HOLD_DAYS_MAX), Ordering::Relaxed);
     }
 
-    /// Keeps cleanups from removing these versions, from now on for the days of [`Lake::hold_versions_for`]. A stream
+    /// Keeps cleanups from removing these versions, from now on for the days of [`LakeStore::hold_versions_for`]. A stream
     /// that goes on reading calls this again; calls cost no request until the next day. A version in `open` is not
     /// opened again for its hold.
     ///

@@ -39,7 +39,7 @@ const METADATA_CACHE_BYTES: usize = 256 << 20;
 
 /// A root URI that holds tables; cheap to clone.
 #[derive(Clone)]
-pub struct Lake {
+pub struct LakeStore {
     pub(crate) inner: Arc<LakeInner>,
     /// The limit on what this handle may write beside the tables; `None` for no limit.
     allowance: Option<Arc<WriteAllowance>>,
@@ -73,7 +73,7 @@ pub(crate) struct LakeInner {
 }
 
 impl LakeInner {
-    /// Checks that the lake's store creates objects atomically. The check runs once for each [`Lake`] that is opened, and
+    /// Checks that the lake's store creates objects atomically. The check runs once for each [`LakeStore`] that is opened, and
     /// takes 20 requests on an atomic store. Local folders and lakes in memory need no check.
     ///
     /// # Errors
@@ -88,21 +88,21 @@ impl LakeInner {
     }
 }
 
-impl std::fmt::Debug for Lake {
+impl std::fmt::Debug for LakeStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Lake").field(&self.inner.uri).finish()
+        f.debug_tuple("LakeStore").field(&self.inner.uri).finish()
     }
 }
 
-impl Lake {
+impl LakeStore {
     /// Opens a lake at a local path, `file://`, `s3://`, `gs://`, `az://` or `memory://`. No object is read or
     /// created yet.
     ///
-    /// A `memory://` lake lives as long as its `Lake` values.
+    /// A `memory://` lake lives as long as its `LakeStore` values.
     ///
     /// # Errors
     /// [`Error::InvalidUri`] for other schemes, and for URIs or options that the store refuses.
-    pub async fn open(uri: &str, options: &StorageOptions) -> Result<Lake> {
+    pub async fn open(uri: &str, options: &StorageOptions) -> Result<LakeStore> {
         let uri = normalised_uri(uri)?;
         let accessor = StorageOptionsAccessor::with_static_options(options.resolved());
         let breaker = Arc::new(Breaker::new(interpret));
@@ -144,7 +144,7 @@ impl Lake {
             opening_deadline,
             holds: Holds::default(),
         };
-        Ok(Lake { inner: Arc::new(inner), allowance: None })
+        Ok(LakeStore { inner: Arc::new(inner), allowance: None })
     }
 
     /// Makes all requests to the object store on this runtime from now on, also those of callers on other runtimes.
@@ -156,14 +156,14 @@ impl Lake {
 
     /// Returns the same lake for a client whose new objects beside the tables count against an allowance.
     #[must_use]
-    pub fn within(&self, allowance: Arc<WriteAllowance>) -> Lake {
-        Lake { allowance: Some(allowance), ..self.clone() }
+    pub fn within(&self, allowance: Arc<WriteAllowance>) -> LakeStore {
+        LakeStore { allowance: Some(allowance), ..self.clone() }
     }
 
     /// Returns the same lake for writes that count against no allowance.
     #[must_use]
-    pub fn unlimited(&self) -> Lake {
-        Lake { allowance: None, ..self.clone() }
+    pub fn unlimited(&self) -> LakeStore {
+        LakeStore { allowance: None, ..self.clone() }
     }
 
     /// The root URI.

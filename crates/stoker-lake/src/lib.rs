@@ -4,7 +4,7 @@
 //! [`stoker_store`]. It offers to other crates:
 //!
 //! ```text
-//! Lake ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
+//! LakeStore ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
 //!   │                               ├────take──► rows by address
 //!   │                               ├────dense_column──► page table + RangeReader (bytes of heavy columns)
 //!   │                               └────checksums──► by which rows of heavy columns are checked
@@ -62,7 +62,7 @@ pub use error::{Error, Result};
 pub use history::History;
 pub use holds::{HOLD_DAYS, HOLD_DAYS_MAX};
 pub use index::IndexKind;
-pub use lake::Lake;
+pub use lake::LakeStore;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
 pub use quarantine::Quarantined;
 pub use range_reader::{RangeBody, RangeReader};

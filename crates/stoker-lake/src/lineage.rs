@@ -12,7 +12,7 @@ use lance_table::transaction::Operation;
 use stoker_types::{ErrorKind, SnapshotRef};
 
 use crate::commit::transaction;
-use crate::{Lake, Result, Table};
+use crate::{LakeStore, Result, Table};
 
 /// What the later versions say about a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum Lineage {
     Unknown,
 }
 
-impl Lake {
+impl LakeStore {
     /// Finds out whether `newest`, the newest version of its table, descends from the commit that is stored as
     /// `version` and added these data files. Opens later versions, oldest first, until one tells.
     pub(crate) async fn lineage(&self, newest: &Table, version: u64, files: &HashSet<String>) -> Result<Lineage> {

@@ -15,7 +15,7 @@ use stoker_types::{ErrorKind, SnapshotRef, TableName};
 use crate::caught::caught;
 use crate::commit::{lost, transaction};
 use crate::damage::decode_error;
-use crate::{Error, Lake, Result, Table};
+use crate::{Error, LakeStore, Result, Table};
 
 /// The transaction property with the number of rows that a version newly excludes.
 const ROWS_PROPERTY: &str = "stoker.quarantine_rows";
@@ -51,7 +51,7 @@ struct Selection {
     num_excluded: u64,
 }
 
-impl Lake {
+impl LakeStore {
     /// Excludes rows from the next version of a table and from those after it. Earlier versions, and streams that are
     /// pinned to them, keep the rows.
     ///

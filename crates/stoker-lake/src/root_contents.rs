@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::ErrorKind as IoErrorKind;
 
-use crate::{Error, Lake, Result};
+use crate::{Error, LakeStore, Result};
 
 /// What lies at the location where a lake is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum RootContents {
     Table(String),
 }
 
-impl Lake {
+impl LakeStore {
     /// Returns what lies at the lake's root. The caller knows that the lake has no tables. Costs one listing.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 use lance::Dataset;
 use stoker_types::{Snapshot, TableName};
 
-use crate::{Error, Lake, Result};
+use crate::{Error, LakeStore, Result};
 
 /// The maximum number of rows of a fragment: row addresses have 32 bits for the offset in it.
 const FRAGMENT_ROWS_MAX: u64 = 1 << 32;
@@ -15,7 +15,7 @@ const FRAGMENT_ROWS_MAX: u64 = 1 << 32;
 /// A table at a pinned version; immutable, and cheap to clone.
 #[derive(Clone)]
 pub struct Table {
-    lake: Lake,
+    lake: LakeStore,
     name: TableName,
     dataset: Arc<Dataset>,
     schema: SchemaRef,
@@ -42,7 +42,7 @@ impl Table {
     /// Makes a table with the Arrow schema of its dataset.
     ///
     /// # Errors `DataCorrupt` if the manifest is ambiguous: if by it, rows or columns could be mistaken for others.
-    pub(crate) fn try_new(lake: Lake, name: TableName, dataset: Dataset, schema: SchemaRef) -> Result<Self> {
+    pub(crate) fn try_new(lake: LakeStore, name: TableName, dataset: Dataset, schema: SchemaRef) -> Result<Self> {
         let table = Self { lake, name, dataset: Arc::new(dataset), schema };
         match table.flaw() {
             None => Ok(table),
@@ -107,7 +107,7 @@ impl Table {
     }
 
     /// The lake that holds the table.
-    pub fn lake(&self) -> &Lake {
+    pub fn lake(&self) -> &LakeStore {
         &self.lake
     }
 

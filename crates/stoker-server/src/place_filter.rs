@@ -3,7 +3,7 @@
 //! Clients name tables, not files. The server's folders, buckets and endpoints would tell an attacker where to
 //! continue, so only the server's log contains them.
 
-use stoker_lake::Lake;
+use stoker_lake::LakeStore;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -23,7 +23,7 @@ pub(crate) struct PlaceFilter {
 }
 
 impl PlaceFilter {
-    pub fn new(lake: &Lake) -> Self {
+    pub fn new(lake: &LakeStore) -> Self {
         let (uri, place) = (lake.uri(), lake.place());
         let path = uri.split_once("://").map_or(uri, |(_, path)| path);
         let bucket = uri.split_once("://").and_then(|(_, path)| path.split('/').next()).map(str::to_string);

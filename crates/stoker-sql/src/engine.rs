@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
 use stoker_dialect::SQL_BYTES_MAX;
 use stoker_functions::Activity;
-use stoker_lake::{Lake, WriteAllowance};
+use stoker_lake::{LakeStore, WriteAllowance};
 use stoker_types::{Digest, ParamValue, Snapshot};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
@@ -65,7 +65,7 @@ impl Default for EngineOptions {
 /// [`Engine::with_threads`].
 #[derive(Clone, Debug)]
 pub struct Engine {
-    lake: Lake,
+    lake: LakeStore,
     inner: Arc<Inner>,
     threads: Option<Handle>,
 }
@@ -85,17 +85,17 @@ impl Engine {
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use futures::TryStreamExt as _;
-    /// use stoker_lake::{Lake, StorageOptions};
+    /// use stoker_lake::{LakeStore, StorageOptions};
     /// use stoker_sql::{Engine, EngineOptions};
     ///
-    /// let lake = Lake::open("lake", &StorageOptions::default()).await?;
+    /// let lake = LakeStore::open("lake", &StorageOptions::default()).await?;
     /// let engine = Engine::new(lake, EngineOptions::default());
     /// let query = engine.query("SELECT count(*) FROM digits AT (TAG => 'v1')", &[]).await?;
     /// let batches: Vec<_> = query.execute().await?.try_collect().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn new(lake: Lake, options: EngineOptions) -> Self {
+    pub fn new(lake: LakeStore, options: EngineOptions) -> Self {
         let pool = Arc::new(GreedyMemoryPool::new(options.memory_limit_bytes));
         let QueryLimits { at_once, waiting, queued, .. } = options.query;
         let num_cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     /// The lake.
-    pub fn lake(&self) -> &Lake {
+    pub fn lake(&self) -> &LakeStore {
         &self.lake
     }
 

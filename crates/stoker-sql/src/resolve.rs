@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
 };
 use stoker_dialect::AT_OPERATOR;
-use stoker_lake::{Lake, Table};
+use stoker_lake::{LakeStore, Table};
 use stoker_types::{ParamValue, Snapshot, SnapshotRef, TableName};
 
 use crate::error::INTERNAL_PREFIX;
@@ -80,7 +80,11 @@ pub(crate) fn rewrite(query: &mut Query, params: &[ParamValue]) -> Result<Reques
 
 /// Opens every table at its version. If `pinned` is given, opens the tables at these snapshots, which must be in the
 /// order of the requests.
-pub(crate) async fn open(lake: &Lake, requests: &[TableRequest], pinned: Option<&[Snapshot]>) -> Result<Vec<Table>> {
+pub(crate) async fn open(
+    lake: &LakeStore,
+    requests: &[TableRequest],
+    pinned: Option<&[Snapshot]>,
+) -> Result<Vec<Table>> {
     if let Some(pinned) = pinned {
         let names = |names: Vec<&str>| names.join(", ");
         if !pinned.iter().map(|snapshot| &snapshot.table).eq(requests.iter().map(|request| &request.name)) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use stoker_lake::{Lake, ObjectEntry, Objects};
+use stoker_lake::{LakeStore, ObjectEntry, Objects};
 use stoker_sql::unused_objects;
 use stoker_types::{Digest, ErrorKind, Snapshot, SnapshotRef, StreamSpec, TableName};
 
@@ -44,7 +44,7 @@ struct Stored {
 /// # Errors
 /// Storage errors. Objects that were removed before the error stay removed.
 pub async fn clean_streams(
-    lake: &Lake,
+    lake: &LakeStore,
     age: Duration,
     dry_run: bool,
     removed: &HashMap<TableName, BTreeSet<u64>>,
@@ -94,7 +94,7 @@ impl Stored {
 
 /// Returns all specifications of a lake, or `None` if one of them cannot be read, because then it is unknown what that
 /// one needs.
-async fn specs(lake: &Lake, objects: &Objects) -> Result<Option<Vec<Stored>>> {
+async fn specs(lake: &LakeStore, objects: &Objects) -> Result<Option<Vec<Stored>>> {
     let specs = stream::iter(objects.entries(SPECS).await?).map(|entry| async move {
         let Some(stream_id) = digest(&entry) else { return Ok(None) };
         match load_spec(lake, stream_id).await {
@@ -125,7 +125,7 @@ fn digest(entry: &ObjectEntry) -> Option<Digest> {
 }
 
 /// Returns the versions of a table. There are none if the table does not exist.
-async fn versions_of(lake: &Lake, table: &TableName) -> Result<HashSet<u64>> {
+async fn versions_of(lake: &LakeStore, table: &TableName) -> Result<HashSet<u64>> {
     match lake.table(table, &SnapshotRef::Latest).await {
         Ok(table) => Ok(table.version_numbers().await?.into_iter().collect()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(HashSet::new()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use futures::future::{join, try_join_all};
 use stoker_batch::check_batches;
-use stoker_lake::{Lake, Table};
+use stoker_lake::{LakeStore, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{
@@ -318,7 +318,7 @@ impl PlanInner {
 const RENEWAL: Duration = Duration::from_secs(600);
 
 /// Holds the snapshots of a stream, so that cleanups do not remove them.
-async fn hold(lake: &Lake, spec: &StreamSpec, sources: &[SourcePlan]) {
+async fn hold(lake: &LakeStore, spec: &StreamSpec, sources: &[SourcePlan]) {
     let open: Vec<Table> = sources.iter().flat_map(|source| source.row_set.sources()).cloned().collect();
     let snapshots: BTreeSet<&Snapshot> = spec.snapshots().chain(spec.tables()).collect();
     lake.hold(snapshots, &open).await;
@@ -333,7 +333,7 @@ fn spec_path(stream_id: Digest) -> String {
 }
 
 /// Loads the specification of a stream from the lake.
-pub(crate) async fn load_spec(lake: &Lake, stream_id: Digest) -> Result<StreamSpec> {
+pub(crate) async fn load_spec(lake: &LakeStore, stream_id: Digest) -> Result<StreamSpec> {
     let unknown = || Error::UnknownStream { stream_id: stream_id.to_string(), lake: lake.uri().to_string() };
     let json = lake.objects().get(&spec_path(stream_id)).await?.ok_or_else(unknown)?;
     let spec = StreamSpec::from_json(&json)?;
@@ -347,7 +347,7 @@ pub(crate) async fn load_spec(lake: &Lake, stream_id: Digest) -> Result<StreamSp
 }
 
 /// Returns whether the lake has a specification.
-async fn is_stored(lake: &Lake, spec: &StreamSpec) -> Result<bool> {
+async fn is_stored(lake: &LakeStore, spec: &StreamSpec) -> Result<bool> {
     Ok(lake.objects().get(&spec_path(spec.stream_id())).await?.is_some())
 }
 

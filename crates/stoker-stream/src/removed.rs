@@ -1,6 +1,6 @@
 //! Explains errors that follow from a removed snapshot.
 
-use stoker_lake::Lake;
+use stoker_lake::LakeStore;
 use stoker_types::{ErrorKind, StreamSpec};
 
 use crate::Error;
@@ -8,7 +8,7 @@ use crate::Error;
 /// Returns [`Error::SnapshotRemoved`] if a cleanup removed a snapshot of the stream, otherwise the given error of
 /// reading the stream. Without this, missing files would look like damage. If the error may follow from a removed
 /// snapshot, this costs a listing of versions for each snapshot.
-pub(crate) async fn explained(lake: &Lake, spec: &StreamSpec, error: Error) -> Error {
+pub(crate) async fn explained(lake: &LakeStore, spec: &StreamSpec, error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::DataCorrupt | ErrorKind::NotFound) {
         return error;
     }

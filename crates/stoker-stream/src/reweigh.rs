@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use stoker_lake::Lake;
+use stoker_lake::LakeStore;
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{MixtureSegment, MixtureSpec, StreamSpec, slots_for};
@@ -81,7 +81,7 @@ impl StreamPlan {
     }
 
     /// Returns the specification of this stream, or of the earlier stream that has the weights of a draw.
-    async fn spec_at(&self, lake: &Lake, draw: u64) -> Result<StreamSpec> {
+    async fn spec_at(&self, lake: &LakeStore, draw: u64) -> Result<StreamSpec> {
         let mut spec = self.spec().clone();
         // No weights precede draw 0, so the specifications of earlier streams are not needed for it.
         while let Some(mixture) = spec.mixture.as_ref().filter(|_| draw > 0)
@@ -92,7 +92,7 @@ impl StreamPlan {
         Ok(spec)
     }
 
-    fn lake(&self) -> Result<&Lake> {
+    fn lake(&self) -> Result<&LakeStore> {
         let none = || Error::Internal { reason: "a mixture without tables".into() };
         self.tables().next().map(|table| table.lake()).ok_or_else(none)
     }
@@ -119,7 +119,7 @@ impl StreamPlan {
 
 /// Returns the specification of the earlier stream that has the weights of a draw, or `None` if this mixture has them
 /// itself.
-async fn earlier(lake: &Lake, mixture: &MixtureSpec, draw: u64) -> Result<Option<StreamSpec>> {
+async fn earlier(lake: &LakeStore, mixture: &MixtureSpec, draw: u64) -> Result<Option<StreamSpec>> {
     match mixture.earlier.filter(|_| !mixture.knows(draw)) {
         Some(stream_id) => load_spec(lake, stream_id).await.map(Some),
         None => Ok(None),

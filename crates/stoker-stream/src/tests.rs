@@ -8,7 +8,7 @@ use arrow_array::types::{Int64Type, UInt8Type};
 use arrow_array::{FixedSizeListArray, Int64Array, RecordBatch, StringArray, UInt8Array};
 use arrow_schema::{DataType, Field, Schema};
 use stoker_batch::{Batch, Part, Quota, ReceiptBuilder, Substitution, Windows};
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_types::{
     BatchSize, Batching, LastBatch, ReadOptions, Receipt, ShuffleMode, Skipped, Slice, StreamOptions, TableName,
@@ -48,7 +48,7 @@ async fn engine(uri: &str, num_rows: i64) -> Engine {
 
 /// Makes the same lake with tensors of `width` bytes.
 async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
-    let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
+    let lake = LakeStore::open(uri, &StorageOptions::default()).await.expect("a lake");
     let name = TableName::try_new("t").expect("a name");
     let field = TensorType { element: DataType::UInt8, shape: vec![width] }.to_field("x");
     let DataType::FixedSizeList(item, length) = field.data_type().clone() else { unreachable!("a tensor") };
@@ -173,7 +173,7 @@ fn a_stream_is_found_again_by_its_id() {
     run(async {
         let first = plan(&engine(&uri, 300).await, ALL, ShuffleMode::Block).await;
         assert!(first.spec_stored());
-        let lake = Lake::open(&uri, &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open(&uri, &StorageOptions::default()).await.expect("a lake");
         let engine = Engine::new(lake, EngineOptions::default());
         let again = StreamPlan::load_by_id(&engine, first.stream_id()).await.expect("the same stream");
         let slice = slice(0, 1, BatchSize::PerRank(50), LastBatch::Drop);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use stoker_client::ClientOptions;
-use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX, Lake, StorageOptions};
+use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX, LakeStore, StorageOptions};
 use stoker_net::Address;
 use stoker_session::{Connection, Error, Patience, Result};
 use stoker_sql::{Engine, EngineOptions};
@@ -98,7 +98,7 @@ async fn open(target: &str, options: &ConnectOptions, patience: Patience) -> Res
     if hold_days > HOLD_DAYS_MAX {
         return Err(Error::invalid(format!("hold_days is {hold_days}; the most is {HOLD_DAYS_MAX}")));
     }
-    let lake = Lake::open(target, &options.storage_options.clone().with_env()).await?;
+    let lake = LakeStore::open(target, &options.storage_options.clone().with_env()).await?;
     lake.hold_versions_for(hold_days);
     let cache = open_cache(&lake, options.cache_dir.as_deref(), options.cache_bytes).await?;
     let engine = Engine::new(lake, EngineOptions::default());

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
-use stoker_lake::{Lake, StorageOptions};
+use stoker_lake::{LakeStore, StorageOptions};
 use stoker_measure::{bytes_read, process_use, reset_peak, resident_bytes};
 use stoker_order::EpochOrder;
 use stoker_sql::{Engine, EngineOptions, RowSet};
@@ -115,7 +115,7 @@ pub struct OpenedAt {
 
 /// Measures one step, and prints the figures as JSON.
 pub async fn run(args: &StepArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    let lake = Lake::open(&args.dir, &StorageOptions::default()).await?;
+    let lake = LakeStore::open(&args.dir, &StorageOptions::default()).await?;
     let engine = Engine::new(lake, EngineOptions::default());
     let report = match &args.step {
         Step::Make { query } => serde_json::to_value(make(&engine, query).await?)?,

@@ -8,7 +8,7 @@ use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 /// The number of rows of a batch that is written at once: 128 KiB.
@@ -25,7 +25,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The table.
 pub struct ScaleTable {
-    pub lake: Lake,
+    pub lake: LakeStore,
     pub rows: u64,
     pub num_fragments: usize,
     /// Seconds for writing the table; `None` if the table existed.
@@ -34,7 +34,7 @@ pub struct ScaleTable {
 
 /// Writes the table `scale` unless it exists.
 pub async fn make(uri: &str, rows: u64) -> anyhow::Result<ScaleTable> {
-    let lake = Lake::open(uri, &StorageOptions::default()).await?;
+    let lake = LakeStore::open(uri, &StorageOptions::default()).await?;
     let name = TableName::try_new("scale")?;
     let tables = match lake.tables().await {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
@@ -54,7 +54,7 @@ pub async fn make(uri: &str, rows: u64) -> anyhow::Result<ScaleTable> {
 }
 
 /// Writes the table, and returns the seconds that writing took.
-async fn write(lake: &Lake, name: &TableName, rows: u64) -> anyhow::Result<f64> {
+async fn write(lake: &LakeStore, name: &TableName, rows: u64) -> anyhow::Result<f64> {
     let schema = Arc::new(Schema::new(vec![Field::new("keep", DataType::Boolean, false)]));
     let options = WriteOptions { rows_per_fragment_max: ROWS_PER_FRAGMENT, ..WriteOptions::default() };
     let mut writer = lake.writer(name, &schema, false, options).await?;

@@ -137,7 +137,7 @@ fn light_rows_that_are_read_as_plain_bytes_are_checked_too() {
     runtime().block_on(async {
         // A vector of 256 bytes is dense, but light, so that it has no file of its own.
         let uri = folder.path().to_str().expect("UTF-8");
-        let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open(uri, &StorageOptions::default()).await.expect("a lake");
         let name = TableName::try_new("t").expect("a name");
         let field = TensorType { element: DataType::Float32, shape: vec![64] }.to_field("x");
         let DataType::FixedSizeList(item, length) = field.data_type().clone() else { unreachable!("a tensor") };
@@ -160,7 +160,7 @@ fn light_rows_that_are_read_as_plain_bytes_are_checked_too() {
 
 /// A table of 40 encoded images of 3,000 bytes each, in one file.
 async fn images(uri: &str) -> Table {
-    let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
+    let lake = LakeStore::open(uri, &StorageOptions::default()).await.expect("a lake");
     let name = TableName::try_new("t").expect("a name");
     let kind = [(KIND_KEY.to_string(), KIND_ENCODED_IMAGE.to_string())];
     let image = Field::new("x", DataType::LargeBinary, false).with_metadata(kind.into());

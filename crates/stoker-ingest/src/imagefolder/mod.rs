@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use stoker_lake::{Lake, TableWriter};
+use stoker_lake::{LakeStore, TableWriter};
 use stoker_types::{DigestBuilder, TableName};
 use tokio::task::JoinHandle;
 
@@ -48,7 +48,7 @@ const GROUP_BYTES: u64 = 64 << 20;
 /// [`ImageFolderOptions::size`]; [`Error::InvalidOption`]; [`Error::Stopped`]; errors of the lake. The table does not
 /// change, except when storage failed after the commit.
 pub async fn ingest_imagefolder(
-    lake: &Lake,
+    lake: &LakeStore,
     dir: &Path,
     table: &TableName,
     options: &ImageFolderOptions,

@@ -15,7 +15,7 @@ mod source;
 
 use std::path::{Path, PathBuf};
 
-use stoker_lake::Lake;
+use stoker_lake::LakeStore;
 use stoker_types::{DigestBuilder, TableName};
 
 use crate::job::{Job, blocking};
@@ -47,7 +47,7 @@ use source::Sources;
 /// unreadable files are skipped; [`Error::Changed`] when a file is changed, replaced or removed meanwhile;
 /// [`Error::Stopped`]; errors of the lake. The table does not change, except when storage failed after the commit.
 pub async fn ingest_parquet(
-    lake: &Lake,
+    lake: &LakeStore,
     files: &[PathBuf],
     table: &TableName,
     options: &ParquetOptions,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, Int64Array};
-use stoker_lake::{Lake, StorageOptions};
+use stoker_lake::{LakeStore, StorageOptions};
 use stoker_types::ErrorKind;
 
 use super::parquet::{put, touch};
@@ -174,7 +174,7 @@ async fn files_are_appended_once_by_processes_that_see_different_folders() {
         let uri = world.root.path().join("lake").to_str().unwrap().to_string();
         let (source, table) = (world.source(), world.table.clone());
         processes.spawn(async move {
-            let lake = Lake::open(&uri, &StorageOptions::default()).await.unwrap();
+            let lake = LakeStore::open(&uri, &StorageOptions::default()).await.unwrap();
             ingest_imagefolder(&lake, &source, &table, &append(), &NoProgress).await.unwrap()
         });
         tokio::task::yield_now().await;

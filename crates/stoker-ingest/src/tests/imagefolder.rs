@@ -4,7 +4,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type};
 use image::{GrayImage, ImageFormat};
-use stoker_lake::{Lake, StorageOptions};
+use stoker_lake::{LakeStore, StorageOptions};
 use stoker_types::{ErrorKind, TensorType, is_encoded_image};
 
 use super::parquet::{Meddler, Moment, touch};
@@ -217,7 +217,7 @@ async fn labels_that_cannot_be_read_are_an_error_of_the_lake() {
     std::fs::remove_dir_all(world.root.path().join("lake/data.lance/data")).unwrap();
     // A lake that has nothing of the table in memory.
     let uri = world.root.path().join("lake");
-    let lake = Lake::open(uri.to_str().unwrap(), &StorageOptions::default()).await.unwrap();
+    let lake = LakeStore::open(uri.to_str().unwrap(), &StorageOptions::default()).await.unwrap();
     let append = ImageFolderOptions { mode: Mode::Append, ..ImageFolderOptions::default() };
     let outcome = ingest_imagefolder(&lake, &world.source(), &world.table, &append, &NoProgress).await;
     let error = outcome.unwrap_err();

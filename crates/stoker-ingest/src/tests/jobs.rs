@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use stoker_lake::{Lake, StorageOptions};
+use stoker_lake::{LakeStore, StorageOptions};
 use stoker_types::ErrorKind;
 
 use super::{StopAfter, World, files_with, png};
@@ -132,7 +132,7 @@ async fn a_source_is_appended_once_by_any_number_of_processes() {
             let uri = world.root.path().join("lake").to_str().unwrap().to_string();
             let (source, table) = (world.source(), world.table.clone());
             processes.spawn(async move {
-                let lake = Lake::open(&uri, &StorageOptions::default()).await.unwrap();
+                let lake = LakeStore::open(&uri, &StorageOptions::default()).await.unwrap();
                 let append =
                     ImageFolderOptions { mode: Mode::Append, unit_bytes: 300, ..ImageFolderOptions::default() };
                 ingest_imagefolder(&lake, &source, &table, &append, &NoProgress).await.unwrap()

@@ -15,7 +15,7 @@ use super::{CHECKSUMS_KEY, Checksums, checksums_entry};
 use crate::tests::data::{
     TestResult, addresses, append, latest, memory_lake, schema, small, table_name, tensor, tensor_bytes, test_lake,
 };
-use crate::{Lake, Table};
+use crate::{LakeStore, Table};
 
 /// The entry of a file with the checksums of one column.
 fn entry_of(file: &str, column: &str, buffer: u32) -> String {
@@ -64,7 +64,7 @@ fn entries_that_cannot_be_used_say_why() {
 }
 
 /// A table of 60 rows in fragments of at most 25.
-async fn table(lake: &Lake) -> crate::Result<Table> {
+async fn table(lake: &LakeStore) -> crate::Result<Table> {
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1_500])]));
     append(lake, &name, &schema, 0..60, small(25, 5_000)).await?;
     latest(lake, &name).await

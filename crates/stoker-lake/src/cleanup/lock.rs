@@ -8,7 +8,7 @@ use futures::future::{Either, select};
 use serde::{Deserialize, Serialize};
 use stoker_types::ErrorKind;
 
-use crate::{Error, Lake, Objects, PutOutcome, Result};
+use crate::{Error, LakeStore, Objects, PutOutcome, Result};
 
 /// The folder of the locks. The number in the name of each lock is one above that of the last.
 const FOLDER: &str = "cleanup";
@@ -59,7 +59,7 @@ pub struct CleanupLock {
     renewed: SystemTime,
 }
 
-impl Lake {
+impl LakeStore {
     /// Takes the exclusive right to clean up this lake.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Lake {
     }
 }
 
-impl Lake {
+impl LakeStore {
     /// The process that is cleaning up this lake, or that was killed while it did. Takes one listing, and one request
     /// for the last lock.
     ///

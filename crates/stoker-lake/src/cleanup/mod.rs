@@ -18,7 +18,7 @@ pub use lock::CleanupLock;
 use crate::again::again;
 use crate::caught::caught;
 use crate::holds::Hold;
-use crate::{Error, Lake, Result, Table};
+use crate::{Error, LakeStore, Result, Table};
 
 /// The shortest retention, whatever a caller asks for: a reader may be about to open a version, or a writer to name a
 /// file.
@@ -85,20 +85,20 @@ impl KeptBy {
     }
 }
 
-impl Lake {
+impl LakeStore {
     /// How long replaced versions are retained when a caller asks for `keep`: at least a day, and at least 100 times
     /// as long as a commit to this lake's store may take.
     pub fn retention(&self, keep: Duration) -> Duration {
         keep.max(KEEP_MIN).max(self.inner.commit_deadline.saturating_mul(COMMIT_DEADLINES))
     }
 
-    /// Removes the versions of a table that were replaced longer ago than [`Lake::retention`] of `keep` and have no
+    /// Removes the versions of a table that were replaced longer ago than [`LakeStore::retention`] of `keep` and have no
     /// tag, expired holds, and files that no version names. Versions after `spare_after` stay, too. A dry run removes
     /// nothing and reports what would be removed. Returns `None` when there is no such table.
     ///
     /// The time since a version was replaced counts from the next version, by the later of that version's own
     /// timestamp and of the time at which the store received it. Only one cleanup may run at a time:
-    /// [`Lake::lock_cleanup`].
+    /// [`LakeStore::lock_cleanup`].
     ///
     /// # Errors
     /// Storage errors; files that were removed before the error stay removed.

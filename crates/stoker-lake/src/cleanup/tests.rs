@@ -5,7 +5,7 @@ use stoker_types::ErrorKind;
 
 use super::lock::Lease;
 use super::{Dated, KeptBy, replaced_before, version_of};
-use crate::{Lake, StorageOptions};
+use crate::{LakeStore, StorageOptions};
 
 const HOUR: i64 = 3_600_000;
 
@@ -46,17 +46,17 @@ fn versions_are_told_from_the_names_of_manifests() {
 #[tokio::test]
 async fn nothing_is_removed_that_is_younger_than_a_day_or_a_hundred_commits() {
     let days = |days: u64| Duration::from_secs(days * 24 * 3600);
-    let lake = Lake::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
+    let lake = LakeStore::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
     assert_eq!(lake.retention(Duration::ZERO), days(1));
     assert_eq!(lake.retention(days(30)), days(30));
     let patient = [("timeout".to_string(), "3600s".to_string())];
-    let lake = Lake::open("memory://lake", &StorageOptions::new(patient)).await.expect("a lake");
+    let lake = LakeStore::open("memory://lake", &StorageOptions::new(patient)).await.expect("a lake");
     assert_eq!(lake.retention(days(1)), Duration::from_secs(100 * 3_620));
 }
 
 #[tokio::test]
 async fn one_process_cleans_up_at_a_time() {
-    let lake = Lake::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
+    let lake = LakeStore::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
     let first = lake.lock_cleanup().await.expect("a lock");
     let error = lake.lock_cleanup().await.expect_err("a second one");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -72,7 +72,7 @@ async fn one_process_cleans_up_at_a_time() {
 
 #[tokio::test]
 async fn the_lock_of_a_process_that_died_runs_out() {
-    let lake = Lake::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
+    let lake = LakeStore::open("memory://lake", &StorageOptions::default()).await.expect("a lake");
     let old = Lease { holder: "process 1".into(), until_secs: 1_000_000, is_done: false };
     let json = serde_json::to_vec(&old).expect("JSON");
     lake.objects().put(&format!("cleanup/{:020}", 41), json.into()).await.expect("written");

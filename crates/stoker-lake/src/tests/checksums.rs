@@ -16,7 +16,7 @@ use super::data::{
     TestResult, addresses, append, image_field, latest, media, memory_lake, rows, schema, small, table_name, tensor,
     tensor_bytes, test_lake,
 };
-use crate::{CommitMode, DenseProbe, Lake, Table, row_checksums};
+use crate::{CommitMode, DenseProbe, LakeStore, Table, row_checksums};
 
 /// An id and four columns of other types than tensors; `image` and `raw` contain nulls.
 fn values_schema() -> SchemaRef {
@@ -51,7 +51,7 @@ fn values(first: usize, num_rows: usize) -> RecordBatch {
     RecordBatch::try_new(values_schema(), columns).expect("the columns fit")
 }
 
-async fn values_table(lake: &Lake) -> Result<Table, Box<dyn std::error::Error>> {
+async fn values_table(lake: &LakeStore) -> Result<Table, Box<dyn std::error::Error>> {
     let (name, schema) = (table_name("values"), values_schema());
     let mut writer = lake.writer(&name, &schema, false, small(23, 150_000)).await?;
     for first in (0..60).step_by(10) {

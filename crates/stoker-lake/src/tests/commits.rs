@@ -9,7 +9,7 @@ use lance::dataset::optimize::{CompactionOptions, compact_files};
 use stoker_types::{ErrorKind, SnapshotRef};
 
 use super::data::{TestResult, append, drafts, latest, memory_lake, rows, schema, small, table_name, test_lake};
-use crate::{CommitKey, CommitMode, Lake, StorageOptions, WriteOptions};
+use crate::{CommitKey, CommitMode, LakeStore, StorageOptions, WriteOptions};
 
 /// The names of the manifests in a table's `_versions` folder, sorted.
 fn manifests(folder: &Path) -> Vec<String> {
@@ -94,7 +94,7 @@ async fn concurrent_commits_all_succeed() -> TestResult {
     // Each writer has a lake of its own, as in separate processes. All of them race to create the table.
     let mut commits = tokio::task::JoinSet::new();
     for writer in 0..6usize {
-        let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+        let lake = LakeStore::open(test.lake.uri(), &StorageOptions::default()).await?;
         let (name, schema) = (name.clone(), schema.clone());
         commits
             .spawn(async move { append(&lake, &name, &schema, writer * 10..writer * 10 + 10, small(100, 1000)).await });
@@ -124,7 +124,7 @@ async fn many_writers_append_to_one_table() -> TestResult {
     append(&test.lake, &name, &schema, 0..1, small(100, 1000)).await?;
     let mut commits = tokio::task::JoinSet::new();
     for writer in 1..=NUM_WRITERS {
-        let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+        let lake = LakeStore::open(test.lake.uri(), &StorageOptions::default()).await?;
         let (name, schema) = (name.clone(), schema.clone());
         commits.spawn(async move { append(&lake, &name, &schema, writer..writer + 1, small(100, 1000)).await });
     }
@@ -141,7 +141,7 @@ async fn only_one_of_concurrent_creators_wins() -> TestResult {
     let (name, schema) = (table_name("t"), schema(&[]));
     let mut commits = tokio::task::JoinSet::new();
     for writer in 0..4usize {
-        let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+        let lake = LakeStore::open(test.lake.uri(), &StorageOptions::default()).await?;
         let (name, schema) = (name.clone(), schema.clone());
         commits.spawn(async move {
             let drafts = drafts(&lake, &name, &schema, writer..writer + 1, small(100, 1000)).await?;
@@ -203,7 +203,7 @@ async fn a_key_is_committed_once_by_any_number_of_writers() -> TestResult {
         for writer in 0..6 {
             let (uri, name, schema, key) = (uri.clone(), name.clone(), schema.clone(), key.clone());
             writers.spawn(async move {
-                let lake = Lake::open(&uri, &StorageOptions::default()).await?;
+                let lake = LakeStore::open(&uri, &StorageOptions::default()).await?;
                 let drafts = drafts(&lake, &name, &schema, 0..2, small(100, 1000)).await?;
                 // Two of the writers commit under no key, or under a key of their own.
                 let own = format!("{key} {writer}");

@@ -10,13 +10,13 @@ use futures::TryStreamExt;
 use stoker_types::ErrorKind;
 
 use super::data::{TestLake, TestResult, addresses, append, latest, schema, small, table_name, tensor, test_lake};
-use crate::{Error, Lake, ScanRequest, StorageOptions, Table};
+use crate::{Error, LakeStore, ScanRequest, StorageOptions, Table};
 
 /// A table of 20 rows, in a lake that has cached nothing of it, and the path of the data file of column `x`.
-async fn table(test: &TestLake) -> Result<(Lake, PathBuf), Box<dyn std::error::Error>> {
+async fn table(test: &TestLake) -> Result<(LakeStore, PathBuf), Box<dyn std::error::Error>> {
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[20_000])]));
     append(&test.lake, &name, &schema, 0..20, small(100, 50_000)).await?;
-    let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+    let lake = LakeStore::open(test.lake.uri(), &StorageOptions::default()).await?;
     let table = latest(&test.lake, &name).await?;
     let id = table.dataset().schema().field("x").ok_or("the column exists")?.id;
     let fragment = &table.dataset().fragments()[0];
@@ -112,7 +112,7 @@ async fn files_that_changed_places_are_noticed() -> TestResult {
     let test = test_lake().await;
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[2_000])]));
     append(&test.lake, &name, &schema, 0..20, small(10, 50_000)).await?;
-    let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+    let lake = LakeStore::open(test.lake.uri(), &StorageOptions::default()).await?;
     let table = latest(&lake, &name).await?;
     let id = table.dataset().schema().field("x").ok_or("the column exists")?.id;
     let mut paths = Vec::new();
@@ -147,7 +147,7 @@ async fn a_small_file_that_is_cut_is_damage_and_named() -> TestResult {
     let test = test_lake().await;
     let (name, schema) = (table_name("t"), schema(&[]));
     append(&test.lake, &name, &schema, 0..50, small(100, 1000)).await?;
-    let lake = Lake::open(test.lake.uri(), &StorageOptions::default()).await?;
+    let lake = LakeStore::open(test.lake.uri(), &StorageOptions::default()).await?;
     let table = latest(&lake, &name).await?;
     let file = &table.dataset().fragments()[0].files[0].path;
     let path = test.folder.path().join("t.lance/data").join(file);

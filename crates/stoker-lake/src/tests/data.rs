@@ -8,25 +8,25 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, SnapshotRef, TableName, TensorType};
 
-use crate::{CommitMode, FragmentDraft, Lake, StorageOptions, Table, WriteOptions};
+use crate::{CommitMode, FragmentDraft, LakeStore, StorageOptions, Table, WriteOptions};
 
 pub type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// A lake in a folder that is removed after the test.
 pub struct TestLake {
-    pub lake: Lake,
+    pub lake: LakeStore,
     pub folder: tempfile::TempDir,
 }
 
 pub async fn test_lake() -> TestLake {
     let folder = tempfile::tempdir().expect("the system has a folder for temporary files");
     let uri = folder.path().to_str().expect("the path is UTF-8").to_string();
-    let lake = Lake::open(&uri, &StorageOptions::default()).await.expect("a local folder is a lake");
+    let lake = LakeStore::open(&uri, &StorageOptions::default()).await.expect("a local folder is a lake");
     TestLake { lake, folder }
 }
 
-pub async fn memory_lake() -> Lake {
-    Lake::open("memory://", &StorageOptions::default()).await.expect("a memory lake opens")
+pub async fn memory_lake() -> LakeStore {
+    LakeStore::open("memory://", &StorageOptions::default()).await.expect("a memory lake opens")
 }
 
 pub fn table_name(name: &str) -> TableName {
@@ -96,7 +96,7 @@ pub fn tensor_bytes(row: usize, width: usize) -> impl Iterator<Item = u8> {
 
 /// Writes rows in batches of 7 and returns the fragments.
 pub async fn drafts(
-    lake: &Lake,
+    lake: &LakeStore,
     name: &TableName,
     schema: &SchemaRef,
     numbers: std::ops::Range<usize>,
@@ -117,7 +117,7 @@ pub async fn drafts(
 
 /// Appends rows to a table, which is created if it does not exist.
 pub async fn append(
-    lake: &Lake,
+    lake: &LakeStore,
     name: &TableName,
     schema: &SchemaRef,
     numbers: std::ops::Range<usize>,
@@ -127,7 +127,7 @@ pub async fn append(
     lake.commit(name, schema, CommitMode::CreateOrAppend, drafts, None).await
 }
 
-pub async fn latest(lake: &Lake, name: &TableName) -> crate::Result<Table> {
+pub async fn latest(lake: &LakeStore, name: &TableName) -> crate::Result<Table> {
     lake.table(name, &SnapshotRef::Latest).await
 }
 

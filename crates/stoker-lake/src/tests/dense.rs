@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use super::data::{
     TestResult, addresses, append, latest, memory_lake, schema, small, table_name, tensor, tensor_bytes, test_lake,
 };
-use crate::{DenseColumn, DenseProbe, Lake, Table};
+use crate::{DenseColumn, DenseProbe, LakeStore, Table};
 
 const ELEMENTS: [(DataType, usize); 10] = [
     (DataType::UInt8, 1536),
@@ -66,7 +66,7 @@ async fn check_column(table: &Table, column: &str) -> TestResult {
     Ok(())
 }
 
-async fn check_all_types(lake: &Lake) -> TestResult {
+async fn check_all_types(lake: &LakeStore) -> TestResult {
     let name = table_name("tensors");
     let fields: Vec<_> =
         ELEMENTS.iter().map(|(element, length)| tensor(&format!("t_{element}"), element.clone(), &[*length])).collect();

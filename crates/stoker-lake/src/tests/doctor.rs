@@ -18,7 +18,7 @@ use stoker_types::{Diagnosis, Finding, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY, 
 use super::data::{
     TestResult, append, image_field, latest, media, memory_lake, schema, small, table_name, tensor, test_lake,
 };
-use crate::{DenseProbe, Lake, Table, WriteOptions};
+use crate::{DenseProbe, LakeStore, Table, WriteOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -56,7 +56,7 @@ fn example<'a>(findings: &'a [Finding], code: &str) -> &'a str {
 }
 
 /// Writes table `t` with columns `id` and `x` by Lance's own writer.
-async fn by_lance(lake: &Lake, field: Field, x: ArrayRef, version: LanceFileVersion) -> Result<Table, Failure> {
+async fn by_lance(lake: &LakeStore, field: Field, x: ArrayRef, version: LanceFileVersion) -> Result<Table, Failure> {
     let (name, uri) = (table_name("t"), lake.table_uri(&table_name("t")));
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..x.len() as i64));
     let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, false), field]));

@@ -9,12 +9,12 @@ use stoker_store::sectors::is_checked_name;
 use stoker_types::ErrorKind;
 
 use super::data::{TestResult, addresses, append, latest, memory_lake, schema, small, table_name, test_lake};
-use crate::{Error, Lake, ScanRequest, StorageOptions, Table};
+use crate::{Error, LakeStore, ScanRequest, StorageOptions, Table};
 
 /// The rows of the light columns: the batches of a scan, then the batch of a take.
 async fn read(folder: &Path) -> Result<Vec<RecordBatch>, Error> {
     let uri = folder.to_str().unwrap_or_default();
-    let table = latest(&Lake::open(uri, &StorageOptions::default()).await?, &table_name("t")).await?;
+    let table = latest(&LakeStore::open(uri, &StorageOptions::default()).await?, &table_name("t")).await?;
     let columns = vec!["id".to_string(), "name".to_string()];
     let mut batches = scan(&table, &columns).await?;
     batches.push(table.take(&columns, &addresses(&table)).await?);
@@ -92,7 +92,7 @@ async fn rows_beside_damaged_sectors_are_told_apart() -> TestResult {
     stored[at] ^= 0x20;
     std::fs::write(&files[0], &stored)?;
     let uri = test.folder.path().to_str().unwrap_or_default();
-    let table = latest(&Lake::open(uri, &StorageOptions::default()).await?, &table_name("t")).await?;
+    let table = latest(&LakeStore::open(uri, &StorageOptions::default()).await?, &table_name("t")).await?;
     let (columns, addrs) = (vec!["name".to_string()], addresses(&table));
     let found = match table.take_sound(&columns, &addrs).await {
         Ok(found) => found,

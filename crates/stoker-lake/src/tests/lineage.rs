@@ -5,18 +5,18 @@ use lance::dataset::optimize::{CompactionOptions, compact_files};
 use stoker_types::{ErrorKind, TagName};
 
 use super::data::{TestLake, TestResult, append, drafts, latest, schema, small, table_name, test_lake};
-use crate::{CommitKey, CommitMode, Lake, StorageOptions};
+use crate::{CommitKey, CommitMode, LakeStore, StorageOptions};
 
 /// The number of rows of the table before, of each commit by others, and of our own commit.
 const NUM_ROWS: (usize, usize, usize) = (3, 1, 2);
 
 /// Opens the lake again, as another process does.
-async fn opened(test: &TestLake) -> crate::Result<Lake> {
-    Lake::open(test.lake.uri(), &StorageOptions::default()).await
+async fn opened(test: &TestLake) -> crate::Result<LakeStore> {
+    LakeStore::open(test.lake.uri(), &StorageOptions::default()).await
 }
 
 /// Commits our own rows under a key.
-async fn commit(lake: &Lake) -> crate::Result<u64> {
+async fn commit(lake: &LakeStore) -> crate::Result<u64> {
     let (name, schema) = (table_name("t"), schema(&[]));
     let drafts = drafts(lake, &name, &schema, 10..10 + NUM_ROWS.2, small(100, 1000)).await?;
     let key = CommitKey { key: "own", since_version: 0, chosen_at: None };
@@ -24,13 +24,13 @@ async fn commit(lake: &Lake) -> crate::Result<u64> {
 }
 
 /// Compacts all fragments of the newest version into one.
-async fn compact(lake: &Lake) -> TestResult {
+async fn compact(lake: &LakeStore) -> TestResult {
     let mut dataset = latest(lake, &table_name("t")).await?.dataset().as_ref().clone();
     compact_files(&mut dataset, CompactionOptions::default(), None).await?;
     Ok(())
 }
 
-async fn clean_up(lake: &Lake) -> TestResult {
+async fn clean_up(lake: &LakeStore) -> TestResult {
     let newest = latest(lake, &table_name("t")).await?;
     let before_version = Some(newest.version());
     let policy = CleanupPolicy { before_version, error_if_tagged_old_versions: false, ..CleanupPolicy::default() };

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::data::{TestResult, memory_lake, test_lake};
-use crate::{Lake, PutOutcome};
+use crate::{LakeStore, PutOutcome};
 
-async fn check(lake: &Lake) -> TestResult {
+async fn check(lake: &LakeStore) -> TestResult {
     let objects = lake.objects();
     assert_eq!(objects.get("specs/a").await?, None);
     assert!(objects.list("specs").await?.is_empty());

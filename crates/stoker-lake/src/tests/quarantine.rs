@@ -18,7 +18,7 @@ use super::data::{
     TestResult, addresses, append, latest, memory_lake, rows, schema, small, table_name, tensor, tensor_bytes,
     test_lake,
 };
-use crate::{CommitMode, DenseProbe, Lake, Quarantined, ScanRequest, StorageOptions, Table};
+use crate::{CommitMode, DenseProbe, LakeStore, Quarantined, ScanRequest, StorageOptions, Table};
 
 /// The address of a row in a table with fragments of 10 rows.
 fn address(row: u64) -> u64 {
@@ -26,7 +26,7 @@ fn address(row: u64) -> u64 {
 }
 
 /// Creates a table `t` of `num_rows` rows in fragments of 10, as version 1.
-async fn table_of(lake: &Lake, num_rows: usize) -> Result<Table, Box<dyn std::error::Error>> {
+async fn table_of(lake: &LakeStore, num_rows: usize) -> Result<Table, Box<dyn std::error::Error>> {
     let (name, schema) = (table_name("t"), schema(&[]));
     append(lake, &name, &schema, 0..num_rows, small(10, 1000)).await?;
     Ok(latest(lake, &name).await?)
@@ -155,7 +155,7 @@ async fn concurrent_commits_lose_nothing() -> TestResult {
     for task in 0..9u64 {
         let (uri, name, schema) = (uri.clone(), name.clone(), schema.clone());
         tasks.spawn(async move {
-            let lake = Lake::open(&uri, &StorageOptions::default()).await?;
+            let lake = LakeStore::open(&uri, &StorageOptions::default()).await?;
             if task % 3 == 2 {
                 let first = 60 + task as usize / 3 * 10;
                 append(&lake, &name, &schema, first..first + 10, small(100, 1000)).await?;

@@ -13,10 +13,10 @@ use lance::Dataset;
 use stoker_types::ErrorKind;
 
 use super::data::{TestResult, append, latest, memory_lake, rows, schema, small, table_name, tensor};
-use crate::{CommitMode, Lake, Metric, Nearest, ROW_ADDR, ScanRequest, Table, WriteOptions};
+use crate::{CommitMode, LakeStore, Metric, Nearest, ROW_ADDR, ScanRequest, Table, WriteOptions};
 
 /// A table of 30 rows in fragments of 10, in which rows 3, 4 and 15 are deleted.
-async fn table_with_deletions(lake: &Lake) -> Result<Table, Box<dyn std::error::Error>> {
+async fn table_with_deletions(lake: &LakeStore) -> Result<Table, Box<dyn std::error::Error>> {
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1500])]));
     append(lake, &name, &schema, 0..30, small(10, 4000)).await?;
     let mut dataset: Dataset = latest(lake, &name).await?.dataset().as_ref().clone();
@@ -138,7 +138,7 @@ async fn a_plan_without_columns_counts_rows() -> TestResult {
 }
 
 /// A table of 40 rows with ids and the vectors `(id, 1)`.
-pub async fn vector_table(lake: &Lake) -> Result<Table, Box<dyn std::error::Error>> {
+pub async fn vector_table(lake: &LakeStore) -> Result<Table, Box<dyn std::error::Error>> {
     let vector = DataType::FixedSizeList(Field::new("item", DataType::Float32, true).into(), 2);
     let fields = vec![Field::new("id", DataType::Int64, false), Field::new("v", vector, false)];
     let schema = Arc::new(Schema::new_with_metadata(fields, HashMap::new()));

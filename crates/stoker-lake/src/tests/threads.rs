@@ -1,12 +1,18 @@
 //! Tests that work on a lake can move between threads.
 
 use super::data::{memory_lake, schema, table_name};
-use crate::{Checksums, CommitMode, IndexKind, Lake, RangeReader, ScanRequest, Table, TableWriter, WriteOptions};
+use crate::{Checksums, CommitMode, IndexKind, LakeStore, RangeReader, ScanRequest, Table, TableWriter, WriteOptions};
 
 fn is_send<T: Send>(_: T) {}
 
 /// Compiles only if every future is `Send`; no future is awaited.
-fn futures_are_send(lake: &Lake, table: &Table, reader: &RangeReader, checksums: &Checksums, writer: &mut TableWriter) {
+fn futures_are_send(
+    lake: &LakeStore,
+    table: &Table,
+    reader: &RangeReader,
+    checksums: &Checksums,
+    writer: &mut TableWriter,
+) {
     let (name, schema) = (table_name("t"), schema(&[]));
     let batch = arrow_array::RecordBatch::new_empty(schema.clone());
     let request = ScanRequest::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stoker_types::{ErrorKind, SnapshotRef};
 
 use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name, test_lake};
-use crate::{Lake, StorageOptions};
+use crate::{LakeStore, StorageOptions};
 
 /// A request that takes longer than this is considered to hang.
 const HANG: Duration = Duration::from_secs(120);
@@ -14,10 +14,10 @@ const HANG: Duration = Duration::from_secs(120);
 #[tokio::test]
 async fn other_schemes_are_refused_with_the_supported_ones() {
     for uri in ["http://host/lake", "file+uring:///tmp/lake", "hf://datasets/x", "s3+ddb://bucket/x", "", "s3://"] {
-        let error = Lake::open(uri, &StorageOptions::default()).await.expect_err("the scheme is not supported");
+        let error = LakeStore::open(uri, &StorageOptions::default()).await.expect_err("the scheme is not supported");
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{uri}: {error}");
     }
-    let error = Lake::open("ftp://user:secret@host/lake", &StorageOptions::default()).await;
+    let error = LakeStore::open("ftp://user:secret@host/lake", &StorageOptions::default()).await;
     let error = error.expect_err("the scheme is not supported").to_string();
     assert!(error.contains("scheme 'ftp' is not supported; use a local path, file://, s3://, gs://, az://"), "{error}");
     assert!(!error.contains("secret"), "{error}");
@@ -28,11 +28,11 @@ async fn a_path_and_its_url_are_the_same_lake() -> TestResult {
     let test = test_lake().await;
     let path = test.folder.path().join("a folder");
     let path = path.to_str().ok_or("the path is UTF-8")?;
-    let by_path = Lake::open(&format!("{path}/"), &StorageOptions::default()).await?;
+    let by_path = LakeStore::open(&format!("{path}/"), &StorageOptions::default()).await?;
     let (name, schema) = (table_name("t"), schema(&[]));
     append(&by_path, &name, &schema, 0..3, small(10, 100)).await?;
     let url = format!("file://{}", path.replace(' ', "%20"));
-    let by_url = Lake::open(&url, &StorageOptions::default()).await?;
+    let by_url = LakeStore::open(&url, &StorageOptions::default()).await?;
     assert_eq!((by_url.uri(), by_path.uri()), (path, path));
     assert_eq!(latest(&by_url, &name).await?.num_rows(), 3);
     assert_eq!(latest(&by_url, &name).await?.uri(), format!("{path}/t.lance"));
@@ -64,7 +64,7 @@ async fn a_refused_endpoint_is_named() -> TestResult {
     ];
     let options = StorageOptions::new(options.map(|(key, value)| (key.to_string(), value.to_string())));
     assert!(!format!("{options:?}").contains("very-secret"));
-    let lake = Lake::open("s3://bucket/lake", &options).await?;
+    let lake = LakeStore::open("s3://bucket/lake", &options).await?;
     let name = table_name("t");
     let opening = tokio::time::timeout(HANG, lake.table(&name, &SnapshotRef::Latest));
     let error = opening.await?.expect_err("nobody answers");
@@ -84,7 +84,7 @@ async fn places_that_are_no_lakes_are_named() -> TestResult {
     assert!(test.lake.tables().await?.is_empty(), "a folder without tables is a lake");
     let open = async |path: &str| {
         let path = test.folder.path().join(path);
-        Lake::open(path.to_str().expect("UTF-8"), &StorageOptions::default()).await.expect("it opens")
+        LakeStore::open(path.to_str().expect("UTF-8"), &StorageOptions::default()).await.expect("it opens")
     };
 
     let missing = open("missing").await;

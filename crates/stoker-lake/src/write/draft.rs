@@ -7,7 +7,7 @@ use object_store::ObjectStoreExt;
 use serde::{Deserialize, Serialize};
 use stoker_types::TableName;
 
-use crate::{Error, Lake, Result};
+use crate::{Error, LakeStore, Result};
 
 /// A fragment whose files are written, and which no version contains yet. It can be serialized to JSON, for journals of
 /// long ingests.
@@ -49,7 +49,7 @@ impl FragmentDraft {
     }
 }
 
-impl Lake {
+impl LakeStore {
     /// Returns whether all files of a fragment still exist, with the sizes that were written. One HEAD request per
     /// file.
     ///

@@ -13,7 +13,7 @@ use super::column_file::ColumnFile;
 use super::conform::conform;
 use super::schema::COMPRESSION_KEY;
 use super::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
-use crate::{Error, Lake, Result};
+use crate::{Error, LakeStore, Result};
 
 /// Limits on the sizes of fragments and pages.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl Default for WriteOptions {
     }
 }
 
-/// Writes record batches as fragments that [`Lake::commit`] makes visible.
+/// Writes record batches as fragments that [`LakeStore::commit`] makes visible.
 ///
 /// Each heavy column has a data file of its own, whose pages hold as many rows as fit `page_bytes`; the light columns
 /// share another file. All files of a fragment are written at the same time. The writer holds at most one page per
@@ -52,7 +52,7 @@ pub struct TableWriter {
 
 /// The table and the options of a writer. They are separate from the open files, which threads cannot share.
 struct Target {
-    lake: Lake,
+    lake: LakeStore,
     name: TableName,
     schema: SchemaRef,
     lance_schema: Schema,
@@ -65,7 +65,7 @@ struct OpenFragment {
     bytes: u64,
 }
 
-impl Lake {
+impl LakeStore {
     /// Returns a writer of rows for a table, which need not exist yet. With `for_append`, the rows must fit the table
     /// if it exists.
     ///

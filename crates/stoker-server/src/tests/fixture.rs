@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, Record
 use arrow_schema::{DataType, Field, Schema};
 use stoker::{ClientOptions, ConnectOptions, Connection, Result, SampleStream, StreamHandle, connect};
 use stoker_batch::Batch;
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_types::{
     BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamOptions, TableName, TensorType, Topology,
@@ -49,7 +49,7 @@ impl TestLake {
     }
 
     pub async fn engine(&self) -> Engine {
-        let lake = Lake::open(&self.uri(), &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open(&self.uri(), &StorageOptions::default()).await.expect("a lake");
         Engine::new(lake, EngineOptions::default())
     }
 
@@ -59,20 +59,20 @@ impl TestLake {
     }
 
     pub async fn write(&self, ids: Range<i64>, mode: CommitMode) {
-        let lake = Lake::open(&self.uri(), &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open(&self.uri(), &StorageOptions::default()).await.expect("a lake");
         write(&lake, ids, mode).await;
     }
 }
 
 /// Creates an engine over table `t` of `num_rows` rows, in a lake that is not a local folder.
 pub async fn distant_engine(num_rows: i64) -> Engine {
-    let lake = Lake::open("memory://", &StorageOptions::default()).await.expect("a lake");
+    let lake = LakeStore::open("memory://", &StorageOptions::default()).await.expect("a lake");
     write(&lake, 0..num_rows, CommitMode::Create).await;
     Engine::new(lake, EngineOptions::default())
 }
 
 /// Writes rows of table `t` whose columns are functions of their ids.
-async fn write(lake: &Lake, ids: Range<i64>, mode: CommitMode) {
+async fn write(lake: &LakeStore, ids: Range<i64>, mode: CommitMode) {
     let name = TableName::try_new("t").expect("a name");
     let tensor = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
     let DataType::FixedSizeList(item, length) = tensor.data_type().clone() else { unreachable!("a tensor") };

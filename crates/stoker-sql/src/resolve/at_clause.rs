@@ -4,7 +4,7 @@ use arrow_cast::parse::string_to_timestamp_nanos;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TableVersion, UnaryOperator, Value, ValueWithSpan,
 };
-use stoker_lake::Lake;
+use stoker_lake::LakeStore;
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::params::{Params, constant};
@@ -76,7 +76,7 @@ impl At {
     }
 
     /// Returns the version to open. For a timestamp this lists the versions of the table.
-    pub(crate) async fn resolve(&self, lake: &Lake, name: &TableName) -> Result<SnapshotRef> {
+    pub(crate) async fn resolve(&self, lake: &LakeStore, name: &TableName) -> Result<SnapshotRef> {
         let millis = match self {
             At::Ref(at) => return Ok(at.clone()),
             At::Timestamp(millis) => *millis,

@@ -12,7 +12,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use futures::TryStreamExt as _;
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_types::{ErrorKind, ParamValue, SnapshotRef, TableName, TagName, TensorType};
 use tempfile::TempDir;
 
@@ -98,7 +98,7 @@ pub fn table_name(name: &str) -> TableName {
     TableName::try_new(name).expect("a valid name")
 }
 
-async fn write(lake: &Lake, name: &str, batch: RecordBatch) -> u64 {
+async fn write(lake: &LakeStore, name: &str, batch: RecordBatch) -> u64 {
     let name = table_name(name);
     let options = WriteOptions { rows_per_fragment_max: 100, ..WriteOptions::default() };
     let mut writer = lake.writer(&name, &batch.schema(), true, options).await.expect("a writer");
@@ -115,7 +115,7 @@ impl Fixture {
     pub async fn with_options(options: EngineOptions) -> Self {
         let dir = TempDir::new().expect("a temporary folder");
         let uri = dir.path().to_str().expect("a UTF-8 path");
-        let lake = Lake::open(uri, &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open(uri, &StorageOptions::default()).await.expect("a lake");
         assert_eq!(write(&lake, "samples", batch(0, NUM_TAGGED)).await, 1);
         let first = lake.table(&table_name("samples"), &SnapshotRef::Latest).await.expect("samples");
         first.create_tag(&TagName::try_new("v1").expect("a valid name")).await.expect("a tag");

@@ -14,7 +14,7 @@ use lance::Dataset;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_types::ErrorKind;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -42,7 +42,7 @@ fn batch(ids: std::ops::Range<i64>) -> RecordBatch {
         .expect("a valid batch")
 }
 
-async fn append(lake: &Lake, ids: std::ops::Range<i64>, rows_per_fragment: i64) {
+async fn append(lake: &LakeStore, ids: std::ops::Range<i64>, rows_per_fragment: i64) {
     let (name, batch) = (table_name("t"), batch(ids));
     let options = WriteOptions { rows_per_fragment_max: rows_per_fragment as u64, ..WriteOptions::default() };
     let mut writer = lake.writer(&name, &batch.schema(), true, options).await.expect("a writer");
@@ -51,8 +51,8 @@ async fn append(lake: &Lake, ids: std::ops::Range<i64>, rows_per_fragment: i64) 
     lake.commit(&name, &batch.schema(), CommitMode::CreateOrAppend, drafts, None).await.expect("a version");
 }
 
-async fn lake(dir: &TempDir) -> Lake {
-    Lake::open(dir.path().to_str().expect("a UTF-8 path"), &StorageOptions::default()).await.expect("a lake")
+async fn lake(dir: &TempDir) -> LakeStore {
+    LakeStore::open(dir.path().to_str().expect("a UTF-8 path"), &StorageOptions::default()).await.expect("a lake")
 }
 
 fn is_deleted(id: i64) -> bool {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use stoker_lake::{DenseProbe, Lake};
+use stoker_lake::{DenseProbe, LakeStore};
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::tests::contracts::lab::{WIDTH, address};
@@ -28,7 +28,7 @@ pub fn draw_damage(num_rows: i64) -> Vec<i64> {
 }
 
 /// Flips a bit in the stored tensor of each of these rows.
-pub async fn damage(lake: &Lake, table: &str, ids: &[i64]) {
+pub async fn damage(lake: &LakeStore, table: &str, ids: &[i64]) {
     let name = TableName::try_new(table).expect("a name");
     let table = lake.table(&name, &SnapshotRef::Latest).await.expect("the table");
     let DenseProbe::Dense(dense) = table.dense_column("x").await.expect("a probe") else {

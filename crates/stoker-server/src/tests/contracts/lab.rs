@@ -10,7 +10,7 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use stoker::{ClientOptions, ConnectOptions, Connection, StreamHandle, connect};
 use stoker_batch::Batch;
-use stoker_lake::{CommitMode, Lake, StorageOptions, WriteOptions};
+use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_types::{Snapshot, SnapshotRef, TableName, TensorType};
 
 use crate::tests::contracts::Transport;
@@ -29,7 +29,7 @@ pub struct Lab {
     local: Connection,
     /// The connections to the server, for one endpoint, two endpoints and so on; empty for tests in process.
     remote: Vec<Connection>,
-    lake: Lake,
+    lake: LakeStore,
     /// The tensors of all ids.
     tensors: Vec<u8>,
     /// The ids of the damaged rows of each damaged table, by its number of rows.
@@ -49,7 +49,7 @@ pub struct Row {
 impl Lab {
     pub async fn new(transport: Transport) -> Self {
         let folder = TestLake::new(1).await;
-        let lake = Lake::open(&folder.uri(), &StorageOptions::default()).await.expect("a lake");
+        let lake = LakeStore::open(&folder.uri(), &StorageOptions::default()).await.expect("a lake");
         for num_rows in NUM_ROWS {
             write_table(&lake, Condition::Sound, num_rows).await;
         }
@@ -159,7 +159,7 @@ fn label(id: i64) -> Option<String> {
 }
 
 /// Writes a table in pages and fragments so small that the larger tables have several.
-async fn write_table(lake: &Lake, condition: Condition, num_rows: i64) {
+async fn write_table(lake: &LakeStore, condition: Condition, num_rows: i64) {
     let name = TableName::try_new(condition.table(num_rows)).expect("a name");
     let x = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
     let DataType::FixedSizeList(item, length) = x.data_type().clone() else { unreachable!("a tensor") };
