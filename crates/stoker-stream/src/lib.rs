@@ -26,6 +26,7 @@ mod options;
 mod part_builder;
 mod part_plan;
 mod part_stream;
+mod phase;
 mod plan;
 mod planner;
 mod read;

@@ -1,4 +1,5 @@
-//! The task that plans the units of a stream, reads them and delivers the parts.
+//! The task that plans the units of a stream, reads them and delivers the parts. What it reads next, and when, follows
+//! from the stream's [`Phase`].
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -16,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::found_rows::FoundRows;
 use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};
+use crate::phase::{FirstBatch, FirstUnit, Pause, Phase};
 use crate::plan::StreamPlan;
 use crate::read::{Reader, Rows, read_dense, read_rows};
 use crate::source::ColumnPlan;
@@ -73,6 +75,16 @@ struct Reading {
 struct LookUp {
     positions: Vec<u64>,
     task: AbortOnDrop<Result<FoundRows>>,
+}
+
+/// How the rows of a unit are read.
+enum UnitReads {
+    /// With the rest of their blocks.
+    Blocks(BlockReads),
+    /// Alone; everything but their dense columns is taken from a span where possible.
+    Spans,
+    /// Alone.
+    Rows,
 }
 
 /// The rows of a unit, as far as they are known before the unit is read.
@@ -148,13 +160,8 @@ impl Planner {
         let is_shared = self.shared.as_ref().is_some_and(|group| group.is_shared());
         let ranks_here = if is_shared { u64::from(self.slice.topology.world_size) } else { 1 };
         let size = UnitSize::new(&self.plan, &self.slice, self.part_size, self.options.io_threads, ranks_here);
-        let is_first_small = size.is_first_small();
         let by_window = size.is_by_window(&self.order);
-        // A prefetching stream pauses after its first batch in three cases. Reading a window in small pieces would cost
-        // many more requests. The rows of shared blocks are kept for this stream until it requests them once, so that
-        // rows that it prefetches and drops would be lost. If only the first batch is wanted, nobody takes what is read
-        // after it.
-        let pauses = by_window || self.shared.is_some() || self.options.first_batch_only;
+        let first_unit = size.first_unit(&self.order);
         let units_at_once = match () {
             () if by_window => UNITS_AT_ONCE,
             () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
@@ -165,71 +172,116 @@ impl Planner {
         let is_kept = |column: &ColumnPlan| matches!(column, ColumnPlan::RowSet { .. });
         let looks_up = by_window && !self.options.first_batch_only && !self.plan.inner.columns().iter().any(is_kept);
         let mut units = Units::new(&self.slice, self.plan.num_rows(), size);
-        if !self.quota.has_begun() {
-            if !by_window || is_first_small || self.block_reads(false).is_some() {
-                // A prefetched batch may be dropped and read again by another stream, so the first unit has this batch
-                // only.
-                units.read_first_alone();
-            } else if !self.reads_ahead(&units) {
-                // There is not enough memory yet for the window with which the rows of a large batch are best read.
-                // Without the window, each row would take a request.
-                self.quota.hold_back().await;
-            }
-        }
+        let mut phase = self.opened(&units, first_unit, by_window).read_up_to(units.position());
         loop {
-            if pauses && units.is_after_first() && !self.quota.has_begun() && !self.reads_ahead(&units) {
-                if let Some(unit) = units.peek(&self.order, self.quota.bytes()).filter(|_| looks_up) {
-                    self.look_up(&unit);
-                }
-                self.deliver_all().await?;
-                self.wait_ahead(&units).await;
-            }
+            phase = self.ready(phase, &units, looks_up).await?;
             // If memory was short, parts that have only padding may be left when all positions have been read.
             let rest = || self.parts.peek().map(|part| part.positions.clone());
-            let is_first = !units.is_after_first();
-            let Some(unit) = units.next(&self.order, self.quota.bytes()).or_else(rest) else { break };
+            let unit = units.next(&self.order, self.quota.bytes(), phase.unit_end_max());
+            let Some(unit) = unit.or_else(rest) else { break };
             while self.reading.len() >= units_at_once {
                 self.deliver_oldest().await?;
             }
-            let is_one_batch = unit.end - unit.start <= self.slice.global_batch();
-            let blocks = self.block_reads(is_first && is_first_small && is_one_batch);
+            let reads = self.unit_reads(phase, &unit);
             if looks_up {
                 self.look_up(&unit);
             }
-            // The first batch does not use spans, because their reads include rows after the batch.
-            let end = self.start(unit, blocks, !is_first && self.spans.are_used()).await?;
+            let end = self.start(unit, reads).await?;
             units.continue_at(end);
-            if is_first && self.quota.has_begun() {
+            if self.quota.has_begun() {
+                phase = phase.begun();
+            }
+            if let Phase::First(_) = phase {
                 // The consumer waits for the first batch, so no other read competes with it.
                 self.deliver_oldest().await?;
             }
+            phase = phase.read_up_to(end);
         }
         // All units that are still being read have reserved their memory.
         self.quota.retire();
         self.deliver_all().await
     }
 
+    /// Returns the phase in which the stream begins to read.
+    fn opened(&self, units: &Units, unit: FirstUnit, by_window: bool) -> Phase {
+        let first = FirstBatch { end: units.batch_end(), unit };
+        if self.quota.has_begun() {
+            return Phase::opened(first);
+        }
+        let pause = match () {
+            // The rows of shared blocks are kept for this stream until it requests them once, so that rows that it
+            // prefetches and drops would be lost. If only the first batch is wanted, nobody takes what is read after
+            // it.
+            () if self.shared.is_some() || self.options.first_batch_only => Some(Pause::UntilBegun),
+            () if by_window => Some(Pause::UntilRoom),
+            () => None,
+        };
+        let unit = match unit {
+            // A prefetched batch may be dropped and read again by another stream, so the first unit has this batch
+            // only.
+            FirstUnit::Window if self.block_reads(false).is_some() => FirstUnit::Batch,
+            unit => unit,
+        };
+        let has_room = || pause.is_none_or(|pause| self.reads_ahead(pause, units));
+        Phase::opened_ahead(FirstBatch { unit, ..first }, pause, has_room)
+    }
+
+    /// Waits until the next unit may be read. Returns the phase in which it is read.
+    async fn ready(&mut self, phase: Phase, units: &Units, looks_up: bool) -> Result<Phase> {
+        Ok(match phase {
+            Phase::HeldBack { .. } => {
+                self.quota.hold_back().await;
+                phase.begun().read_up_to(units.position())
+            }
+            Phase::Ahead(_) if self.quota.has_begun() => phase.begun(),
+            Phase::Ahead(pause) if !self.reads_ahead(pause, units) => {
+                if let Some(unit) = units.next(&self.order, self.quota.bytes(), None).filter(|_| looks_up) {
+                    self.look_up(&unit);
+                }
+                self.deliver_all().await?;
+                self.wait_ahead(pause, units).await;
+                phase
+            }
+            Phase::Ahead(_) | Phase::FirstAhead { .. } | Phase::First(_) | Phase::Steady => phase,
+        })
+    }
+
     /// Returns whether a prefetching stream reads the next unit now, because there is memory for all of it.
-    fn reads_ahead(&self, units: &Units) -> bool {
-        self.ahead_bytes(units).is_some_and(|bytes| self.quota.has_room_ahead(bytes))
+    fn reads_ahead(&self, pause: Pause, units: &Units) -> bool {
+        self.ahead_bytes(pause, units).is_some_and(|bytes| self.quota.has_room_ahead(bytes))
     }
 
     /// Returns the bytes of the next unit, if a prefetching stream reads it as soon as there is memory.
-    fn ahead_bytes(&self, units: &Units) -> Option<u64> {
-        let may_read = !self.options.first_batch_only && self.shared.is_none();
-        units.next_bytes(&self.order, self.quota.bytes()).filter(|_| may_read)
+    fn ahead_bytes(&self, pause: Pause, units: &Units) -> Option<u64> {
+        match pause {
+            Pause::UntilRoom => units.next_bytes(&self.order, self.quota.bytes()),
+            Pause::UntilBegun => None,
+        }
     }
 
     /// Waits until the stream begins, or until the streams before it leave memory for its next unit.
-    async fn wait_ahead(&self, units: &Units) {
-        while !self.quota.has_begun() && !self.reads_ahead(units) {
-            match self.ahead_bytes(units) {
+    async fn wait_ahead(&self, pause: Pause, units: &Units) {
+        while !self.quota.has_begun() && !self.reads_ahead(pause, units) {
+            match self.ahead_bytes(pause, units) {
                 Some(bytes) => tokio::select! {
                     () = self.quota.until_begun() => {}
                     () = self.quota.until_room_ahead(bytes) => {}
                 },
                 None => self.quota.until_begun().await,
             }
+        }
+    }
+
+    /// Returns how the rows of a unit are read in a phase.
+    fn unit_reads(&self, phase: Phase, unit: &Range<u64>) -> UnitReads {
+        let first = phase.first();
+        let is_small = first.is_some_and(|first| first.unit == FirstUnit::Rows)
+            && unit.end - unit.start <= self.slice.global_batch();
+        match self.block_reads(is_small) {
+            Some(blocks) => UnitReads::Blocks(blocks),
+            // The first batch does not use spans, because their reads include rows after the batch.
+            None if first.is_none() && self.spans.are_used() => UnitReads::Spans,
+            None => UnitReads::Rows,
         }
     }
 
@@ -245,10 +297,9 @@ impl Planner {
         }
     }
 
-    /// Opens the parts that begin in a unit and starts to read its rows. If `uses_spans` is set, everything but dense
-    /// columns is taken from `spans` where possible. Returns the position at which the unit ends, which is an earlier
-    /// one if there is no memory for its last parts.
-    async fn start(&mut self, mut unit: Range<u64>, blocks: Option<BlockReads>, uses_spans: bool) -> Result<u64> {
+    /// Opens the parts that begin in a unit and starts to read its rows. Returns the position at which the unit ends,
+    /// which is an earlier one if there is no memory for its last parts.
+    async fn start(&mut self, mut unit: Range<u64>, reads: UnitReads) -> Result<u64> {
         let opened_before = self.num_opened;
         let mut num_rows = 0;
         while let Some(part) = self.parts.peek().filter(|part| part.begins_in(&unit)).cloned() {
@@ -274,7 +325,11 @@ impl Planner {
         let entries = self.entries(&unit);
         let claims = self.claim(&entries)?;
         let positions: Arc<[u64]> = entries.iter().map(|entry| entry.position).collect();
-        let known = if uses_spans && blocks.is_none() { self.known(&positions).await } else { None };
+        let (blocks, known) = match reads {
+            UnitReads::Blocks(blocks) => (Some(blocks), None),
+            UnitReads::Spans => (None, self.known(&positions).await),
+            UnitReads::Rows => (None, None),
+        };
         let looked_up = self.looked_up.take().filter(|found| found.positions == positions[..]);
         let rows = match (known, looked_up) {
             (Some(rows), _) => UnitRows::AllButDense(rows),

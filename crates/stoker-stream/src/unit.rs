@@ -8,6 +8,7 @@ use stoker_types::Slice;
 
 use crate::StreamPlan;
 use crate::part_plan::PartSize;
+use crate::phase::FirstUnit;
 
 /// The size of a unit, in bytes, where the order has no windows and reads may have a high latency.
 const UNIT_BYTES: u64 = 64 << 20;
@@ -62,14 +63,18 @@ impl UnitSize {
         }
     }
 
-    /// Returns whether the rows of the first batch are read faster one by one than together with the rows around them.
-    pub fn is_first_small(&self) -> bool {
-        self.first_is_small
-    }
-
     /// Returns whether units are whole windows of an order.
     pub fn is_by_window(&self, order: &StreamOrder) -> bool {
         self.by_window && order.window_positions(0).is_some()
+    }
+
+    /// Returns the unit in which a stream that has begun reads its first batch.
+    pub fn first_unit(&self, order: &StreamOrder) -> FirstUnit {
+        match () {
+            () if self.first_is_small => FirstUnit::Rows,
+            () if self.is_by_window(order) => FirstUnit::Window,
+            () => FirstUnit::Batch,
+        }
     }
 }
 
@@ -80,11 +85,6 @@ pub(crate) struct Units {
     world_size: u64,
     global_batch: u64,
     size: UnitSize,
-    /// The position at which the first global batch ends.
-    first_end: u64,
-    /// Whether a unit ends with the first batch, so that the batch is delivered soon. Units that are not windows always
-    /// do so.
-    first_alone: bool,
 }
 
 impl Units {
@@ -98,31 +98,28 @@ impl Units {
             end,
             world_size: u64::from(slice.topology.world_size),
             global_batch: slice.global_batch(),
-            first_end: start.saturating_add(slice.global_batch()).min(end),
-            first_alone: size.first_is_small,
             size,
         }
     }
 
-    /// Makes the first unit end with the first batch.
-    pub fn read_first_alone(&mut self) {
-        self.first_alone = true;
+    /// Returns the position at which the next unit begins.
+    pub fn position(&self) -> u64 {
+        self.next
     }
 
-    /// Returns the next unit. It takes at most half of the bytes that the stream may hold now, or as many as one part
-    /// of a batch.
-    pub fn next(&mut self, order: &StreamOrder, budget_bytes: u64) -> Option<Range<u64>> {
-        let unit = self.peek(order, budget_bytes)?;
-        self.next = unit.end;
-        Some(unit)
+    /// Returns the position at which the global batch ends that begins at the next unit.
+    pub fn batch_end(&self) -> u64 {
+        self.next.saturating_add(self.global_batch).min(self.end)
     }
 
-    /// Returns the next unit without moving on, for a stream that may hold `budget_bytes`.
-    pub fn peek(&self, order: &StreamOrder, budget_bytes: u64) -> Option<Range<u64>> {
+    /// Returns the next unit, which ends at `end_max` at the latest, for a stream that may hold `budget_bytes`. The
+    /// unit takes at most half of these bytes, or as many as one part of a batch.
+    pub fn next(&self, order: &StreamOrder, budget_bytes: u64, end_max: Option<u64>) -> Option<Range<u64>> {
         if self.next >= self.end {
             return None;
         }
-        let whole = self.end_of_next(order) - self.next;
+        let end = self.end_of_next(order);
+        let whole = end_max.map_or(end, |end_max| end.min(end_max)) - self.next;
         let pieces = whole.div_ceil(self.positions_max(budget_bytes));
         Some(self.next..self.next + whole.div_ceil(pieces))
     }
@@ -141,25 +138,16 @@ impl Units {
         (positions <= self.positions_max(budget_bytes)).then_some(bytes)
     }
 
-    /// Returns whether all positions of the first global batch are in earlier units.
-    pub fn is_after_first(&self) -> bool {
-        self.next >= self.first_end
-    }
-
-    /// Returns the position at which the next unit ends, unless the budget cuts it.
+    /// Returns the position at which the next unit ends if nothing cuts it.
     fn end_of_next(&self, order: &StreamOrder) -> u64 {
         let UnitSize { by_window, bytes, row_bytes, .. } = self.size;
         let window = order.window_positions(self.next).filter(|_| by_window);
         let bytes_end = || self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size));
-        let end = window.as_ref().map_or_else(bytes_end, |window| window.end).min(self.end);
-        match self.next < self.first_end && (window.is_none() || self.first_alone) {
-            true => end.min(self.first_end),
-            false => end,
-        }
+        window.map_or_else(bytes_end, |window| window.end).min(self.end)
     }
 
-    /// Makes the next unit begin at this position: the end of the last unit, or an earlier position if that unit was
-    /// cut.
+    /// Makes the next unit begin at this position: the end of the unit before it, or an earlier position if that unit
+    /// was ended early.
     pub fn continue_at(&mut self, position: u64) {
         self.next = position;
     }
