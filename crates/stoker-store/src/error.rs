@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use http::StatusCode;
 use object_store::client::{HttpError, HttpErrorKind};
 use stoker_types::{ErrorKind, plain_message};
 
@@ -9,22 +10,18 @@ use crate::breaker::Out;
 use crate::sectors::Damage;
 use crate::uri::without_secrets;
 
-/// Parts of object_store's messages about responses by which a store asks for fewer requests. The types of these
-/// errors are private.
-const OVERLOADED: [&str; 3] = ["status code: 429", "status code: 503", "SlowDown"];
+/// The part of object_store's messages that is followed by the status of a response. object_store 0.14.2 makes the
+/// message from its type `client::retry::RequestError`, which is private, so that the status can be read from the text
+/// only. For 401 and 403, requests for single objects return variants of `object_store::Error`, but listings do not.
+const STATUS: &str = "Server returned non-2xx status code: ";
 
-/// Parts of object_store's messages about responses of stores that do not support a kind of request: "method not
-/// allowed", "not implemented".
-const NOT_ALLOWED: [&str; 2] = ["status code: 405", "status code: 501"];
+/// The code in the body of a response by which S3 asks for fewer requests. The status may be 200. The body is in the
+/// same private type.
+const SLOW_DOWN: &str = "<Code>SlowDown<";
 
-/// Parts of object_store's messages about responses of stores that do not accept the credentials of a request.
-const DENIED: [&str; 5] = [
-    "status code: 401",
-    "status code: 403",
-    "<Code>ExpiredToken<",
-    "<Code>InvalidToken<",
-    "<Code>TokenRefreshRequired<",
-];
+/// The codes in the bodies of S3's responses to requests whose credentials have expired. The status is 400. The body is
+/// in the same private type.
+const EXPIRED: [&str; 3] = ["<Code>ExpiredToken<", "<Code>InvalidToken<", "<Code>TokenRefreshRequired<"];
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -126,7 +123,8 @@ impl Error {
 /// said so, or it did not respond before the timeout.
 pub fn is_of_overload(source: &(dyn StdError + 'static)) -> bool {
     let text = source.to_string();
-    OVERLOADED.iter().any(|part| text.contains(part)) || is_timeout(source)
+    let is_refusal = matches!(status(&text), Some(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE));
+    is_refusal || text.contains(SLOW_DOWN) || is_timeout(source)
 }
 
 /// Whether an error with this cause is one of a request that failed or was held back during an outage of the store.
@@ -156,7 +154,8 @@ pub(crate) fn is_denied(error: &object_store::Error) -> bool {
         object_store::Error::Generic { store: "LocalFileSystem", .. } => false,
         object_store::Error::Generic { .. } => {
             let text = error.to_string();
-            DENIED.iter().any(|part| text.contains(part))
+            let is_denied = matches!(status(&text), Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
+            is_denied || EXPIRED.iter().any(|code| text.contains(code))
         }
         _ => false,
     }
@@ -213,8 +212,14 @@ fn classify(source: &(dyn StdError + 'static), interpret: Interpret) -> ErrorKin
 
 /// Whether the store does not support this kind of request.
 fn is_not_allowed(source: &object_store::Error) -> bool {
-    let text = source.to_string();
-    NOT_ALLOWED.iter().any(|part| text.contains(part))
+    let status = status(&source.to_string());
+    matches!(status, Some(StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED))
+}
+
+/// Returns the status of the response that a message of object_store is about.
+fn status(text: &str) -> Option<StatusCode> {
+    let (_, status) = text.split_once(STATUS)?;
+    StatusCode::from_bytes(status.as_bytes().get(..3)?).ok()
 }
 
 /// An error and its causes, outermost first.
@@ -261,9 +266,88 @@ fn refused_by_system(source: &object_store::Error) -> Option<ErrorKind> {
 mod tests {
     use std::fmt;
 
+    use http::StatusCode;
+    use object_store::aws::{AmazonS3, AmazonS3Builder};
+    use object_store::client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    };
+    use object_store::path::Path;
+    use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig};
     use stoker_types::ErrorKind;
 
-    use super::{Error, Finding, Interpret, first_line, uninterpreted};
+    use super::{Error, Finding, Interpret, first_line, is_denied, is_of_overload, uninterpreted};
+
+    /// A connection to a store that gives the same response to each request.
+    #[derive(Clone, Debug)]
+    struct Answers {
+        status: StatusCode,
+        body: &'static str,
+    }
+
+    #[async_trait::async_trait]
+    impl HttpService for Answers {
+        async fn call(&self, _request: HttpRequest) -> Result<HttpResponse, HttpError> {
+            let response = http::Response::builder().status(self.status).body(self.body.to_string().into());
+            response.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))
+        }
+    }
+
+    impl HttpConnector for Answers {
+        fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+            Ok(HttpClient::new(self.clone()))
+        }
+    }
+
+    fn s3(status: StatusCode, body: &'static str) -> AmazonS3 {
+        let builder = AmazonS3Builder::new().with_endpoint("http://store").with_bucket_name("bucket");
+        let builder = builder.with_access_key_id("a").with_secret_access_key("b").with_allow_http(true);
+        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        builder.with_retry(retry).with_http_connector(Answers { status, body }).build().expect("a store")
+    }
+
+    /// The errors of S3's client, for one object and for a listing, about the same response.
+    async fn errors(status: StatusCode, body: &'static str) -> [object_store::Error; 2] {
+        let (store, path) = (s3(status, body), Path::from("status code: 429 <Code>SlowDown"));
+        let listed = store.list_with_delimiter(None).await.expect_err("no list");
+        [store.get(&path).await.expect_err("no object"), listed]
+    }
+
+    #[tokio::test]
+    async fn statuses_and_codes_of_responses_are_known_by_the_errors_of_the_client() {
+        let expired = "<Error><Code>ExpiredToken</Code><Message>too late</Message></Error>";
+        let slow_down = "<Error><Code>SlowDown</Code><Message>wait</Message></Error>";
+        for (status, body, kind, is_overload) in [
+            (429, "", ErrorKind::Unavailable, true),
+            (503, slow_down, ErrorKind::Unavailable, true),
+            (500, slow_down, ErrorKind::Unavailable, true),
+            (500, "status code: 503", ErrorKind::Unavailable, false),
+            (401, "", ErrorKind::PermissionDenied, false),
+            (403, "", ErrorKind::PermissionDenied, false),
+            (400, expired, ErrorKind::PermissionDenied, false),
+            (400, "", ErrorKind::Unavailable, false),
+            (405, "", ErrorKind::PermissionDenied, false),
+            (501, "", ErrorKind::PermissionDenied, false),
+        ] {
+            for error in errors(StatusCode::from_u16(status).expect("a status"), body).await {
+                let expects_denial = matches!(status, 400 | 401 | 403) && kind == ErrorKind::PermissionDenied;
+                assert_eq!((is_of_overload(&error), is_denied(&error)), (is_overload, expects_denial), "{error}");
+                assert_eq!(Error::storage("reading", error, uninterpreted).kind(), kind, "{status} {body}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_may_ask_for_fewer_requests_in_the_body_of_a_response_without_an_error() {
+        let (from, to) = (Path::from("a"), Path::from("b"));
+        for (body, is_overload) in [
+            ("<Error><Code>SlowDown</Code><Message>wait</Message></Error>", true),
+            ("<Error><Code>InternalError</Code><Message>broken</Message></Error>", false),
+        ] {
+            let error = s3(StatusCode::OK, body).copy(&from, &to).await.expect_err("not copied");
+            assert_eq!(is_of_overload(&error), is_overload, "{error}");
+            assert_eq!(kind(error, uninterpreted), ErrorKind::Unavailable);
+        }
+    }
 
     /// An error of another library, with a cause.
     #[derive(Debug, thiserror::Error)]
