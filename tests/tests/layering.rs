@@ -17,7 +17,7 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
     ("parquet", &["stoker-ingest", "stoker-tests"]),
     ("tonic", &["stoker-wire", "stoker-client", "stoker-server"]),
     ("arrow-flight", &["stoker-wire", "stoker-client", "stoker-server"]),
-    ("prost", &["stoker-wire", "stoker-client", "stoker-server"]),
+    ("prost", &["stoker-lake", "stoker-wire", "stoker-client", "stoker-server"]),
     ("hyper", &["stoker-server"]),
     ("rustls", &["stoker-net", "stoker-client", "stoker-store", "stoker-server"]),
     ("pyo3", &["stoker-python"]),

@@ -8,12 +8,15 @@ use stoker_types::{ErrorKind, HasKind};
 
 use crate::caught::Panicked;
 
-/// Parts of Lance's messages about bytes that it cannot decode. The types of these errors are those of I/O errors.
-const UNDECODABLE: [&str; 4] = [
-    "failed to decode Protobuf message",
-    "unknown enumeration value",
+/// Parts of Lance's messages about bytes that it cannot decode. The functions of Lance 14.0.2 that are named here
+/// return I/O errors that have nothing but a message.
+const UNDECODABLE: [&str; 3] = [
+    // `lance_io::utils::read_message`
     "file size is too small",
+    // `lance_io::utils::read_metadata_offset`, `lance_io::utils::read_version`
     "does not have sufficient data",
+    // `lance::index::scalar::fetch_index_details` and functions of `lance::index::scalar::inverted`
+    "failed to decode InvertedIndexDetails payload",
 ];
 
 /// The result of this crate's fallible functions.
@@ -206,7 +209,11 @@ pub(crate) fn interpret(error: &(dyn StdError + 'static)) -> Option<Finding> {
     if error.is::<CommitStatusUnknownError>() {
         return Some(Finding::Certain(ErrorKind::Unavailable));
     }
-    let finding = match error.downcast_ref::<lance_core::Error>()? {
+    if error.is::<prost::DecodeError>() || error.is::<prost::UnknownEnumValue>() {
+        return Some(Finding::Certain(ErrorKind::DataCorrupt));
+    }
+    // An error that Lance returns to several callers is shared between them.
+    let finding = match error.downcast_ref::<lance_core::Error>()?.find_root() {
         lance_core::Error::NotFound { .. }
         | lance_core::Error::DatasetNotFound { .. }
         | lance_core::Error::VersionNotFound { .. }
@@ -234,8 +241,7 @@ pub(crate) fn interpret(error: &(dyn StdError + 'static)) -> Option<Finding> {
     Some(finding)
 }
 
-/// Whether bytes were read but could not be decoded. This crate does not name the types of the decoders' errors, so
-/// it compares messages.
+/// Whether bytes were read but could not be decoded, as far as only the message says so.
 fn is_undecodable(source: &dyn StdError) -> bool {
     let text = source.to_string();
     UNDECODABLE.iter().any(|part| text.contains(part))
@@ -243,6 +249,12 @@ fn is_undecodable(source: &dyn StdError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use lance_core::error::CloneableError;
+    use lance_io::object_store::ObjectStore;
+    use lance_io::utils::{read_message, read_metadata_offset, read_version};
+    use lance_table::format::pb::Manifest;
+    use object_store::path::Path;
     use stoker_types::ErrorKind;
 
     use super::Error;
@@ -251,12 +263,36 @@ mod tests {
         Error::storage("reading", source).kind()
     }
 
-    #[test]
-    fn undecodable_bytes_are_damage_and_other_faults_are_not() {
-        let io = |text: &str| lance_core::Error::io(text.to_string());
-        assert_eq!(kind(io("failed to decode Protobuf message: invalid wire type")), ErrorKind::DataCorrupt);
-        assert_eq!(kind(io("Invalid format: file size is too small")), ErrorKind::DataCorrupt);
-        assert_eq!(kind(io("connection reset")), ErrorKind::Unavailable);
+    /// The error of Lance when it reads a manifest from a file with these bytes.
+    async fn unreadable(bytes: &[u8]) -> lance_core::Error {
+        let (store, path) = (ObjectStore::memory(), Path::from("a"));
+        store.put(&path, bytes).await.expect("written");
+        let reader = store.open(&path).await.expect("a file");
+        read_message::<Manifest>(reader.as_ref(), 0).await.expect_err("no manifest")
+    }
+
+    #[tokio::test]
+    async fn bytes_that_lance_cannot_decode_are_damage() {
+        // A message is preceded by its length. This one has an invalid wire type.
+        let undecodable = [3, 0, 0, 0, 0xff, 0xff, 0xff];
+        let errors = [
+            unreadable(&undecodable).await,
+            lance_core::Error::from(prost::UnknownEnumValue(9)),
+            unreadable(&undecodable[..3]).await,
+            unreadable(&undecodable[..6]).await,
+            read_metadata_offset(&Bytes::from_static(&[0; 15])).expect_err("no offset"),
+            read_version(&Bytes::from_static(&[0; 7])).expect_err("no version"),
+        ];
+        for error in errors {
+            let text = error.to_string();
+            assert!(matches!(error, lance_core::Error::IO { .. }), "{text}");
+            let one = CloneableError::new(error);
+            let shared = one.clone().into_inner();
+            assert!(matches!(shared, lance_core::Error::Shared { .. }));
+            assert_eq!(kind(shared), ErrorKind::DataCorrupt, "{text}");
+            assert_eq!(kind(one.into_inner()), ErrorKind::DataCorrupt, "{text}");
+        }
+        assert_eq!(kind(lance_core::Error::io("connection reset".to_string())), ErrorKind::Unavailable);
     }
 
     #[test]
