@@ -37,3 +37,6 @@ pub use session::Session;
 pub use stream_handle::StreamHandle;
 pub use wait_clock::WaitClock;
 pub use write_key::new_write_key;
+
+#[cfg(test)]
+mod tests;

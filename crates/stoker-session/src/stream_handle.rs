@@ -126,8 +126,7 @@ impl StreamHandle {
     /// # Errors
     /// As for [`StreamHandle::check_slice`]. The first [`SampleStream::next`] returns errors of servers.
     pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
-        let batches = self.batches(slice, options)?;
-        Ok(SampleStream::new(batches, self.receipt(slice)))
+        self.start(slice, options, None)
     }
 
     /// As [`StreamHandle::open`], with image columns that native threads of this process decode before the consumer
@@ -146,6 +145,29 @@ impl StreamHandle {
         options: &ReadOptions,
         decode: &DecodeOptions,
     ) -> Result<SampleStream> {
+        self.start(slice, options, Some(decode))
+    }
+
+    /// As [`StreamHandle::open`] or, with options to decode by, as [`StreamHandle::open_decoded`]. It waits for nothing.
+    pub(crate) fn start(
+        &self,
+        slice: &Slice,
+        options: &ReadOptions,
+        decode: Option<&DecodeOptions>,
+    ) -> Result<SampleStream> {
+        let batches = match decode {
+            None => self.batches(slice, options)?,
+            Some(decode) => self.decoded_batches(slice, options, decode)?,
+        };
+        Ok(SampleStream::new(batches, self.receipt(slice)))
+    }
+
+    fn decoded_batches(
+        &self,
+        slice: &Slice,
+        options: &ReadOptions,
+        decode: &DecodeOptions,
+    ) -> Result<Box<dyn BatchSource>> {
         let columns = ImageColumns::try_new(decode, &self.schema(), self.spec(), slice, self.memory.pool().clone())?;
         self.check_rows(slice, self.plan.row_bytes().saturating_add(columns.tensor_bytes(1)))?;
         let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
@@ -156,8 +178,7 @@ impl StreamHandle {
             BadRows::Error => None,
             BadRows::Substitute => Some(ImageSubstitutes::new(self.clone(), options, columns.clone())),
         };
-        let stage = DecodeStage::start(encoded, columns, substitutes, self.memory.join_with(&half));
-        Ok(SampleStream::new(Box::new(stage), self.receipt(slice)))
+        Ok(Box::new(DecodeStage::start(encoded, columns, substitutes, self.memory.join_with(&half))))
     }
 
     fn batches(&self, slice: &Slice, options: &ReadOptions) -> Result<Box<dyn BatchSource>> {

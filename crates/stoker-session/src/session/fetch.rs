@@ -91,7 +91,7 @@ impl Session {
                 }
             };
             match self.take(&mut lent).await {
-                Ok(taken) => return Ok(self.taken(lent, taken).await),
+                Ok(taken) => return Ok(self.taken(lent, taken)),
                 Err(error) if self.is_final(lent) => return Err(error),
                 Err(_) => {}
             }
@@ -128,12 +128,14 @@ impl Session {
             taken = stream.take() => return taken,
             () = until_read => {}
         }
-        self.open_ahead(lent.turn).await;
+        self.open_ahead(lent.turn);
         stream.take().await
     }
 
     /// Records what a stream returned, and gives the stream back. At the end of the epoch it drops the stream.
-    async fn taken(&self, mut lent: Lent<'_>, taken: Option<(Batch, ReceiptPart)>) -> Option<Fetched> {
+    ///
+    /// It waits for nothing: a fetch that was cancelled here would lose the batch, which counts as read.
+    fn taken(&self, mut lent: Lent<'_>, taken: Option<(Batch, ReceiptPart)>) -> Option<Fetched> {
         let stats = lent.stream.as_ref().map(|stream| stream.stats());
         let is_read = lent.stream.as_ref().is_none_or(|stream| stream.is_read());
         let is_end = taken.is_none();
@@ -157,7 +159,7 @@ impl Session {
         });
         drop(lent);
         if is_end || is_read {
-            self.open_ahead(turn).await;
+            self.open_ahead(turn);
         }
         fetched
     }
@@ -188,7 +190,7 @@ impl Session {
                 stream.begin(opening.options.read.memory_budget_bytes);
                 (Some(ahead.number), stream, true)
             }
-            None => (None, opening.open().await?, false),
+            None => (None, opening.open()?, false),
         };
         self.with(|inner| {
             if inner.kept.turn != turn || inner.open.is_some() {
@@ -204,9 +206,9 @@ impl Session {
 
     /// Opens the next epoch as a prefetch, unless it is open already or not needed. An error is not reported: the pass
     /// that needs the epoch opens it again and reports the error then.
-    async fn open_ahead(&self, turn: Turn) {
+    fn open_ahead(&self, turn: Turn) {
         let Some(opening) = self.with(|inner| inner.next_epoch_of(turn)) else { return };
-        let Ok(stream) = opening.open().await else { return };
+        let Ok(stream) = opening.open() else { return };
         self.with(|inner| {
             if inner.kept.turn != turn || inner.ahead.is_some() {
                 inner.dropped.push(*stream);
@@ -225,12 +227,8 @@ struct Opening {
 }
 
 impl Opening {
-    async fn open(&self) -> Result<Box<SampleStream>> {
-        let opened = match &self.options.decode {
-            None => self.handle.open(&self.slice, &self.options.read).await,
-            Some(decode) => self.handle.open_decoded(&self.slice, &self.options.read, decode).await,
-        };
-        opened.map(Box::new)
+    fn open(&self) -> Result<Box<SampleStream>> {
+        self.handle.start(&self.slice, &self.options.read, self.options.decode.as_ref()).map(Box::new)
     }
 }
 

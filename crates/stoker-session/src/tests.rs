@@ -1,0 +1,4 @@
+//! Tests of connections and sessions over lakes that do what a test tells them.
+
+mod fetches;
+mod fixture;
