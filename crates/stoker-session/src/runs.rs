@@ -31,8 +31,9 @@ impl Connection {
         self.write(rows, self.write_key(BAD_ROWS_TABLE).await?).await
     }
 
-    /// Writes once: with a key the request may be repeated. A server that knows no keys gets the request once, without a key.
-    async fn write<C: Call>(&self, request: impl Fn(Option<WriteKey>) -> C, key: WriteKey) -> Result<()>
+    /// Writes once: with a key the request may be repeated, also by a later call with the same key. A server that knows
+    /// no keys gets the request once, without a key.
+    pub(crate) async fn write<C: Call>(&self, request: impl Fn(Option<WriteKey>) -> C, key: WriteKey) -> Result<()>
     where
         dyn Lake: BoxedAnswers<C, Error = Error>,
     {
@@ -65,7 +66,7 @@ impl Connection {
     }
 
     /// The key of a new write to a table.
-    async fn write_key(&self, table: &str) -> Result<WriteKey> {
+    pub(crate) async fn write_key(&self, table: &str) -> Result<WriteKey> {
         match self.table(table, &SnapshotRef::Latest).await {
             Ok(found) => Ok(new_write_key(found.version)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(new_write_key(0)),

@@ -2,3 +2,4 @@
 
 mod fetches;
 mod fixture;
+mod run_logs;

@@ -1,15 +1,23 @@
 //! Sessions: passes, changes of the progress, resumption, receipts, the run log, bad rows, and copies.
 
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use arrow_schema::SchemaRef;
+use futures::future::BoxFuture;
 use stoker::session::{Advance, Fetched, Left, PassId, Progress, SavedSession, Session, SessionOptions};
-use stoker::{Connection, Result};
-use stoker_types::calls::{ReadRunLog, VerifyReceipts};
+use stoker::{Connection, Error, Lake, LocalLake, Result, SqlResult, StreamHandle};
+use stoker_session::{Patience, StreamSource};
+use stoker_types::calls::{Answering, Answers, Call, LogBadRows, LogRun, ReadRunLog, VerifyReceipts};
 use stoker_types::{
-    BadRows, BatchLogEntry, BatchSize, Batching, ErrorKind, LastBatch, ReadOptions, RunEvent, RunId, Topology,
+    BadRows, BatchLogEntry, BatchSize, Batching, Compression, Context, ErrorKind, LastBatch, ParamValue, ReadOptions,
+    RunEvent, RunId, SnapshotRef, Topology,
 };
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::tests::contracts::damage::damage;
@@ -234,8 +242,104 @@ fn a_run_is_logged_with_its_bad_rows() {
         assert_eq!(entries, expected);
         let met: Vec<_> = session.substituted().iter().map(|bad| (bad.epoch, bad.row.row_addrs[0])).collect();
         assert!(met.len() >= 2 && met.iter().all(|(_, addr)| [17, 40].contains(addr)), "{met:?}");
-        let bad = connection.table("stoker_bad_rows", &stoker_types::SnapshotRef::Latest).await.expect("a table");
+        let bad = connection.table("stoker_bad_rows", &SnapshotRef::Latest).await.expect("a table");
         assert_eq!(bad.num_rows, met.len() as u64);
+    });
+}
+
+/// A lake that loses its answer to the first write to each table of logs: the write is done, and the caller waits for
+/// ever.
+struct LosingLake {
+    lake: LocalLake,
+    num_entries: AtomicU32,
+    num_bad_rows: AtomicU32,
+    lost: Arc<Notify>,
+}
+
+impl Answering for LosingLake {
+    type Error = Error;
+}
+
+impl<C: Call> Answers<C> for LosingLake
+where
+    LocalLake: Answers<C, Error = Error>,
+{
+    async fn answer(&self, context: &Context, call: C) -> Result<C::Answer> {
+        let answer = self.lake.answer(context, call).await;
+        let num_before = match C::NAME {
+            LogRun::NAME => self.num_entries.fetch_add(1, Ordering::Relaxed),
+            LogBadRows::NAME => self.num_bad_rows.fetch_add(1, Ordering::Relaxed),
+            _ => return answer,
+        };
+        if num_before == 0 {
+            self.lost.notify_one();
+            return pending().await;
+        }
+        answer
+    }
+}
+
+impl Lake for LosingLake {
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    fn patience(&self) -> &Patience {
+        self.lake.patience()
+    }
+
+    fn sql_schema<'a>(&'a self, sql: &'a str, params: &'a [ParamValue]) -> BoxFuture<'a, Result<SchemaRef>> {
+        Lake::sql_schema(&self.lake, sql, params)
+    }
+
+    fn sql<'a>(
+        &'a self,
+        sql: &'a str,
+        params: &'a [ParamValue],
+        compression: Option<Compression>,
+    ) -> BoxFuture<'a, Result<SqlResult>> {
+        Lake::sql(&self.lake, sql, params, compression)
+    }
+
+    fn plan<'a>(&'a self, source: StreamSource<'a>) -> BoxFuture<'a, Result<StreamHandle>> {
+        Lake::plan(&self.lake, source)
+    }
+}
+
+#[test]
+fn a_write_that_was_cancelled_after_it_was_done_stands_once() {
+    run(async {
+        let lake = TestLake::new(NUM_ROWS).await;
+        damage(lake.engine().await.lake(), "t", &[17, 40]).await;
+        let (local, lost) = (LocalLake::from(lake.engine().await), Arc::new(Notify::new()));
+        let (num_entries, num_bad_rows) = (AtomicU32::new(0), AtomicU32::new(0));
+        let connection = Connection::new(LosingLake { lake: local, num_entries, num_bad_rows, lost: lost.clone() });
+        let run_id = RunId::try_new("exp-1").expect("a name");
+        let read = ReadOptions { bad_rows: BadRows::Substitute, ..ReadOptions::default() };
+        let options = SessionOptions { run_id: Some(run_id.clone()), read, ..rank(0, 1, 10) };
+        let session = session(&connection, options).await;
+        let cancelled = async |pass: PassId, session: &Session| {
+            tokio::select! {
+                () = lost.notified() => {}
+                _ = take_in(session, pass, usize::MAX) => unreachable!("the answer is lost"),
+            }
+            session.leave(pass, Left::Early).expect("left");
+        };
+        cancelled(session.enter().expect("a pass"), &session).await;
+        assert_eq!(session.status().step, 0, "the entry of the log is written before the first batch");
+        cancelled(session.enter().expect("a pass"), &session).await;
+        assert_eq!(session.status().remaining, 1, "the bad rows are written before the last batch counts");
+        // A copy goes on; it, too, finishes the last batch twice.
+        let copy = Session::restore(connection.clone(), session.save()).await.expect("a copy");
+        let pass = copy.enter().expect("a pass");
+        let last = copy.next(pass).await.expect("no error").expect("a batch");
+        copy.finish(last.key).await.expect("written");
+        assert_eq!(copy.advance(last.key).await.expect("written"), Advance::GoesOn);
+        let entries = connection.call(ReadRunLog { run_id }).await.expect("entries");
+        assert_eq!(entries.len(), 1, "{entries:?}");
+        let bad = connection.table("stoker_bad_rows", &SnapshotRef::Latest).await.expect("a table");
+        assert_eq!(bad.num_rows, copy.substituted().len() as u64);
+        assert!(bad.num_rows >= 2, "{}", bad.num_rows);
     });
 }
 

@@ -1,10 +1,11 @@
 //! What the lock of a session guards, and how the progress is changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use stoker_types::{ErrorKind, Receipt, RunEvent, Slice, StreamSpec, StreamStats};
+use stoker_types::calls::WriteKey;
+use stoker_types::{Digest, ErrorKind, Receipt, RunEvent, Slice, StreamSpec, StreamStats};
 
 use crate::session::delivery::Delivery;
 use crate::session::{PassId, Progress, Receipts, SessionOptions, Turn};
@@ -37,6 +38,18 @@ pub(super) struct Kept {
     pub last_pass: PassId,
     /// The passes that were closed and not left.
     pub closed: BTreeSet<PassId>,
+    /// The last write to each table of logs, until the session has no reason to repeat it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pending_writes: BTreeMap<String, PendingWrite>,
+}
+
+/// A write that was begun, and that the session may repeat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PendingWrite {
+    /// The digest of what is written.
+    content: Digest,
+    /// The key of the first attempt.
+    key: WriteKey,
 }
 
 impl Kept {
@@ -57,7 +70,29 @@ impl Kept {
             pass: None,
             last_pass: PassId::default(),
             closed: BTreeSet::new(),
+            pending_writes: BTreeMap::new(),
         }
+    }
+
+    /// Returns the key of the pending write to a table, if that write has this content.
+    pub fn pending_key(&self, table: &str, content: Digest) -> Option<WriteKey> {
+        let pending = self.pending_writes.get(table)?;
+        (pending.content == content).then(|| pending.key.clone())
+    }
+
+    /// Begins a write to a table with a new key, which replaces the pending one. Returns the key to write with: that of
+    /// the pending write if another thread began the same write meanwhile.
+    pub fn begin_write(&mut self, table: &str, content: Digest, key: WriteKey) -> WriteKey {
+        if let Some(pending) = self.pending_key(table, content) {
+            return pending;
+        }
+        self.pending_writes.insert(table.to_string(), PendingWrite { content, key: key.clone() });
+        key
+    }
+
+    /// Notes that a write to a table is done and is not repeated.
+    pub fn end_write(&mut self, table: &str) {
+        self.pending_writes.remove(table);
     }
 
     /// Whether the consumer got the last batch of the epoch.

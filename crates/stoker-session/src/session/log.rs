@@ -1,10 +1,12 @@
 //! What a logged run leaves in the lake: entries of the run log, and bad rows.
 
-use stoker_types::{BadRowEntry, Receipt, RunEntry, RunId, StreamSpec};
+use stoker_batch::{BAD_ROWS_TABLE, RUN_LOG_TABLE};
+use stoker_types::calls::{BoxedAnswers, Call, LogBadRows, LogRun, WriteKey, encode_call};
+use stoker_types::{BadRowEntry, Digest, Receipt, RunEntry, RunId, StreamSpec};
 
-use crate::Result;
 use crate::session::inner::Inner;
 use crate::session::{BatchKey, Session, Turn};
+use crate::{Error, Lake, Result};
 
 /// The address for a table that does not supply a row.
 const NO_ROW: u64 = u64::MAX;
@@ -14,23 +16,47 @@ impl Session {
     /// rank 0 writes. Costs one commit for each entry.
     pub(super) async fn log_turn(&self, turn: Turn) -> Result<()> {
         let Some(entry) = self.with(|inner| inner.turn_entry(turn)) else { return Ok(()) };
-        self.connection.log_run(&entry).await?;
+        self.write_once(RUN_LOG_TABLE, |write_key| LogRun { entry: entry.clone(), write_key }).await?;
         self.with(|inner| {
-            if inner.kept.turn == turn {
+            // If another thread ended the turn meanwhile, the current one may still begin where the entry says.
+            if inner.turn_entry(inner.kept.turn).as_ref() == Some(&entry) {
                 inner.kept.event = None;
+                inner.kept.end_write(RUN_LOG_TABLE);
             }
         });
         Ok(())
     }
 
     /// Prepares for counting a batch. Before the last batch of an epoch of a logged run, it adds the rows that this rank
-    /// substituted in the epoch to the table of bad rows. For other batches it does nothing.
+    /// substituted in the epoch to the table of bad rows. For other batches it does nothing. Until the batch is counted,
+    /// further calls do not add the rows again.
     ///
     /// # Errors
     /// Storage errors; a lake that cannot be written.
     pub async fn finish(&self, key: BatchKey) -> Result<()> {
         let rows = if key.is_last { self.with(|inner| inner.bad_rows(key)) } else { Vec::new() };
-        if rows.is_empty() { Ok(()) } else { self.connection.log_bad_rows(&rows).await }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.write_once(BAD_ROWS_TABLE, |write_key| LogBadRows { bad_rows: rows.clone(), write_key }).await
+    }
+
+    /// Writes to a table of logs. A write that was cancelled or failed may have been done: when the session or a copy of
+    /// it repeats this write, the write has the same key, so that it is done once.
+    async fn write_once<C: Call>(&self, table: &str, request: impl Fn(Option<WriteKey>) -> C) -> Result<()>
+    where
+        dyn Lake: BoxedAnswers<C, Error = Error>,
+    {
+        let content = Digest::of(&encode_call(&request(None))?);
+        let pending = self.with(|inner| inner.kept.pending_key(table, content));
+        let key = match pending {
+            Some(key) => key,
+            None => {
+                let key = self.connection.write_key(table).await?;
+                self.with(|inner| inner.kept.begin_write(table, content, key))
+            }
+        };
+        self.connection.write(request, key).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! Passes: the loops over a session, of which the newest one runs.
 
 use serde::{Deserialize, Serialize};
+use stoker_batch::BAD_ROWS_TABLE;
 use stoker_types::RunEvent;
 
 use crate::session::{Receipts, Session};
@@ -114,6 +115,9 @@ impl Session {
                 return if is_open { Advance::ChangedProgress } else { Advance::Closed };
             }
             kept.progress.advance(key.step, key.position);
+            if key.is_last {
+                kept.end_write(BAD_ROWS_TABLE);
+            }
             if let Some(open) = &mut inner.open {
                 open.delivery.got(inner.kept.progress.next_step);
             }
