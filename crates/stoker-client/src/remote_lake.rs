@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, FlightDescriptor, FlightInfo, Ticket};
@@ -21,10 +22,11 @@ use stoker_wire::convert::{COMMAND_VERSION, request_to_proto};
 use stoker_wire::proto::stream_request::Source;
 use stoker_wire::proto::{Command, command::Kind};
 use stoker_wire::protocol::{MESSAGE_BYTES_MAX, SPEC_STORED};
+use stoker_wire::status::to_status;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming, TimeoutExpired};
 
 use crate::ClientOptions;
 use crate::channel::{CONNECT_TIMEOUT, endpoint};
@@ -35,6 +37,9 @@ use crate::remote_sql::{remote_sql, remote_sql_schema};
 
 /// A part of the error message of old servers, which know only parameters of JSON types.
 const UNKNOWN_PARAM: &str = "any variant of untagged enum ParamValue";
+
+/// The longest timeout that requests carry; tonic panics at one of several thousand years.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 type Client = FlightServiceClient<InterceptedService<Channel, Token>>;
 
@@ -257,20 +262,20 @@ impl RemoteLake {
 
     /// Asks a call that may be repeated, for the retry budget of `patience`.
     pub(crate) async fn call_patiently<C: Call>(&self, call: &C, patience: &Patience) -> Result<C::Answer> {
-        patience.ask(&format!("action {}", C::NAME), || self.call_any(call)).await
+        patience.ask(&format!("action {}", C::NAME), || self.call_any(call, None)).await
     }
 
-    /// Asks a call that may be repeated of one server after the other, until one answers.
-    async fn call_any<C: Call>(&self, call: &C) -> Result<C::Answer> {
+    /// Asks a call that may be repeated of one server after the other, until one answers or the deadline passes.
+    async fn call_any<C: Call>(&self, call: &C, deadline: Option<Instant>) -> Result<C::Answer> {
         let action = Action { r#type: C::NAME.to_string(), body: encode_call(call)?.into() };
-        let body = self.ask(|client| act(client, action.clone())).await?.into_inner();
+        let body = self.ask(|client| act(client, action.clone(), deadline)).await?.into_inner();
         Ok(decode_answer::<C>(body)?)
     }
 
     /// Asks a call once, of one server.
     async fn call_once<C: Call>(&self, call: &C) -> Result<C::Answer> {
         let action = Action { r#type: C::NAME.to_string(), body: encode_call(call)?.into() };
-        let answer = act(self.client().await?, action).await.map_err(|status| self.failure(status));
+        let answer = act(self.client().await?, action, None).await.map_err(|status| self.failure(status));
         if answer.as_ref().is_err_and(|error| error.kind().is_transient()) {
             self.leave();
         }
@@ -282,11 +287,12 @@ impl Answering for RemoteLake {
     type Error = Error;
 }
 
-/// Servers answer every call. They know the caller by its token: of the context, nothing is sent.
+/// Servers answer every call. They know the caller by its token: of the context, only the deadline is sent, and only of
+/// calls that may be repeated, because a write that was begun is finished.
 impl<C: Call> Answers<C> for RemoteLake {
-    async fn answer(&self, _: &Context, call: C) -> Result<C::Answer> {
+    async fn answer(&self, context: &Context, call: C) -> Result<C::Answer> {
         match C::IS_REPEATABLE {
-            true => self.call_any(&call).await,
+            true => self.call_any(&call, context.deadline).await,
             false => self.call_once(&call).await,
         }
     }
@@ -338,9 +344,34 @@ fn unreachable(addresses: &str, reason: String) -> Error {
 }
 
 /// Performs an action at one server and returns its whole answer.
-async fn act(mut client: Client, action: Action) -> Result<Response<Vec<u8>>, Status> {
-    let answers = client.do_action(action).await?.into_inner();
+async fn act(mut client: Client, action: Action, deadline: Option<Instant>) -> Result<Response<Vec<u8>>, Status> {
+    let attempted = format!("action {}", action.r#type);
+    let begun = client.do_action(until(action, deadline)).await;
+    let answers = begun.map_err(|status| in_words_of_servers(status, &attempted))?.into_inner();
     Ok(Response::new(collect(answers).await?))
+}
+
+/// Makes a request that the server does not answer after the deadline.
+fn until<T>(message: T, deadline: Option<Instant>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(deadline) = deadline {
+        request.set_timeout(deadline.saturating_duration_since(Instant::now()).min(TIMEOUT_MAX));
+    }
+    request
+}
+
+/// Returns the status of a call that failed. The channel, too, ends a call at its deadline; the status is then that of a
+/// server that ended it.
+fn in_words_of_servers(status: Status, attempted: &str) -> Status {
+    let mut cause = std::error::Error::source(&status);
+    while let Some(error) = cause {
+        if error.is::<TimeoutExpired>() {
+            let error = Error::Deadline { attempted: attempted.to_string() };
+            return to_status(error.kind(), &error.to_string());
+        }
+        cause = error.source();
+    }
+    status
 }
 
 /// Concatenates the parts of an answer.

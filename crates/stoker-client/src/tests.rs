@@ -1,5 +1,6 @@
-//! Tests of the messages and of the connection that brings them.
+//! Tests of calls, of the messages and of the connection that brings them.
 
 mod compression;
+mod deadlines;
 mod http2;
 mod messages;

@@ -13,6 +13,7 @@ use stoker_types::calls::{
 use stoker_types::{
     Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamState,
 };
+use tokio::time::{Instant, timeout_at};
 
 use crate::{Error, Lake, Patience, Result, StreamHandle, StreamSource};
 
@@ -201,11 +202,19 @@ impl<C: Call> Answers<C> for Connection
 where
     dyn Lake: BoxedAnswers<C, Error = Error>,
 {
+    /// Asks a call that may be repeated until the deadline of its context: an attempt that runs then ends, and none
+    /// begins after it. A write has no deadline: one that was begun is finished.
     async fn answer(&self, context: &Context, call: C) -> Result<C::Answer> {
         check_call(&call)?;
-        match C::IS_REPEATABLE {
-            true => self.patience().ask(C::DOING, || self.lake.boxed_answer(context, call.clone())).await,
-            false => self.lake.boxed_answer(context, call).await,
+        if !C::IS_REPEATABLE {
+            return self.lake.boxed_answer(context, call).await;
+        }
+        let answer = self.patience().ask(C::DOING, || self.lake.boxed_answer(context, call.clone()));
+        let is_late = || Error::Deadline { attempted: format!("action {}", C::NAME) };
+        match context.deadline.map(Instant::from_std) {
+            None => answer.await,
+            Some(deadline) if deadline <= Instant::now() => Err(is_late()),
+            Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(is_late())),
         }
     }
 }
