@@ -96,23 +96,23 @@ impl KeptSession {
 
     /// Returns the session, after its stream is loaded.
     pub(crate) fn live(&self, py: Python<'_>) -> PyResult<Arc<stoker::Session>> {
-        let saved = match self.view(py)? {
-            View::Live(session) => return Ok(session),
-            View::Saved(saved) => saved,
-        };
-        let connection = self.connection.get().live(py)?;
-        let restored = wait(py, stoker::Session::restore(connection, SavedSession::clone(&saved)))?.raise(py)?;
-        let mut kept = self.kept.lock();
-        // Another thread may have loaded the stream meanwhile.
-        let other = match &*kept {
-            Kept::Live(live) => live.get().cloned(),
-            Kept::Saved(_) => None,
-        };
-        Ok(other.unwrap_or_else(|| {
-            let session = Arc::new(restored);
-            *kept = Kept::Live(PerProcess::new(session.clone()));
-            session
-        }))
+        loop {
+            let saved = match self.view(py)? {
+                View::Live(session) => return Ok(session),
+                View::Saved(saved) => saved,
+            };
+            let connection = self.connection.get().live(py)?;
+            let restored = wait(py, stoker::Session::restore(connection, SavedSession::clone(&saved)))?.raise(py)?;
+            let mut kept = self.kept.lock();
+            // Meanwhile, another thread may have loaded the stream, or closed or left the pass: that makes other data.
+            if let Kept::Saved(now) = &*kept
+                && Arc::ptr_eq(now, &saved)
+            {
+                let session = Arc::new(restored);
+                *kept = Kept::Live(PerProcess::new(session.clone()));
+                return Ok(session);
+            }
+        }
     }
 
     /// Runs a method that may drop streams, without the interpreter lock.
@@ -124,7 +124,8 @@ impl KeptSession {
         }))
     }
 
-    /// Changes the plain data of a session that was not used in this process yet. Returns whether it was one.
+    /// Changes the plain data of a session that was not used in this process yet. Returns whether it was one. A thread
+    /// that loads the stream at this time has a copy of the data, and begins again with the changed one.
     pub(crate) fn change_saved(&self, py: Python<'_>, change: impl FnOnce(&mut SavedSession)) -> PyResult<bool> {
         self.view(py)?;
         let mut kept = self.kept.lock();

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Server
 from damaged_lake import NUM_ROWS, QUERY, damaged_lake
+from test_outages import PATIENCE, WordProxy
 
 import stoker
 
@@ -87,3 +93,35 @@ def test_the_command_line_goes_on_over_epochs_from_a_state(place: stoker.Lake, t
     assert [verdict.is_exactly_once for verdict in verdicts] == [True, True]
     resumed = place.resume(report["state"], batch_size=25)
     assert (resumed.epoch, resumed.step) == (2, 23)
+
+
+class Gate(WordProxy):
+    """Holds requests that contain the word until the gate is open."""
+
+    def __init__(self, server: Server, word: bytes) -> None:
+        self.is_asked, self.is_open = threading.Event(), threading.Event()
+        super().__init__(server, word)
+
+    def notice(self) -> bool:
+        self.is_asked.set()
+        assert self.is_open.wait(PATIENCE)
+        return False
+
+
+def test_a_close_while_another_thread_loads_the_stream_counts(own_lake: stoker.Lake) -> None:
+    server = Server(own_lake.target)
+    # Only requests that load a stream have its row set.
+    with closing(Gate(server, b"row_set")) as gate:
+        stream = stoker.connect(f"grpc://127.0.0.1:{gate.port}").sql(QUERY).stream(batch_size=40, seed=3)
+        copy = pickle.loads(pickle.dumps(stream))._session
+        turn = copy.turn
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(lambda: copy.schema)
+            try:
+                assert gate.is_asked.wait(PATIENCE)
+                copy.close()
+            finally:
+                gate.is_open.set()
+            loading.result(PATIENCE)
+        assert copy.turn == turn + 1
+    server.stop()
