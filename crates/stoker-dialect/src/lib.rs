@@ -4,6 +4,8 @@
 
 mod dialect;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod same_query;
 mod tokens;
 
@@ -19,7 +21,8 @@ pub const SQL_BYTES_MAX: usize = 65_536;
 /// The most levels of nesting while sqlparser parses a query.
 pub const PARSER_DEPTH_MAX: usize = 300;
 
-/// Returns a parser of a query.
+/// Returns a parser of a query. [`PARSER_DEPTH_MAX`] does not bound chains of operators: the parsed tree of a chain has as
+/// many levels as the chain, so a long text needs a large stack even to be dropped.
 ///
 /// # Errors
 /// [`Error::Refused`] for text that cannot be tokenized, and for a query with placeholders of both kinds.
@@ -27,3 +30,8 @@ pub fn parser(sql: &str) -> Result<Parser<'static>> {
     let parser = Parser::new(&LakeDialect).with_recursion_limit(PARSER_DEPTH_MAX);
     Ok(parser.with_tokens_with_locations(tokens::tokens(sql)?))
 }
+
+/// Measures the memory that the target of `fuzz.rs` holds.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;
