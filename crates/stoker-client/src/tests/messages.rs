@@ -234,6 +234,28 @@ fn columns_may_lie_anywhere_but_not_in_one_place() {
     }
 }
 
+#[test]
+fn a_message_has_as_many_nulls_as_it_declares() {
+    let decoded = |null_count| {
+        let buffers = [Buffer::new(0, 1), Buffer::new(8, 4)];
+        let nodes = [FieldNode::new(4, null_count)];
+        let layout =
+            BatchLayout { rows: 4, nodes: &nodes, buffers: &buffers, body_bytes: 64, ..BatchLayout::default() };
+        let header = record_batch_header(&layout);
+        let body = vec![bytes::Bytes::from(vec![0b0101; 64])];
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::UInt8, true)]));
+        let mut rows = RowAssembler::try_new(schema, 4, &BufferPool::new(0)).expect("memory");
+        add(&mut rows, Message { header, metadata: bytes::Bytes::new(), body }, 999)?;
+        rows.finish()
+    };
+    for null_count in [0, 2] {
+        assert_eq!(decoded(null_count).expect("rows").column(0).null_count(), null_count as usize);
+    }
+    for null_count in [-1, 1, 3, i64::MIN, i64::MAX] {
+        assert_eq!(decoded(null_count).expect_err("other nulls").kind(), ErrorKind::Internal, "{null_count}");
+    }
+}
+
 /// Returns a schema message with one column of a nested type, without the required child fields.
 fn childless(data_type: arrow_ipc::Type) -> Vec<u8> {
     let mut builder = flatbuffers::FlatBufferBuilder::new();

@@ -165,9 +165,9 @@ impl Column {
     ) -> Result<()> {
         let name = self.field.name();
         match &mut self.builder {
-            ColumnBuilder::Fixed(fixed) => fixed
-                .add(rows, nodes, buffers, body)
-                .ok_or_else(|| malformed(format!("column {name:?} has missing bytes"))),
+            ColumnBuilder::Fixed(fixed) => fixed.add(rows, nodes, buffers, body).ok_or_else(|| {
+                malformed(format!("column {name:?} has missing bytes, or other nulls than it declares"))
+            }),
             ColumnBuilder::Parts(parts) => {
                 parts.push(decode_column(&self.field, rows, nodes, buffers, body)?);
                 Ok(())

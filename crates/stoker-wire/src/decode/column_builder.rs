@@ -92,7 +92,8 @@ impl FixedWidth {
         Some(BufferSlot { begin: values.start, memory })
     }
 
-    /// Adds the rows of a message whose values were read to their buffer slot; `None` if the message lacks bytes.
+    /// Adds the rows of a message whose values were read to their buffer slot; `None` if the message lacks bytes, or does
+    /// not have the declared number of nulls.
     pub fn add(
         &mut self,
         rows: usize,
@@ -137,6 +138,7 @@ impl FixedWidth {
     }
 }
 
+/// Adds the nulls of a message; `None` if the message lacks bytes, or does not have the declared number of nulls.
 fn add_nulls(
     nulls: &mut NullBufferBuilder,
     rows: usize,
@@ -155,7 +157,11 @@ fn add_nulls(
     if bits.len() < rows.div_ceil(8) {
         return None;
     }
-    nulls.append_buffer(&NullBuffer::new(BooleanBuffer::new(bits, 0, rows)));
+    let found = NullBuffer::new(BooleanBuffer::new(bits, 0, rows));
+    if usize::try_from(node.null_count()).ok()? != found.null_count() {
+        return None;
+    }
+    nulls.append_buffer(&found);
     Some(())
 }
 
