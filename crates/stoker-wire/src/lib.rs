@@ -32,3 +32,8 @@ pub use ticket::TicketSigner;
 
 #[cfg(test)]
 mod tests;
+
+/// Measures the memory that the targets of `tests/fuzz` hold.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;

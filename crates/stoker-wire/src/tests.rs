@@ -1,4 +1,5 @@
 //! Tests of the protocol.
 
 mod endpoints;
+mod fuzz;
 mod tickets;
