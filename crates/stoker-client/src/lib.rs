@@ -58,3 +58,8 @@ fn open(target: &str, options: &ClientOptions, patience: Patience) -> Result<Rem
 
 #[cfg(test)]
 mod tests;
+
+/// Measures the memory that the targets of `tests/fuzz.rs` hold.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;

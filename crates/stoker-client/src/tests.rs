@@ -2,5 +2,6 @@
 
 mod compression;
 mod deadlines;
+mod fuzz;
 mod http2;
 mod messages;
