@@ -66,7 +66,7 @@ async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
 
 /// Decodes the schema in an answer.
 pub(crate) fn schema_of(info: &FlightInfo) -> Result<SchemaRef> {
-    Ok(Arc::new(decode::schema_of_answer(info.schema.clone())?))
+    Ok(Arc::new(decode::schema_of_answer(&info.schema)?))
 }
 
 /// Decodes the rows of an answer. The stream ends after its first error.

@@ -272,6 +272,14 @@ fn childless(data_type: arrow_ipc::Type) -> Vec<u8> {
         schema.add_fields(fields);
         schema.finish()
     };
+    finished(builder, schema)
+}
+
+/// Returns a message with a schema as its header.
+fn finished(
+    mut builder: flatbuffers::FlatBufferBuilder<'_>,
+    schema: flatbuffers::WIPOffset<arrow_ipc::Schema<'_>>,
+) -> Vec<u8> {
     let message = {
         let mut message = arrow_ipc::MessageBuilder::new(&mut builder);
         message.add_version(arrow_ipc::MetadataVersion::V5);
@@ -291,7 +299,40 @@ fn schemas_that_lack_a_part_are_errors() {
         assert_eq!(planned.map_err(|error| error.kind()), Err(ErrorKind::Internal), "{data_type:?}");
         // Answers of calls wrap the message: a marker, the length, the message.
         let answer = [&[0xff; 4][..], &(message.len() as u32).to_le_bytes(), &message].concat();
-        let answered = schema_of_answer(answer.into());
+        let answered = schema_of_answer(&answer);
         assert_eq!(answered.map_err(|error| error.kind()), Err(ErrorKind::Internal), "{data_type:?}");
     }
+}
+
+/// Returns a schema message with one column, a structure of eight structures, and so on to a depth of six. All of the
+/// structures of one depth are the same bytes, which are referenced eight times.
+fn unfolding() -> Vec<u8> {
+    let mut builder = flatbuffers::FlatBufferBuilder::new();
+    let name = builder.create_string(&"name".repeat(1_000));
+    let data_type = arrow_ipc::Struct_Builder::new(&mut builder).finish();
+    let mut children = Vec::new();
+    for _ in 0..6 {
+        let fields = builder.create_vector(&children);
+        let mut field = arrow_ipc::FieldBuilder::new(&mut builder);
+        field.add_name(name);
+        field.add_type_type(arrow_ipc::Type::Struct_);
+        field.add_type_(data_type.as_union_value());
+        field.add_children(fields);
+        children = vec![field.finish(); 8];
+    }
+    let fields = builder.create_vector(&children[..1]);
+    let schema = {
+        let mut schema = arrow_ipc::SchemaBuilder::new(&mut builder);
+        schema.add_fields(fields);
+        schema.finish()
+    };
+    finished(builder, schema)
+}
+
+#[test]
+fn schemas_that_unfold_to_much_more_are_errors() {
+    let message = unfolding();
+    assert!(message.len() < 5_000);
+    let planned = planned_schema(&message, &Schema::empty()).expect_err("too much");
+    assert!(planned.kind() == ErrorKind::Internal && planned.to_string().contains("size"), "{planned}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
-use arrow_ipc::{FieldNode, root_as_message};
+use arrow_ipc::FieldNode;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use stoker_batch::BufferPool;
@@ -13,7 +13,7 @@ use stoker_batch::BufferPool;
 use crate::decode::buffer_counts::buffer_counts;
 use crate::decode::column_builder::{ColumnBuilder, FixedWidth};
 use crate::decode::{
-    BufferSlot, CompressedMessage, MessageBody, MessageHead, is_compressed, malformed, record_batch, rows,
+    BufferSlot, CompressedMessage, MessageBody, MessageHead, is_compressed, malformed, message, record_batch, rows,
 };
 use crate::encode::{BatchLayout, record_batch_header};
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ impl RowAssembler {
     /// # Errors
     /// A message that cannot be parsed, does not have the columns of the schema, or has too many rows.
     pub fn places(&mut self, head: &MessageHead) -> Result<Vec<BufferSlot<'_>>> {
-        let parsed = root_as_message(&head.header).map_err(malformed)?;
+        let parsed = message(&head.header)?;
         let batch = rows(&parsed)?;
         let added = self.count(&batch)?;
         let Parts::Columns(columns) = &mut self.parts else { return Ok(Vec::new()) };
@@ -102,7 +102,7 @@ impl RowAssembler {
     }
 
     fn add_plain(&mut self, head: &MessageHead, body: MessageBody) -> Result<usize> {
-        let parsed = root_as_message(&head.header).map_err(malformed)?;
+        let parsed = message(&head.header)?;
         let batch = rows(&parsed)?;
         let added = self.count(&batch)?;
         match &mut self.parts {

@@ -1,13 +1,13 @@
 //! Decompresses messages.
 
-use arrow_ipc::{Buffer, FieldNode, root_as_message};
+use arrow_ipc::{Buffer, FieldNode};
 use arrow_schema::Schema;
 use bytes::Bytes;
 
 use crate::Result;
 use crate::buffer_codec::BufferDecoder;
 use crate::decode::buffer_counts::column_of;
-use crate::decode::{BufferSlot, MessageBody, MessageHead, malformed, rows};
+use crate::decode::{BufferSlot, MessageBody, MessageHead, malformed, message, rows};
 use crate::encode::{BatchLayout, record_batch_header};
 use crate::protocol::MESSAGE_BYTES_MAX;
 
@@ -38,7 +38,7 @@ impl<'a> CompressedMessage<'a> {
     /// # Errors
     /// An unknown codec; buffers beyond the end of the body, or larger after decompression than a message may be.
     pub fn try_new(head: &MessageHead, body: MessageBody, schema: &'a Schema) -> Result<Self> {
-        let parsed = root_as_message(&head.header).map_err(malformed)?;
+        let parsed = message(&head.header)?;
         let batch = rows(&parsed)?;
         let compression = batch.compression().ok_or_else(|| malformed("it is not compressed"))?;
         let decoder = BufferDecoder::try_new(&compression).map_err(malformed)?;

@@ -17,16 +17,14 @@ mod message;
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
-use arrow_flight::IpcMessage;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
-use arrow_ipc::{Message, MessageHeader, root_as_message};
+use arrow_ipc::{Message, MessageHeader, root_as_message_with_opts};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
-use bytes::Bytes;
+use flatbuffers::VerifierOptions;
 use stoker_types::catch_panic;
 
 pub use assembler::RowAssembler;
@@ -36,17 +34,28 @@ pub use message::{BufferSlot, MessageBody, MessageHead};
 
 use crate::{Error, Result};
 
+/// A marker before messages outside of Flight messages, which older writers leave out.
+const MARKER: [u8; 4] = [0xff; 4];
+
+/// Parts of a header may be referenced from several places. Counted at each reference, they may take this multiple of the
+/// header's bytes. Writers reference only the short descriptions of tables more than once.
+const UNFOLDED_FACTOR: usize = 16;
+
 /// Returns the schema in the header of a message; `None` if it is not a schema message. Arrow's reader panics on a
 /// schema that lacks a part.
-fn schema(header: &[u8]) -> Result<Option<SchemaRef>> {
+fn schema(header: &[u8]) -> Result<Option<Schema>> {
     let message = message(header)?;
     let Some(schema) = message.header_as_schema() else { return Ok(None) };
-    catch_panic(|| Ok(Some(Arc::new(fb_to_schema(schema)))), malformed)
+    catch_panic(|| Ok(Some(fb_to_schema(schema))), malformed)
 }
 
-/// Decodes the schema in an encapsulated message, as responses to GetFlightInfo and to actions have it.
-pub fn schema_of_answer(message: Bytes) -> Result<Schema> {
-    catch_panic(|| Schema::try_from(IpcMessage(message)).map_err(malformed), malformed)
+/// Decodes the schema in an encapsulated message, as responses to GetFlightInfo and to actions have it: a marker, the
+/// length, the message.
+pub fn schema_of_answer(answer: &[u8]) -> Result<Schema> {
+    let answer = answer.strip_prefix(&MARKER).unwrap_or(answer);
+    let header = answer.split_first_chunk().and_then(|(length, rest)| rest.get(..u32::from_le_bytes(*length) as usize));
+    let header = header.ok_or_else(|| malformed("its schema is cut off"))?;
+    schema(header)?.ok_or_else(|| malformed("it has no schema"))
 }
 
 /// Returns the columns that a schema message declares, so that they are checked before memory is allocated for their
@@ -68,7 +77,7 @@ pub fn planned_schema(header: &[u8], planned: &Schema) -> Result<Option<SchemaRe
         found.name() == planned.name() && found.data_type().equals_datatype(planned.data_type())
     };
     match found.iter().zip(planned).find(|pair| !are_alike(pair)) {
-        None => Ok(Some(schema)),
+        None => Ok(Some(schema.into())),
         Some((found, planned)) => {
             Err(Error::internal(format!("the server sends column {}, the plan has {}", brief(found), brief(planned))))
         }
@@ -102,8 +111,12 @@ fn record_batch(header: &[u8], body: &Buffer, schema: &SchemaRef) -> Result<Reco
     catch_panic(|| read().map_err(malformed), malformed)
 }
 
+/// Parses a header. It is refused if parts of it are referenced so often that what is made of it, with a copy for each
+/// reference, would take far more memory than the header.
 fn message(header: &[u8]) -> Result<Message<'_>> {
-    root_as_message(header).map_err(malformed)
+    let max_apparent_size = header.len().saturating_mul(UNFOLDED_FACTOR);
+    let options = VerifierOptions { max_apparent_size, ..VerifierOptions::default() };
+    root_as_message_with_opts(&options, header).map_err(malformed)
 }
 
 fn rows<'a>(message: &Message<'a>) -> Result<arrow_ipc::RecordBatch<'a>> {
