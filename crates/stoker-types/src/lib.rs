@@ -9,6 +9,9 @@
 //! Slice (rank, batching, origin) ────┘
 //! ```
 
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod arrow_param;
 mod batching;
 pub mod calls;
@@ -23,6 +26,7 @@ mod kind;
 mod message;
 mod mixture;
 mod name;
+mod numbers;
 mod order_options;
 mod param;
 mod plan_request;
@@ -50,6 +54,7 @@ pub use kind::{ErrorKind, HasKind};
 pub use message::plain_message;
 pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};
 pub use name::{PrincipalName, RunId, TableName, TagName};
+pub use numbers::{round_to_u32, to_micros, to_millis, to_nanos, to_usize};
 pub use order_options::{ORDER_VERSION, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
 pub use plan_request::{MixOptions, PlanRequest, Query, StreamOptions};

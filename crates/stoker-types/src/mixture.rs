@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Error, Result};
+use crate::{Digest, Error, Result, round_to_u32};
 
 /// The version of the definition of the interleaving (`crates/stoker-order/ORDER.md`). A change of any formula makes a
 /// new version.
@@ -240,7 +240,7 @@ pub fn slots_for(weights: &[f64]) -> Result<Vec<u32>> {
     let slots = match (1..=PERIOD_MAX).find(exact) {
         Some(period) => {
             let times = PERIOD_MIN.div_ceil(period);
-            shares.iter().map(|share| (share * f64::from(period)).round() as u32 * times).collect()
+            shares.iter().map(|share| round_to_u32(share * f64::from(period)) * times).collect()
         }
         None => largest_remainders(&shares),
     };
@@ -250,7 +250,7 @@ pub fn slots_for(weights: &[f64]) -> Result<Vec<u32>> {
 /// Divides [`PERIOD_MAX`] slots by the method of largest remainders, with at least one slot for each share.
 fn largest_remainders(shares: &[f64]) -> Vec<u32> {
     let ideal: Vec<f64> = shares.iter().map(|share| share * f64::from(PERIOD_MAX)).collect();
-    let mut slots: Vec<u32> = ideal.iter().map(|ideal| (*ideal as u32).max(1)).collect();
+    let mut slots: Vec<u32> = ideal.iter().map(|ideal| round_to_u32(ideal.floor()).max(1)).collect();
     let mut order: Vec<usize> = (0..shares.len()).collect();
     let rest = |index: &usize| ideal[*index] - ideal[*index].floor();
     order.sort_by(|a, b| rest(b).total_cmp(&rest(a)).then(a.cmp(b)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Result, round_to_u32};
 
 /// What happens to a row that is bad every time it is read: a row whose bytes do not have their checksum or, if the
 /// consumer decodes images, a row with an image that cannot be decoded.
@@ -137,7 +137,7 @@ impl BadShare {
             let reason = format!("it is {share}; it must be from 0 to 1");
             return Err(Error::InvalidValue { what: "max_bad_share", reason });
         }
-        Ok(Self((share * f64::from(WHOLE)).round() as u32))
+        Ok(Self(round_to_u32(share * f64::from(WHOLE))))
     }
 
     /// Returns the share, from 0 to 1.

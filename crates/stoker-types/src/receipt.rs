@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Error, Result};
+use crate::{Digest, Error, Result, to_usize};
 
 /// The version of the receipt document. A receipt without dropped rows is written as version 2, which older builds can
 /// read.
@@ -129,7 +129,7 @@ impl ReceiptPart {
         let (start, end) = (self.start.max(window.start), self.end.min(window.end));
         let behind = start.saturating_sub(self.origin) % world;
         let lead = (rank + world - behind) % world;
-        (start.saturating_add(lead)..end).step_by(usize::try_from(world).unwrap_or(usize::MAX))
+        (start.saturating_add(lead)..end).step_by(to_usize(world))
     }
 }
 
