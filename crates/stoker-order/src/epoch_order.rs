@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stoker_types::{OrderOptions, ShuffleMode};
+use stoker_types::{OrderOptions, ShuffleMode, to_usize};
 
 use crate::{Key, Permutation};
 
@@ -76,7 +76,7 @@ impl EpochOrder {
         for position in positions {
             let (lane, index) = (position % lanes, position / lanes);
             let number = index / self.options.rows_per_window;
-            let slot = &mut cache[lane as usize];
+            let slot = &mut cache[to_usize(lane)];
             let cached = match slot {
                 Some(cached) if cached.number == number => cached,
                 _ => slot.insert(LaneCache::new(number, self.window(lane, number), self.lane_start(lane))),
@@ -208,7 +208,7 @@ impl LaneCache {
 
     /// Returns the block at an index of the permuted sequence of blocks.
     fn block(&mut self, slot: u64, permutation: &Permutation) -> u64 {
-        let recent = &mut self.recent[slot as usize % RECENT_BLOCKS];
+        let recent = &mut self.recent[to_usize(slot) % RECENT_BLOCKS];
         if recent.0 != slot {
             *recent = (slot, permutation.apply(slot));
         }

@@ -10,6 +10,9 @@
 //! [`StreamOrder`] combines both for a stream: it tells which row of which row set a position delivers.
 //! `crates/stoker-order/ORDER.md` specifies the order precisely enough to implement it again.
 
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod epoch_order;
 mod mixture;
 mod permutation;

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use stoker_types::{MixtureSegment, MixtureSpec, MixtureStop};
+use stoker_types::{MixtureSegment, MixtureSpec, MixtureStop, to_usize};
 
 use crate::Key;
 
@@ -12,7 +12,7 @@ const TABLE: u64 = 0;
 const CHOICE: u64 = 1;
 
 /// The number of tables of a segment. Each period uses one of them.
-const NUM_TABLES: u64 = 8;
+const NUM_TABLES: usize = 8;
 
 /// The number of passes over a table that exchange slots.
 const NUM_PASSES: u64 = 8;
@@ -44,7 +44,7 @@ struct Segment {
     weights: MixtureSegment,
     period: u64,
     key: Key,
-    tables: [OnceLock<Table>; NUM_TABLES as usize],
+    tables: [OnceLock<Table>; NUM_TABLES],
 }
 
 /// For each slot of a period, its source, and the number of slots of that source before it.
@@ -101,8 +101,8 @@ impl Mixture {
         let segment = &self.segments[0];
         let slots = u64::from(segment.weights.slots[source]);
         let (period, nth) = ((size - 1) / slots, (size - 1) % slots);
-        let wanted = (source as u32, nth as u32);
-        let slot = segment.table(period).iter().position(|slot| *slot == wanted)? as u64;
+        let is_wanted = |slot: &(u32, u32)| slot.0 as usize == source && u64::from(slot.1) == nth;
+        let slot = segment.table(period).iter().position(is_wanted)? as u64;
         period.checked_mul(segment.period)?.checked_add(slot)?.checked_add(1)
     }
 
@@ -116,12 +116,12 @@ impl Segment {
     /// Returns the period and the slot of a draw.
     fn place(&self, number: u64) -> (u64, usize) {
         let since = number - self.weights.start;
-        (since / self.period, (since % self.period) as usize)
+        (since / self.period, to_usize(since % self.period))
     }
 
     fn table(&self, period: u64) -> &Table {
-        let choice = self.key.with(CHOICE).with(period).bits() % NUM_TABLES;
-        self.tables[choice as usize].get_or_init(|| table(&self.weights.slots, self.key.with(TABLE).with(choice)))
+        let choice = self.key.with(CHOICE).with(period).bits() % NUM_TABLES as u64;
+        self.tables[to_usize(choice)].get_or_init(|| table(&self.weights.slots, self.key.with(TABLE).with(choice)))
     }
 }
 
@@ -140,13 +140,14 @@ fn table(slots: &[u32], key: Key) -> Table {
         for first in 0..sources.len() {
             let random = key.with(first as u64).bits();
             let reach = 1 << (random % REACH_BITS);
-            let second = first + 1 + ((random >> 32) % reach) as usize;
+            let second = first + 1 + to_usize((random >> 32) % reach);
             if second < sources.len() {
                 exchange(&mut sources, &mut counts, &bounds, first, second);
             }
         }
     }
     let mut before = vec![0; slots.len()];
+    #[expect(clippy::cast_possible_truncation, reason = "a mixture has at most `SOURCES_MAX` sources")]
     let numbered = sources.iter().map(|source| {
         let nth = before[*source];
         before[*source] += 1;
@@ -174,8 +175,9 @@ fn exchange(sources: &mut [usize], counts: &mut Counts, bounds: &Bounds, first: 
 /// Returns the earliest-deadline-first schedule: the source of each slot.
 fn schedule(bounds: &Bounds) -> Vec<usize> {
     let mut taken = vec![0u64; bounds.slots.len()];
-    let mut sources = Vec::with_capacity(bounds.period as usize);
-    for k in 1..=bounds.period as usize {
+    let period = to_usize(bounds.period);
+    let mut sources = Vec::with_capacity(period);
+    for k in 1..=period {
         let ready = (0..taken.len()).filter(|source| taken[*source] < bounds.high(k, *source));
         // The deadline is the smallest k whose lower bound requires one more slot of the source.
         let deadline =
