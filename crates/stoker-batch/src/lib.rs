@@ -10,6 +10,9 @@
 //! is divided among streams and used again, which rows may replace bad rows, what a receipt records, and how the time
 //! of a step is divided among its causes.
 
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod bad_share;
 mod batch;
 mod budget;

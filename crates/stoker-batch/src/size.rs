@@ -60,5 +60,7 @@ fn child(data: &ArrayData, items: Range<usize>) -> usize {
 /// to 12 bytes is inside the view; a longer one takes its own bytes more.
 fn view_bytes(data: &ArrayData, at: usize, rows: usize) -> usize {
     let views = &data.buffers()[0].typed_data::<u128>()[at..at + rows];
-    views.iter().map(|view| 16 + if *view as u32 > 12 { *view as u32 as usize } else { 0 }).sum()
+    #[expect(clippy::cast_possible_truncation, reason = "the first four bytes are the lower bits")]
+    let lengths = views.iter().map(|view| *view as u32);
+    lengths.map(|length| 16 + if length > 12 { length as usize } else { 0 }).sum()
 }

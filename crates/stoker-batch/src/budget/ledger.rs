@@ -203,7 +203,7 @@ impl Ledger {
         let cap = |member: &Member| member.early.unwrap_or(member.cap);
         let caps = self.members.values().fold(0, |sum: u64, member| sum.saturating_add(cap(member)));
         let aside = if self.members.is_empty() { 0 } else { self.aside };
-        usize::try_from(caps.min(self.total).saturating_add(aside)).unwrap_or(usize::MAX)
+        stoker_types::to_usize(caps.min(self.total).saturating_add(aside))
     }
 
     fn answer(&self, id: u64, member: &Member, wanted: Demand) -> Answer {

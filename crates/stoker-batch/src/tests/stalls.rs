@@ -1,5 +1,7 @@
 //! Tests of how the time of steps is divided.
 
+#![expect(clippy::disallowed_methods, reason = "any time serves as a start")]
+
 use std::time::{Duration, Instant};
 
 use stoker_types::Stalls;
