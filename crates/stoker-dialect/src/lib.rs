@@ -2,6 +2,8 @@
 //!
 //! It is a crate of its own so that clients can compare queries without a query engine.
 
+#![warn(clippy::disallowed_methods)]
+
 mod dialect;
 mod error;
 #[cfg(test)]
