@@ -106,6 +106,7 @@ fn accumulate(sums: __m512i, data: __m512i, secret: __m512i) -> __m512i {
 fn merge(sums: [u64; 8], length: u64) -> u64 {
     let keys = words_of(secret(END_SECRET));
     let mut hash = length.wrapping_mul(PRIME64_1);
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
     for pair in [0, 2, 4, 6] {
         let [one, other] = [pair, pair + 1].map(|lane| u128::from(sums[lane] ^ keys[lane]));
         let product = one * other;

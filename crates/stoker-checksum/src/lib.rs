@@ -4,6 +4,8 @@
 //! function of the `twox-hash` library is inlined into the crate that calls it. It is called here, in a crate of its
 //! own, because this crate is compiled with full optimisation (`opt-level = 3`) and `stoker-lake` is not.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
@@ -14,6 +16,7 @@ use twox_hash::XxHash3_64;
 ///
 /// The hash is specified at <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
 #[inline(never)]
+#[expect(clippy::cast_possible_truncation, reason = "it takes the lower bits")]
 pub fn checksum(bytes: &[u8]) -> u32 {
     (hash(bytes) as u32).max(1)
 }
