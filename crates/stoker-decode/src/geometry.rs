@@ -1,5 +1,7 @@
 //! Chooses the region of an image and the rectangle of the tensor that the region fills.
 
+use stoker_types::round_to_u32;
+
 use crate::random::{Draw, Draws};
 use crate::transform::{Crop, Fit, ImageTransform, RandomResizedCrop};
 
@@ -68,7 +70,7 @@ fn covering(transform: &ImageTransform, height: u32, width: u32, draws: &Draws) 
 fn contained(transform: &ImageTransform, height: u32, width: u32) -> Placement {
     let (to_height, to_width) = (f64::from(transform.height), f64::from(transform.width));
     let scale = (to_height / f64::from(height)).min(to_width / f64::from(width));
-    let fitted = |from: u32, to: u32| ((f64::from(from) * scale).round() as u32).clamp(1, to);
+    let fitted = |from: u32, to: u32| round_to_u32(f64::from(from) * scale).clamp(1, to);
     let (in_height, in_width) = (fitted(height, transform.height), fitted(width, transform.width));
     Placement {
         region: Region::whole(height, width),
@@ -88,8 +90,8 @@ fn random_region(crop: &RandomResizedCrop, height: u32, width: u32, draws: &Draw
         let (kept_width, kept_height) = ((kept * ratio).sqrt().round(), (kept / ratio).sqrt().round());
         if kept_width >= 1.0 && kept_height >= 1.0 && kept_width <= f64::from(width) && kept_height <= f64::from(height)
         {
-            let left = draws.up_to(Draw::RegionLeft, attempt, width - kept_width as u32);
-            let top = draws.up_to(Draw::RegionTop, attempt, height - kept_height as u32);
+            let left = draws.up_to(Draw::RegionLeft, attempt, width - round_to_u32(kept_width));
+            let top = draws.up_to(Draw::RegionTop, attempt, height - round_to_u32(kept_height));
             return Region { left: f64::from(left), top: f64::from(top), width: kept_width, height: kept_height };
         }
     }
@@ -100,9 +102,9 @@ fn random_region(crop: &RandomResizedCrop, height: u32, width: u32, draws: &Draw
 fn central_region(crop: &RandomResizedCrop, height: u32, width: u32) -> Region {
     let ratio = f64::from(width) / f64::from(height);
     let (kept_width, kept_height) = if ratio < crop.ratio.0 {
-        (width, (f64::from(width) / crop.ratio.0).round() as u32)
+        (width, round_to_u32(f64::from(width) / crop.ratio.0))
     } else if ratio > crop.ratio.1 {
-        ((f64::from(height) * crop.ratio.1).round() as u32, height)
+        (round_to_u32(f64::from(height) * crop.ratio.1), height)
     } else {
         (width, height)
     };

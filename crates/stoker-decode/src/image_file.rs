@@ -154,7 +154,9 @@ fn open_jpeg(file: &[u8]) -> Result<ImageFile<'_>, BadImage> {
     let has_color = !matches!(decoder.input_colorspace(), Some(ColorSpace::Luma | ColorSpace::LumaA));
     let options = decoder.options().jpeg_set_out_colorspace(if has_color { ColorSpace::RGB } else { ColorSpace::Luma });
     decoder.set_options(options);
-    let header = Header { height: height as u32, width: width as u32, has_color };
+    #[expect(clippy::cast_possible_truncation, reason = "a header of a JPEG file has 16 bits for each")]
+    let (height, width) = (height as u32, width as u32);
+    let header = Header { height, width, has_color };
     Ok(ImageFile { header, decoder: Decoder::Jpeg(file, Box::new(decoder)) })
 }
 

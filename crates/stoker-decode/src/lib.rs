@@ -13,6 +13,8 @@
 //! Augmentations are pure functions of each row's seed; `RANDOMNESS.md` beside this crate's manifest specifies them.
 //! This crate does no I/O, and does not depend on SQL or gRPC.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod batch_decoder;
 mod error;
 mod geometry;

@@ -56,6 +56,7 @@ impl Draws {
     }
 
     /// Returns an integer from 0 to `max`, both included.
+    #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
     pub fn up_to(&self, draw: Draw, attempt: u64, max: u32) -> u32 {
         ((self.unit(draw, attempt) * (f64::from(max) + 1.0)) as u32).min(max)
     }

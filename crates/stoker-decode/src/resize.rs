@@ -2,6 +2,7 @@
 
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use stoker_types::round_to_u32;
 
 use crate::{BadImage, Channels, Interpolation, Region};
 
@@ -71,7 +72,7 @@ fn algorithm(interpolation: Interpolation) -> ResizeAlg {
 fn whole_pixels(region: &Region, height: u32, width: u32) -> Option<(usize, usize)> {
     let is_kept = region.height == f64::from(height) && region.width == f64::from(width);
     let is_whole = region.top.fract() == 0.0 && region.left.fract() == 0.0;
-    (is_kept && is_whole).then_some((region.top as usize, region.left as usize))
+    (is_kept && is_whole).then_some((round_to_u32(region.top) as usize, round_to_u32(region.left) as usize))
 }
 
 fn copy(source: &Pixels<'_>, (top, left): (usize, usize), width: u32, target: &mut [u8]) -> Result<(), BadImage> {
