@@ -4,6 +4,7 @@
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::ArrowNativeType as _;
 use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
@@ -242,7 +243,7 @@ fn num_elements(array: &ArrayRef) -> u64 {
         DataType::LargeList(_) => {
             let list = array.as_list::<i64>();
             let (first, last) = ends(list.value_offsets());
-            num_elements(&list.values().slice(first as usize, (last - first) as usize))
+            num_elements(&list.values().slice(first.as_usize(), (last - first).as_usize()))
         }
         DataType::FixedSizeList(..) => num_elements(array.as_fixed_size_list().values()),
         _ => array.len() as u64,

@@ -70,7 +70,7 @@ impl Reserving {
                 cost.work
             ));
         }
-        let bytes = usize::try_from(cost.bytes).unwrap_or(usize::MAX);
+        let bytes = stoker_types::to_usize(cost.bytes);
         // The offsets of texts and lists have 31 bits.
         if bytes > i32::MAX as usize {
             return self.exhausted(format!("needs up to {bytes} bytes for a result, the limit is {} bytes", i32::MAX));

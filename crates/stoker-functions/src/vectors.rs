@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use arrow_array::{Array, ArrayRef};
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{ArrowNativeType as _, NullBuffer};
 use arrow_schema::DataType;
 use datafusion::common::{Result as DfResult, exec_err};
 
@@ -71,7 +71,7 @@ impl Vectors {
             }
             DataType::LargeList(_) => {
                 let list = array.as_list::<i64>();
-                let offsets = list.offsets().iter().map(|offset| *offset as usize).collect();
+                let offsets = list.offsets().iter().map(|offset| offset.as_usize()).collect();
                 (list.values().clone(), Bounds::Offsets(offsets))
             }
             DataType::Null => (arrow_array::new_empty_array(&DataType::Float32), Bounds::AllNull),
