@@ -16,7 +16,8 @@ impl fmt::Display for Hex<'_> {
 
 /// Reads hexadecimal text; `None` for other text.
 pub(crate) fn parse(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u32>> = text.trim().chars().map(|digit| digit.to_digit(16)).collect();
+    let digit = |digit: char| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digits: Option<Vec<u8>> = text.trim().chars().map(digit).collect();
     let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
-    Some(digits.chunks_exact(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }

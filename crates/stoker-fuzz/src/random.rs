@@ -16,10 +16,11 @@ impl Random {
     }
 
     pub fn byte(&mut self) -> u8 {
-        self.next() as u8
+        self.next().to_le_bytes()[0]
     }
 
     /// Returns a number below `end`, or 0 if `end` is 0.
+    #[expect(clippy::cast_possible_truncation, reason = "the result is below `end`")]
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
