@@ -12,6 +12,8 @@
 //! This crate knows sockets, TLS and HTTP. It knows neither Arrow nor gRPC's status codes nor lakes: a response whose
 //! status is an error is a response like any other.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod address;
 mod error;
 pub mod http1;

@@ -106,8 +106,9 @@ impl Server {
 async fn dial_tcp(host: &str, port: u16, wait: Duration) -> std::io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     let mut failure = std::io::Error::other("its host name has no address");
+    let share = wait / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     for address in &addresses {
-        match timeout(wait / addresses.len() as u32, TcpStream::connect(address)).await {
+        match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => failure = error,
             Err(elapsed) => failure = elapsed.into(),

@@ -169,6 +169,7 @@ impl Output {
 }
 
 /// Encodes the client's settings.
+#[expect(clippy::cast_possible_truncation, reason = "the limit on headers is 64 KiB")]
 fn settings() -> BytesMut {
     let mut settings = BytesMut::new();
     for (name, value) in [

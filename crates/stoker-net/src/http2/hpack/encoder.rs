@@ -22,6 +22,10 @@ pub fn put_field(block: &mut BytesMut, indexing: Indexing, name: &str, value: &[
 }
 
 /// Appends a number after one bit that is zero: <https://www.rfc-editor.org/rfc/rfc7541#section-5.1>.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the numbers are below 0x80, or only their lower seven bits are used"
+)]
 fn put_number(block: &mut BytesMut, number: usize) {
     const PREFIX_MAX: usize = 0x7f;
     if number < PREFIX_MAX {

@@ -31,6 +31,7 @@ struct Codes {
 
 static CODES: Codes = codes();
 
+#[expect(clippy::cast_possible_truncation, reason = "the symbols are below 257")]
 const fn codes() -> Codes {
     let mut codes = Codes { symbols: [0; 257], counts: [0; CODE_BITS_MAX + 1] };
     let (mut bits, mut place) = (1, 0);
@@ -61,6 +62,7 @@ pub fn decode(text: &[u8]) -> Result<Vec<u8>, BadBlock> {
         for bit in (0..8).rev() {
             match code.push(byte >> bit & 1)? {
                 Some(END) => return Err(BadBlock::Code),
+                #[expect(clippy::cast_possible_truncation, reason = "all symbols but `END` are bytes")]
                 Some(symbol) => decoded.push(symbol as u8),
                 None => {}
             }
