@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stoker_types::{
     BadRows, BadShare, BatchSize, Batching, Compression, LastBatch, MixOptions, MixtureStop, ParamValue, PlanRequest,
-    Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions, Topology,
+    Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions, Topology, to_micros, to_millis,
 };
 
 use crate::{Error, Result, proto};
@@ -137,11 +137,6 @@ pub fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::
     }
 }
 
-/// Converts a duration to whole milliseconds, at most `u64::MAX`.
-pub fn to_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 pub fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: ReadOptions) -> Result<ReadOptions> {
     let Some(policy) = policy else { return Ok(options) };
     let bad_rows = match policy.bad_rows.as_str() {
@@ -176,8 +171,7 @@ pub fn compression_from_proto(name: &str) -> Result<Option<Compression>> {
 }
 
 pub fn stall_to_proto(waited: &Stalls) -> proto::Stall {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    proto::Stall { storage_micros: micros(waited.storage), decode_micros: micros(waited.decode) }
+    proto::Stall { storage_micros: to_micros(waited.storage), decode_micros: to_micros(waited.decode) }
 }
 
 /// Converts the times of a message; they are zero for servers that do not measure them.

@@ -10,6 +10,8 @@
 //! bodies of DoGet themselves, without tonic's codec: the server sends segments that point into the Arrow arrays, and
 //! the client reads each value from the socket to its final address in the batch's memory.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 pub mod beside_answer;
 pub mod buffer_codec;
 pub mod convert;

@@ -88,6 +88,7 @@ impl<'a> CompressedMessage<'a> {
         let (mut placed, mut missing) = (Vec::with_capacity(places.len()), 0);
         let mut places = places.into_iter().peekable();
         for (index, (source, buffer)) in self.sources.iter().zip(&self.buffers).enumerate() {
+            #[expect(clippy::cast_possible_truncation, reason = "both were of type `usize` in `try_new`")]
             let (begin, length) = (buffer.offset() as usize, buffer.length() as usize);
             if length == 0 {
                 continue;

@@ -56,7 +56,9 @@ impl Message {
         }
         let mut head = BytesMut::with_capacity(5 + fields.len());
         head.put_u8(0);
-        head.put_u32((fields.len() + body_bytes) as u32);
+        #[expect(clippy::cast_possible_truncation, reason = "messages have at most `MESSAGE_BYTES_MAX` bytes")]
+        let length = (fields.len() + body_bytes) as u32;
+        head.put_u32(length);
         head.put_slice(&fields);
         std::iter::once(head.freeze()).chain(self.body).collect()
     }

@@ -27,7 +27,7 @@ use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use prost::Message as _;
 use stoker_batch::{Part, record_batch_bytes};
-use stoker_types::{Compression, Stalls};
+use stoker_types::{Compression, Stalls, to_usize};
 
 pub use header::{BatchLayout, record_batch_header};
 pub use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
@@ -110,7 +110,7 @@ fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>
         false => encode_rare_types(batch, metadata, compression)?,
     };
     // The limit holds for the uncompressed size too, because the receiver needs memory for all of it.
-    match message.wire_bytes().max(record_batch_bytes(batch) as usize) {
+    match message.wire_bytes().max(to_usize(record_batch_bytes(batch))) {
         bytes if bytes <= MESSAGE_BYTES_MAX => Ok(message),
         bytes => Err(Error::ResourceExhausted {
             reason: format!(
