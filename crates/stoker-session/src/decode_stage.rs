@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use stoker_batch::{Batch, Held, Quota, StallMeter, record_batch_bytes};
-use stoker_types::{IoTotals, Stalls, StreamStats};
+use stoker_types::{IoTotals, Stalls, StreamStats, to_nanos};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -115,8 +115,8 @@ impl DecodeStage {
         };
         let waited = self.stalls.taken(Instant::now(), &spans);
         let since_opened = self.opened.elapsed();
-        self.counted.first_batch_nanos.get_or_insert(since_opened.as_nanos().max(1) as u64);
-        self.counted.wait_nanos += waited.as_nanos() as u64;
+        self.counted.first_batch_nanos.get_or_insert(to_nanos(since_opened).max(1));
+        self.counted.wait_nanos += to_nanos(waited);
         self.counted.batches += 1;
         self.counted.rows += batch.data.num_rows() as u64;
         self.counted.bytes += record_batch_bytes(&batch.data);

@@ -37,7 +37,7 @@ impl Waits {
     /// Returns how long to wait before the next attempt: a random time between half of a duration and all of it, so
     /// that the ranks of a job do not retry together. The duration doubles with each attempt.
     pub fn next(&mut self) -> Duration {
-        let random = RandomState::new().hash_one(0) as u32;
+        let random = (RandomState::new().hash_one(0) >> 32) as u32;
         let wait = self.0.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX));
         self.0 = (self.0 * 2).min(WAIT_MAX);
         wait
