@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use arrow_schema::SchemaRef;
 use prost::Message;
 use stoker_batch::{Batch, BufferPool, Substitution};
-use stoker_types::{Cursor, Digest, Slice, Stalls};
+use stoker_types::{Cursor, Digest, Slice, Stalls, to_usize};
 use stoker_wire::convert::stall_from_proto;
 use stoker_wire::decode::{self, MessageHead, RowAssembler};
 use stoker_wire::proto::{self, BatchMetadata};
@@ -74,7 +74,7 @@ impl BatchAssembler {
                 .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
             let mut assembler = match rows.take() {
                 Some(begun) => begun,
-                None => RowAssembler::try_new(schema, share.num_rows as usize, &self.pool)?,
+                None => RowAssembler::try_new(schema, to_usize(share.num_rows), &self.pool)?,
             };
             self.check(&metadata, share.num_rows, share.num_valid, assembler.rows() as u64)?;
             let places = assembler.places(&head)?;
@@ -116,7 +116,7 @@ impl BatchAssembler {
         let cursor = Cursor { stream_id: self.stream_id, epoch: self.slice.epoch, position };
         let step = self.next_step;
         self.next_step += 1;
-        let num_valid = share.num_valid as usize;
+        let num_valid = to_usize(share.num_valid);
         let mut spans = stall_from_proto(stall.as_ref());
         spans.network = waited.saturating_sub(spans.storage.saturating_add(spans.decode));
         spans.decode = spans.decode.saturating_add(begun.elapsed().saturating_sub(waited));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use stoker_types::StreamStats;
+use stoker_types::{StreamStats, to_nanos};
 
 /// The counters behind [`StreamStats`]. Only the servers know the number of storage requests and their bytes.
 #[derive(Default)]
@@ -20,9 +20,9 @@ pub(crate) struct Counters {
 impl Counters {
     /// Counts a delivered batch. The consumer waited `waited` for it, and the stream was opened `since_opened` ago.
     pub fn delivered(&self, rows: u64, bytes: u64, waited: Duration, since_opened: Duration) {
-        self.wait_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+        self.wait_nanos.fetch_add(to_nanos(waited), Ordering::Relaxed);
         if self.batches.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.first_batch_nanos.store(since_opened.as_nanos().max(1) as u64, Ordering::Relaxed);
+            self.first_batch_nanos.store(to_nanos(since_opened).max(1), Ordering::Relaxed);
         }
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

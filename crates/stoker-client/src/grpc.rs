@@ -19,7 +19,8 @@ const STATUS_DETAILS: &str = "grpc-status-details-bin";
 pub fn grpc_frame(message: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(5 + message.len());
     frame.put_u8(0);
-    frame.put_u32(message.len() as u32);
+    // Every server refuses messages of 4 GiB and more.
+    frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     frame.put_slice(message);
     frame.freeze()
 }

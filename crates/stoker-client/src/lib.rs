@@ -9,6 +9,8 @@
 //! client asks any other server for the remaining batches, beginning with the first step that is not complete. This
 //! crate has no query engine and no storage.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod batch_assembler;
 mod channel;
 mod client_options;

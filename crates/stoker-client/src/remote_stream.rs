@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use stoker_batch::{Batch, BufferPool, Held, Quota, StallMeter, interleave_batches, record_batch_bytes};
 use stoker_session::{BatchSource, Error, Lake, Result, WaitClock, Waits};
-use stoker_types::{ErrorKind, ReadOptions, Slice, Stalls, StreamSpec, StreamStats};
+use stoker_types::{ErrorKind, ReadOptions, Slice, Stalls, StreamSpec, StreamStats, to_usize};
 use stoker_wire::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
 use stoker_wire::proto::{StreamRequest, command::Kind, stream_request::Source};
 use tokio::sync::mpsc;
@@ -222,9 +222,14 @@ impl Receiver {
             // The batch waited for the slowest endpoint.
             let mut spans = spans.into_iter().max_by_key(Stalls::total).unwrap_or_default();
             spans.network += std::mem::take(&mut way);
-            let first = self.request.slice.first_endpoint(self.next_step, parts.len() as u32);
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "an answer, which has a limited size, lists the endpoints"
+            )]
+            let num_parts = parts.len() as u32;
+            let first = self.request.slice.first_endpoint(self.next_step, num_parts);
             let joining = Instant::now();
-            let batch = interleave_batches(parts, first as usize)?;
+            let batch = interleave_batches(parts, to_usize(first))?;
             spans.decode += joining.elapsed();
             let bytes = record_batch_bytes(&batch.data);
             let held = self.quota.reserve(bytes).await;
