@@ -9,6 +9,8 @@
 //! This crate knows `object_store` and HTTP. It knows the paths and the trailers of a table's files, but neither Lance
 //! nor the rows of tables: `stoker-lake` opens the stores, and puts those of this crate in front of them.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod atomic_create;
 mod breaker;
 mod breaker_store;

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::fs::fstat;
 use rustix::io::{Errno, pread};
+use stoker_types::to_usize;
 
 use super::store::Fetched;
 use crate::cached_read::preadv_cached;
@@ -129,7 +130,7 @@ fn read_now(files: &OpenFiles, path: &Path, range: &Range<u64>) -> Option<Fetche
     if length > READ_NOW_MAX || fstat(&opened.file).ok()?.st_nlink == 0 {
         return None;
     }
-    let mut bytes = vec![0; length as usize];
+    let mut bytes = vec![0; to_usize(length)];
     let mut filled = 0;
     while filled < bytes.len() {
         let rest = &mut [IoSliceMut::new(&mut bytes[filled..])];
@@ -161,7 +162,7 @@ fn read_blocking(files: &OpenFiles, path: &Path, range: Option<Range<u64>>, from
 fn read_at(opened: &OpenFile, path: &Path, range: Option<Range<u64>>) -> io::Result<Fetched> {
     let size = opened.size;
     let range = range.map_or(0..size, |range| range.start.min(size)..range.end.min(size));
-    let length = range.end.saturating_sub(range.start) as usize;
+    let length = to_usize(range.end.saturating_sub(range.start));
     // The memory is not zeroed first, because that would cost as much as the checksums.
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {

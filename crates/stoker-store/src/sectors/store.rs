@@ -13,6 +13,7 @@ use object_store::{
     Result,
 };
 use stoker_checksum::checksum;
+use stoker_types::to_usize;
 
 use super::known::Known;
 use super::local::{self, ReadFrom};
@@ -73,7 +74,7 @@ impl Fetched {
     fn part(&self, range: &Range<u64>) -> Option<Bytes> {
         let own = self.range();
         let is_there = own.start <= range.start && range.start <= range.end && range.end <= own.end;
-        is_there.then(|| self.bytes.slice((range.start - own.start) as usize..(range.end - own.start) as usize))
+        is_there.then(|| self.bytes.slice(to_usize(range.start - own.start)..to_usize(range.end - own.start)))
     }
 
     /// Reduces the fetched bytes to a range of the file, if all of it was fetched.
@@ -93,7 +94,7 @@ impl Fetched {
     /// Overwrites the bytes at the range of `other` with those of `other`.
     fn replace(&mut self, other: &Fetched) {
         let mut bytes = BytesMut::from(self.bytes.as_ref());
-        let at = other.start.saturating_sub(self.start) as usize;
+        let at = to_usize(other.start.saturating_sub(self.start));
         if let Some(place) = bytes.get_mut(at..at + other.bytes.len()) {
             place.copy_from_slice(&other.bytes);
         }
@@ -232,7 +233,7 @@ impl CheckedFile<'_> {
                 Some((index, of_segment)) if *index == segment => of_segment,
                 _ => &sums.insert((segment, self.sums(segment, fetched, trailer).await?)).1,
             };
-            if of_segment.get((sector % SEGMENT_SECTORS) as usize) != Some(&checksum(&found)) {
+            if of_segment.get(to_usize(sector % SEGMENT_SECTORS)) != Some(&checksum(&found)) {
                 let start = wrong.as_ref().map_or(bytes.start, |wrong| wrong.start);
                 wrong = Some(start..bytes.end);
             }

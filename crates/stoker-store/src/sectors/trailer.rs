@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use stoker_checksum::hash;
+use stoker_types::to_usize;
 
 use super::{SECTOR_BYTES, SUM_BYTES};
 
@@ -87,7 +88,7 @@ impl<'a> Tables<'a> {
 pub(super) fn trailer(name: &str, covered: u64, sums: &[u32], end: &[u8]) -> Option<Vec<u8>> {
     let tables = Tables::parse(end, covered)?;
     let mut bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-    let hashes: Vec<u64> = bytes.chunks((SEGMENT_SECTORS * SUM_BYTES) as usize).map(hash).collect();
+    let hashes: Vec<u64> = bytes.chunks(to_usize(SEGMENT_SECTORS * SUM_BYTES)).map(hash).collect();
     let directory_at = bytes.len();
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&covered.to_le_bytes());
@@ -123,14 +124,14 @@ impl Trailer {
             let is_near = file_bytes - closing_at <= DIRECTORY_BYTES_MAX;
             return Err(if is_near { Unread::BeginsAt(closing_at) } else { cut() });
         }
-        let closing = end.get((closing_at - end_at) as usize..).ok_or_else(cut)?;
+        let closing = end.get(to_usize(closing_at - end_at)..).ok_or_else(cut)?;
         let length = u64::from(u32_at(closing, 0).ok_or_else(cut)?);
         let directory_at = closing_at.checked_sub(length).filter(|_| length <= DIRECTORY_BYTES_MAX).ok_or_else(cut)?;
         if directory_at < end_at {
             return Err(Unread::BeginsAt(directory_at));
         }
-        let end = end.slice((directory_at - end_at) as usize..);
-        let (opening, closing) = end.split_at(length as usize);
+        let end = end.slice(to_usize(directory_at - end_at)..);
+        let (opening, closing) = end.split_at(to_usize(length));
         let sealed = [opening, &closing[..4], &closing[END_BYTES..]].concat();
         if u64_at(closing, 4) != Some(hash(&sealed))
             || Tables::parse(&end, file_bytes).is_none_or(|found| found.at != columns_at)
@@ -185,15 +186,15 @@ impl Trailer {
 
     /// Returns whether bytes are the checksums of a segment.
     pub fn is_segment(&self, index: u64, sums: &[u8]) -> bool {
-        self.segment_hashes.get(index as usize) == Some(&hash(sums))
+        self.segment_hashes.get(to_usize(index)) == Some(&hash(sums))
     }
 
     /// Returns whether bytes that were read at offset `at` equal the trailer, as far as they lie in its directory or
     /// behind it.
     pub fn has_end(&self, at: u64, bytes: &[u8]) -> bool {
-        let skipped = self.directory_at.saturating_sub(at) as usize;
+        let skipped = to_usize(self.directory_at.saturating_sub(at));
         let Some(found) = bytes.get(skipped..).filter(|found| !found.is_empty()) else { return true };
-        let from = (at.max(self.directory_at) - self.directory_at) as usize;
+        let from = to_usize(at.max(self.directory_at) - self.directory_at);
         self.end.get(from..from + found.len()) == Some(found)
     }
 

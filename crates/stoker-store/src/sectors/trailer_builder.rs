@@ -1,9 +1,13 @@
 //! Computes the checksums of a data file while it is written.
 
 use stoker_checksum::checksum;
+use stoker_types::to_usize;
 
 use super::SECTOR_BYTES;
 use super::trailer::{ENTRY_BYTES, FOOTER_BYTES, trailer};
+
+/// Bytes of a sector, as the length of a slice.
+const SECTOR_LEN: usize = to_usize(SECTOR_BYTES);
 
 /// Collects what the trailer of a data file needs from the bytes that are written to the file.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ impl TrailerBuilder {
     /// and at most `num_buffers_max` global buffers.
     pub fn new(name: &str, num_columns_max: usize, num_buffers_max: usize) -> Self {
         let end_bytes = FOOTER_BYTES + ENTRY_BYTES * (num_columns_max + num_buffers_max);
-        let (sums, partial, end) = (Vec::new(), Vec::with_capacity(SECTOR_BYTES as usize), Vec::new());
+        let (sums, partial, end) = (Vec::new(), Vec::with_capacity(SECTOR_LEN), Vec::new());
         Self { name: name.to_string(), sums, partial, end, end_bytes, num_bytes: 0 }
     }
 
@@ -37,16 +41,16 @@ impl TrailerBuilder {
         }
         let mut rest = bytes;
         if !self.partial.is_empty() {
-            let (head, tail) = rest.split_at(rest.len().min(SECTOR_BYTES as usize - self.partial.len()));
+            let (head, tail) = rest.split_at(rest.len().min(SECTOR_LEN - self.partial.len()));
             self.partial.extend_from_slice(head);
             rest = tail;
-            if self.partial.len() < SECTOR_BYTES as usize {
+            if self.partial.len() < SECTOR_LEN {
                 return;
             }
             self.sums.push(checksum(&self.partial));
             self.partial.clear();
         }
-        let (sectors, partial) = rest.as_chunks::<{ SECTOR_BYTES as usize }>();
+        let (sectors, partial) = rest.as_chunks::<SECTOR_LEN>();
         self.sums.extend(sectors.iter().map(|sector| checksum(sector)));
         self.partial.extend_from_slice(partial);
     }
