@@ -14,6 +14,7 @@ use lance_table::io::deletion::deletion_file_path;
 use object_store::path::Path;
 use roaring::RoaringBitmap;
 use stoker_store::seal::seal;
+use stoker_types::to_usize;
 
 use crate::caught::caught;
 use crate::damage::decode_error;
@@ -44,7 +45,7 @@ impl Table {
             read_version,
             id: seal(&format!("{}-{read_version}", metadata.id), &content),
             file_type: DeletionFileType::Bitmap,
-            num_deleted_rows: Some(deleted.len() as usize),
+            num_deleted_rows: Some(to_usize(deleted.len())),
             base_id: None,
         };
         let path = deletion_file_path(&self.lake().table_path(self.name()), metadata.id, &file);
@@ -81,7 +82,7 @@ impl Table {
             let path = deletion_file_path(&self.lake().table_path(self.name()), fragment.id, file);
             let key = format!("{path}#{:?}", file.num_deleted_rows);
             if !self.lake().inner.checked.contains(&key) {
-                unchecked.push((fragment.id as usize, path, key));
+                unchecked.push((to_usize(fragment.id), path, key));
             }
         }
         let mut checks = stream::iter(unchecked)

@@ -18,8 +18,9 @@ use lance_io::scheduler::{ScanScheduler, SchedulerConfig};
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use stoker_store::sectors::is_checked_name;
-use stoker_types::fixed_row_bytes;
+use stoker_types::{fixed_row_bytes, to_usize};
 
+use crate::address::fragment_id;
 use crate::caught::caught;
 use crate::checksums::{Checksums, FileChecksums};
 use crate::damage::decode_error;
@@ -160,7 +161,8 @@ impl Table {
             .map(|fragment| {
                 let scheduler = scheduler.clone();
                 async move {
-                    Ok::<_, Error>((fragment.id(), self.dense_file(&scheduler, &fragment, column, row_bytes).await?))
+                    let id = fragment_id(fragment.id() as u64);
+                    Ok::<_, Error>((id, self.dense_file(&scheduler, &fragment, column, row_bytes).await?))
                 }
             })
             .buffered(FOOTERS_IN_FLIGHT);
@@ -168,8 +170,8 @@ impl Table {
         while let Some((id, probe)) = probes.try_next().await? {
             match probe {
                 Ok((file, sums)) => {
-                    files.insert(id as u32, file);
-                    checksums.push((id as u32, sums));
+                    files.insert(id, file);
+                    checksums.push((id, sums));
                 }
                 Err(obstacle) => return Ok(DenseProbe::NotDense { reason: format!("fragment {id}: {obstacle}") }),
             }
@@ -177,7 +179,7 @@ impl Table {
         let data_type = field.data_type().clone();
         let segments = self.lake().inner.checksums.segments.clone();
         let checksums = Checksums::new(checksums, segments).map(Arc::new);
-        Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes: row_bytes as usize, data_type, checksums, files })))
+        Ok(DenseProbe::Dense(Arc::new(DenseColumn { row_bytes: to_usize(row_bytes), data_type, checksums, files })))
     }
 
     async fn dense_file(

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::{Error, RangeReader, Result, Table};
 
 /// The size of a footer in bytes.
-const FOOTER_BYTES: u64 = 40;
+const FOOTER_BYTES: usize = 40;
 
 /// The size of one entry of the two tables before the footer, in bytes.
 const ENTRY_BYTES: u64 = 16;
@@ -91,7 +91,7 @@ fn check_file(reader: &RangeReader, version: (u32, u32)) -> Result<()> {
     let reader = reader.open()?;
     let Some(file) = reader.local() else { return Ok(()) };
     let attempted = || format!("reading the footer of {}", reader.place());
-    if reader.size() < FOOTER_BYTES {
+    if reader.size() < FOOTER_BYTES as u64 {
         let reason = format!("it has {} bytes, fewer than a footer ({FOOTER_BYTES})", reader.size());
         return Err(Error::DataCorrupt { attempted: attempted(), reason });
     }
@@ -102,8 +102,8 @@ fn check_file(reader: &RangeReader, version: (u32, u32)) -> Result<()> {
     }
 }
 
-fn last_bytes(mut file: &File) -> std::io::Result<[u8; FOOTER_BYTES as usize]> {
-    let mut bytes = [0; FOOTER_BYTES as usize];
+fn last_bytes(mut file: &File) -> std::io::Result<[u8; FOOTER_BYTES]> {
+    let mut bytes = [0; FOOTER_BYTES];
     file.seek(SeekFrom::End(-(FOOTER_BYTES as i64)))?;
     file.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -111,7 +111,7 @@ fn last_bytes(mut file: &File) -> std::io::Result<[u8; FOOTER_BYTES as usize]> {
 
 /// Describes what is wrong with the footer of a file of `file_bytes` bytes, whose version by the manifest is
 /// `version`. `None` for a valid footer.
-fn flaw(footer: &[u8; FOOTER_BYTES as usize], file_bytes: u64, version: (u32, u32)) -> Option<String> {
+fn flaw(footer: &[u8; FOOTER_BYTES], file_bytes: u64, version: (u32, u32)) -> Option<String> {
     let number = |at: usize, length: usize| {
         let bytes = footer[at..at + length].iter().rev();
         bytes.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
@@ -129,7 +129,7 @@ fn flaw(footer: &[u8; FOOTER_BYTES as usize], file_bytes: u64, version: (u32, u3
     let begins = |table: u64, entries: u64| table.checked_add(entries * ENTRY_BYTES);
     let fits = metadata <= column_table
         && begins(column_table, num_columns) == Some(buffer_table)
-        && begins(buffer_table, num_buffers) == file_bytes.checked_sub(FOOTER_BYTES);
+        && begins(buffer_table, num_buffers) == file_bytes.checked_sub(FOOTER_BYTES as u64);
     if fits && num_buffers > 0 {
         return None;
     }

@@ -14,6 +14,9 @@
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
 //! ```
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
+mod address;
 mod again;
 mod allowance;
 mod blobs;
@@ -53,6 +56,7 @@ mod take;
 mod versions;
 mod write;
 
+pub use address::row_offset;
 pub use allowance::{Expense, WriteAllowance};
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_core::datatypes::Field;
 use lance_table::format::Fragment;
+use stoker_types::to_usize;
 
 use crate::dense::FOOTERS_IN_FLIGHT;
 use crate::{Error, Result, ScanRequest, Table};
@@ -86,7 +87,7 @@ impl Table {
                 for id in lists.iter().filter(|id| file.fields.contains(id)) {
                     let key = format!("{}#{id}", self.dataset().data_dir().join(file.path.as_str()));
                     if !self.lake().inner.checked.contains(&key) {
-                        unchecked.push((fragment.id as usize, *id, key));
+                        unchecked.push((to_usize(fragment.id), *id, key));
                     }
                 }
             }

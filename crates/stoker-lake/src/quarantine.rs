@@ -12,6 +12,7 @@ use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_table::transaction::{Operation, TransactionBuilder};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
+use crate::address::row_offset;
 use crate::caught::caught;
 use crate::commit::{lost, transaction};
 use crate::damage::decode_error;
@@ -137,7 +138,7 @@ impl Table {
                     if let Some(beyond) = addrs.iter().find(|addr| **addr & 0xffff_ffff >= num_rows) {
                         return Err(self.no_row(*beyond, format!("; the fragment has {num_rows} rows")));
                     }
-                    let offsets: Vec<u32> = addrs.iter().map(|addr| *addr as u32).collect();
+                    let offsets: Vec<u32> = addrs.iter().map(|addr| row_offset(*addr)).collect();
                     found.push((fragment, offsets));
                 }
                 None => gone.extend_from_slice(addrs),

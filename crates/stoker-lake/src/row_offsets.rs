@@ -14,6 +14,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lance_encoding::decoder::{PageEncoding, PageInfo};
 use lance_encoding::format::metadata::page_layout::Layout;
 use lance_table::format::Fragment;
+use stoker_types::to_usize;
 
 use crate::{Error, RangeReader, Result, Table};
 
@@ -44,7 +45,7 @@ impl Table {
                 let Some(file) = fragment.files.iter().find(|file| file.fields.contains(id)) else { continue };
                 let key = format!("{}@{id}", self.dataset().data_dir().join(file.path.as_str()));
                 if !self.lake().inner.checked.contains(&key) {
-                    unchecked.push((fragment.id as usize, *id, key));
+                    unchecked.push((to_usize(fragment.id), *id, key));
                 }
             }
         }
@@ -97,8 +98,8 @@ fn check_page(reader: &RangeReader, page: &PageInfo) -> Result<()> {
         let reason = format!("{bytes} bytes at {offset} are not the offsets of {} rows", page.num_rows);
         return Err(Error::DataCorrupt { attempted: attempted(), reason });
     };
-    let stored = bytes_at(file, offset, bytes as usize).map_err(|source| Error::storage(attempted(), source))?;
-    match flaw(&stored, width as usize, values_bytes) {
+    let stored = bytes_at(file, offset, to_usize(bytes)).map_err(|source| Error::storage(attempted(), source))?;
+    match flaw(&stored, to_usize(width), values_bytes) {
         None => Ok(()),
         Some(reason) => Err(Error::DataCorrupt { attempted: attempted(), reason }),
     }

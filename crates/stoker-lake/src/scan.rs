@@ -20,6 +20,7 @@ use lance::dataset::scanner::Scanner;
 use lance_linalg::distance::MetricType;
 use stoker_store::first_line;
 
+use crate::address::fragment_id;
 use crate::caught::{Panicked, caught};
 use crate::{Error, Result, Table};
 
@@ -183,7 +184,7 @@ impl Table {
             scanner.filter_expr(filter.clone());
         }
         if let Some(ids) = &request.fragments {
-            let wanted = |fragment: &&lance_table::format::Fragment| ids.contains(&(fragment.id as u32));
+            let wanted = |fragment: &&lance_table::format::Fragment| ids.contains(&fragment_id(fragment.id));
             scanner.with_fragments(self.dataset().fragments().iter().filter(wanted).cloned().collect());
         }
         if let Some(nearest) = &request.nearest {

@@ -11,6 +11,7 @@ use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
 use stoker_store::sectors::is_checked_name;
 
+use crate::address::fragment_id;
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
 use crate::obstacle::Obstacle;
 use crate::{Error, Result, Table};
@@ -76,7 +77,7 @@ impl Table {
                 let scheduler = scheduler.clone();
                 async move {
                     let files = self.column_files(&scheduler, &fragment, name).await?;
-                    Ok::<_, Error>((fragment.id() as u32, files))
+                    Ok::<_, Error>((fragment_id(fragment.id() as u64), files))
                 }
             })
             .buffered(FOOTERS_IN_FLIGHT);

@@ -7,6 +7,7 @@ use arrow_schema::SchemaRef;
 use lance::Dataset;
 use stoker_types::{Snapshot, TableName};
 
+use crate::address::fragment_id;
 use crate::{Error, LakeStore, Result};
 
 /// The maximum number of rows of a fragment: row addresses have 32 bits for the offset in it.
@@ -126,7 +127,11 @@ impl Table {
         let info = |fragment: &lance_table::format::Fragment| {
             let physical = fragment.physical_rows.unwrap_or(0) as u64;
             let deleted = fragment.deletion_file.as_ref().and_then(|file| file.num_deleted_rows).unwrap_or(0) as u64;
-            FragmentInfo { id: fragment.id as u32, physical_rows: physical, num_rows: physical.saturating_sub(deleted) }
+            FragmentInfo {
+                id: fragment_id(fragment.id),
+                physical_rows: physical,
+                num_rows: physical.saturating_sub(deleted),
+            }
         };
         self.dataset.fragments().iter().map(info).collect()
     }

@@ -11,6 +11,7 @@ use lance::dataset::TakeBuilder;
 use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
 
+use crate::address::row_offset;
 use crate::caught::caught;
 use crate::damage::decode_error;
 use crate::precheck::Checked;
@@ -102,7 +103,7 @@ impl Table {
             let deletions = caught(fragment.get_deletion_vector()).await;
             let Some(deletions) = deletions.map_err(|source| decode_error(attempted(), source))? else { continue };
             let in_fragment = |addr: &&u64| (**addr >> 32) as usize == fragment.id();
-            if let Some(addr) = sorted.iter().filter(in_fragment).find(|addr| deletions.contains(**addr as u32)) {
+            if let Some(addr) = sorted.iter().filter(in_fragment).find(|addr| deletions.contains(row_offset(**addr))) {
                 return Ok(Error::NotFound { what: self.row_name(*addr), hint: "; it was deleted".into() });
             }
         }

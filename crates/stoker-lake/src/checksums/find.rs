@@ -12,6 +12,7 @@ use stoker_types::is_heavy;
 
 use super::directory::{Described, Misfit, offset_of};
 use super::{Checksums, FileChecksums};
+use crate::address::fragment_id;
 use crate::dense::{CACHE_ENTRIES_MAX, ColumnKey, FOOTERS_IN_FLIGHT};
 use crate::{DenseProbe, Error, RangeReader, Result, Table};
 
@@ -75,7 +76,7 @@ impl Table {
                         }
                         Err(_) => None,
                     };
-                    Ok::<_, Error>((fragment.id() as u32, checksums))
+                    Ok::<_, Error>((fragment_id(fragment.id() as u64), checksums))
                 }
             })
             .buffered(FOOTERS_IN_FLIGHT);

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use stoker_store::{SegmentCache, SegmentKey};
+use stoker_types::to_usize;
 
 use self::directory::CHECKSUM_BYTES;
 use crate::{RangeReader, Result};
@@ -221,7 +222,7 @@ impl Checksums {
         let values = numbers(&file.reader.read(file.bytes(&rows)).await?);
         for segment in run.segments {
             let part = self.rows(file, segment);
-            let place = (part.start - rows.start) as usize..(part.end - rows.start) as usize;
+            let place = to_usize(part.start - rows.start)..to_usize(part.end - rows.start);
             if let Some(values) = values.get(place) {
                 self.segments.insert(file.key(&part), values.into());
             }
@@ -267,7 +268,7 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
 /// The checksums of the wanted rows, each with the index in the result. `values` begins with the checksum of row
 /// `first`.
 fn pick(values: &[u32], first: u64, wanted: &[RequestedRow]) -> impl Iterator<Item = (usize, u32)> {
-    wanted.iter().filter_map(move |wanted| Some((wanted.place, *values.get((wanted.row - first) as usize)?)))
+    wanted.iter().filter_map(move |wanted| Some((wanted.place, *values.get(to_usize(wanted.row - first))?)))
 }
 
 #[cfg(test)]

@@ -182,12 +182,16 @@ impl LakeStore {
 
 /// The current time in milliseconds since 1970-01-01 UTC.
 fn now_millis() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The versions whose next version has existed for longer than `kept_for`.
 fn replaced_before(versions: Vec<Dated>, now_millis: i64, kept_for: Duration) -> Vec<Dated> {
-    let oldest_kept = now_millis.saturating_sub(i64::try_from(kept_for.as_millis()).unwrap_or(i64::MAX));
+    let oldest_kept = now_millis.saturating_sub(millis(kept_for));
     let later: Vec<i64> = versions.iter().skip(1).map(|dated| dated.since_millis).collect();
     versions.into_iter().zip(later).filter(|(_, replaced)| *replaced < oldest_kept).map(|(dated, _)| dated).collect()
 }

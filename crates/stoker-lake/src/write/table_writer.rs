@@ -7,7 +7,7 @@ use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
 use lance_table::format::Fragment;
-use stoker_types::{TableName, is_encoded_image, is_heavy};
+use stoker_types::{TableName, is_encoded_image, is_heavy, to_usize};
 
 use super::column_file::ColumnFile;
 use super::conform::conform;
@@ -127,11 +127,11 @@ impl TableWriter {
             let rows_left = rows_max.saturating_sub(open.rows);
             let bytes_left = bytes_max.saturating_sub(open.bytes);
             let rows = rows_left.min(bytes_left / row_bytes).max(1).min((batch.num_rows() - start) as u64);
-            let part = batch.slice(start, rows as usize);
+            let part = batch.slice(start, to_usize(rows));
             try_join_all(open.files.iter_mut().map(|file| file.write(&part))).await?;
             open.rows += rows;
             open.bytes += rows * row_bytes;
-            start += rows as usize;
+            start += to_usize(rows);
             self.num_rows += rows;
             let full = open.rows >= rows_max || open.bytes + row_bytes > bytes_max;
             self.open = Some(open);
@@ -173,7 +173,7 @@ impl TableWriter {
     async fn close_fragment(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let mut fragment = Fragment::new(0);
-        fragment.physical_rows = Some(open.rows as usize);
+        fragment.physical_rows = Some(to_usize(open.rows));
         let mut bytes = 0;
         for (file, size) in try_join_all(open.files.into_iter().map(ColumnFile::finish)).await? {
             fragment.files.push(file);
