@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use stoker_checksum::checksum;
+use stoker_types::to_usize;
 
 const THREADS: usize = 2;
 const PIECE_BYTES: usize = 4 << 20;
@@ -28,7 +29,7 @@ const PASSES: usize = 5;
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).ok_or_else(|| Error::other("give a file of some hundred MB"))?;
     let file = File::open(path)?;
-    let pieces = file.metadata()?.len() as usize / PIECE_BYTES;
+    let pieces = to_usize(file.metadata()?.len()) / PIECE_BYTES;
     let mut memory: Vec<Vec<u8>> = (0..THREADS).map(|_| vec![1; MEMORY_BYTES / THREADS]).collect();
     report("read", pieces, &mut memory, |offset, target| file.read_exact_at(target, offset))?;
     report("read, then checksum", pieces, &mut memory, |offset, target| {

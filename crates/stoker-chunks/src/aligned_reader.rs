@@ -8,11 +8,11 @@
 //! aligned, so they are copied from a buffer.
 
 use std::fs::File;
-use std::io;
-use std::mem;
 use std::ops::Range;
+use std::{io, mem};
 
 use rustix::io::Errno;
+use stoker_types::to_usize;
 
 use crate::coalesce::Read;
 use crate::stats::Asked;
@@ -57,8 +57,7 @@ impl<'a> AlignedReader<'a> {
                 if !self.window.contains(&offset) {
                     self.fill(offset..end)?;
                 }
-                let found =
-                    &self.buffer[(offset - self.window.start) as usize..][..(self.window.end - offset) as usize];
+                let found = &self.buffer[to_usize(offset - self.window.start)..][..to_usize(self.window.end - offset)];
                 let count = found.len().min(rest.len());
                 let (head, tail) = mem::take(&mut rest).split_at_mut(count);
                 head.copy_from_slice(&found[..count]);
@@ -73,7 +72,7 @@ impl<'a> AlignedReader<'a> {
     /// Fills the buffer with the first bytes of a range, extended to the alignment.
     fn fill(&mut self, range: Range<u64>) -> io::Result<()> {
         let start = range.start - range.start % self.alignment as u64;
-        let wanted = (range.end - start).min(self.buffer.len() as u64) as usize;
+        let wanted = to_usize((range.end - start).min(self.buffer.len() as u64));
         let length = wanted.next_multiple_of(self.alignment);
         self.asked.bytes += length as u64;
         let mut filled = 0;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_buffer::Buffer;
 use futures::future::{try_join, try_join_all, try_join3};
 use stoker_lake::DenseColumn;
+use stoker_types::to_usize;
 
 use crate::block_range::{BlockRange, BlockRequest, key, num_bytes, runs, wanted_ranges};
 use crate::coalesce::{Piece, Read};
@@ -185,7 +186,7 @@ impl ChunkScan {
         let bytes = self.read_store(column, fragment, start..end).await?;
         let (mut chunks, mut copies) = (Vec::with_capacity(run.len()), Vec::with_capacity(run.len()));
         for (range, rows) in run {
-            let bytes = bytes.slice_with_length((range.offset - start) as usize, range.num_bytes()?);
+            let bytes = bytes.slice_with_length(to_usize(range.offset - start), range.num_bytes()?);
             chunks.push((range.key(column)?, bytes.clone()));
             copies.push(self.copy_rows(name, column, range.read(name, column, rows)?, bytes));
         }
@@ -241,7 +242,7 @@ impl ChunkScan {
         let stats = self.stats().clone();
         let work = move || {
             for piece in &mut read.pieces {
-                let start = piece.at as usize;
+                let start = to_usize(piece.at);
                 let row = bytes.get(start..start + piece.slot.len());
                 let row = row.ok_or_else(|| Error::Internal { reason: "a row lies outside its range".into() })?;
                 piece.slot.copy_from_slice(row);

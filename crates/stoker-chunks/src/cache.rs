@@ -115,7 +115,7 @@ impl ChunkCache {
     /// Waits until the folder was measured and all chunks that were handed over are written.
     pub async fn settled(&self) {
         // The semaphore is never closed; if it were, nothing would be written.
-        self.inner.writing.acquire_many((WRITING_BYTES_MAX >> 10) as u32).await.map(drop).ok();
+        self.inner.writing.acquire_many(kibibytes(WRITING_BYTES_MAX, WRITING_BYTES_MAX)).await.map(drop).ok();
     }
 
     /// Reserves memory for a chunk out of which rows are copied; waits until enough is released.
@@ -258,5 +258,5 @@ fn entry_bytes(length: usize) -> u64 {
 
 /// Returns the number of permits for `length` bytes: all permits if it exceeds `bytes_max`.
 fn kibibytes(length: u64, bytes_max: u64) -> u32 {
-    length.min(bytes_max).div_ceil(1 << 10).max(1) as u32
+    u32::try_from(length.min(bytes_max).div_ceil(1 << 10).max(1)).unwrap_or(u32::MAX)
 }

@@ -11,6 +11,8 @@
 //! Rows in object stores may be read in [`Block`]s: once for several streams of the process ([`SharedReads`]), or once
 //! for later epochs and other processes ([`ChunkCache`]).
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod aligned_reader;
 mod array;
 mod block_range;

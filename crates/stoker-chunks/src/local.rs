@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+
+use stoker_types::to_usize;
+
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -102,7 +105,7 @@ pub(crate) fn forget(file: &File, range: Range<u64>) {
 
 /// Returns the numbers of bytes between neighbouring rows.
 fn gaps(pieces: &[Piece]) -> impl Iterator<Item = usize> + '_ {
-    pieces.windows(2).map(|pair| (pair[1].at - pair[0].at) as usize - pair[0].slot.len())
+    pieces.windows(2).map(|pair| to_usize(pair[1].at - pair[0].at) - pair[0].slot.len())
 }
 
 /// Reads rows, the first of which begins at offset `start` of the file. Returns the number of system calls.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 use stoker_lake::{RangeBody, RangeReader};
+use stoker_types::to_usize;
 
 use crate::clock::Clock;
 use crate::coalesce::Read;
@@ -161,7 +162,7 @@ impl Remote {
 
     /// Reads the bytes of a range into new memory.
     async fn collect<S: Source>(&self, source: &S, range: Range<u64>) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let mut bytes = vec![0; to_usize(range.end - range.start)];
         self.pour(source, range, Rest { bytes: &mut bytes }).await?;
         Ok(bytes)
     }
@@ -323,7 +324,7 @@ impl Target<'_> {
                 }
                 break;
             }
-            let from = (at - piece.at) as usize;
+            let from = to_usize(at - piece.at);
             at = piece.at + piece.slot.len() as u64;
             slices.push(IoSliceMut::new(&mut piece.slot[from..]));
         }
@@ -346,7 +347,7 @@ impl Target<'_> {
     /// Copies into the slots those of `bytes` that are still missing. `bytes` begin at offset `at` of the read, up to
     /// which no byte is missing.
     fn put_missing(&mut self, at: u64, bytes: &[u8]) {
-        let known = usize::try_from(self.done.saturating_sub(at)).unwrap_or(usize::MAX);
+        let known = to_usize(self.done.saturating_sub(at));
         let mut missing = bytes.get(known..).unwrap_or_default();
         while !missing.is_empty() {
             let mut count = 0;

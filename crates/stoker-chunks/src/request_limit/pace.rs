@@ -91,6 +91,11 @@ pub(super) struct Pace {
     overloaded: Option<Duration>,
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
+fn whole(limit: f64) -> usize {
+    limit as usize
+}
+
 impl Default for Pace {
     fn default() -> Self {
         Self { limit: START, round: Round::new(Duration::ZERO), known: None, doubtful: None, overloaded: None }
@@ -101,12 +106,12 @@ impl Pace {
     /// The maximum number of GETs in flight now; less than the settled limit while the unloaded duration is measured.
     pub fn limit(&self) -> usize {
         let probe = (self.limit / PROBE_DIVISOR).max(OVERLOADED_MIN);
-        if self.doubtful.is_some() { probe as usize } else { self.settled() }
+        if self.doubtful.is_some() { whole(probe) } else { self.settled() }
     }
 
     /// The maximum number of GETs in flight apart from measurements.
     pub fn settled(&self) -> usize {
-        self.limit as usize
+        whole(self.limit)
     }
 
     /// Records how many GETs are in flight, and how many wait for a permit.
