@@ -23,6 +23,8 @@
 //! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `dot_product`, `tensor_shape`, `tensor_mean`;
 //! - `<->`, `<=>` and `<#>` between vectors, as in pgvector.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod engine;
 mod error;
 mod extension;

@@ -22,6 +22,7 @@ const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 pub(super) fn whole(value: &ParamValue) -> DfResult<Option<ScalarValue>> {
     match value {
         ParamValue::Vector(values) => {
+            #[expect(clippy::cast_possible_truncation, reason = "vectors have elements of type `Float32`")]
             let values = Float32Array::from_iter_values(values.iter().map(|value| *value as f32));
             let length = i32::try_from(values.len()).unwrap_or(i32::MAX);
             let list =
@@ -40,6 +41,7 @@ pub(super) fn elements(value: &ParamValue) -> Option<ArrayRef> {
         ParamValue::Vector(values) => {
             let is_exact = |value: &f64| value.fract() == 0.0 && value.abs() <= EXACT_INTEGER_MAX;
             Some(match values.iter().all(is_exact) {
+                #[expect(clippy::cast_possible_truncation, reason = "`is_exact` holds for all values")]
                 true => Arc::new(Int64Array::from_iter_values(values.iter().map(|value| *value as i64))),
                 false => Arc::new(Float64Array::from(values.clone())),
             })

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::Expr;
 use stoker_lake::{FragmentInfo, Table};
-use stoker_types::is_heavy;
+use stoker_types::{is_heavy, to_usize};
 
 use super::scan_exec::statistics;
 use super::{HeavyTable, Layout, OutputColumn, ScanExec};
@@ -206,8 +206,7 @@ impl TableProvider for Relation {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let num_rows = self.scanned().iter().map(|fragment| fragment.num_rows).sum::<u64>();
-        let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);
+        let num_rows = to_usize(self.scanned().iter().map(|fragment| fragment.num_rows).sum::<u64>());
         let num_rows = match &self.search {
             None => Precision::Exact(num_rows),
             Some(search) => Precision::Inexact(num_rows.min(search.k)),

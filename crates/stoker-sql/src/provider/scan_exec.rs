@@ -16,6 +16,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use datafusion::prelude::Expr;
 use futures::{TryStreamExt as _, stream};
 use stoker_lake::{FragmentInfo, ScanRequest};
+use stoker_types::to_usize;
 
 use super::{HeavyTable, Layout, heavy, lake_error};
 
@@ -151,7 +152,7 @@ impl ExecutionPlan for ScanExec {
             None => self.partitions.iter().map(|group| group.num_rows).sum(),
             Some(partition) => self.partitions.get(partition).map_or(0, |group| group.num_rows),
         };
-        let num_rows = usize::try_from(num_rows).unwrap_or(usize::MAX);
+        let num_rows = to_usize(num_rows);
         let precision = match (&self.filter, self.limit) {
             (None, None) => Precision::Exact(num_rows),
             (_, limit) => Precision::Inexact(num_rows.min(limit.unwrap_or(usize::MAX))),

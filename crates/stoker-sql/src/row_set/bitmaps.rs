@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
+use stoker_lake::row_offset;
+use stoker_types::to_usize;
 
 use crate::{Error, Result};
 
@@ -35,7 +37,7 @@ impl BitmapsBuilder {
             let id = (addr >> 32) as u32;
             let rows = self.fragments.entry(id).or_default();
             while let Some(addr) = addrs.next_if(|addr| (addr >> 32) as u32 == id) {
-                rows.insert(addr as u32);
+                rows.insert(row_offset(addr));
             }
         }
     }
@@ -160,7 +162,7 @@ impl Fragment {
         for ordinal in ordinals {
             let rank = ordinal - self.first;
             let skip = match next.and_then(|next| rank.checked_sub(next)) {
-                Some(skip) if skip <= STEPS_MAX => skip as usize,
+                Some(skip) if skip <= STEPS_MAX => to_usize(skip),
                 _ => {
                     let rank = u32::try_from(rank).map_err(|_| missing())?;
                     let row = self.rows.select(rank).ok_or_else(missing)?;

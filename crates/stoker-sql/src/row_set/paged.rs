@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
+use stoker_types::to_usize;
 
 use super::header::PageEntry;
 use super::page::{self, PAGE_ROWS};
@@ -60,7 +61,8 @@ impl Paged {
             let split = rest.partition_point(|ordinal| ordinal / PAGE_ROWS as u64 == index);
             let (of_page, after) = rest.split_at(split);
             rest = after;
-            let page = self.page(index as usize).await?;
+            let page = self.page(to_usize(index)).await?;
+            #[expect(clippy::cast_possible_truncation, reason = "pages have 65,536 rows")]
             let rows = of_page.iter().map(|ordinal| (ordinal % PAGE_ROWS as u64) as u32);
             parts.push(take_record_batch(&page, &UInt32Array::from_iter_values(rows))?);
         }

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 
 /// The most rows that one search may return.
 const K_MAX: i64 = 1_000_000;
-const K_DEFAULT: i64 = 10;
+const K_DEFAULT: usize = 10;
 const USAGE: &str = "write vector_search(table, column, query, k => 10, metric => 'l2' | 'cosine' | 'dot', \
                      nprobes => n, refine => n, use_index => true); the query is an array or a parameter";
 
@@ -55,7 +55,7 @@ impl SearchCall {
         let mut call = SearchCall {
             column: name_argument(column)?,
             query: query_argument(query, params)?,
-            k: K_DEFAULT as usize,
+            k: K_DEFAULT,
             metric: Metric::L2,
             use_index: true,
             nprobes: None,
@@ -77,6 +77,7 @@ impl SearchCall {
         Ok((request, call))
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "the patterns limit the numbers")]
     fn set(&mut self, name: &str, value: Constant) -> Result<()> {
         match (name, value) {
             ("k", Constant::Int(k)) if (1..=K_MAX).contains(&k) => self.k = k as usize,
@@ -148,7 +149,7 @@ fn elements(query: &[f64], element: &DataType, metric: Metric) -> Result<ArrayRe
     if let Some((_, value)) = lost {
         return Err(format!("the query holds {value}, which {element} cannot hold"));
     }
-    // Lance computes norms in f32.
+    #[expect(clippy::cast_possible_truncation, reason = "Lance computes norms in f32")]
     let norm = kept.values().iter().map(|value| (*value as f32) * (*value as f32)).sum::<f32>();
     match metric {
         Metric::Cosine if norm == 0.0 => {
