@@ -3,6 +3,7 @@
 use futures::future::try_join_all;
 use stoker_order::{StreamOrder, Visit};
 use stoker_sql::{NO_ROW, ResolvedRows};
+use stoker_types::to_usize;
 
 use crate::Result;
 use crate::plan::PlanInner;
@@ -84,7 +85,7 @@ pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<
         for addrs_of_rows in found.rows.addrs {
             let mine = (0..visits.len()).filter(|place| visits[*place].source == index);
             let mut addrs = vec![NO_ROW; visits.len()];
-            mine.zip(&found.places).for_each(|(place, row)| addrs[place] = addrs_of_rows[*row as usize]);
+            mine.zip(&found.places).for_each(|(place, row)| addrs[place] = addrs_of_rows[to_usize(*row)]);
             all.push(addrs);
         }
     }

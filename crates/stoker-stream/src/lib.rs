@@ -13,6 +13,8 @@
 //! windows and best read by blocks, otherwise 64 MiB, or 4 MiB per reading thread for local files. The budget cuts
 //! units that do not fit. Rows of dense columns are read from storage directly into their buffer slots in their part.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod bad_row_log;
 mod batch_stream;
 mod blocks;

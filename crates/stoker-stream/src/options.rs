@@ -17,6 +17,7 @@ pub(crate) fn orders(options: &StreamOptions, sources: &[SourcePlan], weights: &
         sources.iter().zip(weights).map(|(source, weight)| weight * source.row_bytes as f64).collect();
     let total: f64 = demand.iter().sum();
     let order = |(source, demand): (&SourcePlan, &f64)| {
+        #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
         let bytes = (options.shuffle_window_bytes as f64 * demand / total) as u64;
         StreamOptions { shuffle_window_bytes: bytes, ..options.clone() }.order(rows(source), source.row_bytes)
     };

@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat;
 use stoker_batch::{BufferPool, Held, Part, Substitution};
 use stoker_chunks::{Slots, to_array};
-use stoker_types::{Cursor, Slice, Stalls};
+use stoker_types::{Cursor, Slice, Stalls, to_usize};
 
 use crate::part_plan::PartPlan;
 use crate::plan::PlanInner;
@@ -56,7 +56,7 @@ pub(crate) struct Piece {
 
 impl PartBuilder {
     pub fn try_new(plan: &PlanInner, part: PartPlan, pool: &BufferPool) -> Result<Self> {
-        let rows = part.num_rows() as usize;
+        let rows = to_usize(part.num_rows());
         let slots = |column: &ColumnPlan| match column {
             ColumnPlan::Dense { row_bytes, .. } => Slots::try_new(pool, rows, *row_bytes).map(Some),
             ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => Ok(None),
@@ -94,15 +94,15 @@ impl PartBuilder {
 
     /// Records that a row of the part replaces a bad row.
     pub fn note(&mut self, row: usize, row_addrs: Vec<u64>, reason: String) {
-        let row = self.part.rows.start as usize + row;
+        let row = to_usize(self.part.rows.start) + row;
         self.substituted.push(Substitution { row, row_addrs, reason });
     }
 
     /// Returns the part and its size in bytes. All of its rows must have been added.
     pub fn finish(self, plan: &PlanInner, slice: &Slice, schema: &SchemaRef) -> Result<(Part, u64)> {
         let PartPlan { step, share, rows, .. } = self.part;
-        let first_row = rows.start as usize;
-        let num_rows = rows.end as usize - first_row;
+        let first_row = to_usize(rows.start);
+        let num_rows = to_usize(rows.end) - first_row;
         let mut columns = Vec::with_capacity(schema.fields().len());
         for ((field, slots), pieces) in schema.fields().iter().zip(self.dense).zip(self.light) {
             let array = match slots {
@@ -122,8 +122,8 @@ impl PartBuilder {
         let part = Part {
             step,
             cursor: Cursor { stream_id: plan.stream_id, epoch: slice.epoch, position },
-            num_rows: share.num_rows as usize,
-            num_valid: share.num_valid as usize,
+            num_rows: to_usize(share.num_rows),
+            num_valid: to_usize(share.num_valid),
             first_row,
             data,
             row_addrs: self.addrs,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use arrow_schema::SchemaRef;
 use stoker_batch::{Part, Quota, StallMeter};
 use stoker_chunks::{IoStats, RequestLimit};
-use stoker_types::{ReadOptions, Slice, StreamStats};
+use stoker_types::{ReadOptions, Slice, StreamStats, to_nanos};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
@@ -117,7 +117,7 @@ impl PartStream {
         let delivered = self.input.recv().await.unwrap_or_else(|| Err(stopped()));
         let Delivered { part, bytes, spans, _held } = delivered.inspect_err(|_| self.missing = 0)?;
         let waited = self.stalls.taken_part(Instant::now(), &spans);
-        self.counted.wait_nanos += waited.as_nanos() as u64;
+        self.counted.wait_nanos += to_nanos(waited);
         self.counted.rows += part.data.num_rows() as u64;
         self.counted.bytes += bytes;
         self.open.count(part.data.num_rows() as u64, bytes);
@@ -125,7 +125,7 @@ impl PartStream {
             self.missing -= 1;
             self.stalls.end_step();
             let since_opened = self.opened.elapsed();
-            self.counted.first_batch_nanos.get_or_insert(since_opened.as_nanos().max(1) as u64);
+            self.counted.first_batch_nanos.get_or_insert(to_nanos(since_opened).max(1));
             self.counted.batches += 1;
         }
         Ok(Some(part))

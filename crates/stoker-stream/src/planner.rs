@@ -10,7 +10,7 @@ use std::time::Instant;
 use stoker_batch::{Held, Quota};
 use stoker_chunks::{BlockReads, ChunkScan, Membership, SlotMut};
 use stoker_order::StreamOrder;
-use stoker_types::{BadRows, ReadOptions, Slice, Stalls};
+use stoker_types::{BadRows, ReadOptions, Slice, Stalls, to_usize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -421,9 +421,9 @@ impl Planner {
         for column in 0..num_columns {
             let mut slots = Vec::new();
             for entry in entries {
-                let builder = &self.builders[(entry.part - first) as usize];
+                let builder = &self.builders[to_usize(entry.part - first)];
                 if let Some(memory) = builder.slots(column) {
-                    slots.push(memory.claim(entry.row as usize)?);
+                    slots.push(memory.claim(to_usize(entry.row))?);
                 }
             }
             claims.push(slots);
@@ -446,7 +446,7 @@ impl Planner {
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(()) };
         let begun = Instant::now();
         for mut piece in pieces {
-            let builder = &mut self.builders[(piece.part - first) as usize];
+            let builder = &mut self.builders[to_usize(piece.part - first)];
             if !piece.bad.is_empty() {
                 piece = match self.options.bad_rows {
                     BadRows::Error => return Err(self.plan.bad_row(&piece)),

@@ -11,6 +11,7 @@ use futures::future::try_join_all;
 use stoker_chunks::{BadRow, BlockColumn, BlockReads, ChunkScan, SlotMut};
 use stoker_lake::DenseColumn;
 use stoker_sql::NO_ROW;
+use stoker_types::to_usize;
 
 use crate::blocks::{Blocks, rows_per_block};
 use crate::found_rows::{FoundRows, SourceRows};
@@ -157,7 +158,7 @@ impl Reader<'_> {
         for (output, (column, slots)) in source.columns.iter().zip(claims).enumerate() {
             let ColumnPlan::Dense { sources, .. } = column else { continue };
             let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
-            let in_order = ascending.iter().map(|place| (*place, places[*place] as usize));
+            let in_order = ascending.iter().map(|place| (*place, to_usize(places[*place])));
             let wanted = wanted(sources, &rows.addrs, in_order, slots)?;
             for ((supplier, (table, name, dense)), (places, wanted)) in sources.iter().enumerate().zip(wanted) {
                 let (tables, ordinals) = (tables.clone(), &found.ordinals);
@@ -255,7 +256,7 @@ fn wanted(
 
 /// Returns the values at these indexes.
 fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
-    places.iter().map(|place| values[*place as usize]).collect()
+    places.iter().map(|place| values[to_usize(*place)]).collect()
 }
 
 /// Returns which of these tables supplies a row. It is the first one that has an address for the row, or `None`, after

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use stoker_chunks::ChunkScan;
 use stoker_order::StreamOrder;
+use stoker_types::to_usize;
 
 use crate::found_rows::FoundRows;
 use crate::planner::AbortOnDrop;
@@ -53,7 +54,7 @@ impl Spans {
     /// Makes the spans of a stream whose units have `unit_rows` rows of a rank.
     pub fn new(plan: StreamPlan, scan: ChunkScan, order: StreamOrder, unit_rows: u64) -> Self {
         let rows_max = Some(rows_max(&plan)).filter(|rows| *rows >= UNITS_MIN.saturating_mul(unit_rows));
-        Self::of_rows(plan, scan, order, rows_max.unwrap_or(0) as usize)
+        Self::of_rows(plan, scan, order, to_usize(rows_max.unwrap_or(0)))
     }
 
     /// Makes spans of `rows_max` rows.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use stoker_types::{Positions, ReceiptPart, Skipped};
+use stoker_types::{Positions, ReceiptPart, Skipped, to_usize};
 
 use crate::{Error, Result};
 
@@ -52,7 +52,7 @@ pub(super) async fn coverage(
     let mut found = Coverage::default();
     let mut open: Vec<&ReceiptPart> = Vec::new();
     let mut rest = parts.as_slice();
-    for start in (0..num_rows).step_by(WINDOW as usize) {
+    for start in (0..num_rows).step_by(to_usize(WINDOW)) {
         let window = start..num_rows.min(start + WINDOW);
         let (begun, later) = rest.split_at(rest.partition_point(|part| part.start < window.end));
         rest = later;
@@ -81,7 +81,7 @@ fn check_claims(parts: &[&ReceiptPart], num_rows: u64) -> Result<()> {
 
 /// Counts the positions of a window. `parts` are all parts that have positions in it.
 fn count(found: &mut Coverage, window: &Range<u64>, parts: &[&ReceiptPart], marks: &[(u8, Vec<Range<u64>>)]) {
-    let place = |position: u64| (position - window.start) as usize;
+    let place = |position: u64| to_usize(position - window.start);
     let mut counts = vec![0_u8; place(window.end)];
     let mut marked = vec![0_u8; place(window.end)];
     for part in parts {
