@@ -18,6 +18,8 @@
 //! - [`ingest_imagefolder`]: one folder per class, optionally below one folder per split.
 //! - [`ingest_parquet`]: Parquet files, with columns declared as tensors, vectors or encoded images.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod cleanup;
 mod error;
 mod imagefolder;

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, LargeBinaryArray, Re
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use rayon::prelude::*;
-use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType};
+use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType, to_usize};
 
 use super::decode::{Failure, Target, decode, header, verify};
 use super::listing::{ImageFile, Listing};
@@ -121,7 +121,7 @@ impl RowBuilder {
         }
         let open = listed.open(&self.listing.path(file))?;
         let mut bytes = Vec::new();
-        let reserved = bytes.try_reserve_exact(usize::try_from(listed.bytes).unwrap_or(usize::MAX));
+        let reserved = bytes.try_reserve_exact(to_usize(listed.bytes));
         reserved.map_err(|error| Failure::Unreadable(error.to_string()))?;
         Read::take(&open, listed.bytes).read_to_end(&mut bytes).map_err(StampError::Io)?;
         listed.check(&open)?;

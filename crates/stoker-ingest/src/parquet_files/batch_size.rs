@@ -3,6 +3,7 @@
 use parquet::arrow::ProjectionMask;
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use stoker_types::to_usize;
 
 /// The target size of a record batch in bytes.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -49,7 +50,7 @@ impl BatchSize {
 
     /// Returns the number of rows per record batch, at least one.
     pub fn rows(&self) -> usize {
-        self.rows as usize
+        to_usize(self.rows)
     }
 
     /// Estimates the bytes of the next record batch when `rows_left` rows are left.

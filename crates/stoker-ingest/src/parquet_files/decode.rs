@@ -7,6 +7,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use stoker_types::to_usize;
 use tokio::sync::mpsc;
 
 use super::batch_size::{BatchSize, Change, plain_bytes};
@@ -95,7 +96,7 @@ impl Decoder {
                 if change == Change::Grown {
                     continue 'open; // This happens only before any row is sent.
                 }
-                let known = sent.saturating_sub(start) as usize;
+                let known = to_usize(sent.saturating_sub(start));
                 let rows = rows.slice(known, rows.num_rows() - known);
                 sent = read;
                 if self.sender.blocking_send(Message::Rows(rows, reservation)).is_err() {

@@ -2,6 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::ArrowNativeType as _;
 use arrow_schema::DataType;
 
 use super::convert::ValueOrigin;
@@ -69,7 +70,7 @@ fn first_other_length(lists: &ArrayRef, size: usize) -> Option<(usize, usize)> {
         }
         _ => {
             let offsets = lists.as_list::<i64>().value_offsets();
-            other_than(size, offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize))
+            other_than(size, offsets.windows(2).map(|pair| (pair[1] - pair[0]).as_usize()))
         }
     }
 }
@@ -92,7 +93,7 @@ fn elements(lists: &ArrayRef) -> ArrayRef {
         }
         _ => {
             let list = lists.as_list::<i64>();
-            let (start, end) = (list.value_offsets()[0] as usize, list.value_offsets()[lists.len()] as usize);
+            let (start, end) = (list.value_offsets()[0].as_usize(), list.value_offsets()[lists.len()].as_usize());
             list.values().slice(start, end - start)
         }
     }
