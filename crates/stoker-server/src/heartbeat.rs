@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use stoker_types::to_millis;
+
 /// The interval between two beats.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -27,7 +29,7 @@ impl Heartbeat {
     /// Beats once a second on the current runtime, for ever.
     pub async fn beat(self) {
         loop {
-            self.last.store(self.begun.elapsed().as_millis() as u64, Relaxed);
+            self.last.store(to_millis(self.begun.elapsed()), Relaxed);
             tokio::time::sleep(INTERVAL).await;
         }
     }

@@ -4,6 +4,8 @@
 //! limits in `permits` and, for streams, the connection's metering in `edge`, before it reaches the lake. Each protocol
 //! has a folder, its door: `flight` is the only one now.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
 mod access_log;
 mod admin;
 mod answers;

@@ -25,7 +25,8 @@ pub(crate) fn go_after_others() {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::{NICENESS, go_after_others};
 

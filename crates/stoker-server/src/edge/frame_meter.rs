@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use stoker_net::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE};
+use stoker_types::to_millis;
 
 /// The maximum number of tokens, and that of a new connection: more than a client with 128 requests and small windows
 /// needs.
@@ -73,7 +74,7 @@ impl FrameMeter {
     }
 
     fn earn(&mut self, now: Instant) {
-        let earned = now.saturating_duration_since(self.counted_until).as_millis() as u64 / MILLIS_PER_TOKEN;
+        let earned = to_millis(now.saturating_duration_since(self.counted_until)) / MILLIS_PER_TOKEN;
         self.counted_until += Duration::from_millis(earned * MILLIS_PER_TOKEN);
         let sent = self.sent_bytes / BYTES_PER_TOKEN;
         self.sent_bytes %= BYTES_PER_TOKEN;

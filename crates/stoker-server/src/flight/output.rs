@@ -39,12 +39,13 @@ impl Output {
     /// # Errors
     /// `Stopping` if the client went away; `Unread` if the client reads nothing.
     pub async fn send(&self, message: Message) -> Result<()> {
-        let times = message.wire_bytes().div_ceil(self.message_bytes.max(1)).clamp(1, 1 << 10);
+        #[expect(clippy::cast_possible_truncation, reason = "the number is clamped")]
+        let times = message.wire_bytes().div_ceil(self.message_bytes.max(1)).clamp(1, 1 << 10) as u32;
         match self.items.try_send(Item::Message(message)) {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(_)) => Err(Error::Stopping),
             Err(TrySendError::Full(item)) => {
-                let sent = self.within(self.stall * times as u32, self.items.send(item)).await?;
+                let sent = self.within(self.stall * times, self.items.send(item)).await?;
                 sent.map_err(|_| Error::Stopping)
             }
         }
