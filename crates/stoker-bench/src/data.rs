@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_lake::{
     CommitMode, DenseColumn, DenseFile, DenseProbe, FragmentInfo, LakeStore, StorageOptions, Table, WriteOptions,
 };
-use stoker_types::{HEAVY_KEY, SnapshotRef, TableName, TensorType};
+use stoker_types::{HEAVY_KEY, SnapshotRef, TableName, TensorType, to_usize};
 
 /// The bytes of heavy columns that are written at once.
 const WRITE_BYTES: u64 = 8 << 20;
@@ -202,7 +202,7 @@ async fn write(lake: &LakeStore, name: &TableName, kind: Kind, num_rows: u64, cl
     let mut row = 0;
     while row < num_rows {
         let count = (num_rows - row).min((WRITE_BYTES / kind.row_bytes()).max(1));
-        let tensors = tensors(kind, count as usize, &mut random)?;
+        let tensors = tensors(kind, to_usize(count), &mut random)?;
         let rows = row..row + count;
         let labels = Int64Array::from_iter_values(rows.clone().map(|row| (row * classes / num_rows) as i64));
         let picks = Int64Array::from_iter_values(rows.map(|row| pick(row) as i64));
@@ -217,7 +217,7 @@ async fn write(lake: &LakeStore, name: &TableName, kind: Kind, num_rows: u64, cl
 }
 
 fn tensors(kind: Kind, count: usize, random: &mut u64) -> anyhow::Result<ArrayRef> {
-    let words = (0..count * kind.row_bytes() as usize / 8).map(|_| {
+    let words = (0..count * to_usize(kind.row_bytes()) / 8).map(|_| {
         // This is a linear congruential generator with Knuth's MMIX constants. The bytes need not be good random
         // numbers, only not constant.
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

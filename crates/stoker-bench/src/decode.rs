@@ -16,7 +16,7 @@ use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_measure::process_use;
 use stoker_types::{
     BatchSize, Batching, HEAVY_KEY, LastBatch, ReadOptions, ShuffleMode, Slice, SnapshotRef, StreamOptions, TableName,
-    Topology,
+    Topology, to_usize,
 };
 
 use crate::raw::{pass, threads};
@@ -53,7 +53,8 @@ struct Files {
 pub async fn measure(settings: &Settings, lake: &Path) -> anyhow::Result<Section> {
     let num_rows = settings.jpeg_rows;
     eprintln!("making {} JPEG files of {SIDE}×{SIDE} pixels", num_rows.min(FILES));
-    let made = (0..num_rows.min(FILES)).map(|number| file(number as u32)).collect::<anyhow::Result<Vec<_>>>()?;
+    let made =
+        (0..num_rows.min(FILES)).map(|number| file(u32::try_from(number)?)).collect::<anyhow::Result<Vec<_>>>()?;
     let of_row = |row: u64| made[(row % FILES) as usize].as_slice();
     let starts = (0..num_rows).step_by(usize::try_from(settings.batch_size)?);
     let batch =
@@ -81,7 +82,7 @@ impl Files {
     /// Decodes all files in each pass, and discards the pixels.
     fn decoder_alone(&self, epochs: u64) -> anyhow::Result<Measurement> {
         let files: Vec<&[u8]> = self.batches.iter().flat_map(|batch| batch.iter().flatten()).collect();
-        let mut pixels = vec![vec![vec![0u8; ROW_BYTES as usize]]; self.threads];
+        let mut pixels = vec![vec![vec![0u8; to_usize(ROW_BYTES)]]; self.threads];
         let decode = |index: usize, pixels: &mut [u8]| {
             decode_jpeg_alone(files[index], pixels).map_err(|bad| io::Error::other(bad.to_string()))?;
             Ok(ROW_BYTES)
@@ -93,11 +94,11 @@ impl Files {
     fn tensors(&self, epochs: u64) -> anyhow::Result<Measurement> {
         let decoder = BatchDecoder::try_new(transform(), self.threads)?;
         let rows_max = self.batches.iter().map(|batch| batch.iter().len()).max().unwrap_or(0);
-        let (mut tensors, seeds) = (vec![0u8; rows_max * ROW_BYTES as usize], vec![0; rows_max]);
+        let (mut tensors, seeds) = (vec![0u8; rows_max * to_usize(ROW_BYTES)], vec![0; rows_max]);
         self.passes(epochs, || {
             for batch in &self.batches {
                 let rows = batch.iter().len();
-                decoder.decode_into(batch, &seeds[..rows], &mut tensors[..rows * ROW_BYTES as usize])?;
+                decoder.decode_into(batch, &seeds[..rows], &mut tensors[..rows * to_usize(ROW_BYTES)])?;
             }
             Ok(())
         })
@@ -184,6 +185,7 @@ async fn write(lake: &LakeStore, name: &TableName, files: &Files) -> anyhow::Res
 
 /// Encodes a JPEG file with the statistics of a photograph: smooth shapes with some noise.
 fn file(seed: u32) -> anyhow::Result<Vec<u8>> {
+    #[expect(clippy::cast_possible_truncation, reason = "only the lower bits matter")]
     let image = RgbImage::from_fn(SIDE, SIDE, |x, y| {
         let bits = x.wrapping_mul(7919) ^ y.wrapping_mul(104_729) ^ seed.wrapping_mul(31);
         let noise = bits.wrapping_mul(2_654_435_761) >> 28;

@@ -7,7 +7,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 use stoker_order::EpochOrder;
-use stoker_types::{ShuffleMode, StreamOptions};
+use stoker_types::{ShuffleMode, StreamOptions, to_usize};
 
 use crate::ShuffleValue;
 
@@ -98,10 +98,11 @@ fn case(args: &OrderArgs<impl ShuffleValue>, rows: u64, row_bytes: u64, ranks: u
         StreamOptions { shuffle: args.shuffle.into(), shuffle_window_bytes: window_bytes, ..StreamOptions::default() };
     let options = options.order(rows, row_bytes);
     let order = EpochOrder::new(rows, &options, args.seed, 0);
-    let mut ordinals = Vec::with_capacity(rows as usize);
+    let mut ordinals = Vec::with_capacity(to_usize(rows));
     order.ordinals(0..rows, &mut ordinals);
-    let by_rank: Vec<Vec<u64>> =
-        (0..ranks).map(|rank| ordinals.iter().skip(rank as usize).step_by(ranks as usize).copied().collect()).collect();
+    let by_rank: Vec<Vec<u64>> = (0..ranks)
+        .map(|rank| ordinals.iter().skip(to_usize(rank)).step_by(to_usize(ranks)).copied().collect())
+        .collect();
     let labels: Vec<Value> = CLASSES
         .iter()
         .map(
@@ -122,9 +123,9 @@ fn case(args: &OrderArgs<impl ShuffleValue>, rows: u64, row_bytes: u64, ranks: u
 /// Returns the mean number of distinct labels in full batches, divided by its expectation under a uniform permutation.
 fn distinct_share(by_rank: &[Vec<u64>], rows: u64, classes: u64, batch_size: u64) -> f64 {
     let (mut found, mut batches) = (0usize, 0usize);
-    for batch in by_rank.iter().flat_map(|ordinals| ordinals.chunks_exact(batch_size as usize)) {
-        let label = |ordinal: &u64| (u128::from(*ordinal) * u128::from(classes) / u128::from(rows)) as u64;
-        found += batch.iter().map(label).collect::<HashSet<u64>>().len();
+    for batch in by_rank.iter().flat_map(|ordinals| ordinals.chunks_exact(to_usize(batch_size))) {
+        let label = |ordinal: &u64| u128::from(*ordinal) * u128::from(classes) / u128::from(rows);
+        found += batch.iter().map(label).collect::<HashSet<u128>>().len();
         batches += 1;
     }
     // A class is absent from a batch if all rows of the batch are drawn from the other classes.
@@ -143,10 +144,10 @@ fn rank_correlation(ordinals: &[u64]) -> f64 {
 /// Returns the share of neighbouring rows that are in the same batch, divided by its expectation under a uniform
 /// permutation.
 fn neighbours(by_rank: &[Vec<u64>], rows: u64, batch_size: u64) -> f64 {
-    let mut batch_of = vec![0usize; rows as usize];
-    let batches = by_rank.iter().flat_map(|ordinals| ordinals.chunks(batch_size as usize));
+    let mut batch_of = vec![0usize; to_usize(rows)];
+    let batches = by_rank.iter().flat_map(|ordinals| ordinals.chunks(to_usize(batch_size)));
     for (number, batch) in batches.enumerate() {
-        batch.iter().for_each(|ordinal| batch_of[*ordinal as usize] = number);
+        batch.iter().for_each(|ordinal| batch_of[to_usize(*ordinal)] = number);
     }
     let shared = batch_of.windows(2).filter(|pair| pair[0] == pair[1]).count() as f64 / (rows - 1) as f64;
     shared / ((batch_size - 1) as f64 / (rows - 1) as f64)
@@ -156,7 +157,7 @@ fn neighbours(by_rank: &[Vec<u64>], rows: u64, batch_size: u64) -> f64 {
 /// all rows.
 fn read_amplification(by_rank: &[Vec<u64>], rows: u64, rows_per_block: u64, window_rows: u64) -> f64 {
     let mut read = 0u64;
-    for window in by_rank.iter().flat_map(|ordinals| ordinals.chunks(window_rows.max(1) as usize)) {
+    for window in by_rank.iter().flat_map(|ordinals| ordinals.chunks(to_usize(window_rows.max(1)))) {
         let blocks: HashSet<u64> = window.iter().map(|ordinal| ordinal / rows_per_block).collect();
         read += blocks.iter().map(|block| rows_per_block.min(rows - block * rows_per_block)).sum::<u64>();
     }

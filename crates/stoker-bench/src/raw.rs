@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use stoker_measure::process_use;
+use stoker_types::to_usize;
 
 use crate::data::DataSet;
 use crate::report::Measurement;
@@ -60,7 +61,7 @@ impl Passes {
         let files: HashMap<&str, File> = opened.collect::<Result<_>>()?;
         let work = |index: usize, buffer: &mut [u8]| {
             let range = &ranges[index];
-            files[range.file.as_str()].read_exact_at(&mut buffer[..range.length as usize], range.offset)?;
+            files[range.file.as_str()].read_exact_at(&mut buffer[..to_usize(range.length)], range.offset)?;
             Ok(range.length)
         };
         self.run(data, ranges.len(), work)

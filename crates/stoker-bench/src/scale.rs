@@ -89,7 +89,7 @@ async fn measure_query(lake: &LakeStore, query: &str) -> anyhow::Result<QueryRep
         lake.objects().delete(&path).await?;
     }
     let made: Made = child(lake, &["make", query], &format!("making the row set of {query}"))?;
-    let rate = HumanCount((made.rows as f64 / made.secs.max(1e-9)) as u64);
+    let rate = table::rate(made.rows, made.secs);
     eprintln!("{} rows in {:.1} s ({rate} rows/s)", HumanCount(made.rows), made.secs);
     let bytes_on_disk = row_set_bytes(lake).await?;
     let (row_set, stream) = (made.row_set.to_string(), made.stream.to_string());

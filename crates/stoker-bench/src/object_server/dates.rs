@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stoker_types::to_usize;
+
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
@@ -43,7 +45,7 @@ impl Utc {
 /// Formats a date for the header `Last-Modified` (RFC 9110, section 5.6.7).
 pub fn http_date(time: SystemTime) -> String {
     let utc = Utc::new(time);
-    let (day, month) = (DAYS[(utc.days % 7) as usize], MONTHS[(utc.month - 1) as usize]);
+    let (day, month) = (DAYS[(utc.days % 7) as usize], MONTHS[to_usize(utc.month - 1)]);
     format!("{day}, {:02} {month} {} {} GMT", utc.day, utc.year, utc.clock())
 }
 

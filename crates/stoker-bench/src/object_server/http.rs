@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use stoker_types::to_usize;
+
 use crate::object_server::stats::Stats;
 use crate::object_server::xml::escape;
 
@@ -263,7 +265,7 @@ impl<'a> Exchange<'a> {
                 let mut at = range.start;
                 while at < range.end {
                     let length = (range.end - at).min(PIECE_BYTES as u64);
-                    let piece = &mut self.piece[..length as usize];
+                    let piece = &mut self.piece[..to_usize(length)];
                     file.read_exact_at(piece, at)?;
                     self.output.write_all(piece)?;
                     count(length);

@@ -196,6 +196,7 @@ async fn first_batches(plan: &StreamPlan, options: &ReadOptions) -> anyhow::Resu
         }
     }
     let (secs, bytes) = (secs.map(median), bytes.map(median));
+    #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
     let opened_at = |index: usize| OpenedAt {
         position: positions[index],
         first_batch_secs: secs[index],

@@ -122,6 +122,12 @@ impl Progress {
     }
 
     fn rate(&self, written: u64) -> HumanCount {
-        HumanCount((written as f64 / self.started.elapsed().as_secs_f64().max(1e-9)) as u64)
+        rate(written, self.started.elapsed().as_secs_f64())
     }
+}
+
+/// Returns the rows per second.
+#[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
+pub(super) fn rate(rows: u64, secs: f64) -> HumanCount {
+    HumanCount((rows as f64 / secs.max(1e-9)) as u64)
 }
