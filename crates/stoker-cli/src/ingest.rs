@@ -315,6 +315,8 @@ impl Counts {
     fn line(&self) -> String {
         let rate = self.bytes as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
         let left = self.bytes_total.saturating_sub(self.bytes) as f64 / rate.max(1.0);
+        #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
+        let whole_rate = rate as u64;
         let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
         format!(
             "{} of {}, {} files, {} rows, {}/s, {} left",
@@ -322,7 +324,7 @@ impl Counts {
             HumanBytes(self.bytes_total),
             HumanCount(self.files),
             HumanCount(self.rows),
-            HumanBytes(rate as u64),
+            HumanBytes(whole_rate),
             HumanDuration(left)
         )
     }
