@@ -97,6 +97,7 @@ pub fn image_folder(dir: &Path, per_class: u8) -> Result<()> {
         let folder = dir.join(format!("class{class}"));
         std::fs::create_dir_all(&folder)?;
         for number in 0..per_class {
+            #[expect(clippy::cast_possible_truncation, reason = "the image has 24 × 20 pixels")]
             let pixel = |x: u32, y: u32| image::Rgb([class * 50, number, (x * 8 + y) as u8]);
             let picture = image::RgbImage::from_fn(24, 20, pixel);
             picture.save(folder.join(format!("{number:03}.png")))?;

@@ -1,5 +1,7 @@
 //! Tests the commands about tables with the real binary, and an ingest that is killed.
 
+#![expect(clippy::cast_possible_truncation, reason = "tests know their numbers")]
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;

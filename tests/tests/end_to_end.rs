@@ -1,5 +1,7 @@
 //! Tests the whole path with the real binary: ingest, query, stream, serve, kill.
 
+#![expect(clippy::cast_possible_truncation, reason = "tests know their numbers")]
+
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;

@@ -2,6 +2,8 @@
 //! batches for any number of ranks, and the same bytes in process and through Flight, and that a job resumes at any
 //! position.
 
+#![expect(clippy::cast_possible_truncation, reason = "tests know their numbers")]
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,5 +1,7 @@
 //! Runs the scripts in `sql/slt` and the reference queries in `sql/queries` on a small lake.
 
+#![expect(clippy::cast_possible_truncation, clippy::expect_used, reason = "it is a test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
