@@ -1,11 +1,10 @@
 //! Shows the input of a target that does not return.
 
 use std::io::{self, Write};
-use std::process;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use crate::hex::Hex;
 

@@ -10,8 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::TryStreamExt;
 use lance::dataset::cleanup::CleanupPolicy;
 use object_store::path::Path;
-use stoker_types::VersionInfo;
-use stoker_types::{ErrorKind, TableName};
+use stoker_types::{ErrorKind, TableName, VersionInfo};
 
 pub use lock::CleanupLock;
 
