@@ -7,8 +7,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt8Type};
 use arrow_array::{
     ArrayRef, BooleanArray, Decimal128Array, FixedSizeBinaryArray, FixedSizeListArray, Int32Array, LargeBinaryArray,
-    NullArray, RecordBatch, StringArray, StringViewArray, StructArray, UInt8Array,
+    ListArray, NullArray, RecordBatch, StringArray, StringViewArray, StructArray, UInt8Array,
 };
+use arrow_buffer::OffsetBuffer;
 use arrow_flight::utils::flight_data_to_arrow_batch;
 use arrow_ipc::{Buffer, FieldNode};
 use arrow_schema::{DataType, Field, Schema};
@@ -209,6 +210,21 @@ fn damaged_messages_are_errors() {
     add(&mut missing, message(), 999).expect("rows");
     assert!(missing.finish().is_err(), "too few rows");
     assert!(add(&mut assembler(20), schema_message(&schema), 999).is_err(), "no rows");
+}
+
+#[test]
+fn batches_with_too_many_items_are_errors() {
+    let item = Arc::new(Field::new("item", DataType::Null, true));
+    let num_items = i32::MAX as usize;
+    let (offsets, items) = (OffsetBuffer::from_lengths([num_items]), Arc::new(NullArray::new(num_items)));
+    let list = ListArray::new(item, offsets, items, None);
+    let data = RecordBatch::try_from_iter([("list", Arc::new(list) as ArrayRef)]).expect("a batch");
+    let mut rows = RowAssembler::try_new(data.schema(), 2, &BufferPool::new(0)).expect("memory");
+    for _ in 0..2 {
+        let message = record_batch_messages(&data, &plain(usize::MAX >> 1)).expect("messages").remove(0);
+        add(&mut rows, message, 999).expect("a row");
+    }
+    assert_eq!(rows.finish().expect_err("too many items").kind(), ErrorKind::Internal);
 }
 
 /// Decodes a message with two columns of four numbers, whose values lie at the given offsets in a body of 64 bytes.

@@ -9,6 +9,7 @@ use arrow_ipc::FieldNode;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use stoker_batch::BufferPool;
+use stoker_types::catch_panic;
 
 use crate::decode::buffer_counts::buffer_counts;
 use crate::decode::column_builder::{ColumnBuilder, FixedWidth};
@@ -135,11 +136,15 @@ impl RowAssembler {
         }
     }
 
-    /// Returns the complete batch.
+    /// Returns the complete batch. Arrow panics on lists that have more items together than their offsets can count.
     ///
     /// # Errors
-    /// Missing rows; columns that do not fit the schema.
+    /// Missing rows; columns that do not fit the schema, or cannot be concatenated.
     pub fn finish(self) -> Result<RecordBatch> {
+        catch_panic(|| self.joined(), malformed)
+    }
+
+    fn joined(self) -> Result<RecordBatch> {
         if self.rows != self.num_rows {
             return Err(malformed(format!("the batch ended after {} of {} rows", self.rows, self.num_rows)));
         }
