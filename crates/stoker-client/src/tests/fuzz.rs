@@ -1,16 +1,25 @@
 //! Answers to `DoGet` from servers that do not keep to the protocol.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray};
 use arrow_flight::FlightData;
 use bytes::Bytes;
 use prost::Message;
+use stoker_batch::{Batch, BufferPool, Part, Substitution};
 use stoker_fuzz::Target;
 use stoker_net::http2::Patience;
-use stoker_types::ErrorKind;
+use stoker_session::WaitClock;
+use stoker_types::{BatchSize, Batching, Compression, Cursor, Digest, ErrorKind, LastBatch, Slice, Stalls, Topology};
 use stoker_wire::Result;
 use stoker_wire::decode::BufferSlot;
+use stoker_wire::encode::{MessageOptions, part_messages, schema_message};
 use tokio::runtime::Runtime;
 
+use crate::batch_assembler::BatchAssembler;
 use crate::grpc::grpc_frame;
+use crate::row_patience::RowPatience;
 use crate::tests::http2::script::*;
 
 /// The bytes of an input before those of the answer: sizes of frames and of reads, and the places of a buffer slot.
@@ -118,6 +127,96 @@ fn answers_are_refused_or_read_as_protobuf_however_they_arrive() {
             Err(error) => {
                 assert!(matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable), "{error}");
                 assert!(!error.to_string().contains("closed it"), "the script ends as an answer does: {error}");
+                false
+            }
+        }
+    });
+}
+
+/// The rows of the stream.
+const STREAM_ROWS: u64 = 7;
+
+/// Two ranks read batches of six rows. The last batch is padded.
+fn slice() -> Slice {
+    let batching = Batching { size: BatchSize::Global(6), last: LastBatch::Pad };
+    Slice::new(Topology { rank: 1, world_size: 2 }, batching, 1)
+}
+
+fn rows(num_rows: usize) -> RecordBatch {
+    let texts: StringArray = (0..num_rows).map(|row| (row > 0).then(|| "ab".repeat(row))).collect();
+    let hashes = FixedSizeBinaryArray::try_from_iter((0..num_rows).map(|row| [row as u8; 3])).expect("hashes");
+    let columns: [(&str, ArrayRef, bool); 3] = [
+        ("id", Arc::new(Int64Array::from_iter_values(0..num_rows as i64)), false),
+        ("text", Arc::new(texts), true),
+        ("hash", Arc::new(hashes), false),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).expect("a batch")
+}
+
+/// The messages of the stream, of which one shows only that the server is alive.
+fn stream(message_bytes: usize, compression: Option<Compression>) -> Vec<u8> {
+    let (slice, stream_id) = (slice(), Digest::of(b"stream"));
+    let mut messages = vec![schema_message(&rows(1).schema()), stoker_wire::encode::Message::default()];
+    for step in 0..slice.num_steps(STREAM_ROWS) {
+        let share = slice.share(step, STREAM_ROWS);
+        let num_rows = share.num_rows as usize;
+        let part = Part {
+            step,
+            cursor: Cursor { stream_id, epoch: slice.epoch, position: slice.position_after(step, STREAM_ROWS) },
+            num_rows,
+            num_valid: share.num_valid as usize,
+            first_row: 0,
+            data: rows(num_rows),
+            row_addrs: vec![(0..num_rows as u64).collect()],
+            substituted: vec![Substitution { row: 0, row_addrs: vec![7], reason: "a checksum".into() }],
+        };
+        let options = MessageOptions { message_bytes, compression };
+        messages.extend(part_messages(&part, &Stalls::default(), &options).expect("messages"));
+    }
+    messages
+        .into_iter()
+        .flat_map(|message| message.into_frame().iter().flat_map(|part| part.to_vec()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Reads the batches of an answer.
+async fn batches(answer: &[u8]) -> Result<Vec<Batch>> {
+    let script = answer.chunks(1 << 14).fold(Script::answer(), Script::data).ok();
+    let socket = Socket::new(script, &[1 << 20], End::Close);
+    let reader = open(Box::new(socket), grpc_frame(b"ticket"), Patience::default()).await?;
+    let (planned, pool) = (rows(1).schema(), BufferPool::new(0));
+    let patience = RowPatience::new(WaitClock::default(), Duration::from_secs(60));
+    let mut assembler =
+        BatchAssembler::new(reader, planned, Digest::of(b"stream"), slice(), STREAM_ROWS, pool, patience);
+    let mut batches = Vec::new();
+    for _ in 0..slice().num_steps(STREAM_ROWS) {
+        let Some((batch, _)) = assembler.next().await? else { break };
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+#[test]
+fn streams_are_refused_or_valid_batches() {
+    let runtime = runtime();
+    let seeds = [(usize::MAX >> 1, None), (1, None), (40, Some(Compression::Lz4))];
+    let seeds = seeds.map(|(message_bytes, compression)| stream(message_bytes, compression));
+    // Up to 16 MiB are taken for a field before its bytes arrive.
+    Target::new("streams").seeds(seeds).memory_bytes_max(17 << 20).run(|input| {
+        match runtime.block_on(batches(input)) {
+            Ok(batches) => {
+                for (step, batch) in (0..).zip(&batches) {
+                    let share = slice().share(step, STREAM_ROWS);
+                    let found = (batch.step, batch.num_valid as u64, batch.data.num_rows() as u64);
+                    assert_eq!(found, (step, share.num_valid, share.num_rows));
+                    assert!(batch.row_addrs.iter().all(|addrs| addrs.len() == batch.data.num_rows()));
+                    assert!(batch.substituted.iter().all(|found| found.row < batch.data.num_rows()));
+                    batch.data.columns().iter().for_each(|column| column.to_data().validate_full().expect("valid"));
+                }
+                !batches.is_empty()
+            }
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable), "{error}");
                 false
             }
         }
