@@ -192,7 +192,7 @@ impl Receiver {
                 ErrorKind::Expired => self.foreign_tickets_refused = true,
                 _ => self.request.lake.leave(),
             }
-            tokio::time::sleep(waits.next()).await;
+            tokio::time::sleep(waits.pause()).await;
         }
     }
 

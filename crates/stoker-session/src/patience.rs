@@ -36,7 +36,7 @@ impl Default for Waits {
 impl Waits {
     /// Returns how long to wait before the next attempt: a random time between half of a duration and all of it, so
     /// that the ranks of a job do not retry together. The duration doubles with each attempt.
-    pub fn next(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let random = (RandomState::new().hash_one(0) >> 32) as u32;
         let wait = self.0.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX));
         self.0 = (self.0 * 2).min(WAIT_MAX);
@@ -86,7 +86,7 @@ impl Patience {
                 return Err(error.after(attempted, attempts, begun.elapsed()));
             }
             tracing::debug!(%error, attempted, attempts, "asking again");
-            tokio::time::sleep(waits.next().min(left)).await;
+            tokio::time::sleep(waits.pause().min(left)).await;
             attempts += 1;
         }
     }
