@@ -1,11 +1,27 @@
 //! Checks of Arrow IPC streams from untrusted sources, made before a reader parses them.
 
-use arrow_ipc::MessageHeader;
+use arrow_ipc::{Message, MessageHeader, root_as_message_with_opts};
+use flatbuffers::{InvalidFlatbuffer, VerifierOptions};
 
 /// The continuation marker with which each message begins.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// The size of the continuation marker and of the metadata length before each message's metadata, in bytes.
 const PREFIX_BYTES: usize = 8;
+
+/// Parts of a header may be referenced from several places. Counted at each reference, they may take this multiple of the
+/// header's bytes. Writers reference only the short descriptions of tables more than once.
+const UNFOLDED_FACTOR: usize = 16;
+
+/// Parses the header of a message. It is refused if parts of it are referenced so often that what is made of it, with a
+/// copy for each reference, would take far more memory than the header.
+///
+/// # Errors
+/// Bytes that are not such a header.
+pub fn ipc_message(header: &[u8]) -> Result<Message<'_>, InvalidFlatbuffer> {
+    let max_apparent_size = header.len().saturating_mul(UNFOLDED_FACTOR);
+    let options = VerifierOptions { max_apparent_size, ..VerifierOptions::default() };
+    root_as_message_with_opts(&options, header)
+}
 
 /// Checks that a stream is complete, that its messages lie within its bytes, and that no message is compressed, because
 /// a few compressed bytes could expand to very many. A reader of a stream that passes takes no more memory than the
@@ -27,7 +43,7 @@ pub fn check_ipc_stream(stream: &[u8]) -> Result<Vec<MessageHeader>, String> {
             return Ok(kinds);
         }
         let (message, after) = after.split_at_checked(length).ok_or_else(cut_off)?;
-        let message = arrow_ipc::root_as_message(message).map_err(|source| source.to_string())?;
+        let message = ipc_message(message).map_err(|source| source.to_string())?;
         let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
         let batches = [message.header_as_record_batch(), dictionary];
         if batches.iter().flatten().any(|batch| batch.compression().is_some()) {

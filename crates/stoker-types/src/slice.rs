@@ -72,7 +72,7 @@ impl Slice {
         let (world, rank) = (u64::from(self.topology.world_size), u64::from(self.topology.rank));
         let offset = step.saturating_mul(self.global_batch());
         let lead = (rank + world - offset % world) % world;
-        (offset + lead - rank) / world % u64::from(num_endpoints.max(1))
+        (offset.saturating_add(lead) - rank) / world % u64::from(num_endpoints.max(1))
     }
 
     /// Returns this rank's share of global batch `step`: its positions in order, and how many of them are rows. The

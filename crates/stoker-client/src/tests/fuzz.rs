@@ -11,9 +11,9 @@ use stoker_batch::{Batch, BufferPool, Part, Substitution};
 use stoker_fuzz::Target;
 use stoker_net::http2::Patience;
 use stoker_session::WaitClock;
-use stoker_types::{BatchSize, Batching, Compression, Cursor, Digest, ErrorKind, LastBatch, Slice, Stalls, Topology};
+use stoker_types::{BatchSize, Batching, Cursor, Digest, ErrorKind, LastBatch, Slice, Stalls, Topology};
 use stoker_wire::Result;
-use stoker_wire::decode::BufferSlot;
+use stoker_wire::decode::{BufferSlot, MessageHead, is_compressed};
 use stoker_wire::encode::{MessageOptions, part_messages, schema_message};
 use tokio::runtime::Runtime;
 
@@ -133,6 +133,10 @@ fn answers_are_refused_or_read_as_protobuf_however_they_arrive() {
     });
 }
 
+fn has_codec(message: &Whole) -> bool {
+    is_compressed(&MessageHead { header: message.header.clone(), ..MessageHead::default() }).unwrap_or(false)
+}
+
 /// The rows of the stream.
 const STREAM_ROWS: u64 = 7;
 
@@ -153,8 +157,9 @@ fn rows(num_rows: usize) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).expect("a batch")
 }
 
-/// The messages of the stream, of which one shows only that the server is alive.
-fn stream(message_bytes: usize, compression: Option<Compression>) -> Vec<u8> {
+/// The messages of the stream, of which one shows only that the server is alive. They are not compressed: compressed
+/// messages are decoded on other threads.
+fn stream(message_bytes: usize) -> Vec<u8> {
     let (slice, stream_id) = (slice(), Digest::of(b"stream"));
     let mut messages = vec![schema_message(&rows(1).schema()), stoker_wire::encode::Message::default()];
     for step in 0..slice.num_steps(STREAM_ROWS) {
@@ -170,13 +175,11 @@ fn stream(message_bytes: usize, compression: Option<Compression>) -> Vec<u8> {
             row_addrs: vec![(0..num_rows as u64).collect()],
             substituted: vec![Substitution { row: 0, row_addrs: vec![7], reason: "a checksum".into() }],
         };
-        let options = MessageOptions { message_bytes, compression };
+        let options = MessageOptions { message_bytes, compression: None };
         messages.extend(part_messages(&part, &Stalls::default(), &options).expect("messages"));
     }
-    messages
-        .into_iter()
-        .flat_map(|message| message.into_frame().iter().flat_map(|part| part.to_vec()).collect::<Vec<_>>())
-        .collect()
+    let segments = messages.into_iter().flat_map(stoker_wire::encode::Message::into_frame);
+    segments.flat_map(|segment| segment.to_vec()).collect()
 }
 
 /// Reads the batches of an answer.
@@ -199,10 +202,13 @@ async fn batches(answer: &[u8]) -> Result<Vec<Batch>> {
 #[test]
 fn streams_are_refused_or_valid_batches() {
     let runtime = runtime();
-    let seeds = [(usize::MAX >> 1, None), (1, None), (40, Some(Compression::Lz4))];
-    let seeds = seeds.map(|(message_bytes, compression)| stream(message_bytes, compression));
+    let seeds = [usize::MAX >> 1, 40, 1].map(stream);
     // Up to 16 MiB are taken for a field before its bytes arrive.
     Target::new("streams").seeds(seeds).memory_bytes_max(17 << 20).run(|input| {
+        // Compressed messages are decoded on other threads, whose panics are printed and whose memory is not counted.
+        if decoded(input).is_some_and(|messages| messages.iter().any(has_codec)) {
+            return false;
+        }
         match runtime.block_on(batches(input)) {
             Ok(batches) => {
                 for (step, batch) in (0..).zip(&batches) {

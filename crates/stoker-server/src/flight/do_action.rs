@@ -26,11 +26,11 @@ impl ServerState {
             tracing::info_span!("action", name, principal = %context.principal.name, trace = context.trace.as_deref());
         let answer = answer_action(self, context, name, body).instrument(span);
         let is_repeatable = CALLS.iter().any(|call| call.name == name && call.is_repeatable);
-        match context.deadline.filter(|_| is_repeatable) {
+        let late = || Err(Error::Deadline { attempted: format!("action {name}") });
+        match context.deadline.filter(|_| is_repeatable).map(Instant::from_std) {
             None => answer.await,
-            Some(deadline) => timeout_at(Instant::from_std(deadline), answer)
-                .await
-                .unwrap_or_else(|_| Err(Error::Deadline { attempted: format!("action {name}") })),
+            Some(deadline) if deadline <= Instant::now() => late(),
+            Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| late()),
         }
     }
 }

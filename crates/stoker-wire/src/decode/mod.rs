@@ -22,10 +22,9 @@ use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
-use arrow_ipc::{Message, MessageHeader, root_as_message_with_opts};
+use arrow_ipc::{Message, MessageHeader};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
-use flatbuffers::VerifierOptions;
-use stoker_types::catch_panic;
+use stoker_types::{catch_panic, ipc_message};
 
 pub use assembler::RowAssembler;
 pub use column_builder::fixed_bytes;
@@ -36,10 +35,6 @@ use crate::{Error, Result};
 
 /// A marker before messages outside of Flight messages, which older writers leave out.
 const MARKER: [u8; 4] = [0xff; 4];
-
-/// Parts of a header may be referenced from several places. Counted at each reference, they may take this multiple of the
-/// header's bytes. Writers reference only the short descriptions of tables more than once.
-const UNFOLDED_FACTOR: usize = 16;
 
 /// Returns the schema in the header of a message; `None` if it is not a schema message. Arrow's reader panics on a
 /// schema that lacks a part.
@@ -111,12 +106,8 @@ fn record_batch(header: &[u8], body: &Buffer, schema: &SchemaRef) -> Result<Reco
     catch_panic(|| read().map_err(malformed), malformed)
 }
 
-/// Parses a header. It is refused if parts of it are referenced so often that what is made of it, with a copy for each
-/// reference, would take far more memory than the header.
 fn message(header: &[u8]) -> Result<Message<'_>> {
-    let max_apparent_size = header.len().saturating_mul(UNFOLDED_FACTOR);
-    let options = VerifierOptions { max_apparent_size, ..VerifierOptions::default() };
-    root_as_message_with_opts(&options, header).map_err(malformed)
+    ipc_message(header).map_err(malformed)
 }
 
 fn rows<'a>(message: &Message<'a>) -> Result<arrow_ipc::RecordBatch<'a>> {
