@@ -38,11 +38,17 @@ pub fn compression_type(compression: Compression) -> CompressionType {
 
 /// Compresses the buffers of a message.
 pub enum BufferEncoder {
+    /// LZ4 frames.
     Lz4,
+    /// Zstandard frames.
     Zstd(zstd::bulk::Compressor<'static>),
 }
 
 impl BufferEncoder {
+    /// Creates an encoder for a codec.
+    ///
+    /// # Errors
+    /// `Internal` if the codec cannot be set up.
     pub fn try_new(compression: Compression) -> Result<Self> {
         Ok(match compression {
             Compression::Lz4 => Self::Lz4,
@@ -80,7 +86,9 @@ impl BufferEncoder {
 /// Decompresses the buffers of a message. Its errors are texts without a subject: the caller knows the column of the
 /// buffer and completes them.
 pub enum BufferDecoder {
+    /// LZ4 frames.
     Lz4,
+    /// Zstandard frames.
     Zstd(zstd::bulk::Decompressor<'static>),
 }
 

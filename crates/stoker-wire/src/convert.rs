@@ -12,6 +12,7 @@ use crate::{Error, Result, proto};
 /// The version of the messages in descriptors.
 pub const COMMAND_VERSION: u32 = 1;
 
+/// Converts a slice to its message.
 pub fn slice_to_proto(slice: &Slice) -> proto::Slice {
     proto::Slice {
         rank: slice.topology.rank,
@@ -27,6 +28,10 @@ pub fn slice_to_proto(slice: &Slice) -> proto::Slice {
     }
 }
 
+/// Converts a message to a slice.
+///
+/// # Errors
+/// `InvalidRequest` for values that are no slice.
 pub fn slice_from_proto(slice: &proto::Slice) -> Result<Slice> {
     let last = match slice.last_batch.as_str() {
         "" => LastBatch::Pad,
@@ -58,6 +63,7 @@ pub fn endpoint_slice(slice: &Slice, endpoint: u32, num_endpoints: u32) -> Slice
     if num_endpoints == 1 { *slice } else { Slice { topology, batching, ..*slice } }
 }
 
+/// Converts a request for a stream to its message.
 pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
     let options = &request.options;
     let mut query = proto::StreamQuery {
@@ -86,6 +92,10 @@ pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
     query
 }
 
+/// Converts a message to a request for a stream.
+///
+/// # Errors
+/// `InvalidRequest` for values that are no request.
 pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
     let defaults = StreamOptions::default();
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
@@ -126,6 +136,7 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
     })
 }
 
+/// Converts what a server needs to know of read options to their message.
 pub fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::ReadPolicy {
     proto::ReadPolicy {
         bad_rows: options.bad_rows.as_str().into(),
@@ -137,6 +148,10 @@ pub fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::
     }
 }
 
+/// Returns `options` with those that a client asked for.
+///
+/// # Errors
+/// `InvalidRequest` for values that are no options.
 pub fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: ReadOptions) -> Result<ReadOptions> {
     let Some(policy) = policy else { return Ok(options) };
     let bad_rows = match policy.bad_rows.as_str() {
@@ -158,10 +173,15 @@ pub fn policy_from_proto(policy: Option<&proto::ReadPolicy>, options: ReadOption
     })
 }
 
+/// Returns the name of a codec, or no text for no compression.
 pub fn compression_to_proto(compression: Option<Compression>) -> String {
     compression.map_or("", Compression::as_str).into()
 }
 
+/// Returns the codec of a name, or `None` for no text.
+///
+/// # Errors
+/// `InvalidRequest` for a name that no codec has.
 pub fn compression_from_proto(name: &str) -> Result<Option<Compression>> {
     match (name, Compression::parse(name)) {
         ("", _) => Ok(None),
@@ -170,6 +190,7 @@ pub fn compression_from_proto(name: &str) -> Result<Option<Compression>> {
     }
 }
 
+/// Converts the times that a batch waited for to their message.
 pub fn stall_to_proto(waited: &Stalls) -> proto::Stall {
     proto::Stall { storage_micros: to_micros(waited.storage), decode_micros: to_micros(waited.decode) }
 }
@@ -181,10 +202,15 @@ pub fn stall_from_proto(stall: Option<&proto::Stall>) -> Stalls {
     Stalls { storage, decode, ..Stalls::default() }
 }
 
+/// Converts parameters to JSON; no parameters to no text.
 pub fn params_to_json(params: &[ParamValue]) -> String {
     if params.is_empty() { String::new() } else { serde_json::to_string(params).unwrap_or_default() }
 }
 
+/// Converts JSON to parameters.
+///
+/// # Errors
+/// `InvalidRequest` for text that is no list of parameters.
 pub fn params_from_json(json: &str) -> Result<Vec<ParamValue>> {
     if json.is_empty() {
         return Ok(Vec::new());

@@ -11,7 +11,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use stoker_lake::{FragmentInfo, Table};
+use stoker_lake::{FragmentInfo, Table, row_offset};
 use stoker_types::{Digest, DigestBuilder};
 
 use super::partial::PartialRowSet;
@@ -58,7 +58,7 @@ impl FragmentRows {
 
     /// Returns the offset of each row in its fragment.
     pub fn offsets(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
-        self.addrs.values().iter().map(|addr| *addr as u32)
+        self.addrs.values().iter().map(|addr| row_offset(*addr))
     }
 
     /// The columns of the row set, each with one value for each row; see [`crate::ColumnSource::RowSet`].

@@ -13,12 +13,17 @@ use crate::buffer_codec::compression_type;
 /// The description of a body in the metadata of a record batch message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchLayout<'a> {
+    /// The number of rows.
     pub rows: usize,
+    /// The length and the number of nulls of each array, nested ones after their parents.
     pub nodes: &'a [FieldNode],
+    /// Where each buffer lies in the body.
     pub buffers: &'a [Buffer],
     /// For each view array, the number of buffers that hold its values.
     pub variadic_counts: &'a [i64],
+    /// The size of the body in bytes.
     pub body_bytes: usize,
+    /// The codec of the buffers.
     pub compression: Option<Compression>,
 }
 

@@ -6,9 +6,11 @@ use arrow_flight::FlightData;
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-/// Field numbers of `FlightData`.
+/// The field number of `FlightData.data_header`.
 pub const DATA_HEADER: u32 = 2;
+/// The field number of `FlightData.app_metadata`.
 pub const APP_METADATA: u32 = 3;
+/// The field number of `FlightData.data_body`.
 pub const DATA_BODY: u32 = 1000;
 
 /// The maximum size of a field's key and length, in bytes.
@@ -26,6 +28,7 @@ pub struct Message {
 }
 
 impl Message {
+    /// Returns the size of the body in bytes.
     pub fn body_bytes(&self) -> usize {
         self.body.iter().map(Bytes::len).sum()
     }

@@ -25,7 +25,7 @@ use crate::{Error, Result};
 const ROWS: usize = 9;
 
 fn texts() -> StringArray {
-    (0..ROWS).map(|row| (row % 3 > 0).then(|| "ab c".repeat(row))).collect()
+    (0..ROWS).map(|row| (!row.is_multiple_of(3)).then(|| "ab c".repeat(row))).collect()
 }
 
 fn numbers() -> Int32Array {
@@ -42,7 +42,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 /// Batches with columns of all kinds of layouts.
 fn batches() -> Vec<RecordBatch> {
     let hashes = FixedSizeBinaryArray::try_from_iter((0..ROWS).map(|row| [row as u8; 5])).expect("hashes");
-    let points = |row: usize| (row % 4 > 0).then(|| (0..3).map(move |at| (at != row % 5).then_some(row as f32)));
+    let points = |row: usize| (!row.is_multiple_of(4)).then(|| (0..3).map(move |at| (at != row % 5).then_some(row as f32)));
     let points = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>((0..ROWS).map(points), 3);
     let fixed = batch(vec![
         ("number", Arc::new(numbers())),
