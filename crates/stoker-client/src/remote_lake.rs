@@ -120,7 +120,7 @@ impl RemoteLake {
     /// Connects to one of the servers. After that, calls are retried.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] when no server takes a connection, after at most five seconds for each server.
+    /// [`stoker_wire::Error::Unreachable`] when no server takes a connection, after at most five seconds for each server.
     pub(crate) async fn reach(&self) -> Result<()> {
         self.inner.patience.ask("connecting", || async { self.client().await.map(|_| ()) }).await
     }
@@ -262,7 +262,7 @@ impl RemoteLake {
 
     /// Asks a call that may be repeated, for the retry budget of `patience`.
     pub(crate) async fn call_patiently<C: Call>(&self, call: &C, patience: &Patience) -> Result<C::Answer> {
-        patience.ask(&format!("action {}", C::NAME), || self.call_any(call, None)).await
+        patience.ask(C::DOING, || self.call_any(call, None)).await
     }
 
     /// Asks a call that may be repeated of one server after the other, until one answers or the deadline passes.

@@ -28,7 +28,7 @@ const KEY_PROPERTY: &str = "stoker.idempotency_key";
 /// The maximum number of attempts to commit while other commits come in between.
 const ATTEMPTS_MAX: u32 = 200;
 
-/// The number of attempts that Lance makes within one of ours to append without a key. Tests make fewer, so that some of
+/// The number of attempts that Lance makes within one of ours to commit without a key. Tests make fewer, so that some of
 /// their writers lose all of them.
 const ATTEMPTS_OF_LANCE: u32 = if cfg!(test) { 2 } else { 20 };
 
@@ -128,7 +128,7 @@ impl LakeStore {
                     // again.
                     Some(_) if key.is_none() && is_lost_race(&error) && attempts_left > ATTEMPTS_OF_LANCE => {
                         attempts_left -= ATTEMPTS_OF_LANCE;
-                        tokio::time::sleep(pause(0)).await;
+                        tokio::time::sleep(pause(ATTEMPTS_MAX - attempts_left)).await;
                     }
                     // Another writer created the table or committed in between, or the response was lost: search for
                     // the key again.
@@ -284,9 +284,8 @@ fn may_be_a_conflict(error: &Error) -> bool {
 
 /// Whether other commits came before each attempt of Lance's, so that this one is in no version.
 fn is_lost_race(error: &Error) -> bool {
-    use lance_core::Error::{CommitConflict, TooMuchWriteContention};
     let Error::Storage { source, .. } = error else { return false };
-    matches!(source.downcast_ref(), Some(CommitConflict { .. } | TooMuchWriteContention { .. }))
+    matches!(source.downcast_ref(), Some(lance_core::Error::CommitConflict { .. }))
 }
 
 /// The time before the next attempt: random, from 0 to a bound that doubles with each attempt, from 20 ms to 1.28 s.

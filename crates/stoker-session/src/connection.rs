@@ -12,6 +12,7 @@ use stoker_types::calls::{
 };
 use stoker_types::{
     Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamState,
+    TableName,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -83,6 +84,7 @@ impl Connection {
     /// # Errors
     /// An unknown table, version or tag; storage errors.
     pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
+        TableName::try_new(name)?;
         let TableAnswer { name, version, num_rows, schema, tags } =
             self.call(OpenTable(TableAt::new(name, at))).await?;
         let schema = schema.0;

@@ -19,7 +19,7 @@ impl Connection {
     /// Storage errors; a lake that cannot be written.
     pub async fn log_run(&self, entry: &RunEntry) -> Result<()> {
         let entry = |write_key| LogRun { entry: entry.clone(), write_key };
-        self.write(entry, self.write_key(RUN_LOG_TABLE).await?).await
+        self.write(entry, self.write_key(RUN_LOG_TABLE).await?, false).await
     }
 
     /// Appends rows to the table of bad rows, exactly once, even when the answer is lost and the call is retried.
@@ -28,17 +28,22 @@ impl Connection {
     /// Storage errors; a lake that cannot be written.
     pub async fn log_bad_rows(&self, rows: &[BadRowEntry]) -> Result<()> {
         let rows = |write_key| LogBadRows { bad_rows: rows.to_vec(), write_key };
-        self.write(rows, self.write_key(BAD_ROWS_TABLE).await?).await
+        self.write(rows, self.write_key(BAD_ROWS_TABLE).await?, false).await
     }
 
     /// Writes once: with a key the request may be repeated, also by a later call with the same key. A server that knows
-    /// no keys gets the request once, without a key.
-    pub(crate) async fn write<C: Call>(&self, request: impl Fn(Option<WriteKey>) -> C, key: WriteKey) -> Result<()>
+    /// no keys gets the request once, without a key. `may_be_done` tells that an earlier call may have done the write.
+    pub(crate) async fn write<C: Call>(
+        &self,
+        request: impl Fn(Option<WriteKey>) -> C,
+        key: WriteKey,
+        may_be_done: bool,
+    ) -> Result<()>
     where
         dyn Lake: BoxedAnswers<C, Error = Error>,
     {
         let keyed = request(Some(key));
-        let is_uncertain = AtomicBool::new(false);
+        let is_uncertain = AtomicBool::new(may_be_done);
         let call = || async {
             match self.call_once(keyed.clone()).await {
                 Ok(_) => Ok(true),

@@ -1,7 +1,11 @@
 //! Checks of Arrow IPC streams from untrusted sources, made before a reader parses them.
 
+use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::{Message, MessageHeader, root_as_message_with_opts};
+use arrow_schema::Schema;
 use flatbuffers::{InvalidFlatbuffer, VerifierOptions};
+
+use crate::catch_panic;
 
 /// The continuation marker with which each message begins.
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -21,6 +25,20 @@ pub fn ipc_message(header: &[u8]) -> Result<Message<'_>, InvalidFlatbuffer> {
     let max_apparent_size = header.len().saturating_mul(UNFOLDED_FACTOR);
     let options = VerifierOptions { max_apparent_size, ..VerifierOptions::default() };
     root_as_message_with_opts(&options, header)
+}
+
+/// Decodes the schema in an encapsulated message: a marker, which older writers leave out, the length, the message.
+///
+/// # Errors
+/// What is wrong with the message.
+pub fn encapsulated_schema(message: &[u8]) -> Result<Schema, String> {
+    let message = message.strip_prefix(&CONTINUATION).unwrap_or(message);
+    let header =
+        message.split_first_chunk().and_then(|(length, rest)| rest.get(..u32::from_le_bytes(*length) as usize));
+    let header = ipc_message(header.ok_or("its schema is cut off")?).map_err(|source| source.to_string())?;
+    let schema = header.header_as_schema().ok_or("it has no schema")?;
+    // Arrow's decoder panics on malformed input that it does not check.
+    catch_panic(|| Ok(fb_to_schema(schema)), |reason| reason)
 }
 
 /// Checks that a stream is complete, that its messages lie within its bytes, and that no message is compressed, because

@@ -49,7 +49,7 @@ pub use context::{Context, Principal, Role};
 pub use cursor::Cursor;
 pub use digest::{Digest, DigestBuilder};
 pub use error::{Error, Result};
-pub use ipc::{check_ipc_stream, ipc_message};
+pub use ipc::{check_ipc_stream, encapsulated_schema, ipc_message};
 pub use kind::{ErrorKind, HasKind};
 pub use message::plain_message;
 pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};

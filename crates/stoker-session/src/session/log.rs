@@ -49,6 +49,7 @@ impl Session {
     {
         let content = Digest::of(&encode_call(&request(None))?);
         let pending = self.with(|inner| inner.kept.pending_key(table, content));
+        let may_be_done = pending.is_some();
         let key = match pending {
             Some(key) => key,
             None => {
@@ -56,7 +57,7 @@ impl Session {
                 self.with(|inner| inner.kept.begin_write(table, content, key))
             }
         };
-        self.connection.write(request, key).await
+        self.connection.write(request, key, may_be_done).await
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stoker_types::BatchLogEntry;
 
-/// The progress in the epochs of a stream. The value does not change; each batch makes a new one.
+/// The progress in the epochs of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The epoch, from zero.

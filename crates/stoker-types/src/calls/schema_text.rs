@@ -1,13 +1,12 @@
 //! Schemas in JSON answers: an IPC message in base 64.
 
-use arrow_ipc::convert::try_schema_from_ipc_buffer;
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_schema::{ArrowError, SchemaRef};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-use crate::catch_panic;
+use crate::encapsulated_schema;
 
 /// A schema, whose JSON is its IPC message in base 64.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +22,7 @@ impl Serialize for SchemaText {
 impl<'de> Deserialize<'de> for SchemaText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes = BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(de::Error::custom)?;
-        // Arrow's decoder panics on malformed input that it does not check.
-        let read = || try_schema_from_ipc_buffer(&bytes).map_err(|source| source.to_string());
-        let schema = catch_panic(read, |reason| reason).map_err(de::Error::custom)?;
-        Ok(Self(schema.into()))
+        Ok(Self(encapsulated_schema(&bytes).map_err(de::Error::custom)?.into()))
     }
 }
 

@@ -24,7 +24,7 @@ use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
 use arrow_ipc::{Message, MessageHeader};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
-use stoker_types::{catch_panic, ipc_message};
+use stoker_types::{catch_panic, encapsulated_schema, ipc_message};
 
 pub use assembler::RowAssembler;
 pub use column_builder::fixed_bytes;
@@ -32,9 +32,6 @@ pub use compressed::CompressedMessage;
 pub use message::{BufferSlot, MessageBody, MessageHead};
 
 use crate::{Error, Result};
-
-/// A marker before messages outside of Flight messages, which older writers leave out.
-const MARKER: [u8; 4] = [0xff; 4];
 
 /// Returns the schema in the header of a message; `None` if it is not a schema message. Arrow's reader panics on a
 /// schema that lacks a part.
@@ -44,13 +41,13 @@ fn schema(header: &[u8]) -> Result<Option<Schema>> {
     catch_panic(|| Ok(Some(fb_to_schema(schema))), malformed)
 }
 
-/// Decodes the schema in an encapsulated message, as responses to GetFlightInfo and to actions have it: a marker, the
-/// length, the message.
+/// Decodes the schema in an encapsulated message, as responses to GetFlightInfo have it: a marker, the length, the
+/// message.
+///
+/// # Errors
+/// `Internal` for bytes that are no such message.
 pub fn schema_of_answer(answer: &[u8]) -> Result<Schema> {
-    let answer = answer.strip_prefix(&MARKER).unwrap_or(answer);
-    let header = answer.split_first_chunk().and_then(|(length, rest)| rest.get(..u32::from_le_bytes(*length) as usize));
-    let header = header.ok_or_else(|| malformed("its schema is cut off"))?;
-    schema(header)?.ok_or_else(|| malformed("it has no schema"))
+    encapsulated_schema(answer).map_err(malformed)
 }
 
 /// Returns the columns that a schema message declares, so that they are checked before memory is allocated for their

@@ -42,7 +42,8 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 /// Batches with columns of all kinds of layouts.
 fn batches() -> Vec<RecordBatch> {
     let hashes = FixedSizeBinaryArray::try_from_iter((0..ROWS).map(|row| [row as u8; 5])).expect("hashes");
-    let points = |row: usize| (!row.is_multiple_of(4)).then(|| (0..3).map(move |at| (at != row % 5).then_some(row as f32)));
+    let points =
+        |row: usize| (!row.is_multiple_of(4)).then(|| (0..3).map(move |at| (at != row % 5).then_some(row as f32)));
     let points = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>((0..ROWS).map(points), 3);
     let fixed = batch(vec![
         ("number", Arc::new(numbers())),
@@ -69,7 +70,7 @@ fn batches() -> Vec<RecordBatch> {
         (Arc::new(Field::new("a", DataType::Int32, true)), Arc::new(numbers()) as ArrayRef),
         (Arc::new(Field::new("b", DataType::Utf8, true)), Arc::new(texts())),
     ]);
-    let large = |row: usize| (row % 3 > 0).then(|| (0..row % 3).map(|item| Some(item as i32)));
+    let large = |row: usize| (!row.is_multiple_of(3)).then(|| (0..row % 3).map(|item| Some(item as i32)));
     let nothings = Arc::new(NullArray::new(2 * ROWS));
     let item = Arc::new(Field::new("item", DataType::Null, true));
     let nested = batch(vec![
