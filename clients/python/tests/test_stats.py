@@ -87,12 +87,18 @@ def test_a_store_far_away_is_what_takes_the_time(far_lake: stoker.Lake) -> None:
 
 
 def test_a_server_tells_what_it_waited_for(server: Server) -> None:
-    stream = stoker.connect(server.url).sql("SELECT id, image FROM samples").stream(batch_size=4)
-    for _ in stream:
-        pass
-    stalls = stream.stats().stalls
-    largest(stalls)
-    assert all(stall.secs > 0 for stall in stalls.values())
+    query = stoker.connect(server.url).sql("SELECT id, image FROM samples")
+    waited = 0.0
+    for _ in range(20):
+        stream = query.stream(batch_size=4)
+        for _ in stream:
+            pass
+        stalls = stream.stats().stalls
+        largest(stalls)
+        assert all(stalls[part].secs > 0 for part in PARTS - {"storage"})
+        # Rows that are in the page cache may be read before the server waits for them.
+        waited += stalls["storage"].secs
+    assert waited > 0
 
 
 def test_streams_of_a_connection_share_its_budget(lake_path: str) -> None:
