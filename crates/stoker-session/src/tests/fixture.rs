@@ -41,6 +41,7 @@ type Answer = dyn Fn(&'static str, Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>
 /// A lake whose answers a test makes. Each of its streams has [`NUM_ROWS`] rows.
 pub struct FakeLake {
     patience: Patience,
+    has_replicas: bool,
     answer: Box<Answer>,
 }
 
@@ -49,7 +50,12 @@ impl FakeLake {
         answer: impl Fn(&'static str, Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>>> + Send + Sync + 'static,
     ) -> Self {
         let patience = Patience::with_known(Duration::from_secs(60));
-        Self { patience, answer: Box::new(answer) }
+        Self { patience, has_replicas: false, answer: Box::new(answer) }
+    }
+
+    /// Returns the same lake behind several servers.
+    pub fn with_replicas(self) -> Self {
+        Self { has_replicas: true, ..self }
     }
 }
 
@@ -71,6 +77,10 @@ fn not_asked<T: Send + 'static>() -> BoxFuture<'static, Result<T>> {
 impl Lake for FakeLake {
     fn is_local(&self) -> bool {
         false
+    }
+
+    fn has_replicas(&self) -> bool {
+        self.has_replicas
     }
 
     fn patience(&self) -> &Patience {

@@ -15,10 +15,13 @@ use stoker_types::calls::{Answer, Call, Done, LogRun, OpenTable, SchemaText, Tab
 
 use crate::session::{Left, SavedSession, SessionOptions};
 use crate::tests::fixture::*;
-use crate::{Connection, Error, Session};
+use crate::{Connection, Error, Result, Session};
 
-/// A lake that keeps the writes to the run log, and does not answer the first one.
-fn logging_lake(written: Arc<Mutex<Vec<LogRun>>>) -> FakeLake {
+/// A lake that keeps the writes to the run log, and does not answer the first one. `later` answers the others.
+fn logging_lake(
+    written: Arc<Mutex<Vec<LogRun>>>,
+    later: impl Fn(&LogRun) -> Result<Done> + Send + Sync + 'static,
+) -> FakeLake {
     let is_asked = AtomicBool::new(false);
     FakeLake::new(move |name, body| {
         if name == OpenTable::NAME {
@@ -27,10 +30,12 @@ fn logging_lake(written: Arc<Mutex<Vec<LogRun>>>) -> FakeLake {
             return ready(table.encode().map_err(Error::internal)).boxed();
         }
         assert_eq!(name, LogRun::NAME);
-        written.lock().push(serde_json::from_slice(&body).expect("a call"));
+        let call: LogRun = serde_json::from_slice(&body).expect("a call");
+        let done = later(&call);
+        written.lock().push(call);
         match is_asked.swap(true, Ordering::Relaxed) {
             false => pending().boxed(),
-            true => ready(Done {}.encode().map_err(Error::internal)).boxed(),
+            true => ready(done.and_then(|done| done.encode().map_err(Error::internal))).boxed(),
         }
     })
 }
@@ -38,7 +43,7 @@ fn logging_lake(written: Arc<Mutex<Vec<LogRun>>>) -> FakeLake {
 #[tokio::test]
 async fn a_write_that_was_cancelled_is_repeated_with_its_key() {
     let (written, run_id) = (Arc::default(), RunId::try_new("exp-1").expect("a name"));
-    let connection = Connection::new(logging_lake(Arc::clone(&written)));
+    let connection = Connection::new(logging_lake(Arc::clone(&written), |_| Ok(Done {})));
     let options = SessionOptions { run_id: Some(run_id), ..options() };
     let session = Session::new(connection.clone(), numbers(), options, 0).expect("a session");
     let pass = session.enter().expect("a pass");
@@ -65,4 +70,22 @@ async fn a_write_that_was_cancelled_is_repeated_with_its_key() {
     let all = written.lock();
     assert_eq!((all.len(), &all[3].entry), (4, &all[0].entry));
     assert_ne!(keys(&all)[3], first[0]);
+}
+
+#[tokio::test]
+async fn a_write_that_another_server_may_have_done_is_not_repeated_without_its_key() {
+    let older = |call: &LogRun| match call.write_key {
+        Some(_) => Err(Error::invalid("unknown field `write_key`")),
+        None => Ok(Done {}),
+    };
+    let written: Arc<Mutex<Vec<LogRun>>> = Arc::default();
+    let connection = Connection::new(logging_lake(Arc::clone(&written), older).with_replicas());
+    let options = SessionOptions { run_id: Some(RunId::try_new("exp-1").expect("a name")), ..options() };
+    let session = Session::new(connection, numbers(), options, 0).expect("a session");
+    let pass = session.enter().expect("a pass");
+    assert!(poll_once(pin!(session.next(pass))).is_pending(), "the write is not answered");
+    let error = session.next(pass).await.expect_err("an older server");
+    assert!(error.to_string().contains("write_key"), "{error}");
+    assert!(written.lock().iter().all(|call| call.write_key.is_some()));
+    assert_eq!(written.lock().len(), 2);
 }
