@@ -10,13 +10,15 @@ use crate::caught::Panicked;
 
 /// Parts of Lance's messages about bytes that it cannot decode. The functions of Lance 14.0.2 that are named here
 /// return I/O errors that have nothing but a message.
-const UNDECODABLE: [&str; 3] = [
+const UNDECODABLE: [&str; 4] = [
     // `lance_io::utils::read_message`
     "file size is too small",
     // `lance_io::utils::read_metadata_offset`, `lance_io::utils::read_version`
     "does not have sufficient data",
     // `lance::index::scalar::fetch_index_details` and functions of `lance::index::scalar::inverted`
     "failed to decode InvertedIndexDetails payload",
+    // the decoder of `lance::index::vector::ivf::v2::IvfIndexState`
+    "IVF decode: ",
 ];
 
 /// The result of this crate's fallible functions.
