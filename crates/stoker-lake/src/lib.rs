@@ -5,9 +5,9 @@
 //!
 //! ```text
 //! LakeStore ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
-//!   │                               ├────take──► rows by address
-//!   │                               ├────dense_column──► page table + RangeReader (bytes of heavy columns)
-//!   │                               └────checksums──► by which rows of heavy columns are checked
+//!   │                                    ├────take──► rows by address
+//!   │                                    ├────dense_column──► page table + RangeReader (bytes of heavy columns)
+//!   │                                    └────checksums──► by which rows of heavy columns are checked
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
 //!   ├──hold──► cleanups spare a version that is read
 //!   ├──clean_table──► old versions are gone

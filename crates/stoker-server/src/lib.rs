@@ -42,7 +42,6 @@ mod watch;
 pub use config::{ServerConfig, TlsFiles};
 pub use query_settings::QuerySettings;
 pub use serve::serve;
-pub use stoker_wire::TicketSigner;
 pub use ticket_key::TicketKey;
 
 #[cfg(test)]

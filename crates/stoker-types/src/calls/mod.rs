@@ -4,8 +4,9 @@
 //! answer. Everything else follows from the table:
 //!
 //! ```text
-//! DescribeTable { table } ──► Lake::call ─┬─ local:  impl Answers<DescribeTable> for the lake in this process
-//!                                    └─ remote: DoAction("describe", JSON of the struct) ──► the same impl, in the server
+//! DescribeTable { table } ──► Connection::call ─┬─ local:  impl Answers<DescribeTable> for the lake in this process
+//!                                               └─ remote: DoAction("describe", JSON of the struct) ──► the same impl,
+//!                                                          in the server
 //! ```
 //!
 //! To add a call, write its struct and its answer in one of the modules here, add a row to the table, and implement
