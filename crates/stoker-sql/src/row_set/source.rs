@@ -11,6 +11,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use stoker_batch::array_bytes;
 use stoker_lake::{FragmentInfo, Table, row_offset};
 use stoker_types::{Digest, DigestBuilder};
 
@@ -80,10 +81,10 @@ impl FragmentRows {
         Ok(RecordBatch::try_new(schema.clone(), std::iter::once(addrs).chain(self.columns).collect())?)
     }
 
-    /// Returns the bytes of the values of the columns.
-    fn column_bytes(&self) -> Result<usize> {
-        let bytes = self.columns.iter().map(|column| column.to_data().get_slice_memory_size());
-        Ok(bytes.sum::<Result<usize, _>>()?)
+    /// Returns the bytes of the addresses and of the values of the columns.
+    fn bytes(&self) -> usize {
+        let columns = self.columns.iter().map(|column| array_bytes(&column.to_data(), 0, column.len()));
+        self.addrs.len() * size_of::<u64>() + columns.sum::<usize>()
     }
 }
 
@@ -140,8 +141,8 @@ impl RowSource {
     /// Selects the rows of these fragments, and keeps them in memory.
     ///
     /// # Errors
-    /// As for [`RowSource::rows`]; `ResourceExhausted` when the values of the row set's columns exceed the memory limit
-    /// of the query.
+    /// As for [`RowSource::rows`]; `ResourceExhausted` when the rows exceed the memory limit of the query, which counts
+    /// them while they are selected.
     pub async fn partial(&self, fragments: &[u32]) -> Result<PartialRowSet> {
         let (source, fragments) = (self.clone(), self.checked(fragments)?);
         let work = async move {
@@ -151,7 +152,7 @@ impl RowSource {
             let mut partial = source.empty(fragments, &batches.schema())?;
             let mut rows = cut_all(batches);
             while let Some(rows) = rows.try_next().await? {
-                held.try_grow(rows.column_bytes()?)?;
+                held.try_grow(rows.bytes())?;
                 partial.add(rows)?;
             }
             Ok(partial)
