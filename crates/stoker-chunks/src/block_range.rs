@@ -1,5 +1,6 @@
 //! Computes the ranges of files that contain the rows of blocks.
 
+use stoker_batch::SlotMut;
 use stoker_lake::{DenseColumn, DenseFile};
 
 use crate::block_scan::BlockColumn;
@@ -7,7 +8,7 @@ use crate::cache::entry::ChunkKey;
 use crate::chunk_scan::REMOTE;
 use crate::coalesce::{Piece, Read};
 use crate::locator::Locator;
-use crate::{Error, Result, SlotMut};
+use crate::{Error, Result};
 
 /// A range of one file that contains rows of a block.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use futures::future::{try_join, try_join_all, try_join3};
+use stoker_batch::{SlotMut, Slots};
 use stoker_lake::DenseColumn;
 use stoker_types::to_usize;
 
@@ -13,7 +14,7 @@ use crate::block_range::{BlockRange, BlockRequest, key, num_bytes, runs, wanted_
 use crate::coalesce::{Piece, Read};
 use crate::shared_reads::Membership;
 use crate::verify::expect;
-use crate::{BadRow, ChunkCache, ChunkScan, Error, Result, SlotMut, Slots};
+use crate::{BadRow, ChunkCache, ChunkScan, Error, Result};
 
 /// A column of a table that is read in blocks.
 #[derive(Clone, Copy, Debug)]
@@ -215,7 +216,7 @@ impl ChunkScan {
         let mut read = Read { fragment, offset: range.start, length: range.end - range.start, pieces };
         self.read_remote(column, &mut read, false).await?;
         read.finish();
-        memory.freeze()
+        Ok(memory.freeze()?)
     }
 
     /// Returns the bytes of a range from the cache; `None` if they are not there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use futures::future::try_join;
-use stoker_batch::BufferPool;
+use stoker_batch::{BufferPool, SlotMut, Slots};
 use stoker_lake::DenseColumn;
 use tokio::task::{JoinError, JoinSet};
 
@@ -15,8 +15,7 @@ use crate::remote::Remote;
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
 use crate::{
-    BadRow, ChunkCache, Error, IoStats, LocalReads, RequestLimit, Result, RetryPolicy, SlotMut, Slots, to_array,
-    with_retries,
+    BadRow, ChunkCache, Error, IoStats, LocalReads, RequestLimit, Result, RetryPolicy, to_array, with_retries,
 };
 
 /// Options of a chunk scan.

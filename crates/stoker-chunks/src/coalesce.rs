@@ -1,9 +1,10 @@
 //! Combines rows into reads.
 
+use stoker_batch::SlotMut;
 use stoker_lake::DenseColumn;
 
+use crate::Result;
 use crate::locator::Locator;
-use crate::{Result, SlotMut};
 
 /// The limits by which rows are combined into reads.
 #[derive(Clone, Copy, Debug)]

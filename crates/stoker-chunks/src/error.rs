@@ -70,7 +70,7 @@ pub enum Error {
     /// The process is ending: the runtime on which the read ran was shut down.
     #[error("the process is shutting down")]
     ShuttingDown,
-    /// Slots were frozen before they were filled, or claimed twice.
+    /// A bug in Stoker.
     #[error("internal: {reason}")]
     Internal {
         /// The rule that was broken.

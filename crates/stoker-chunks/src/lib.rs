@@ -4,7 +4,7 @@
 //! (row address, slot) … ──sort, coalesce──► ranges ──positioned reads / GETs──► slots of batches
 //! ```
 //!
-//! [`Slots`] is the memory of one column of one batch. Each of its slots is claimed once and filled from any file, so a
+//! [`Slots`](stoker_batch::Slots) is the memory of one column of one batch. Each of its slots is claimed once and filled from any file, so a
 //! shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots and verifies the bytes if
 //! their files have checksums; a damaged row is returned as a [`BadRow`] and leaves its slots unfilled.
 //!
@@ -34,7 +34,6 @@ mod request_limit;
 mod retry;
 mod shared_reads;
 mod shared_scan;
-mod slots;
 mod stats;
 mod verify;
 mod verify_values;
@@ -48,7 +47,6 @@ pub use local_scan::LocalReads;
 pub use request_limit::RequestLimit;
 pub use retry::{Fault, RetryPolicy, with_retries};
 pub use shared_reads::{Group, Membership, SharedReads};
-pub use slots::{SlotMut, Slots};
 pub use stats::IoStats;
 pub use verify::BadRow;
 pub use verify_values::verify_values;

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use stoker_batch::{BufferPool, Pooled};
+use stoker_batch::{BufferPool, Pooled, SlotMut};
 use stoker_lake::{DenseColumn, RangeReader};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use crate::coalesce::{Limits, Read, coalesce};
 use crate::local::{Progress, ReadFrom, forget, read_local, read_past_cache};
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
-use crate::{BadRow, ChunkScan, Error, IoStats, Result, SlotMut};
+use crate::{BadRow, ChunkScan, Error, IoStats, Result};
 
 /// How local files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

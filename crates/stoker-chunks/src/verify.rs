@@ -1,9 +1,10 @@
 //! Compares rows with their checksums.
 
+use stoker_batch::SlotMut;
 use stoker_checksum::checksum;
 
 use crate::coalesce::{Piece, Read};
-use crate::{Error, IoStats, SlotMut};
+use crate::{Error, IoStats};
 
 /// A row that is damaged in storage: its bytes did not match its checksum in two reads.
 #[derive(Debug)]

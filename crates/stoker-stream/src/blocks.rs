@@ -6,7 +6,8 @@
 //! in order, mixed      ranks take rows in rotation: all of them have rows of each block
 //! ```
 
-use stoker_chunks::{Block, BlockReads, Group, SlotMut};
+use stoker_batch::SlotMut;
+use stoker_chunks::{Block, BlockReads, Group};
 use stoker_lake::Table;
 use stoker_sql::NO_ROW;
 use stoker_types::{OrderOptions, ShuffleMode, Slice};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat;
-use stoker_batch::{BufferPool, Held, Part, Substitution};
-use stoker_chunks::{Slots, to_array};
+use stoker_batch::{BufferPool, Held, Part, Slots, Substitution};
+use stoker_chunks::to_array;
 use stoker_types::{Cursor, Slice, Stalls, to_usize};
 
 use crate::part_plan::PartPlan;
@@ -64,7 +64,7 @@ impl PartBuilder {
         Ok(Self {
             part,
             num_taken_up: 0,
-            dense: plan.columns().iter().map(slots).collect::<stoker_chunks::Result<_>>()?,
+            dense: plan.columns().iter().map(slots).collect::<stoker_batch::Result<_>>()?,
             light: vec![Vec::new(); plan.columns().len()],
             addrs: vec![Vec::new(); plan.num_tables()],
             num_added: 0,

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use stoker_batch::{Held, Quota};
-use stoker_chunks::{BlockReads, ChunkScan, Membership, SlotMut};
+use stoker_batch::{Held, Quota, SlotMut};
+use stoker_chunks::{BlockReads, ChunkScan, Membership};
 use stoker_order::StreamOrder;
 use stoker_types::{BadRows, ReadOptions, Slice, Stalls, to_usize};
 use tokio::sync::mpsc;

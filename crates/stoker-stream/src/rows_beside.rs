@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use stoker_batch::{RowsBeside, Window};
-use stoker_chunks::{ChunkScan, SlotMut, Slots, to_array};
+use stoker_batch::{RowsBeside, SlotMut, Slots, Window};
+use stoker_chunks::{ChunkScan, to_array};
 use stoker_order::Visit;
 use stoker_types::ReadOptions;
 use stoker_types::calls::Beside;
@@ -93,12 +93,12 @@ impl StreamPlan {
         let columns = self.inner.columns().iter();
         let slots = |row_bytes| Slots::try_new(scan.pool(), visits.len(), row_bytes);
         let memory = columns.map(|column| column.dense_row_bytes().map(slots).transpose());
-        let memory = memory.collect::<stoker_chunks::Result<Vec<Option<Arc<Slots>>>>>()?;
+        let memory = memory.collect::<stoker_batch::Result<Vec<Option<Arc<Slots>>>>>()?;
         let num_rows = visits.len();
-        let claim = |slots: &Option<Arc<Slots>>| -> stoker_chunks::Result<Vec<SlotMut>> {
+        let claim = |slots: &Option<Arc<Slots>>| -> stoker_batch::Result<Vec<SlotMut>> {
             slots.iter().flat_map(|slots| (0..num_rows).map(move |row| slots.claim(row))).collect()
         };
-        let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
+        let claims = memory.iter().map(claim).collect::<stoker_batch::Result<_>>()?;
         let clock = UnitClock::start();
         let reader = Reader { plan: &self.inner, scan, clock: &clock, blocks: None };
         let found = FoundRows::of(&self.inner, visits).await?;

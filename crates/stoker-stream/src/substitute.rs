@@ -5,8 +5,8 @@ use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
-use stoker_batch::{BadRowsMet, Window, WindowRow};
-use stoker_chunks::{ChunkScan, Slots};
+use stoker_batch::{BadRowsMet, Slots, Window, WindowRow};
+use stoker_chunks::ChunkScan;
 use stoker_order::{StreamOrder, Visit};
 use stoker_types::BadShare;
 
@@ -146,9 +146,9 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
     let memory = columns
         .iter()
         .map(|column| column.dense_row_bytes().map(|row_bytes| Slots::try_new(scan.pool(), 1, row_bytes)).transpose())
-        .collect::<stoker_chunks::Result<Vec<_>>>()?;
+        .collect::<stoker_batch::Result<Vec<_>>>()?;
     let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
-    let claims = memory.iter().map(claim).collect::<stoker_chunks::Result<_>>()?;
+    let claims = memory.iter().map(claim).collect::<stoker_batch::Result<_>>()?;
     let clock = UnitClock::start();
     let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None };
     let found = FoundRows::of(&plan.inner, std::slice::from_ref(visit)).await?;
@@ -157,6 +157,6 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
         return Ok(Err(damage));
     }
     let dense = memory.into_iter().map(|slots| slots.map(Slots::freeze).transpose());
-    let dense = dense.collect::<stoker_chunks::Result<_>>()?;
+    let dense = dense.collect::<stoker_batch::Result<_>>()?;
     Ok(Ok(Row { dense, light, addrs: addrs.iter().map(|addrs| addrs[0]).collect() }))
 }

@@ -1,6 +1,8 @@
 //! Tests of the pool of memory.
 
-use crate::BufferPool;
+use stoker_types::ErrorKind;
+
+use crate::{BufferPool, Slots};
 
 #[test]
 fn memory_that_shares_huge_pages_does_not_overlap() {
@@ -22,4 +24,66 @@ fn memory_that_shares_huge_pages_does_not_overlap() {
         all.drain(..rounds / 2);
         assert_eq!(all.last().map(|memory| memory.as_ref()[length - 1]), Some(rounds as u8));
     }
+}
+
+#[test]
+fn memory_returns_to_the_pool() {
+    let pool = BufferPool::new(1 << 20);
+    let slots = Slots::try_new(&pool, 4, 1_000).expect("memory");
+    let address = slots.claim(0).expect("free").as_ptr() as usize;
+    drop(slots);
+    let again = Slots::try_new(&pool, 4, 1_000).expect("memory");
+    assert_eq!(again.claim(0).expect("free").as_ptr() as usize, address);
+    assert!(again.claim(0).is_err(), "claimed twice");
+    assert!(again.freeze().is_err(), "not filled");
+}
+
+#[test]
+fn memory_that_the_system_does_not_have_is_an_error() {
+    let pool = BufferPool::new(1 << 20);
+    for bytes in [1 << 46, 1 << 60, usize::MAX] {
+        let error = pool.take(bytes).expect_err("more than there is");
+        assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+        assert!(error.to_string().contains(&format!("refused {bytes} bytes of memory")), "{error}");
+    }
+    assert!(Slots::try_new(&pool, 1 << 40, 1 << 40).is_err(), "more bytes than can be counted");
+    assert_eq!(pool.used_bytes(), 0);
+    Slots::try_new(&pool, 4, 1_000).expect("memory");
+}
+
+#[test]
+fn a_pool_keeps_what_fits_beside_the_memory_in_use() {
+    let pool = BufferPool::new(10_000);
+    Slots::try_new(&pool, 4, 1_000).expect("memory").claim(0).expect("free").copy_from_slice(&[1; 1_000]);
+    let is_kept = || Slots::try_new(&pool, 4, 1_000).expect("memory").claim(0).expect("free")[0] == 1;
+    assert!(is_kept());
+    let _other = Slots::try_new(&pool, 1, 7_000).expect("memory");
+    assert!(!is_kept(), "used and kept memory take more than the pool's bytes");
+}
+
+#[test]
+fn a_pool_keeps_a_little_whatever_is_in_use() {
+    let pool = BufferPool::new(32_000);
+    let fill = |length| {
+        Slots::try_new(&pool, 1, length).expect("memory").claim(0).expect("free").copy_from_slice(&vec![1; length])
+    };
+    let is_kept = |length| Slots::try_new(&pool, 1, length).expect("memory").claim(0).expect("free")[0] == 1;
+    let _others = Slots::try_new(&pool, 1, 100_000).expect("memory");
+    fill(2_000);
+    assert!(is_kept(2_000));
+    fill(2_001);
+    assert!(!is_kept(2_001), "more than a sixteenth");
+}
+
+#[test]
+fn a_pool_that_shrinks_gives_memory_back() {
+    let pool = BufferPool::new(10_000);
+    let fill = || Slots::try_new(&pool, 4, 1_000).expect("memory").claim(0).expect("free").copy_from_slice(&[1; 1_000]);
+    let is_kept = || Slots::try_new(&pool, 4, 1_000).expect("memory").claim(0).expect("free")[0] == 1;
+    fill();
+    pool.resize(4_000);
+    assert!(is_kept());
+    pool.resize(0);
+    pool.resize(10_000);
+    assert!(!is_kept());
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use stoker_batch::BufferPool;
+use stoker_batch::{BufferPool, SlotMut};
 use stoker_checksum::checksum;
 use stoker_lake::UncachedFile;
 

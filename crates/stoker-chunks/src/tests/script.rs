@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
-use stoker_batch::BufferPool;
+use stoker_batch::{BufferPool, Slots};
 use stoker_lake::RangeBody;
 use stoker_types::{ErrorKind, IoTotals};
 
@@ -19,7 +19,7 @@ use super::virtual_time::VirtualTime;
 use crate::clock::Clock;
 use crate::coalesce::{Piece, Read};
 use crate::remote::{Remote, Source};
-use crate::{ChunkScanOptions, IoStats, RequestLimit, Result, Slots};
+use crate::{ChunkScanOptions, IoStats, RequestLimit, Result};
 
 /// object_store's message about a store that gets too many requests.
 pub(super) const REFUSAL: &str = "Server returned non-2xx status code: 503 Service Unavailable: SlowDown";

@@ -1,6 +1,7 @@
 //! Tests of light columns that are read for several units at once.
 
-use stoker_chunks::{ChunkScan, ChunkScanOptions, Slots};
+use stoker_batch::Slots;
+use stoker_chunks::{ChunkScan, ChunkScanOptions};
 use stoker_order::{StreamOrder, Visit};
 use stoker_types::ReadOptions;
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use arrow_buffer::Buffer;
-use stoker_batch::{BufferPool, Pooled};
 
-use crate::{Error, Result};
+use crate::{BufferPool, Error, Pooled, Result};
 
 /// `num_rows` slots of `row_bytes` bytes. Each slot is claimed once, and filled through its claim. Once all slots are
 /// filled, the memory becomes an Arrow buffer.
@@ -36,9 +35,9 @@ impl Slots {
     /// Makes slots in memory from a pool.
     ///
     /// # Errors
-    /// [`OutOfMemory`](stoker_batch::Error::OutOfMemory) if the operating system has no memory.
+    /// [`Error::OutOfMemory`] if the operating system has no memory.
     pub fn try_new(pool: &BufferPool, num_rows: usize, row_bytes: usize) -> Result<Arc<Self>> {
-        let bytes = num_rows.checked_mul(row_bytes).ok_or(stoker_batch::Error::OutOfMemory { bytes: usize::MAX })?;
+        let bytes = num_rows.checked_mul(row_bytes).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
         let mut memory = pool.take(bytes)?;
         let base = memory.as_mut_ptr();
         let states = (0..num_rows).map(|_| AtomicU8::new(FREE)).collect();
