@@ -122,7 +122,7 @@ impl DerefMut for Memory {
 /// # Safety
 /// The layout's size must not be zero.
 unsafe fn allocate(layout: Layout) -> *mut u8 {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     if layout.align() == HUGE_BYTES {
         return huge::map(layout.size());
     }
@@ -133,7 +133,7 @@ unsafe fn allocate(layout: Layout) -> *mut u8 {
 /// # Safety
 /// `base` must come from [`allocate`] with this layout, and not be used any more.
 unsafe fn release(base: *mut u8, layout: Layout) {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     if layout.align() == HUGE_BYTES {
         // SAFETY: the caller guarantees what `huge::unmap` requires.
         unsafe { huge::unmap(base, layout.size()) };
@@ -143,8 +143,9 @@ unsafe fn release(base: *mut u8, layout: Layout) {
     unsafe { dealloc(base, layout) }
 }
 
-/// Memory directly from the operating system: an allocator's memory may already be mapped in small pages.
-#[cfg(target_os = "linux")]
+/// Memory directly from the operating system: an allocator's memory may already be mapped in small pages. Miri cannot
+/// unmap a part of a mapping, and gets memory from the allocator.
+#[cfg(all(target_os = "linux", not(miri)))]
 mod huge {
     use std::ptr;
 

@@ -6,18 +6,20 @@ use crate::{BufferPool, Slots};
 
 #[test]
 fn memory_that_shares_huge_pages_does_not_overlap() {
-    for length in [1, 64 << 10, 100_000, 150_528, 524_288, 2 << 20, (2 << 20) + 1, 20 << 20] {
+    let lengths = [1, 64 << 10, 100_000, 150_528, 524_288, 2 << 20, (2 << 20) + 1, 20 << 20];
+    // Miri compares a few MiB in a second.
+    for length in lengths.into_iter().take(if cfg!(miri) { 4 } else { 8 }) {
         let pool = BufferPool::new(256 << 20);
         let rounds = 3 * (4 << 20) / length.max(100_000) + 2;
         let mut all: Vec<_> = (0..rounds).map(|_| pool.take(length).expect("memory")).collect();
         for (number, memory) in all.iter_mut().enumerate() {
             assert_eq!(memory.as_ref().len(), length);
             assert_eq!(memory.as_ref().as_ptr() as usize % 64, 0);
-            assert!(memory.as_ref().iter().all(|byte| *byte == 0), "fresh memory is zeros");
+            assert!(memory.as_ref() == vec![0; length], "fresh memory is zeros");
             memory.as_mut().fill(number as u8 + 1);
         }
         for (number, memory) in all.iter().enumerate() {
-            assert!(memory.as_ref().iter().all(|byte| *byte == number as u8 + 1), "{number} of {length} bytes");
+            assert!(memory.as_ref() == vec![number as u8 + 1; length], "{number} of {length} bytes");
         }
         // The first ones are dropped first: a region lives until the last memory in it is dropped.
         drop(pool);
@@ -39,6 +41,7 @@ fn memory_returns_to_the_pool() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri ends where a program asks for more memory than there is")]
 fn memory_that_the_system_does_not_have_is_an_error() {
     let pool = BufferPool::new(1 << 20);
     for bytes in [1 << 46, 1 << 60, usize::MAX] {
@@ -86,4 +89,31 @@ fn a_pool_that_shrinks_gives_memory_back() {
     pool.resize(0);
     pool.resize(10_000);
     assert!(!is_kept());
+}
+
+#[test]
+fn threads_fill_the_slots_of_one_column_at_once() {
+    const ROW: usize = 96;
+    let pool = BufferPool::new(1 << 20);
+    let slots = Slots::try_new(&pool, 64, ROW).expect("memory");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let slots = &slots;
+            scope.spawn(move || {
+                for row in (thread..64).step_by(4) {
+                    let mut slot = slots.claim(row).expect("free");
+                    slot.copy_from_slice(&[row as u8; ROW]);
+                    assert!(slots.claim(row).is_err(), "a slot is claimed once");
+                    slot.fill();
+                }
+            });
+        }
+    });
+    let mut again = slots.reopen(7).expect("filled");
+    again.copy_from_slice(&[200; ROW]);
+    again.fill();
+    let buffer = slots.freeze().expect("all slots are filled");
+    for (row, bytes) in buffer.as_slice().chunks_exact(ROW).enumerate() {
+        assert!(bytes.iter().all(|byte| *byte == if row == 7 { 200 } else { row as u8 }), "row {row}");
+    }
 }
