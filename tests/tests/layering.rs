@@ -49,12 +49,13 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
 const CLIENT: [&str; 3] = ["stoker-wire", "stoker-session", "stoker-client"];
 
 /// The members and the families of libraries of the engine and of its storage.
-const ENGINE: [&str; 8] = [
+const ENGINE: [&str; 9] = [
     "lance",
     "datafusion",
     "object_store",
     "stoker-store",
     "stoker-lake",
+    "stoker-maintenance",
     "stoker-chunks",
     "stoker-sql",
     "stoker-stream",

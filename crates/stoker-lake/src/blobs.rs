@@ -14,11 +14,11 @@ const BLOB_TYPE: &str = "lance.blob";
 const BLOB_KEY: &str = "lance-encoding:blob";
 
 /// The remedy that error messages recommend for blob columns.
-pub(crate) const REMEDY: &str = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
+pub const BLOB_REMEDY: &str = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
                                  with lake.create_table, JPEG, PNG and WebP files as encoded_images";
 
 /// Whether a column holds Lance blobs.
-pub(crate) fn is_blob(field: &Field) -> bool {
+pub fn is_blob(field: &Field) -> bool {
     let metadata = field.metadata();
     metadata.get(EXTENSION_NAME_KEY).is_some_and(|name| name.starts_with(BLOB_TYPE))
         || metadata.get(BLOB_KEY).is_some_and(|value| value == "true")
@@ -37,7 +37,7 @@ impl Table {
                 return Err(Error::InvalidRequest {
                     attempted: format!("reading column {column} of table {}", self.snapshot()),
                     reason: format!(
-                        "it is a blob column of Lance, which Stoker does not read; leave it out, or {REMEDY}"
+                        "it is a blob column of Lance, which Stoker does not read; leave it out, or {BLOB_REMEDY}"
                     ),
                 });
             }

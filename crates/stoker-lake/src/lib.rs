@@ -7,7 +7,8 @@
 //! LakeStore ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
 //!   │                                    ├────take──► rows by address
 //!   │                                    ├────dense_column──► page table + RangeReader (bytes of heavy columns)
-//!   │                                    └────checksums──► by which rows of heavy columns are checked
+//!   │                                    ├────checksums──► by which rows of heavy columns are checked
+//!   │                                    └────survey──► what the footers say about a column
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
 //!   ├──hold──► cleanups spare a version that is read
 //!   ├──clean_table──► old versions are gone
@@ -27,9 +28,7 @@ mod commit;
 mod damage;
 mod deletions;
 mod dense;
-mod describe;
 mod direct;
-mod doctor;
 mod error;
 mod exact_commit;
 mod footer;
@@ -58,6 +57,7 @@ mod write;
 
 pub use address::row_offset;
 pub use allowance::{Expense, WriteAllowance};
+pub use blobs::{BLOB_REMEDY, is_blob};
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
@@ -68,11 +68,13 @@ pub use holds::{HOLD_DAYS, HOLD_DAYS_MAX};
 pub use index::IndexKind;
 pub use lake::LakeStore;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
+pub use obstacle::Obstacle;
 pub use quarantine::Quarantined;
 pub use range_reader::{RangeBody, RangeReader};
 pub use scan::{Metric, Nearest, ROW_ADDR, ScanRequest};
 pub use sound_rows::SoundRows;
 pub use stoker_store::{StorageOptions, StoreRequests, UncachedFile, preadv_cached};
+pub use survey::{ColumnSurvey, FragmentTally};
 pub use table::{FragmentInfo, Table};
 pub use write::{FragmentDraft, TableWriter, WriteOptions};
 

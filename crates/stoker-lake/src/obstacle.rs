@@ -4,7 +4,8 @@ use std::fmt;
 
 /// A reason why a column cannot be read as plain bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
+#[non_exhaustive]
+pub enum Obstacle {
     /// The values of the column's type do not have one fixed size, or do not lie side by side.
     NotFixedSizeLists,
     /// The elements of the column's lists are not numbers but booleans, lists, text, …

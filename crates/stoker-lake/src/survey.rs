@@ -10,6 +10,7 @@ use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding
 use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
 use stoker_store::sectors::is_checked_name;
+use stoker_types::fixed_row_bytes;
 
 use crate::address::fragment_id;
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
@@ -17,46 +18,51 @@ use crate::obstacle::Obstacle;
 use crate::{Error, Result, Table};
 
 /// The name of encodings with a general-purpose codec.
-pub(crate) const GENERAL: &str = "general";
+const GENERAL: &str = "general";
 
 /// The largest gap between two pages that one read covers on a local disk; a larger gap splits the read. In bytes.
 const GAP_BYTES: u64 = 8 << 10;
 
-/// The facts about one column from the footers of its files.
-#[derive(Debug)]
-pub(crate) struct ColumnSurvey {
+/// What the footers of its files say about one column of a table.
+#[derive(Clone, Debug)]
+pub struct ColumnSurvey {
     /// The number of chunks (Lance pages) in all fragments.
     pub num_chunks: u64,
     /// The size of the largest chunk, in bytes.
     pub chunk_bytes_max: u64,
     /// The size of all chunks, in bytes.
     pub bytes: u64,
+    /// The bytes per row: those of the column's type if all of its values have one size, and otherwise the stored bytes
+    /// divided by the rows that were not deleted. `None` if the size varies and the table has no rows.
+    pub bytes_per_row: Option<u64>,
     /// The number of contiguous pieces of plain bytes: adjacent chunks are one piece.
     pub num_pieces: u64,
     /// The names of the encodings, without duplicates.
     pub encodings: Vec<String>,
     /// The obstacles to reading the column's files as plain bytes, without duplicates. An obstacle of the column's type
     /// is not among them.
-    pub obstacles: Vec<(Obstacle, Fragments)>,
+    pub obstacles: Vec<(Obstacle, FragmentTally)>,
     /// The fragments whose files have no checksums for the column's values.
-    pub unchecked: Fragments,
+    pub unchecked: FragmentTally,
     /// The largest number of other columns in one file of the column.
     pub neighbours_max: usize,
     /// Bytes per row if the column's type allows plain bytes.
     row_bytes: Result<u64, Obstacle>,
 }
 
-/// Fragments that have something in common. Their ids must be added in order.
+/// How many fragments have something in common, and which of them is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fragments {
+pub struct FragmentTally {
     /// The number of fragments.
     pub count: usize,
-    /// The id of the first fragment.
+    /// The id of the first fragment; `None` if there is none.
     pub first: Option<u32>,
+    /// The id of the last fragment.
     last: Option<u32>,
 }
 
-impl Fragments {
+impl FragmentTally {
+    /// Counts a fragment once. The ids must be added in the order of the fragments.
     fn add(&mut self, id: u32) {
         if self.last == Some(id) {
             return;
@@ -68,15 +74,21 @@ impl Fragments {
 }
 
 impl Table {
-    /// Reads all footers that describe a column.
-    pub(crate) async fn survey(&self, field: &Field) -> Result<ColumnSurvey> {
+    /// Reads the footers of all data files that hold a column.
+    ///
+    /// # Errors
+    /// An unknown column; `DataCorrupt` for unreadable footers; storage errors.
+    pub async fn survey(&self, column: &str) -> Result<ColumnSurvey> {
+        self.check_columns([&column.to_string()])?;
+        let schema = self.schema();
+        let field = schema.field_with_name(column).map_err(|source| Error::storage("reading a schema", source))?;
         let mut survey = ColumnSurvey::new(field);
-        let (scheduler, name) = (self.footer_scheduler(), field.name().as_str());
+        let scheduler = self.footer_scheduler();
         let mut fragments = stream::iter(self.dataset().get_fragments())
             .map(|fragment| {
                 let scheduler = scheduler.clone();
                 async move {
-                    let files = self.column_files(&scheduler, &fragment, name).await?;
+                    let files = self.column_files(&scheduler, &fragment, column).await?;
                     Ok::<_, Error>((fragment_id(fragment.id() as u64), files))
                 }
             })
@@ -86,7 +98,7 @@ impl Table {
                 match file {
                     Ok((file, metadata, index)) => {
                         let reader = self.store_reader(&file, metadata.file_size_bytes);
-                        let has_row_checksums = self.file_checksums(name, &file, &metadata, reader)?.is_some();
+                        let has_row_checksums = self.file_checksums(column, &file, &metadata, reader)?.is_some();
                         let is_checked = is_checked_name(&file.path);
                         if !has_row_checksums && !is_checked {
                             survey.unchecked.add(id);
@@ -105,7 +117,18 @@ impl Table {
                 }
             }
         }
+        let type_bytes = fixed_row_bytes(field.data_type()).map(|bytes| bytes as u64);
+        survey.bytes_per_row = type_bytes.or_else(|| survey.bytes.checked_div(self.num_rows()));
         Ok(survey)
+    }
+
+    /// Returns the bytes per row of a column, as [`ColumnSurvey::bytes_per_row`] defines them. Reads the footers of the
+    /// column's data files.
+    ///
+    /// # Errors
+    /// Those of [`Table::survey`].
+    pub async fn bytes_per_row(&self, column: &str) -> Result<Option<u64>> {
+        Ok(self.survey(column).await?.bytes_per_row)
     }
 
     /// Returns the files that hold a column's values in a fragment. The values of lists and structs are in the files of
@@ -135,10 +158,11 @@ impl ColumnSurvey {
             num_chunks: 0,
             chunk_bytes_max: 0,
             bytes: 0,
+            bytes_per_row: None,
             num_pieces: 0,
             encodings: Vec::new(),
             obstacles: Vec::new(),
-            unchecked: Fragments::default(),
+            unchecked: FragmentTally::default(),
             neighbours_max: 0,
             row_bytes: dense_row_bytes(field.data_type()),
         }
@@ -147,6 +171,11 @@ impl ColumnSurvey {
     /// Returns why the column is not read as plain bytes; `None` if it is.
     pub fn obstacle(&self) -> Option<Obstacle> {
         self.row_bytes.err().or_else(|| self.obstacles.first().map(|(obstacle, _)| *obstacle))
+    }
+
+    /// Whether some values are compressed by a general-purpose codec, such as zstd or lz4.
+    pub fn has_general_compression(&self) -> bool {
+        self.encodings.iter().any(|encoding| encoding == GENERAL)
     }
 
     fn add(&mut self, fragment: u32, metadata: &CachedFileMetadata, index: usize) {
@@ -173,7 +202,7 @@ impl ColumnSurvey {
         match self.obstacles.iter_mut().find(|(known, _)| *known == obstacle) {
             Some((_, fragments)) => fragments.add(fragment),
             None => {
-                let mut fragments = Fragments::default();
+                let mut fragments = FragmentTally::default();
                 fragments.add(fragment);
                 self.obstacles.push((obstacle, fragments));
             }

@@ -136,6 +136,12 @@ impl Table {
         self.dataset.fragments().iter().map(info).collect()
     }
 
+    /// The size of all data files in bytes, from the manifest. Files whose size it does not have count nothing.
+    pub fn data_bytes(&self) -> u64 {
+        let files = self.dataset.fragments().iter().flat_map(|fragment| fragment.files.iter());
+        files.filter_map(|file| file.file_size_bytes.get()).map(|size| size.get()).sum()
+    }
+
     pub(crate) fn dataset(&self) -> &Arc<Dataset> {
         &self.dataset
     }

@@ -5,7 +5,6 @@ mod commits;
 mod damage;
 pub(crate) mod data;
 mod dense;
-mod doctor;
 mod indexes;
 mod layout;
 mod light_damage;

@@ -171,7 +171,5 @@ async fn dense_sources(
 async fn variable_bytes(tables: &[Table], source: &ColumnSource) -> Result<u64> {
     let ColumnSource::Table(sources) = source else { return Ok(VARIABLE_ROW_BYTES) };
     let Some((source, name)) = sources.first() else { return Ok(VARIABLE_ROW_BYTES) };
-    let layouts = tables[*source].describe().await?;
-    let layout = layouts.into_iter().find(|layout| layout.name == *name);
-    Ok(layout.and_then(|layout| layout.bytes_per_row).unwrap_or(VARIABLE_ROW_BYTES).max(1))
+    Ok(tables[*source].bytes_per_row(name).await?.unwrap_or(VARIABLE_ROW_BYTES).max(1))
 }

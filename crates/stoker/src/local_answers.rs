@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use stoker_maintenance::{describe, doctor};
 use stoker_session::{Error, Result};
 use stoker_stream::{Resources, StreamPlan, log_bad_rows, log_run, run_entries, verify};
 use stoker_types::calls::{
@@ -84,13 +85,13 @@ impl Answers<TagVersion> for LocalLake {
 
 impl Answers<DescribeTable> for LocalLake {
     async fn answer(&self, _: &Context, DescribeTable(at): DescribeTable) -> Result<Vec<ColumnLayout>> {
-        Ok(self.table(&at).await?.describe().await?)
+        Ok(describe(&self.table(&at).await?).await?)
     }
 }
 
 impl Answers<ExamineTable> for LocalLake {
     async fn answer(&self, _: &Context, ExamineTable(at): ExamineTable) -> Result<Diagnosis> {
-        Ok(self.table(&at).await?.doctor().await?)
+        Ok(doctor(&self.table(&at).await?).await?)
     }
 }
 

@@ -42,7 +42,7 @@ async fn a_truncated_file_is_found_before_it_is_read() -> TestResult {
     assert!(error.to_string().contains(path.file_name().and_then(|name| name.to_str()).ok_or("the file has a name")?));
     let error = table.take(&["x".to_string()], &addresses(&table)).await.expect_err("half of the file is missing");
     assert_corrupt(&error, "reading 20 rows of t@1 (x)");
-    assert_corrupt(&table.describe().await.expect_err("the footer is missing"), &sizes);
+    assert_corrupt(&table.survey("x").await.expect_err("the footer is missing"), &sizes);
     Ok(())
 }
 
@@ -96,7 +96,7 @@ async fn a_damaged_footer_is_found_before_lance_trusts_it() -> TestResult {
         table.dense_column("x").await.map(|_| ()),
         table.take(&["x".to_string()], &[0]).await.map(|_| ()),
         scan(&table, "x").await.map(|_| ()),
-        table.describe().await.map(|_| ()),
+        table.survey("x").await.map(|_| ()),
     ];
     for error in found {
         let error = error.expect_err("a damaged footer");

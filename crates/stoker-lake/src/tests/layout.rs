@@ -1,24 +1,19 @@
-//! Tests of the layout that `describe` reports for tables of Stoker's writer.
+//! Tests of the layout of data files that Stoker's writer makes, and of what a survey of their footers says.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::types::UInt8Type;
 use arrow_array::{Array, FixedSizeBinaryArray, ListArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use stoker_types::ColumnLayout;
+use stoker_types::ErrorKind;
 
 use super::data::{TestResult, append, image_field, latest, media, memory_lake, schema, table_name, tensor, test_lake};
-use crate::{CommitMode, Table, WriteOptions};
+use crate::{CommitMode, FragmentTally, Obstacle, WriteOptions};
 
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-async fn layout(table: &Table) -> crate::Result<BTreeMap<String, ColumnLayout>> {
-    Ok(table.describe().await?.into_iter().map(|column| (column.name.clone(), column)).collect())
-}
-
 #[tokio::test]
-async fn heavy_pages_are_dense_and_just_under_8_mib() -> TestResult {
+async fn heavy_pages_are_plain_bytes_and_just_under_8_mib() -> TestResult {
     let lake = test_lake().await.lake;
     let name = table_name("images");
     let fields = [
@@ -28,35 +23,34 @@ async fn heavy_pages_are_dense_and_just_under_8_mib() -> TestResult {
     ];
     let schema = schema(&fields);
     append(&lake, &name, &schema, 0..300, WriteOptions::default()).await?;
-    let columns = layout(&latest(&lake, &name).await?).await?;
+    let table = latest(&lake, &name).await?;
 
-    let image = &columns["image"];
-    assert!(image.dense && image.heavy && image.why_not_dense.is_none());
-    assert_eq!(image.bytes_per_row, Some(150_528));
+    let image = table.survey("image").await?;
+    assert_eq!((image.obstacle(), image.bytes_per_row), (None, Some(150_528)));
     // 54 rows of 150,528 bytes fit into a page of 8,257,536 bytes.
     assert_eq!((image.num_chunks, image.chunk_bytes_max), (6, 54 * 150_528));
-    assert_eq!(image.compression, "none");
-    assert_eq!(image.kind, "tensor uint8[3, 224, 224]");
+    assert_eq!(image.encodings, ["none"]);
 
     // The pages of a narrower heavy column in the same table are full too.
-    let state = &columns["state"];
-    assert!(state.dense && state.heavy);
-    assert_eq!((state.num_chunks, state.chunk_bytes_max), (1, 300 * 8192));
+    let state = table.survey("state").await?;
+    assert_eq!((state.obstacle(), state.num_chunks, state.chunk_bytes_max), (None, 1, 300 * 8192));
 
-    let jpeg = &columns["jpeg"];
-    assert!(jpeg.heavy && !jpeg.dense && jpeg.why_not_dense.is_some());
-    assert_eq!((jpeg.kind.as_str(), jpeg.compression.as_str()), ("encoded image", "none"));
-    assert!(jpeg.num_chunks >= 2, "{jpeg:?}");
+    let jpeg = table.survey("jpeg").await?;
+    assert_eq!(jpeg.obstacle(), Some(Obstacle::NotFixedSizeLists));
+    assert!(jpeg.num_chunks >= 2 && !jpeg.has_general_compression(), "{jpeg:?}");
 
-    for column in columns.values() {
-        assert!(column.chunk_bytes_max < PAGE_BYTES_MAX, "{column:?}");
+    for column in ["id", "name", "image", "state", "jpeg"] {
+        let survey = table.survey(column).await?;
+        assert!(survey.chunk_bytes_max < PAGE_BYTES_MAX, "{column}: {survey:?}");
+        assert_eq!((survey.unchecked, survey.obstacles.len()), (FragmentTally::default(), 0), "{column}");
     }
-    assert!(!columns["id"].heavy && !columns["id"].dense);
+    let error = table.survey("nothing").await.expect_err("the column does not exist");
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
     Ok(())
 }
 
 #[tokio::test]
-async fn lists_count_their_leaves_and_fixed_bytes_are_not_dense() -> TestResult {
+async fn surveys_of_lists_count_their_leaves() -> TestResult {
     let lake = memory_lake().await;
     let name = table_name("t");
     let lists = (0..10).map(|row| Some(media(row).into_iter().map(Some)));
@@ -70,11 +64,12 @@ async fn lists_count_their_leaves_and_fixed_bytes_are_not_dense() -> TestResult 
     writer.write(&RecordBatch::try_new(schema.clone(), vec![Arc::new(lists), Arc::new(fixed)])?).await?;
     let (schema, drafts) = (writer.schema(), writer.finish().await?);
     lake.commit(&name, &schema, CommitMode::Create, drafts, None).await?;
-    let columns = layout(&latest(&lake, &name).await?).await?;
-    let bytes: usize = (0..10).map(|row| media(row).len()).sum();
-    assert!(columns["lists"].bytes >= bytes as u64, "{:?}", columns["lists"]);
-    assert_eq!(columns["lists"].bytes_per_row, Some(columns["lists"].bytes / 10));
-    assert!(columns["fixed"].heavy && !columns["fixed"].dense, "{:?}", columns["fixed"]);
+    let table = latest(&lake, &name).await?;
+    let (survey, bytes) = (table.survey("lists").await?, (0..10).map(|row| media(row).len() as u64).sum());
+    assert!(survey.bytes >= bytes, "{survey:?}");
+    assert_eq!(table.bytes_per_row("lists").await?, Some(survey.bytes / 10));
+    assert_eq!(table.bytes_per_row("fixed").await?, Some(2_000));
+    assert!(table.data_bytes() > survey.bytes);
     Ok(())
 }
 

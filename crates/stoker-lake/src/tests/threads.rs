@@ -25,8 +25,7 @@ fn futures_are_send(
     is_send(table.checksums("x"));
     is_send(checksums.load(&[]));
     is_send(checksums.reload(&[]));
-    is_send(table.describe());
-    is_send(table.doctor());
+    is_send(table.survey("x"));
     is_send(table.scan(&request));
     is_send(table.scan_plan(&request));
     is_send(table.take(&[], &[]));

@@ -1,9 +1,9 @@
 //! Findings about the fragments of a table.
 
+use stoker_lake::Table;
 use stoker_types::Finding;
 
 use super::example;
-use crate::Table;
 
 /// The smallest number of fragments for a finding: fewer fragments have few footers to read.
 const FRAGMENTS_MIN: usize = 32;
@@ -45,9 +45,7 @@ fn deleted_rows(table: &Table) -> Option<Finding> {
 
 fn small_fragments(table: &Table) -> Option<Finding> {
     let num = table.fragments().len();
-    let files = table.dataset().fragments().iter().flat_map(|fragment| fragment.files.iter());
-    let bytes: u64 = files.filter_map(|file| file.file_size_bytes.get()).map(|size| size.get()).sum();
-    let (rows, bytes) = (table.num_rows() / num.max(1) as u64, bytes / num.max(1) as u64);
+    let (rows, bytes) = (table.num_rows() / num.max(1) as u64, table.data_bytes() / num.max(1) as u64);
     if num < FRAGMENTS_MIN || rows >= ROWS_MIN || bytes >= BYTES_MIN {
         return None;
     }

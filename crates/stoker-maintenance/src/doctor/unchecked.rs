@@ -1,18 +1,17 @@
 //! The finding about light columns without checksums.
 
+use stoker_lake::{FragmentTally, Table};
 use stoker_types::Finding;
 
 use super::column::REWRITE;
 use super::example;
-use crate::Table;
-use crate::survey::Fragments;
 
 /// The maximum number of columns that the finding names.
 const COLUMNS_MAX: usize = 10;
 
 /// The finding about light columns, each with the fragments in which its values have no checksums. `None` without
 /// such columns.
-pub(super) fn finding(table: &Table, columns: &[(String, Fragments)]) -> Option<Finding> {
+pub(super) fn finding(table: &Table, columns: &[(String, FragmentTally)]) -> Option<Finding> {
     let most = columns.iter().map(|(_, fragments)| fragments.count).max()?;
     let names: Vec<&str> = columns.iter().take(COLUMNS_MAX).map(|(name, _)| name.as_str()).collect();
     let more = match columns.len() - names.len() {

@@ -1,13 +1,10 @@
 //! Findings about the layout of a column.
 
 use arrow_schema::{DataType, Field, Fields};
+use stoker_lake::{BLOB_REMEDY, ColumnSurvey, FragmentTally, Obstacle, Table, is_blob};
 use stoker_types::{ColumnLayout, Finding, HEAVY_ROW_BYTES, Verdict, is_encoded_image};
 
 use super::example;
-use crate::Table;
-use crate::blobs::{self, is_blob};
-use crate::obstacle::Obstacle;
-use crate::survey::{ColumnSurvey, Fragments, GENERAL};
 
 /// The smallest average size of a piece, in bytes, that is no finding. A piece is a run of plain bytes that one
 /// request can read. An object store takes about as long to answer a request as to send 1 MiB.
@@ -120,7 +117,7 @@ impl ColumnCase<'_> {
 
     fn of_blobs(&self) -> Finding {
         let cost = "Stoker does not read blobs: queries over the column are refused";
-        self.finding("blob", "its values are blobs of Lance", Treatment::new(cost, blobs::REMEDY, None))
+        self.finding("blob", "its values are blobs of Lance", Treatment::new(cost, BLOB_REMEDY, None))
     }
 
     /// The finding about lists of any length. `None` when the elements are not numbers, because then there is no
@@ -236,7 +233,7 @@ impl ColumnCase<'_> {
     }
 
     /// The finding about an obstacle in the files or pages of some fragments.
-    fn of_obstacle(&self, obstacle: Obstacle, fragments: &Fragments) -> Finding {
+    fn of_obstacle(&self, obstacle: Obstacle, fragments: &FragmentTally) -> Finding {
         let what = format!("{obstacle} ({})", self.in_fragments(fragments));
         let treatment = match (obstacle, self.field.data_type()) {
             (Obstacle::Nulls | Obstacle::OnlyNulls | Obstacle::NoFile, DataType::FixedSizeList(item, length)) => {
@@ -283,7 +280,7 @@ impl ColumnCase<'_> {
     /// The finding about binary values that are compressed by a general-purpose codec.
     fn of_compression(&self) -> Option<Finding> {
         let is_binary = matches!(self.field.data_type(), DataType::Binary | DataType::LargeBinary);
-        if !is_binary || !self.survey.encodings.iter().any(|encoding| encoding == GENERAL) {
+        if !is_binary || !self.survey.has_general_compression() {
             return None;
         }
         let (table, column) = self.names();
@@ -337,7 +334,7 @@ impl ColumnCase<'_> {
         Some(self.finding("shared_file", format!("its data files hold {others}"), treatment))
     }
 
-    fn in_fragments(&self, fragments: &Fragments) -> String {
+    fn in_fragments(&self, fragments: &FragmentTally) -> String {
         let all = self.table.fragments().len();
         match (fragments.count, fragments.first) {
             (count, Some(first)) if count < all => format!("{count} of {all} fragments, the first is {first}"),

@@ -13,12 +13,13 @@ use lance::Dataset;
 use lance::dataset::optimize::{CompactionOptions, compact_files};
 use lance::dataset::{NewColumnTransform, WriteParams};
 use lance_file::version::LanceFileVersion;
+use stoker_lake::{CommitMode, DenseProbe, LakeStore, Table, WriteOptions};
 use stoker_types::{Diagnosis, Finding, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY, Verdict};
 
 use super::data::{
     TestResult, append, image_field, latest, media, memory_lake, schema, small, table_name, tensor, test_lake,
 };
-use crate::{DenseProbe, LakeStore, Table, WriteOptions};
+use crate::{describe, doctor};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -30,11 +31,11 @@ const NUM_ROWS: usize = 20;
 /// Returns the verdict and the findings about column `x`, and checks that the verdict agrees with the way in which the
 /// column is read.
 async fn about_x(table: &Table) -> Result<(Verdict, Vec<Finding>), Failure> {
-    let Diagnosis { columns, mut findings } = table.doctor().await?;
+    let Diagnosis { columns, mut findings } = doctor(table).await?;
     // Tables of Lance's own writer also have a finding about their other columns, which is removed here.
     let unchecked = columns.iter().any(|column| !column.heavy && column.unchecked_fragments > 0);
     assert_eq!(findings.extract_if(.., |finding| finding.code == "unchecked_columns").count(), usize::from(unchecked));
-    assert_eq!(columns, table.describe().await?);
+    assert_eq!(columns, describe(table).await?);
     let layout = columns.iter().find(|column| column.name == "x").ok_or("the table has a column x")?;
     let is_dense = matches!(table.dense_column("x").await?, DenseProbe::Dense(_));
     assert_eq!(layout.verdict() == Verdict::Dense, is_dense, "{layout:?}");
@@ -57,7 +58,7 @@ fn example<'a>(findings: &'a [Finding], code: &str) -> &'a str {
 
 /// Writes table `t` with columns `id` and `x` by Lance's own writer.
 async fn by_lance(lake: &LakeStore, field: Field, x: ArrayRef, version: LanceFileVersion) -> Result<Table, Failure> {
-    let (name, uri) = (table_name("t"), lake.table_uri(&table_name("t")));
+    let (name, uri) = (table_name("t"), format!("{}/t.lance", lake.uri()));
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..x.len() as i64));
     let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, false), field]));
     let batch = RecordBatch::try_new(schema.clone(), vec![ids, x])?;
@@ -180,11 +181,12 @@ async fn metadata_of_the_field_counts() -> TestResult {
 
 #[tokio::test]
 async fn columns_that_came_later_are_null_in_some_fragments() -> TestResult {
-    let lake = memory_lake().await;
+    let test = test_lake().await;
+    let lake = test.lake;
     let name = table_name("t");
     append(&lake, &name, &schema(&[]), 0..30, small(10, 1000)).await?;
     let x = tensor("x", DataType::UInt8, &[1500]).with_nullable(true);
-    let mut dataset: Dataset = latest(&lake, &name).await?.dataset().as_ref().clone();
+    let mut dataset = Dataset::open(&latest(&lake, &name).await?.uri()).await?;
     let added = Arc::new(Schema::new(vec![x.clone()]));
     dataset.add_columns(NewColumnTransform::AllNulls(added), None, None).await?;
     append(&lake, &name, &schema(&[x]), 30..40, small(10, 10_000)).await?;
@@ -199,10 +201,11 @@ async fn columns_that_came_later_are_null_in_some_fragments() -> TestResult {
 
 #[tokio::test]
 async fn compaction_by_lance_drops_checksums() -> TestResult {
-    let lake = memory_lake().await;
+    let test = test_lake().await;
+    let lake = test.lake;
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1500])]));
     append(&lake, &name, &schema, 0..30, small(10, 10_000)).await?;
-    let mut dataset: Dataset = latest(&lake, &name).await?.dataset().as_ref().clone();
+    let mut dataset = Dataset::open(&latest(&lake, &name).await?.uri()).await?;
     compact_files(&mut dataset, CompactionOptions::default(), None).await?;
     let (verdict, findings) = about_x(&latest(&lake, &name).await?).await?;
     assert_eq!((verdict, codes(&findings)), (Verdict::Dense, vec!["no_checksums", "shared_file"]));
@@ -248,8 +251,8 @@ async fn names_are_quoted_where_sql_needs_it() -> TestResult {
         let mut writer = test.lake.writer(&table_name(table), &schema, false, WriteOptions::default()).await?;
         writer.write(&RecordBatch::try_new(schema.clone(), vec![Arc::new(ragged)])?).await?;
         let drafts = writer.finish().await?;
-        test.lake.commit(&table_name(table), &schema, crate::CommitMode::Create, drafts, None).await?;
-        let findings = latest(&test.lake, &table_name(table)).await?.doctor().await?.findings;
+        test.lake.commit(&table_name(table), &schema, CommitMode::Create, drafts, None).await?;
+        let findings = doctor(&latest(&test.lake, &table_name(table)).await?).await?.findings;
         let mended = example(&findings, "lists");
         assert!(mended.contains(quoted), "{mended}");
     }
