@@ -12,6 +12,7 @@ use pythonize::depythonize;
 use serde::Serialize;
 use stoker::{ClientOptions, ConnectOptions, Lake, LocalLake, Secret};
 use stoker_lake::StorageOptions;
+use stoker_maintenance::quarantine;
 use stoker_types::calls::{
     BoxedAnswers, Call, DescribeTable, ExamineTable, ExplainQuery, ListStreams, ListTables, ListVersions, ReadRunLog,
     TableAt, VerifyReceipts,
@@ -319,7 +320,7 @@ impl Connection {
     #[pyo3(signature = (name, row_addrs, reason=None))]
     fn quarantine(&self, py: Python<'_>, name: &str, row_addrs: Vec<u64>, reason: Option<String>) -> PyResult<u64> {
         let (lake, name) = (self.local(py, "excluding rows")?, TableName::try_new(name).raise(py)?);
-        let done = wait(py, lake.quarantine(&name, &row_addrs, reason.as_deref()))?.raise(py)?;
+        let done = wait(py, quarantine(&lake, &name, &row_addrs, reason.as_deref()))?.raise(py)?;
         Ok(done.version)
     }
 }

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use clap::Args;
 use stoker::{Connection, LocalLake};
-use stoker_lake::{LakeStore, Quarantined};
+use stoker_lake::LakeStore;
+use stoker_maintenance::{Quarantined, quarantine};
 use stoker_sql::{Engine, EngineOptions, NO_ROW};
 use stoker_types::{Digest, Receipt, SnapshotRef, SubstitutedRow, TableName};
 
@@ -46,10 +47,10 @@ pub async fn run(args: QuarantineArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     let told = if rows.is_empty() {
         format!("the receipts name no bad row of table {name}")
     } else if args.dry_run {
-        let before = table.num_excluded(&rows).await?;
+        let before = table.num_deleted(&rows).await?;
         format!("would exclude {} of table {name}{}", counted(rows.len() as u64 - before), known(before))
     } else {
-        outcome(&name, &lake.quarantine(&name, &rows, args.reason.as_deref()).await?)
+        outcome(&name, &quarantine(&lake, &name, &rows, args.reason.as_deref()).await?)
     };
     writeln!(output(), "{told}")?;
     Ok(())

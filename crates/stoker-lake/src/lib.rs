@@ -10,6 +10,7 @@
 //!   │                                    ├────checksums──► by which rows of heavy columns are checked
 //!   │                                    └────survey──► what the footers say about a column
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
+//!   ├──delete_rows──► a new version without these rows
 //!   ├──hold──► cleanups spare a version that is read
 //!   ├──clean_table──► old versions are gone
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
@@ -26,6 +27,7 @@ mod checksums;
 mod cleanup;
 mod commit;
 mod damage;
+mod delete_rows;
 mod deletions;
 mod dense;
 mod direct;
@@ -43,7 +45,6 @@ mod nulls;
 mod objects;
 mod obstacle;
 mod precheck;
-mod quarantine;
 mod range_reader;
 mod root_contents;
 mod row_offsets;
@@ -61,6 +62,7 @@ pub use blobs::{BLOB_REMEDY, is_blob};
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
+pub use delete_rows::{DeletedRows, DeletionNote};
 pub use dense::{DenseColumn, DenseFile, DenseProbe, RowRun};
 pub use error::{Error, Result};
 pub use history::History;
@@ -69,7 +71,6 @@ pub use index::IndexKind;
 pub use lake::LakeStore;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
 pub use obstacle::Obstacle;
-pub use quarantine::Quarantined;
 pub use range_reader::{RangeBody, RangeReader};
 pub use scan::{Metric, Nearest, ROW_ADDR, ScanRequest};
 pub use sound_rows::SoundRows;

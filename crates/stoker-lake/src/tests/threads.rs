@@ -1,7 +1,10 @@
 //! Tests that work on a lake can move between threads.
 
 use super::data::{memory_lake, schema, table_name};
-use crate::{Checksums, CommitMode, IndexKind, LakeStore, RangeReader, ScanRequest, Table, TableWriter, WriteOptions};
+use crate::{
+    Checksums, CommitMode, DeletionNote, IndexKind, LakeStore, RangeReader, ScanRequest, Table, TableWriter,
+    WriteOptions,
+};
 
 fn is_send<T: Send>(_: T) {}
 
@@ -26,6 +29,7 @@ fn futures_are_send(
     is_send(checksums.load(&[]));
     is_send(checksums.reload(&[]));
     is_send(table.survey("x"));
+    is_send(lake.delete_rows(&name, &[], "", &|_| DeletionNote::default()));
     is_send(table.scan(&request));
     is_send(table.scan_plan(&request));
     is_send(table.take(&[], &[]));

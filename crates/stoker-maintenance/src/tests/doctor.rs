@@ -19,7 +19,7 @@ use stoker_types::{Diagnosis, Finding, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY, 
 use super::data::{
     TestResult, append, image_field, latest, media, memory_lake, schema, small, table_name, tensor, test_lake,
 };
-use crate::{describe, doctor};
+use crate::{describe, doctor, quarantine};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -222,10 +222,10 @@ async fn deleted_rows_and_small_fragments_are_findings_about_the_table() -> Test
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1500])]));
     append(&lake, &name, &schema, 0..62, small(2, 10_000)).await?;
     let addresses = |fragments: std::ops::Range<u64>| fragments.map(|fragment| fragment << 32).collect::<Vec<u64>>();
-    lake.quarantine(&name, &addresses(0..6), None).await?;
+    quarantine(&lake, &name, &addresses(0..6), None).await?;
     assert_eq!(about_x(&latest(&lake, &name).await?).await?, (Verdict::Dense, Vec::new()));
     append(&lake, &name, &schema, 62..64, small(2, 10_000)).await?;
-    lake.quarantine(&name, &addresses(6..16), None).await?;
+    quarantine(&lake, &name, &addresses(6..16), None).await?;
     let (_, findings) = about_x(&latest(&lake, &name).await?).await?;
     assert_eq!(codes(&findings), ["deleted_rows", "small_fragments"]);
     assert_eq!(findings[0].what, "16 of 64 rows are deleted (25 %)");

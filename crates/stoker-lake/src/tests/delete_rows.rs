@@ -1,6 +1,6 @@
-//! Tests that excluded rows are missing from later versions, and only from those.
+//! Tests that deleted rows are missing from later versions, and only from those.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -18,7 +18,7 @@ use super::data::{
     TestResult, addresses, append, latest, memory_lake, rows, schema, small, table_name, tensor, tensor_bytes,
     test_lake,
 };
-use crate::{CommitMode, DenseProbe, LakeStore, Quarantined, ScanRequest, StorageOptions, Table};
+use crate::{CommitMode, DeletedRows, DeletionNote, DenseProbe, LakeStore, ScanRequest, StorageOptions, Table};
 
 /// The address of a row in a table with fragments of 10 rows.
 fn address(row: u64) -> u64 {
@@ -38,8 +38,17 @@ async fn ids(table: &Table) -> Result<Vec<i64>, Box<dyn std::error::Error>> {
     Ok(batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect())
 }
 
-fn done(version: u64, num_excluded: u64, num_excluded_before: u64) -> Quarantined {
-    Quarantined { version, num_excluded, num_excluded_before }
+fn done(version: u64, num_deleted: u64, num_deleted_before: u64) -> DeletedRows {
+    DeletedRows { version, num_deleted, num_deleted_before }
+}
+
+/// Deletes rows of table `t`, with their number as a property of the transaction.
+async fn delete(lake: &LakeStore, addrs: &[u64]) -> crate::Result<DeletedRows> {
+    let note = |num_rows: u64| DeletionNote {
+        predicate: "rows of a test".into(),
+        properties: HashMap::from([("num_rows".into(), num_rows.to_string())]),
+    };
+    lake.delete_rows(&table_name("t"), addrs, "deleting rows", &note).await
 }
 
 async fn compact(table: &Table) -> TestResult {
@@ -53,13 +62,16 @@ async fn rows_are_gone_from_later_versions_only() -> TestResult {
     let lake = memory_lake().await;
     let (name, before) = (table_name("t"), table_of(&lake, 30).await?);
     let bad = [address(3), address(15), address(3)];
-    assert_eq!(lake.quarantine(&name, &bad, Some("torn")).await?, done(2, 2, 0));
+    assert_eq!(delete(&lake, &bad).await?, done(2, 2, 0));
     let table = latest(&lake, &name).await?;
     assert_eq!((table.version(), table.num_rows()), (2, 28));
     assert_eq!(ids(&table).await?, (0..30).filter(|id| ![3, 15].contains(id)).collect::<Vec<_>>());
     let error = table.take(&["id".into()], &[address(3)]).await.expect_err("the row is gone");
     assert!(error.to_string().contains("it was deleted"), "{error}");
     table.dataset().validate().await?;
+    let transaction = table.dataset().read_transaction_by_version(2).await?.ok_or("the version has a transaction")?;
+    let properties = transaction.transaction_properties.ok_or("the transaction has properties")?;
+    assert_eq!(properties.get("num_rows").map(String::as_str), Some("2"));
 
     let old = lake.table(&name, &SnapshotRef::Version(1)).await?;
     for pinned in [&before, &old] {
@@ -67,25 +79,6 @@ async fn rows_are_gone_from_later_versions_only() -> TestResult {
         assert_eq!(ids(pinned).await?, (0..30).collect::<Vec<_>>());
         assert_eq!(pinned.take(&["id".into()], &bad).await?.num_rows(), 3);
     }
-    let transaction = table.dataset().read_transaction_by_version(2).await?.ok_or("the version has a transaction")?;
-    let properties = transaction.transaction_properties.ok_or("the transaction has properties")?;
-    let kept = |key: &str| properties.get(key).map(String::as_str);
-    assert_eq!((kept("stoker.quarantine_rows"), kept("stoker.quarantine_reason")), (Some("2"), Some("torn")));
-    Ok(())
-}
-
-#[tokio::test]
-async fn rows_are_excluded_once() -> TestResult {
-    let lake = memory_lake().await;
-    let name = table_name("t");
-    table_of(&lake, 30).await?;
-    assert_eq!(lake.quarantine(&name, &[], None).await?, done(1, 0, 0));
-    assert_eq!(lake.quarantine(&name, &[3], None).await?, done(2, 1, 0));
-    assert_eq!(lake.quarantine(&name, &[3, 4, 5], None).await?, done(3, 2, 1));
-    assert_eq!(lake.quarantine(&name, &[4, 3, 4], None).await?, done(3, 0, 2));
-    let table = latest(&lake, &name).await?;
-    assert_eq!((table.version(), table.num_rows()), (3, 27));
-    assert_eq!(table.num_excluded(&[3, 4, 6, 6]).await?, 2);
     Ok(())
 }
 
@@ -95,30 +88,31 @@ async fn a_whole_fragment_may_go() -> TestResult {
     let name = table_name("t");
     table_of(&lake, 30).await?;
     let whole: Vec<u64> = (10..20).map(address).collect();
-    assert_eq!(lake.quarantine(&name, &whole, None).await?, done(2, 10, 0));
-    assert_eq!(lake.quarantine(&name, &whole, None).await?, done(2, 0, 10));
-    // The next call excludes a row of the removed fragment with one that still exists; a later one follows a
+    assert_eq!(delete(&lake, &[]).await?, done(1, 0, 0));
+    assert_eq!(delete(&lake, &whole).await?, done(2, 10, 0));
+    assert_eq!(delete(&lake, &whole).await?, done(2, 0, 10));
+    // The next call deletes a row of the removed fragment with one that still exists; a later one follows a
     // compaction.
-    assert_eq!(lake.quarantine(&name, &[address(12), address(20)], None).await?, done(3, 1, 1));
+    assert_eq!(delete(&lake, &[address(12), address(20)]).await?, done(3, 1, 1));
     compact(&latest(&lake, &name).await?).await?;
     let compacted = latest(&lake, &name).await?;
     assert_eq!(compacted.fragments().len(), 1);
-    assert_eq!(lake.quarantine(&name, &whole, None).await?, done(compacted.version(), 0, 10));
+    assert_eq!(delete(&lake, &whole).await?, done(compacted.version(), 0, 10));
     assert_eq!(ids(&compacted).await?, (0..10).chain(21..30).collect::<Vec<_>>());
     // The last call leaves a table without rows.
     let rest = addresses(&compacted);
-    assert_eq!(lake.quarantine(&name, &rest, None).await?, done(compacted.version() + 1, 19, 0));
+    assert_eq!(delete(&lake, &rest).await?, done(compacted.version() + 1, 19, 0));
     let empty = latest(&lake, &name).await?;
-    assert_eq!((empty.num_rows(), empty.num_excluded(&rest).await?), (0, 19));
+    assert_eq!((empty.num_rows(), empty.num_deleted(&rest).await?), (0, 19));
     Ok(())
 }
 
 #[tokio::test]
-async fn what_cannot_be_excluded_is_named() -> TestResult {
+async fn rows_that_do_not_exist_are_named() -> TestResult {
     let lake = memory_lake().await;
     let name = table_name("t");
     let check = async |addrs: &[u64], message: &str| {
-        let error = lake.quarantine(&name, addrs, None).await.expect_err("a row does not exist");
+        let error = delete(&lake, addrs).await.expect_err("a row does not exist");
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         assert!(error.to_string().contains(message), "{error}");
     };
@@ -128,14 +122,10 @@ async fn what_cannot_be_excluded_is_named() -> TestResult {
     check(&[u64::MAX], "there is no such fragment").await;
     let beyond = [address(19), address(19) + 1, address(19) + 2];
     check(&beyond, "(fragment 1, offset 10) of t@1 does not exist; the fragment has 10 rows").await;
-    let long = "x".repeat(1025);
-    let error = lake.quarantine(&name, &[0], Some(&long)).await.expect_err("the reason is too long");
-    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
-    assert!(error.to_string().contains("1025 bytes; give at most 1024"), "{error}");
     assert_eq!(latest(&lake, &name).await?.version(), 1);
 
     // Lance compacts small fragments, and fragments with deletions.
-    lake.quarantine(&name, &[address(3)], None).await?;
+    delete(&lake, &[address(3)]).await?;
     compact(&latest(&lake, &name).await?).await?;
     let compacted = latest(&lake, &name).await?;
     check(&[address(15)], "its fragment was rewritten or replaced: take the row's address from a newer version").await;
@@ -161,14 +151,14 @@ async fn concurrent_commits_lose_nothing() -> TestResult {
                 append(&lake, &name, &schema, first..first + 10, small(100, 1000)).await?;
                 return Ok(0);
             }
-            // Neighbouring tasks exclude some of the same rows.
+            // Neighbouring tasks delete some of the same rows.
             let addrs: Vec<u64> = (task * 4..task * 4 + 7).map(address).collect();
-            Ok::<_, crate::Error>(lake.quarantine(&name, &addrs, None).await?.num_excluded)
+            Ok::<_, crate::Error>(delete(&lake, &addrs).await?.num_deleted)
         });
     }
-    let excluded: Vec<u64> = tasks.join_all().await.into_iter().collect::<Result<_, _>>()?;
+    let deleted: Vec<u64> = tasks.join_all().await.into_iter().collect::<Result<_, _>>()?;
     let bad: BTreeSet<i64> = [0i64, 1, 3, 4, 6, 7].into_iter().flat_map(|task| task * 4..task * 4 + 7).collect();
-    assert_eq!(excluded.iter().sum::<u64>(), bad.len() as u64, "each row is excluded by one commit");
+    assert_eq!(deleted.iter().sum::<u64>(), bad.len() as u64, "each row is deleted by one commit");
     let table = latest(&test.lake, &name).await?;
     let mut found = ids(&table).await?;
     found.sort_unstable();
@@ -192,8 +182,8 @@ async fn many_rows_go_at_once() -> TestResult {
     let table = latest(&lake, &name).await?;
     let bad = addresses(&table).into_iter().enumerate().filter(|(row, _)| row % 6 != 0);
     let bad: Vec<u64> = bad.map(|(_, addr)| addr).collect();
-    assert_eq!(lake.quarantine(&name, &bad, None).await?, done(2, 50_000, 0));
-    assert_eq!(lake.quarantine(&name, &bad, None).await?, done(2, 0, 50_000));
+    assert_eq!(delete(&lake, &bad).await?, done(2, 50_000, 0));
+    assert_eq!(delete(&lake, &bad).await?, done(2, 0, 50_000));
     let table = latest(&lake, &name).await?;
     assert_eq!(table.num_rows(), 10_000);
     assert_eq!(ids(&table).await?, (0..60_000).step_by(6).collect::<Vec<_>>());
@@ -205,7 +195,7 @@ async fn heavy_columns_stay_dense() -> TestResult {
     let test = test_lake().await;
     let (name, schema) = (table_name("t"), schema(&[tensor("x", DataType::UInt8, &[1500])]));
     append(&test.lake, &name, &schema, 0..30, small(10, 4000)).await?;
-    test.lake.quarantine(&name, &[address(0), address(15), address(29)], None).await?;
+    delete(&test.lake, &[address(0), address(15), address(29)]).await?;
     let table = latest(&test.lake, &name).await?;
     let DenseProbe::Dense(dense) = table.dense_column("x").await? else { return Err("x is dense".into()) };
     for row in (0..30u64).filter(|row| ![0, 15, 29].contains(row)) {

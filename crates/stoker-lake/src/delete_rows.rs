@@ -1,7 +1,7 @@
-//! Quarantine: bad rows that later versions of a table exclude.
+//! Deletion of rows by address.
 //!
-//! An excluded row is deleted by Lance's deletion vectors: no data file is rewritten, older versions keep the row, and
-//! all Lance readers see the same rows.
+//! A row is deleted by Lance's deletion vectors: no data file is rewritten, older versions keep the row, and all Lance
+//! readers see the same rows.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,82 +18,83 @@ use crate::commit::{lost, transaction};
 use crate::damage::decode_error;
 use crate::{Error, LakeStore, Result, Table};
 
-/// The transaction property with the number of rows that a version newly excludes.
-const ROWS_PROPERTY: &str = "stoker.quarantine_rows";
-
-/// The transaction property with the reason for which a version excludes rows.
-const REASON_PROPERTY: &str = "stoker.quarantine_reason";
-
-/// The maximum length of a reason, in bytes.
-const REASON_BYTES_MAX: usize = 1024;
-
 /// The maximum number of attempts to commit. An attempt is repeated when another commit changed the rows' fragments.
 const ATTEMPTS_MAX: u32 = 50;
 
 /// The number of deletion vectors that are read or written at the same time.
 const FRAGMENTS_IN_FLIGHT: usize = 16;
 
-/// The result of a quarantine.
+/// The result of a deletion of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quarantined {
-    /// The version that excludes the rows: a new one, or the newest one if that excluded all of them already.
+pub struct DeletedRows {
+    /// The version that does not have the rows: a new one, or the newest one if all of them were deleted already.
     pub version: u64,
-    /// The number of rows that this call excluded.
-    pub num_excluded: u64,
-    /// The number of rows that were excluded before this call.
-    pub num_excluded_before: u64,
+    /// The number of rows that this call deleted.
+    pub num_deleted: u64,
+    /// The number of rows that were deleted before this call.
+    pub num_deleted_before: u64,
+}
+
+/// What the transaction of a deletion says about it, beside the rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeletionNote {
+    /// The predicate that Lance's tools show for the deletion: which rows it deletes, for people.
+    pub predicate: String,
+    /// The properties of the transaction. Keys that begin with `stoker.` are Stoker's.
+    pub properties: HashMap<String, String>,
 }
 
 /// Rows, separated by whether a version has them.
 struct Selection {
     /// For each fragment, the offsets of the rows that the version has, ascending.
     present: Vec<(FileFragment, Vec<u32>)>,
-    /// The number of rows that the version excludes.
-    num_excluded: u64,
+    /// The number of rows that the version has deleted.
+    num_deleted: u64,
 }
 
 impl LakeStore {
-    /// Excludes rows from the next version of a table and from those after it. Earlier versions, and streams that are
-    /// pinned to them, keep the rows.
+    /// Deletes rows from the next version of a table and from those after it, in one atomic step. Earlier versions, and
+    /// streams that are pinned to them, keep the rows.
     ///
     /// Addresses may be taken from any version after which the rows' fragments were not rewritten; duplicates count
-    /// once. Rows that the newest version excludes already are left as they are, so a call may be repeated; a call that
-    /// excludes no further row makes no new version. The reason is kept in the transaction, as the property
-    /// `stoker.quarantine_reason`.
+    /// once. Rows that the newest version has deleted already are left as they are, so a call may be repeated; a call
+    /// that deletes no further row makes no new version. `attempted` is what errors name as the purpose of the call.
+    /// `note` makes the note that the transaction keeps, from the number of rows that it deletes.
     ///
-    /// # Errors [`Error::NotFound`] for a table or row that does not exist, and for a row that was rewritten since;
-    /// `InvalidRequest` for a reason of more than 1,024 bytes; storage errors. The table stays as it was.
-    pub async fn quarantine(&self, name: &TableName, row_addrs: &[u64], reason: Option<&str>) -> Result<Quarantined> {
-        let attempted = || format!("excluding {} rows of table {name}", row_addrs.len());
-        let reason_bytes = reason.map_or(0, str::len);
-        if reason_bytes > REASON_BYTES_MAX {
-            let reason = format!("the reason has {reason_bytes} bytes; give at most {REASON_BYTES_MAX}");
-            return Err(Error::InvalidRequest { attempted: attempted(), reason });
-        }
+    /// # Errors
+    /// [`Error::NotFound`] for a table or row that does not exist, and for a row that was rewritten since;
+    /// [`Error::UnsafeStore`]; storage errors. The table stays as it was.
+    pub async fn delete_rows(
+        &self,
+        name: &TableName,
+        row_addrs: &[u64],
+        attempted: &str,
+        note: &(dyn Fn(u64) -> DeletionNote + Sync),
+    ) -> Result<DeletedRows> {
         self.inner.check_atomic_create().await?;
         let mut attempts_left = ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
             let table = self.table(name, &SnapshotRef::Latest).await?;
             let rows = table.select(row_addrs).await?;
-            let (num_excluded, num_excluded_before) = (rows.num_present(), rows.num_excluded);
-            if num_excluded == 0 {
-                return Ok(Quarantined { version: table.version(), num_excluded, num_excluded_before });
+            let (num_deleted, num_deleted_before) = (rows.num_present(), rows.num_deleted);
+            if num_deleted == 0 {
+                return Ok(DeletedRows { version: table.version(), num_deleted, num_deleted_before });
             }
-            match table.exclude(rows, reason).await {
+            match table.delete(rows, note(num_deleted)).await {
                 Ok(version) => match self.is_kept(name, version, row_addrs).await? {
-                    true => return Ok(Quarantined { version, num_excluded, num_excluded_before }),
+                    true => return Ok(DeletedRows { version, num_deleted, num_deleted_before }),
                     false if attempts_left > 0 => {}
                     false => return Err(lost(name, version)),
                 },
                 // Another commit may have deleted or moved rows: the next attempt looks for them in the newest version.
                 Err(source) if is_conflict(&source) && attempts_left > 0 => {}
-                Err(source) => return Err(Error::storage(attempted(), source)),
+                Err(source) => return Err(Error::storage(attempted, source)),
             }
         }
     }
 
-    /// Returns whether the table's history contains a commit that excludes the rows. A commit that stalled while a
+    /// Returns whether the table's history contains a commit that deletes the rows. A commit that stalled while a
     /// cleanup ran can be lost although the store accepted it.
     async fn is_kept(&self, name: &TableName, version: u64, row_addrs: &[u64]) -> Result<bool> {
         let newest = self.table(name, &SnapshotRef::Latest).await?;
@@ -104,12 +105,12 @@ impl LakeStore {
         later.retain(|number| *number > version);
         later.sort_unstable_by(|one, other| other.cmp(one));
         for number in later {
-            let excludes = match self.at_version(&newest, number, &SnapshotRef::Version(number)).await {
+            let lacks_them = match self.at_version(&newest, number, &SnapshotRef::Version(number)).await {
                 Ok(table) => table.select(row_addrs).await.is_ok_and(|rows| rows.present.is_empty()),
                 Err(error) if error.kind() == ErrorKind::NotFound => false,
                 Err(error) => return Err(error),
             };
-            if excludes {
+            if lacks_them {
                 return Ok(true);
             }
         }
@@ -118,14 +119,15 @@ impl LakeStore {
 }
 
 impl Table {
-    /// Returns how many of these rows this version excludes; duplicates count once.
+    /// Returns how many of these rows this version has deleted; duplicates count once.
     ///
     /// # Errors
     /// [`Error::NotFound`] for a row that never existed, and for one that was rewritten; storage errors.
-    pub async fn num_excluded(&self, row_addrs: &[u64]) -> Result<u64> {
-        Ok(self.select(row_addrs).await?.num_excluded)
+    pub async fn num_deleted(&self, row_addrs: &[u64]) -> Result<u64> {
+        Ok(self.select(row_addrs).await?.num_deleted)
     }
 
+    /// Separates rows by whether this version has them.
     async fn select(&self, row_addrs: &[u64]) -> Result<Selection> {
         let mut sorted = row_addrs.to_vec();
         sorted.sort_unstable();
@@ -145,7 +147,7 @@ impl Table {
             }
         }
         self.check_deleted(&gone).await?;
-        let mut selection = Selection { present: Vec::with_capacity(found.len()), num_excluded: gone.len() as u64 };
+        let mut selection = Selection { present: Vec::with_capacity(found.len()), num_deleted: gone.len() as u64 };
         let mut parts = stream::iter(found)
             .map(|(fragment, mut offsets)| async move {
                 let deletions = caught(fragment.get_deletion_vector())
@@ -155,12 +157,12 @@ impl Table {
                 if let Some(deletions) = deletions {
                     offsets.retain(|offset| !deletions.contains(*offset));
                 }
-                let num_excluded = (num_rows - offsets.len()) as u64;
-                Ok::<_, Error>((fragment, offsets, num_excluded))
+                let num_deleted = (num_rows - offsets.len()) as u64;
+                Ok::<_, Error>((fragment, offsets, num_deleted))
             })
             .buffered(FRAGMENTS_IN_FLIGHT);
-        while let Some((fragment, offsets, num_excluded)) = parts.try_next().await? {
-            selection.num_excluded += num_excluded;
+        while let Some((fragment, offsets, num_deleted)) = parts.try_next().await? {
+            selection.num_deleted += num_deleted;
             if !offsets.is_empty() {
                 selection.present.push((fragment, offsets));
             }
@@ -207,8 +209,7 @@ impl Table {
     /// Commits a version without these rows and returns its number. Lance rebases the commit onto concurrent appends,
     /// and onto concurrent deletions in other fragments. Concurrent changes of the same fragments are a conflict: Lance
     /// would merge both deletions into a deletion file of its own, which has no checksum.
-    async fn exclude(&self, rows: Selection, reason: Option<&str>) -> Result<u64, lance_core::Error> {
-        let num_rows = rows.num_present();
+    async fn delete(&self, rows: Selection, note: DeletionNote) -> Result<u64, lance_core::Error> {
         let mut parts = stream::iter(rows.present)
             .map(|(fragment, offsets)| async move {
                 let id = fragment.id() as u64;
@@ -222,12 +223,8 @@ impl Table {
                 None => deleted_fragment_ids.push(id),
             }
         }
-        let predicate = format!("quarantined rows: {num_rows}");
+        let DeletionNote { predicate, properties } = note;
         let operation = Operation::Delete { updated_fragments, deleted_fragment_ids, predicate };
-        let mut properties = HashMap::from([(ROWS_PROPERTY.to_string(), num_rows.to_string())]);
-        if let Some(reason) = reason {
-            properties.insert(REASON_PROPERTY.to_string(), reason.to_string());
-        }
         let transaction = TransactionBuilder::new(self.version(), operation)
             .transaction_properties(Some(Arc::new(properties)))
             .build();
