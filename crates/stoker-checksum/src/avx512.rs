@@ -176,7 +176,9 @@ mod tests {
     #[test]
     fn every_length_up_to_three_blocks() {
         let bytes: Vec<u8> = (0..=3 * BLOCK_BYTES).map(|index| (index * 7919 % 251) as u8).collect();
-        (0..=bytes.len()).for_each(|length| check(&bytes[..length]));
+        // Miri needs a second for a few KiB.
+        let step = if cfg!(miri) { 251 } else { 1 };
+        (0..=bytes.len()).step_by(step).for_each(|length| check(&bytes[..length]));
     }
 
     proptest! {
