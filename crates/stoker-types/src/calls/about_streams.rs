@@ -35,9 +35,9 @@ impl Checked for GetStatus {}
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerStatus {
-    /// ListStreams that are open.
+    /// Streams that are open.
     pub streams_running: u64,
-    /// ListStreams that ended.
+    /// Streams that ended.
     pub streams_ended: u64,
     /// Batches delivered.
     pub batches: u64,
