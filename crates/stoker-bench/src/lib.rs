@@ -13,6 +13,7 @@
 //! not mixed with others. Each repetition measures everything once, the ceiling before the paths that it limits.
 
 mod cold;
+mod compare;
 mod data;
 mod decode;
 mod flight;
@@ -79,6 +80,8 @@ enum What<S: ShuffleValue> {
     Ranks(ranks::RanksArgs),
     /// Decoding of JPEG files to tensors, compared with the decoder alone on bytes in memory
     Decode(Settings),
+    /// Streams of an earlier build and of this one, measured in turns
+    Compare(compare::CompareArgs),
     /// How well orders mix rows, and what reading them costs; reads no data
     Order(order::OrderArgs<S>),
     /// The costs of a table of 10^9 rows: row sets in memory and on disk, planning an epoch, opening a stream deep
@@ -128,6 +131,7 @@ pub async fn run<S: ShuffleValue>(
         Some(What::Ranks(args)) => measure(&args.settings, &[Part::Ranks(args.world_size)], out).await,
         Some(What::Decode(settings)) => measure(&settings, &[Part::Decode], out).await,
         Some(What::RankStreams(args)) => rank_streams::run(&args, out, &connect().await?).await,
+        Some(What::Compare(args)) => compare::run(&args, out),
         Some(What::Order(args)) => order::run(&args, out),
         Some(What::Scale(args)) => scale::run(&args, out).await,
         Some(What::ScaleStep(args)) => scale::run_step(&args, out).await,
