@@ -24,10 +24,12 @@ mod remote_plan;
 mod remote_sql;
 mod remote_stream;
 mod row_patience;
+mod target;
 
 pub use client_options::ClientOptions;
 pub use grpc::{CALL_HEADERS, call, grpc_frame};
 pub use remote_lake::RemoteLake;
+pub use target::{LakeOptionsGiven, names_servers};
 
 use stoker_net::Address;
 use stoker_session::{Connection, Error, Patience, Result};

@@ -5,3 +5,4 @@ mod deadlines;
 mod fuzz;
 mod http2;
 mod messages;
+mod target;

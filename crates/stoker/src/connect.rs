@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use stoker_client::ClientOptions;
+use stoker_client::{ClientOptions, LakeOptionsGiven, names_servers};
 use stoker_lake::{HOLD_DAYS, HOLD_DAYS_MAX, LakeStore, StorageOptions};
-use stoker_net::Address;
 use stoker_session::{Connection, Error, Patience, Result};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_stream::Resources;
@@ -34,6 +33,15 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
+    /// Which options of lakes are given that servers refuse.
+    fn given(&self) -> LakeOptionsGiven {
+        LakeOptionsGiven {
+            cache_dir: self.cache_dir.is_some(),
+            direct_io: self.direct_io,
+            hold_days: self.hold_days.is_some(),
+        }
+    }
+
     /// Makes what the streams of a lake share.
     fn resources(&self) -> Resources {
         Resources::with_budget(self.client.memory_budget_bytes).with_local_reads(local_reads(self.direct_io))
@@ -55,7 +63,7 @@ impl From<ClientOptions> for ConnectOptions {
 /// A malformed target; no server that takes a connection within five seconds each; a `cache_dir`, `direct_io` or
 /// `hold_days` for a server; a cache that cannot be used; `hold_days` above the maximum.
 pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connection> {
-    match names_servers(target, options)? {
+    match names_servers(target, options.given())? {
         true => stoker_client::connect(target, &options.client).await,
         false => open(target, options, Patience::new(options.client.retry_budget)).await,
     }
@@ -67,28 +75,9 @@ pub async fn connect(target: &str, options: &ConnectOptions) -> Result<Connectio
 /// # Errors
 /// As for [`connect`], without the errors of reaching servers.
 pub async fn reconnect(target: &str, options: &ConnectOptions) -> Result<Connection> {
-    match names_servers(target, options)? {
+    match names_servers(target, options.given())? {
         true => stoker_client::reconnect(target, &options.client),
         false => open(target, options, Patience::with_known(options.client.retry_budget)).await,
-    }
-}
-
-/// Whether a target names servers rather than a lake.
-///
-/// # Errors
-/// A malformed target; options of lakes for servers.
-fn names_servers(target: &str, options: &ConnectOptions) -> Result<bool> {
-    match Address::parse_all(target).map_err(stoker_wire::Error::from)? {
-        Some(_) if options.cache_dir.is_some() => Err(Error::invalid(format!(
-            "cache_dir is for lakes, and {target} is a server, which has the cache: start it with `stoker serve --cache-dir`"
-        ))),
-        Some(_) if options.direct_io => Err(Error::invalid(format!(
-            "direct_io is for lakes, and {target} is a server, which reads the files: start it with `stoker serve --direct-io`"
-        ))),
-        Some(_) if options.hold_days.is_some() => Err(Error::invalid(format!(
-            "hold_days is for lakes, and {target} is a server, which holds the versions: start it with `stoker serve --hold-days`"
-        ))),
-        servers => Ok(servers.is_some()),
     }
 }
 
