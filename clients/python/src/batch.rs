@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::UInt64Array;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stoker::session::{BatchKey, Fetched};
 use stoker_batch::Windows;
+use stoker_session::session::{BatchKey, Fetched};
 use stoker_types::{Digest, Share, StreamSpec};
 
 use crate::arrow_export::ArrowArray;

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pythonize::depythonize;
 use serde::Serialize;
-use stoker::{ClientOptions, ConnectOptions, Lake, LocalLake, Secret};
-use stoker_lake::StorageOptions;
-use stoker_maintenance::quarantine;
+use stoker_client::{ClientOptions, names_servers};
+use stoker_net::Secret;
+use stoker_session::Lake;
 use stoker_types::calls::{
     BoxedAnswers, Call, DescribeTable, ExamineTable, ExplainQuery, ListStreams, ListTables, ListVersions, ReadRunLog,
     TableAt, VerifyReceipts,
@@ -25,16 +25,16 @@ use stoker_types::{
 use crate::arrow_export::ArrowArray;
 use crate::batch::Batch;
 use crate::compression::to_compression;
+use crate::engine::{Engine, IndexRequest, LakeOptions, WriteRequest, engine};
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
-use crate::index::{IndexRequest, create_index};
 use crate::params::params;
 use crate::query_result::QueryResult;
 use crate::runtime::wait;
 use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
 use crate::values::{from_python, to_python};
-use crate::write::{WriteRequest, write};
+use crate::write::write;
 
 /// A replayed step: epoch, origin, first step, rows per global batch, last-batch policy.
 type Replayed = (u64, u64, u64, u64, String);
@@ -44,8 +44,9 @@ type Replayed = (u64, u64, u64, u64, String);
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Connection {
     target: String,
-    options: ConnectOptions,
-    live: Mutex<Option<PerProcess<stoker::Connection>>>,
+    client: ClientOptions,
+    lake: LakeOptions,
+    live: Mutex<Option<PerProcess<stoker_session::Connection>>>,
 }
 
 /// The keys of the `StreamRequest` mapping in `_native.pyi`; `None` means the engine's default.
@@ -66,7 +67,7 @@ pub(crate) struct StreamRequest {
 
 impl Connection {
     /// Returns the engine's connection of this process, and connects if there is none yet.
-    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<stoker::Connection> {
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<stoker_session::Connection> {
         let (found, forked) = {
             let live = self.live.lock();
             (live.as_ref().and_then(PerProcess::get).cloned(), live.is_some())
@@ -80,7 +81,11 @@ impl Connection {
         }
         // The process that made this object, or the parent of the fork, did reach the target. A failure to connect is
         // therefore taken for an outage, and `reconnect` retries until the retry budget is spent.
-        let connection = wait(py, stoker::reconnect(&self.target, &self.options))?.raise(py)?;
+        let connection = match self.engine(py)? {
+            None => wait(py, async { stoker_client::reconnect(&self.target, &self.client) })?,
+            Some(engine) => wait(py, engine.reconnect(&self.target, &self.client, &self.lake))?,
+        }
+        .raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection.clone()));
         Ok(connection)
     }
@@ -89,20 +94,29 @@ impl Connection {
     fn call<'py, C: Call>(&self, py: Python<'py>, call: C) -> PyResult<Bound<'py, PyAny>>
     where
         C::Answer: Serialize,
-        dyn Lake: BoxedAnswers<C, Error = stoker::Error>,
+        dyn Lake: BoxedAnswers<C, Error = stoker_session::Error>,
     {
         let answer = wait(py, self.live(py)?.call(call))?.raise(py)?;
         to_python(py, &answer)
     }
 
-    /// The engine of a lake in this process.
-    pub(crate) fn local(&self, py: Python<'_>, attempted: &str) -> PyResult<stoker_lake::LakeStore> {
+    /// The engine that opens the target, or `None` for a target that names servers.
+    fn engine(&self, py: Python<'_>) -> PyResult<Option<&'static dyn Engine>> {
+        if names_servers(&self.target, self.lake.given()).raise(py)? {
+            return Ok(None);
+        }
+        engine(py, &format!("opening the lake {:?} in this process", self.target)).map(Some)
+    }
+
+    /// The engine, and the connection to a lake in this process.
+    fn local(&self, py: Python<'_>, attempted: &str) -> PyResult<(&'static dyn Engine, stoker_session::Connection)> {
+        let engine = engine(py, &format!("{attempted} in a lake of this process"))?;
         let connection = self.live(py)?;
-        let refused = || {
+        if !connection.lake().is_local() {
             let message = format!("{attempted} needs a connection to the lake itself, not to a server");
-            error(py, ErrorKind::InvalidRequest, &message)
-        };
-        LocalLake::of(&connection).map(|local| local.lake().clone()).ok_or_else(refused)
+            return Err(error(py, ErrorKind::InvalidRequest, &message));
+        }
+        Ok((engine, connection))
     }
 }
 
@@ -130,28 +144,27 @@ impl Connection {
         hold_days: Option<u32>,
     ) -> Self {
         let defaults = ClientOptions::default();
-        let options = ConnectOptions {
-            client: ClientOptions {
-                token: token.map(Secret::from),
-                tls_ca,
-                tls_cert,
-                tls_key,
-                retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
-                num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),
-                memory_budget_bytes,
-            },
-            storage_options: StorageOptions::new(storage_options.unwrap_or_default()),
-            cache_dir,
-            cache_bytes,
-            direct_io,
-            hold_days,
+        let client = ClientOptions {
+            token: token.map(Secret::from),
+            tls_ca,
+            tls_cert,
+            tls_key,
+            retry_budget: retry_budget_secs.map_or(defaults.retry_budget, Duration::from_secs),
+            num_endpoints: num_endpoints.unwrap_or(defaults.num_endpoints),
+            memory_budget_bytes,
         };
-        Self { target, options, live: Mutex::new(None) }
+        let storage_options = storage_options.unwrap_or_default();
+        let lake = LakeOptions { storage_options, cache_dir, cache_bytes, direct_io, hold_days };
+        Self { target, client, lake, live: Mutex::new(None) }
     }
 
     /// Connects, and fails at once if a server cannot be reached.
     fn open(&self, py: Python<'_>) -> PyResult<()> {
-        let connection = wait(py, stoker::connect(&self.target, &self.options))?.raise(py)?;
+        let connection = match self.engine(py)? {
+            None => wait(py, stoker_client::connect(&self.target, &self.client))?,
+            Some(engine) => wait(py, engine.connect(&self.target, &self.client, &self.lake))?,
+        }
+        .raise(py)?;
         *self.live.lock() = Some(PerProcess::new(connection));
         Ok(())
     }
@@ -299,7 +312,7 @@ impl Connection {
     /// What receipts say about each epoch that they name.
     fn verify<'py>(&self, py: Python<'py>, receipts: Vec<Bound<'_, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let receipt = |receipt: &Bound<'_, PyAny>| {
-            depythonize(receipt).map_err(|source| stoker_stream::Error::Receipt { reason: source.to_string() })
+            depythonize(receipt).map_err(|source| stoker_types::Error::Receipt { reason: source.to_string() })
         };
         let receipts = receipts.iter().map(receipt).collect::<Result<Vec<Receipt>, _>>().raise(py)?;
         self.call(py, VerifyReceipts { receipts })
@@ -307,21 +320,22 @@ impl Connection {
 
     /// Writes the record batches of an Arrow stream in one commit; returns the new version.
     fn write(&self, data: &Bound<'_, PyAny>, request: WriteRequest) -> PyResult<u64> {
-        let lake = self.local(data.py(), "writing a table")?;
-        write(&lake, data, &request)
+        let (engine, connection) = self.local(data.py(), "writing a table")?;
+        write(engine, &connection, data, &request)
     }
 
     /// Builds an index over the newest version; returns the new version.
     fn create_index(&self, py: Python<'_>, request: IndexRequest) -> PyResult<u64> {
-        create_index(py, &self.local(py, "building an index")?, &request)
+        let (engine, connection) = self.local(py, "building an index")?;
+        wait(py, engine.create_index(&connection, &request))?.raise(py)
     }
 
     /// Excludes rows from later versions; returns the version that excludes them.
     #[pyo3(signature = (name, row_addrs, reason=None))]
     fn quarantine(&self, py: Python<'_>, name: &str, row_addrs: Vec<u64>, reason: Option<String>) -> PyResult<u64> {
-        let (lake, name) = (self.local(py, "excluding rows")?, TableName::try_new(name).raise(py)?);
-        let done = wait(py, quarantine(&lake, &name, &row_addrs, reason.as_deref()))?.raise(py)?;
-        Ok(done.version)
+        let (engine, connection) = self.local(py, "excluding rows")?;
+        let name = TableName::try_new(name).raise(py)?;
+        wait(py, engine.quarantine(&connection, &name, &row_addrs, reason.as_deref()))?.raise(py)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The image transforms of a stream, from Python.
 
 use pyo3::prelude::*;
-use stoker::DecodeOptions;
 use stoker_decode::{
     Channels, Crop, Element, Fit, ImageTransform, Interpolation, Layout, Normalize, Orientation, RandomResizedCrop,
 };
+use stoker_session::DecodeOptions;
 use stoker_types::ErrorKind;
 
 use crate::exceptions::{Raise, error};

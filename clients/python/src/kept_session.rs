@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use stoker::session::{SavedSession, SessionOptions, Status};
+use stoker_session::session::{SavedSession, SessionOptions, Status};
 use stoker_types::{ErrorKind, Receipt, StreamSpec};
 
 use crate::connection::Connection;
@@ -23,13 +23,13 @@ pub(crate) struct KeptSession {
 /// A session that reads, or its plain data. The lock is only held for moments, by threads that hold the interpreter lock
 /// and that therefore do not fork meanwhile.
 enum Kept {
-    Live(PerProcess<Arc<stoker::Session>>),
+    Live(PerProcess<Arc<stoker_session::Session>>),
     Saved(Arc<SavedSession>),
 }
 
 /// A session of this process.
 pub(crate) enum View {
-    Live(Arc<stoker::Session>),
+    Live(Arc<stoker_session::Session>),
     Saved(Arc<SavedSession>),
 }
 
@@ -65,7 +65,7 @@ impl View {
 
 impl KeptSession {
     /// Keeps a session of this process.
-    pub(crate) fn new(connection: Py<Connection>, session: stoker::Session) -> Self {
+    pub(crate) fn new(connection: Py<Connection>, session: stoker_session::Session) -> Self {
         Self { connection, kept: Mutex::new(Kept::Live(PerProcess::new(Arc::new(session)))) }
     }
 
@@ -95,14 +95,15 @@ impl KeptSession {
     }
 
     /// Returns the session, after its stream is loaded.
-    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<Arc<stoker::Session>> {
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<Arc<stoker_session::Session>> {
         loop {
             let saved = match self.view(py)? {
                 View::Live(session) => return Ok(session),
                 View::Saved(saved) => saved,
             };
             let connection = self.connection.get().live(py)?;
-            let restored = wait(py, stoker::Session::restore(connection, SavedSession::clone(&saved)))?.raise(py)?;
+            let restored =
+                wait(py, stoker_session::Session::restore(connection, SavedSession::clone(&saved)))?.raise(py)?;
             let mut kept = self.kept.lock();
             // Meanwhile, another thread may have loaded the stream, or closed or left the pass: that makes other data.
             if let Kept::Saved(now) = &*kept
@@ -116,7 +117,11 @@ impl KeptSession {
     }
 
     /// Runs a method that may drop streams, without the interpreter lock.
-    pub(crate) fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&stoker::Session) -> T + Send) -> PyResult<T> {
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&stoker_session::Session) -> T + Send,
+    ) -> PyResult<T> {
         let (session, runtime) = (self.live(py)?, runtime(py)?);
         Ok(detached(py, || {
             let _context = runtime.enter();

@@ -1,5 +1,8 @@
 //! The native half of the Python package `stoker`: a typed interface to lakes, queries and sample streams.
 //!
+//! Two modules are built from this crate: `stoker._client`, which has no engine and reads through servers, and
+//! `stoker_engine._native`, which has one. A process loads one of them. What needs the engine asks the trait [`Engine`].
+//!
 //! ```text
 //! Connection ──sql──────────► QueryResult ──next──► ArrowArray (C data interface)
 //!     │      ──write────────► a new table version (local lakes)
@@ -19,12 +22,10 @@ mod command;
 mod compression;
 mod connection;
 mod decode_request;
+mod engine;
 mod exceptions;
 mod exit;
-mod fit;
 mod fork;
-mod images;
-mod index;
 mod kept_session;
 mod params;
 mod pause;
@@ -40,12 +41,16 @@ mod write;
 
 use pyo3::prelude::*;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+pub use engine::{Engine, IndexRequest, LakeOptions, OpenWrite, PlannedWrite, WriteRequest};
 
-/// The extension module `stoker._native`.
-#[pymodule]
-fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+/// Fills a native module: adds all classes and functions, and makes the engine, if there is one, that of this process.
+///
+/// # Errors
+/// Errors of the interpreter.
+pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine>) -> PyResult<()> {
+    if let Some(engine) = engine {
+        engine::install(engine);
+    }
     pause::register(module.py())?;
     exit::register(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

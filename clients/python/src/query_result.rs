@@ -13,7 +13,7 @@ use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::runtime::wait;
 
-type Batches = BoxStream<'static, Result<RecordBatch, stoker::Error>>;
+type Batches = BoxStream<'static, Result<RecordBatch, stoker_session::Error>>;
 
 /// A running query. The query stops when its result is dropped and after an error.
 #[pyclass(module = "stoker._native", frozen)]
@@ -24,7 +24,7 @@ pub(crate) struct QueryResult {
 
 impl QueryResult {
     /// Wraps the result of a planned query.
-    pub(crate) fn new(result: stoker::SqlResult) -> Self {
+    pub(crate) fn new(result: stoker_session::SqlResult) -> Self {
         Self { schema: result.schema, batches: Mutex::new(PerProcess::new(result.stream)) }
     }
 }

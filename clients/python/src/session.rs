@@ -1,7 +1,7 @@
 //! A training loop over a stream, for Python.
 
 use pyo3::prelude::*;
-use stoker::session::{Left, PassId, SavedSession, Turn};
+use stoker_session::session::{Left, PassId, SavedSession, Turn};
 use stoker_types::StreamState;
 
 use crate::arrow_export::ArrowSchema;
@@ -32,8 +32,8 @@ impl Session {
         epoch: u64,
     ) -> PyResult<Self> {
         let (live, options) = (connection.get().live(py)?, options.to_options(py)?);
-        let handle = stoker::StreamHandle::clone(&*handle.live(py)?);
-        let session = stoker::Session::new(live, handle, options, epoch).raise(py)?;
+        let handle = stoker_session::StreamHandle::clone(&*handle.live(py)?);
+        let session = stoker_session::Session::new(live, handle, options, epoch).raise(py)?;
         Ok(Self(KeptSession::new(connection, session)))
     }
 
@@ -253,6 +253,6 @@ impl Session {
 
     /// Returns the bad rows of the receipt: dicts of epoch, position, addresses by table, and reason.
     fn substituted<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &stoker::session::substituted(self.0.view(py)?.receipt()))
+        to_python(py, &stoker_session::session::substituted(self.0.view(py)?.receipt()))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use stoker::session::SessionOptions;
+use stoker_session::session::SessionOptions;
 use stoker_types::{BadRows, BadShare, BatchSize, Batching, ErrorKind, LastBatch, ReadOptions, RunId, Topology};
 
 use crate::compression::to_compression;

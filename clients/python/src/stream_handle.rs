@@ -17,18 +17,18 @@ use crate::runtime::wait;
 pub(crate) struct StreamHandle {
     connection: Py<Connection>,
     spec: StreamSpec,
-    live: Mutex<PerProcess<Arc<stoker::StreamHandle>>>,
+    live: Mutex<PerProcess<Arc<stoker_session::StreamHandle>>>,
 }
 
 impl StreamHandle {
     /// Wraps a stream that was planned or loaded.
-    pub(crate) fn new(connection: Py<Connection>, handle: stoker::StreamHandle) -> Self {
+    pub(crate) fn new(connection: Py<Connection>, handle: stoker_session::StreamHandle) -> Self {
         let spec = handle.spec().clone();
         Self { connection, spec, live: Mutex::new(PerProcess::new(Arc::new(handle))) }
     }
 
     /// Returns the engine's handle; a forked child loads a handle of its own from the specification.
-    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<Arc<stoker::StreamHandle>> {
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<Arc<stoker_session::StreamHandle>> {
         let found = self.live.lock().get().cloned();
         if let Some(handle) = found {
             return Ok(handle);

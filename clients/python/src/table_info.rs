@@ -28,7 +28,7 @@ pub(crate) struct TableInfo {
 
 impl TableInfo {
     /// Wraps the connection's answer.
-    pub(crate) fn try_new(py: Python<'_>, info: stoker::TableInfo) -> PyResult<Self> {
+    pub(crate) fn try_new(py: Python<'_>, info: stoker_session::TableInfo) -> PyResult<Self> {
         Ok(Self {
             name: info.name,
             version: info.version,

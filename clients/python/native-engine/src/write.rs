@@ -1,0 +1,109 @@
+//! Writes Arrow data from Python as one new table version.
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use stoker::{Error, Result};
+use stoker_lake::{CommitMode, LakeStore, TableWriter, WriteOptions};
+use stoker_python::{OpenWrite, PlannedWrite, WriteRequest};
+use stoker_types::{ErrorKind, SnapshotRef, TableName};
+
+use crate::fit::{fit, target_schema};
+use crate::images::wrong_image;
+
+/// A write to a table whose newest version is known.
+struct Planned {
+    lake: LakeStore,
+    name: TableName,
+    mode: CommitMode,
+    options: WriteOptions,
+    /// The schema of the newest version, or `None` if there is no such table.
+    existing: Option<SchemaRef>,
+}
+
+/// Files that are being written. Nothing is visible before the commit.
+struct Open {
+    lake: LakeStore,
+    name: TableName,
+    mode: CommitMode,
+    target: SchemaRef,
+    writer: TableWriter,
+    num_rows: u64,
+}
+
+/// Looks up the table. An error leaves the table as it was.
+pub(crate) async fn plan_write(lake: &LakeStore, request: &WriteRequest) -> Result<Box<dyn PlannedWrite>> {
+    let name = TableName::try_new(request.table.as_str())?;
+    let mode = match request.mode.as_str() {
+        "create" => CommitMode::Create,
+        "append" => CommitMode::Append,
+        "create_or_append" => CommitMode::CreateOrAppend,
+        "overwrite" => CommitMode::Overwrite,
+        other => {
+            let message = format!("mode {other:?} is unknown; modes: create, append, create_or_append, overwrite");
+            return Err(Error::invalid(message));
+        }
+    };
+    let existing = existing(lake, &name).await?;
+    if mode == CommitMode::Create && existing.is_some() {
+        let (table, lake) = (name.to_string(), lake.uri().to_string());
+        return Err(stoker_lake::Error::TableExists { table, lake }.into());
+    }
+    let mut options = WriteOptions::default();
+    if let Some(rows) = request.rows_per_fragment_max {
+        options.rows_per_fragment_max = rows.max(1);
+    }
+    Ok(Box::new(Planned { lake: lake.clone(), name, mode, options, existing }))
+}
+
+/// Returns the schema of the newest version, or `None` if there is no such table.
+async fn existing(lake: &LakeStore, name: &TableName) -> Result<Option<SchemaRef>> {
+    match lake.table(name, &SnapshotRef::Latest).await {
+        Ok(table) => Ok(Some(table.schema())),
+        Err(absent) if absent.kind() == ErrorKind::NotFound => Ok(None),
+        Err(failed) => Err(failed.into()),
+    }
+}
+
+impl PlannedWrite for Planned {
+    fn open(self: Box<Self>, incoming: SchemaRef) -> BoxFuture<'static, Result<Box<dyn OpenWrite>>> {
+        async move {
+            let Planned { lake, name, mode, options, existing } = *self;
+            let for_append = matches!(mode, CommitMode::Append | CommitMode::CreateOrAppend);
+            let target = target_schema(&incoming, existing.as_deref().filter(|_| for_append));
+            let writer = lake.writer(&name, &target, for_append, options).await?;
+            Ok(Box::new(Open { lake, name, mode, target, writer, num_rows: 0 }) as Box<dyn OpenWrite>)
+        }
+        .boxed()
+    }
+}
+
+impl OpenWrite for Open {
+    fn write(&mut self, batch: RecordBatch) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let batch = fit(&batch, &self.target).map_err(|source| Error::invalid(source.to_string()))?;
+            if let Some(reason) = wrong_image(&batch, &self.target, self.num_rows) {
+                let table = self.name.to_string();
+                return Err(stoker_lake::Error::InvalidData { table, reason }.into());
+            }
+            self.num_rows += batch.num_rows() as u64;
+            Ok(self.writer.write(&batch).await?)
+        }
+        .boxed()
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
+        self.writer.abort().boxed()
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
+        async move {
+            let Open { lake, name, mode, writer, .. } = *self;
+            let schema = writer.schema();
+            let fragments = writer.finish().await?;
+            Ok(lake.commit(&name, &schema, mode, fragments, None).await?)
+        }
+        .boxed()
+    }
+}
