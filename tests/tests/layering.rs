@@ -20,7 +20,7 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
     ("prost", &["stoker-lake", "stoker-wire", "stoker-client", "stoker-server"]),
     ("hyper", &["stoker-server"]),
     ("rustls", &["stoker-net", "stoker-client", "stoker-store", "stoker-server"]),
-    ("pyo3", &["stoker-python"]),
+    ("pyo3", &["stoker-python", "stoker-python-client", "stoker-python-engine"]),
     ("clap", &["stoker-bench", "stoker-cli"]),
     (
         "tokio",
@@ -46,7 +46,7 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
 ];
 
 /// The members from which a client is built.
-const CLIENT: [&str; 3] = ["stoker-wire", "stoker-session", "stoker-client"];
+const CLIENT: [&str; 5] = ["stoker-wire", "stoker-session", "stoker-client", "stoker-python", "stoker-python-client"];
 
 /// The members and the families of libraries of the engine and of its storage.
 const ENGINE: [&str; 9] = [
@@ -211,7 +211,7 @@ fn no_member_is_large() -> Result<()> {
 fn wrong_layers_are_found() -> Result<()> {
     ensure!(is_of_family("lance-core", "lance") && is_of_family("lance", "lance") && !is_of_family("lancet", "lance"));
     let members = dependencies_of_members()?;
-    for member in ["stoker", "stoker-lake", "stoker-sql"] {
+    for member in ["stoker", "stoker-lake", "stoker-sql", "stoker-python-engine"] {
         ensure!(path_to_engine(member, &members).is_some(), "{member} depends on no part of the engine");
     }
     let of = |name: &str, known: [&str; 2]| (name.to_string(), known.map(String::from).to_vec());

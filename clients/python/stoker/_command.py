@@ -6,6 +6,7 @@ import signal
 import sys
 
 from stoker import _native
+from stoker._errors import InvalidRequestError
 
 __all__ = ["main"]
 
@@ -13,7 +14,11 @@ __all__ = ["main"]
 def main() -> int:
     """Runs the command with the arguments of this process, and returns its exit status.
 
-    The native module holds the engine and the command, so that the package needs no second copy of the engine.
+    The native module of `stoker-engine` holds both the engine and the command, so that there is one copy of the engine.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the command, or stops its server, as in the binary
-    return _native.main(sys.argv)
+    try:
+        return _native.main(sys.argv)
+    except InvalidRequestError as no_engine:
+        print(f"error: {no_engine}", file=sys.stderr)
+        return 1
