@@ -60,7 +60,7 @@ fn peers(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Res
     let python = Python::locate_peers(workspace)?;
     let (python, ()) =
         python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
-    build::install_native_module(workspace, narrator)?;
+    build::install_native_modules(workspace, narrator)?;
     let mut bench = python.command();
     bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);
     narrator.step("Measure other libraries", |_| {

@@ -1,7 +1,8 @@
 //! The one build that all tasks share, and the set-up around it.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 
@@ -18,7 +19,7 @@ pub const SELECTION: [&str; 4] = ["--release", "--workspace", "--exclude", "xtas
 /// Both are built with the same features, so that tests reuse every object file of the programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Targets {
-    /// The `stoker` binary and the native module of the Python package.
+    /// The `stoker` binary and the native modules of the Python packages.
     Programs,
     /// The programs and every test binary.
     ProgramsAndTests,
@@ -28,7 +29,7 @@ pub enum Targets {
 pub fn set_up(workspace: &Workspace, narrator: &mut Narrator, targets: Targets) -> Result<Python> {
     let (python, ()) =
         Python::locate(workspace)?.set_up_during(narrator, |narrator| build(workspace, narrator, targets))?;
-    install_native_module(workspace, narrator)?;
+    install_native_modules(workspace, narrator)?;
     Ok(python)
 }
 
@@ -54,18 +55,38 @@ pub fn build(workspace: &Workspace, narrator: &mut Narrator, targets: Targets) -
     })
 }
 
-/// Copies the native module next to the Python package, where `import stoker` finds it.
-pub fn install_native_module(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
-    narrator.step("Put the native module into the Python package", |narrator| {
-        let built = workspace.target_dir.join("release").join(format!("{DLL_PREFIX}stoker_native{DLL_SUFFIX}"));
-        let package = workspace.python_dir().join("stoker");
-        let module = package.join("_native.abi3.so");
-        let staged = package.join(format!("_native.{}.tmp", std::process::id()));
-        fs::copy(&built, &staged)
-            .with_context(|| format!("could not copy {} into {}", built.display(), package.display()))?;
-        // A rename, so that a process that has the old module mapped keeps it.
-        fs::rename(&staged, &module).with_context(|| format!("could not replace {}", module.display()))?;
-        narrator.say(format!("{} → {}", built.display(), module.display()));
-        Ok(())
+/// Copies the native modules to where `import stoker` finds them: next to the Python package, and into a copy of the
+/// package `stoker_engine` beside it.
+pub fn install_native_modules(workspace: &Workspace, narrator: &mut Narrator) -> Result<()> {
+    narrator.step("Put the native modules into the Python packages", |narrator| {
+        let (client, engine) = (workspace.python_dir().join("stoker"), workspace.python_dir().join("stoker_engine"));
+        // Python would import this module, which older checkouts put there, instead of `_native.py`.
+        let shadowing = client.join("_native.abi3.so");
+        absent_is_fine(fs::remove_file(&shadowing)).with_context(|| shadowing.display().to_string())?;
+        fs::create_dir_all(&engine).with_context(|| engine.display().to_string())?;
+        let package = workspace.python_dir().join("native-engine/stoker_engine/__init__.py");
+        let release = workspace.target_dir.join("release");
+        let library = |name: &str| release.join(format!("{DLL_PREFIX}{name}{DLL_SUFFIX}"));
+        replace(narrator, &package, &engine.join("__init__.py"))?;
+        replace(narrator, &library("stoker_engine_native"), &engine.join("_native.abi3.so"))?;
+        replace(narrator, &library("stoker_client_native"), &client.join("_client.abi3.so"))
     })
+}
+
+/// Replaces a file by a copy of another one.
+fn replace(narrator: &Narrator, from: &Path, to: &Path) -> Result<()> {
+    let staged = to.with_extension(format!("{}.tmp", std::process::id()));
+    fs::copy(from, &staged).with_context(|| format!("could not copy {} to {}", from.display(), staged.display()))?;
+    // A rename, so that a process that has the old module mapped keeps it.
+    fs::rename(&staged, to).with_context(|| format!("could not replace {}", to.display()))?;
+    narrator.say(format!("{} → {}", from.display(), to.display()));
+    Ok(())
+}
+
+/// Takes the removal of what does not exist for a success.
+pub fn absent_is_fine(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }

@@ -124,7 +124,7 @@ fn ruff(workspace: &Workspace, python: &Python) -> Result<()> {
 fn types(workspace: &Workspace, python: &Python) -> Result<()> {
     let mut mypy = python.command();
     mypy.current_dir(workspace.python_dir()).args(["-m", "mypy", "--no-color-output", "--ignore-missing-imports"]);
-    command::run(mypy.args(["stoker", "examples"]), "fix the types above")
+    command::run(mypy.args(["stoker", "native-engine/stoker_engine", "examples"]), "fix the types above")
 }
 
 fn shell(workspace: &Workspace, python: &Python) -> Result<()> {

@@ -1,6 +1,5 @@
 //! `cargo xtask test`: every test of the repository.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -9,7 +8,7 @@ use crate::build::{self, SELECTION, Targets};
 use crate::command;
 use crate::narrate::Narrator;
 use crate::python::Python;
-use crate::wheel;
+use crate::wheel::{self, Wheels};
 use crate::workspace::Workspace;
 
 /// Folders with Python tests, those that exist are run.
@@ -32,8 +31,8 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -
         outcomes.push(narrator.step("Examples in the Rust documentation", |_| doc(workspace, &python))?);
         let folders: Vec<&str> = PYTHON_TESTS.into_iter().filter(|dir| workspace.root.join(dir).is_dir()).collect();
         if !folders.is_empty() {
-            let wheel = wheel::build(workspace, narrator, &python, "release")?;
-            outcomes.push(narrator.step("Python tests", |_| pytest(workspace, &python, &folders, &wheel))?);
+            let wheels = wheel::build(workspace, narrator, &python, "release")?;
+            outcomes.push(narrator.step("Python tests", |_| pytest(workspace, &python, &folders, &wheels))?);
         }
     }
     narrator.step("Summary", |narrator| {
@@ -64,10 +63,10 @@ fn doc(workspace: &Workspace, python: &Python) -> Result<Outcome> {
     listen("documentation examples", settings(&mut command, workspace, python), closes_rust)
 }
 
-fn pytest(workspace: &Workspace, python: &Python, folders: &[&str], wheel: &Path) -> Result<Outcome> {
+fn pytest(workspace: &Workspace, python: &Python, folders: &[&str], wheels: &Wheels) -> Result<Outcome> {
     let mut command = python.command();
     command.current_dir(&workspace.root).args(["-m", "pytest", "-q", "--timeout", "300"]).args(folders);
-    command.env("STOKER_WHEEL", wheel);
+    command.env("STOKER_WHEEL", &wheels.client).env("STOKER_ENGINE_WHEEL", &wheels.engine);
     listen("Python tests", settings(&mut command, workspace, python), |line| {
         (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) && line.contains(" in ")
     })
