@@ -105,7 +105,11 @@ impl Connection {
         if names_servers(&self.target, self.lake.given()).raise(py)? {
             return Ok(None);
         }
-        engine(py, &format!("opening the lake {:?} in this process", self.target)).map(Some)
+        let attempted = format!(
+            "{:?} names a lake, not a server as in grpc://host:port, and opening a lake in this process",
+            self.target
+        );
+        engine(py, &attempted).map(Some)
     }
 
     /// The engine, and the connection to a lake in this process.

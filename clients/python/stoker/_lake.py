@@ -89,7 +89,8 @@ def connect(
 
     Raises:
         InvalidRequestError: The target has an unsupported scheme, an option is malformed, ``cache_dir`` cannot be used,
-            or ``cache_dir``, ``direct_io`` or ``hold_days`` is given for a server.
+            or ``cache_dir``, ``direct_io`` or ``hold_days`` is given for a server; or a lake is to be opened in this
+            process, and the package ``stoker-engine`` is not installed.
         UnavailableError: The server cannot be reached.
 
     Example:
