@@ -77,7 +77,7 @@ from stoker import _native
 
 assert _native.Connection.__module__ == "stoker._native" and _native.__version__ == stoker.__version__
 maps = open("/proc/self/maps").read()
-print(sorted(set(re.findall(r"/(stoker\\w*/\\S+\\.so)", maps))))
+print(sorted(set(re.findall(r"/(stoker\\w*/_\\w+\\.abi3\\.so)", maps))))
 """
 
 

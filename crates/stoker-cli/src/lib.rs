@@ -91,8 +91,9 @@ enum Command {
 
 /// Runs the command with these arguments, of which the first is the name of the program, and returns its exit status.
 ///
-/// The binary `stoker` calls this, and so does the native module of the Python package, whose wheel installs the command
-/// without a second copy of the engine. An error in the arguments, `--help` and `--version` end the process.
+/// The binary `stoker` calls this, and so does the native module of the Python package `stoker-engine`, so that the
+/// packages have the command without a second copy of the engine. An error in the arguments, `--help` and `--version`
+/// end the process.
 pub fn main<T>(args: impl IntoIterator<Item = T>) -> ExitCode
 where
     T: Into<OsString> + Clone,
