@@ -13,7 +13,7 @@ import pytest
 from conftest import NUM_ROWS, Server
 
 _ENGINE_BYTES_MAX = 95 << 20
-_CLIENT_BYTES_MAX = 20 << 20
+_CLIENT_BYTES_MAX = 15 << 20
 
 _NEEDED = (
     "needs the engine, which this installation of stoker does not have: add it with `pip install 'stoker[engine]'`"

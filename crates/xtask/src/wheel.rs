@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 const ENGINE_BYTES_MAX: u64 = 95 << 20;
 
 /// The largest size of the wheel without the engine in bytes.
-const CLIENT_BYTES_MAX: u64 = 20 << 20;
+const CLIENT_BYTES_MAX: u64 = 15 << 20;
 
 /// The argument that builds with link-time optimisation, which compiles every crate once more.
 const LTO: &str = "--lto";
