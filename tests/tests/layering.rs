@@ -46,7 +46,8 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
 ];
 
 /// The members from which a client is built.
-const CLIENT: [&str; 5] = ["stoker-wire", "stoker-session", "stoker-client", "stoker-python", "stoker-python-client"];
+const CLIENT: [&str; 6] =
+    ["stoker-columns", "stoker-wire", "stoker-session", "stoker-client", "stoker-python", "stoker-python-client"];
 
 /// The members and the families of libraries of the engine and of its storage.
 const ENGINE: [&str; 9] = [

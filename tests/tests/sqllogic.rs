@@ -13,9 +13,10 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt as _;
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
+use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions, Error};
-use stoker_types::{SnapshotRef, TableName, TagName, TensorType};
+use stoker_types::{SnapshotRef, TableName, TagName};
 use tokio::runtime::Runtime;
 
 const IMAGE_BYTES: usize = 40 * 40;

@@ -8,10 +8,11 @@ use anyhow::{Context, bail, ensure};
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow_array::{ArrayRef, FixedSizeListArray, Int32Array, Int64Array, RecordBatch, UInt8Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use stoker_columns::{HEAVY_KEY, TensorType};
 use stoker_lake::{
     CommitMode, DenseColumn, DenseFile, DenseProbe, FragmentInfo, LakeStore, StorageOptions, Table, WriteOptions,
 };
-use stoker_types::{HEAVY_KEY, SnapshotRef, TableName, TensorType, to_usize};
+use stoker_types::{SnapshotRef, TableName, to_usize};
 
 /// The bytes of heavy columns that are written at once.
 const WRITE_BYTES: u64 = 8 << 20;

@@ -11,12 +11,13 @@ use arrow_schema::{DataType, Field, Schema};
 use image::codecs::jpeg::JpegEncoder;
 use image::{Rgb, RgbImage};
 use stoker::{ConnectOptions, DecodeOptions, StreamHandle, connect};
+use stoker_columns::HEAVY_KEY;
 use stoker_decode::{BatchDecoder, ImageTransform, decode_jpeg_alone};
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_measure::process_use;
 use stoker_types::{
-    BatchSize, Batching, HEAVY_KEY, LastBatch, ReadOptions, ShuffleMode, Slice, SnapshotRef, StreamOptions, TableName,
-    Topology, to_usize,
+    BatchSize, Batching, LastBatch, ReadOptions, ShuffleMode, Slice, SnapshotRef, StreamOptions, TableName, Topology,
+    to_usize,
 };
 
 use crate::raw::{pass, threads};

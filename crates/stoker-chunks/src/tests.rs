@@ -16,8 +16,9 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, UInt8Ar
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use stoker_batch::Slots;
+use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, DenseColumn, DenseProbe, LakeStore, StorageOptions, Table, WriteOptions};
-use stoker_types::{SnapshotRef, TableName, TensorType};
+use stoker_types::{SnapshotRef, TableName};
 
 use crate::*;
 

@@ -8,7 +8,8 @@ use arrow_array::types::UInt16Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use stoker_types::{DTYPE_KEY, TensorType};
+use stoker_columns::is_bfloat16;
+use stoker_columns::tensor::shape_label;
 
 /// Lists with more elements than this are shortened.
 const ELEMENTS_MAX: usize = 8;
@@ -32,7 +33,7 @@ pub fn brief(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
 fn brief_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     match column.data_type() {
         DataType::FixedSizeList(_, length) if *length as usize > ELEMENTS_MAX => {
-            let (lists, name) = (column.as_fixed_size_list(), type_name(field));
+            let (lists, name) = (column.as_fixed_size_list(), shape_label(field));
             texts(column, |row| begin(field, &lists.value(row), name.as_deref()))
         }
         DataType::List(_) => {
@@ -61,14 +62,6 @@ fn texts(column: &ArrayRef, text: impl Fn(usize) -> Result<String, ArrowError>) 
     Ok(Arc::new(rows.collect::<Result<StringArray, _>>()?))
 }
 
-/// Returns the element type and shape of a tensor or vector, such as `uint8[3, 224, 224]`.
-fn type_name(field: &Field) -> Option<String> {
-    let tensor = TensorType::of(field)?;
-    let named = field.metadata().get(DTYPE_KEY).cloned();
-    let element = named.unwrap_or_else(|| tensor.element.to_string().to_lowercase());
-    Some(format!("{element}{:?}", tensor.shape))
-}
-
 /// Formats the first elements of a list, or all elements if the list is short.
 fn begin(field: &Field, elements: &ArrayRef, name: Option<&str>) -> Result<String, ArrowError> {
     let is_short = name.is_none() && elements.len() <= ELEMENTS_MAX;
@@ -82,7 +75,7 @@ fn begin(field: &Field, elements: &ArrayRef, name: Option<&str>) -> Result<Strin
 }
 
 fn listed(field: &Field, elements: &ArrayRef) -> Result<String, ArrowError> {
-    if field.metadata().get(DTYPE_KEY).is_some_and(|name| name == "bfloat16")
+    if is_bfloat16(field)
         && let Some(bits) = elements.as_primitive_opt::<UInt16Type>()
     {
         let numbers = bits.values().iter().map(|bits| f32::from_bits(u32::from(*bits) << 16).to_string());
@@ -111,7 +104,7 @@ mod tests {
     use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, LargeBinaryArray, ListArray};
     use arrow_cast::display::array_value_to_string;
     use arrow_schema::{DataType, Field};
-    use stoker_types::{DTYPE_KEY, TensorType};
+    use stoker_columns::{DTYPE_KEY, TensorType};
 
     use super::brief_column;
 

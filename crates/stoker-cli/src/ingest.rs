@@ -13,7 +13,7 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyl
 use serde::de::DeserializeOwned;
 use stoker_ingest::{
     Channels, ImageFolderOptions, ImageSize, Images, IngestReport, Layout, Mode, OnError, ParquetOptions, Progress,
-    Splits, TensorSpec, VectorSpec, ingest_imagefolder, ingest_parquet,
+    Splits, TensorColumn, VectorColumn, ingest_imagefolder, ingest_parquet,
 };
 use stoker_lake::{LakeStore, StorageOptions};
 use stoker_types::TableName;
@@ -114,10 +114,10 @@ struct ParquetArgs {
     drop: Vec<String>,
     /// A column of lists or bytes to convert to a tensor, such as image=uint8[3,224,224]; repeatable
     #[arg(long = "tensor", value_name = "COLUMN=TYPE[SIZES]")]
-    tensors: Vec<TensorSpec>,
+    tensors: Vec<TensorColumn>,
     /// A column of lists to convert to a vector, such as embedding=768; repeatable
     #[arg(long = "vector", value_name = "COLUMN=LENGTH")]
-    vectors: Vec<VectorSpec>,
+    vectors: Vec<VectorColumn>,
     /// A column that holds JPEG, PNG or WebP files; repeatable
     #[arg(long = "image", value_name = "COLUMN")]
     images: Vec<String>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float16Array, Float32Array, UInt8Array};
 use arrow_buffer::{Buffer, MutableBuffer, ScalarBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stoker_types::catch_panic;
@@ -97,7 +97,8 @@ impl BatchDecoder {
         Ok(failed)
     }
 
-    /// Returns the bytes that [`BatchDecoder::decode_into`] wrote as an array of the transform's tensor type.
+    /// Returns the bytes that [`BatchDecoder::decode_into`] wrote as an array of fixed-size lists, one for each
+    /// tensor.
     ///
     /// # Errors
     /// [`Error::Internal`] when the length is wrong.
@@ -110,11 +111,9 @@ impl BatchDecoder {
             Element::Float16 => Arc::new(Float16Array::new(ScalarBuffer::from(bytes), None)),
             Element::Float32 => Arc::new(Float32Array::new(ScalarBuffer::from(bytes), None)),
         };
-        let field = self.transform.tensor_type().to_field("");
-        let DataType::FixedSizeList(item, length) = field.data_type() else {
-            return Err(Error::internal("tensors are no fixed-size lists"));
-        };
-        let list = FixedSizeListArray::try_new(item.clone(), *length, values, None).map_err(Error::internal)?;
+        let item = Field::new("item", values.data_type().clone(), true);
+        let length = i32::try_from(self.transform.shape().iter().product::<usize>()).map_err(Error::internal)?;
+        let list = FixedSizeListArray::try_new(item.into(), length, values, None).map_err(Error::internal)?;
         Ok(Arc::new(list))
     }
 

@@ -2,7 +2,6 @@
 
 use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
-use stoker_types::TensorType;
 
 use crate::{Error, Result};
 
@@ -148,7 +147,8 @@ impl Element {
         }
     }
 
-    fn data_type(self) -> DataType {
+    /// The Arrow type of an element.
+    pub fn data_type(self) -> DataType {
         match self {
             Element::UInt8 => DataType::UInt8,
             Element::Float16 => DataType::Float16,
@@ -220,14 +220,13 @@ impl ImageTransform {
         }
     }
 
-    /// Returns the shape and element type of each row.
-    pub fn tensor_type(&self) -> TensorType {
+    /// Returns the sizes of the dimensions of each row's tensor.
+    pub fn shape(&self) -> Vec<usize> {
         let (height, width, channels) = (self.height as usize, self.width as usize, self.channels.count());
-        let shape = match self.layout {
+        match self.layout {
             Layout::Chw => vec![channels, height, width],
             Layout::Hwc => vec![height, width, channels],
-        };
-        TensorType { element: self.element.data_type(), shape }
+        }
     }
 
     /// Returns the bytes of each row.

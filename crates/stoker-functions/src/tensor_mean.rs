@@ -10,7 +10,7 @@ use datafusion::common::{Result as DfResult, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
-use stoker_types::{DTYPE_KEY, TensorType};
+use stoker_columns::{TensorType, is_bfloat16};
 
 /// The function. The result is Float64, the mean computed in `f64`; NULL where the tensor is NULL or has no elements.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -50,10 +50,7 @@ impl ScalarUDFImpl for TensorMean {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let is_bfloat16 = args
-            .arg_fields
-            .first()
-            .is_some_and(|field| field.metadata().get(DTYPE_KEY).map(String::as_str) == Some("bfloat16"));
+        let is_bfloat16 = args.arg_fields.first().is_some_and(|field| is_bfloat16(field));
         match args.args.first() {
             Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(Arc::new(means(array, is_bfloat16)?))),
             Some(ColumnarValue::Scalar(scalar)) => {

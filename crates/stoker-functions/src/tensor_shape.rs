@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ExprSchemable as _, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::prelude::Expr;
-use stoker_types::TensorType;
+use stoker_columns::TensorType;
 
 /// The function. The result is a List of Int64, NULL where the tensor is NULL. For non-null columns the result is a
 /// constant that follows from the column's type, so that the tensors are not read.

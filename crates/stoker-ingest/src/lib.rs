@@ -21,6 +21,7 @@
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
 mod cleanup;
+mod declared;
 mod error;
 mod imagefolder;
 mod job;
@@ -32,17 +33,16 @@ mod progress;
 mod report;
 mod source_file;
 mod stamp;
-mod tensor_spec;
 mod walk;
 
 pub use cleanup::{clean_journals, last_listed};
+pub use declared::{TensorColumn, VectorColumn};
 pub use error::{Error, Result};
 pub use imagefolder::ingest_imagefolder;
 pub use options::{Channels, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions, Splits};
 pub use parquet_files::ingest_parquet;
 pub use progress::{NoProgress, Progress};
 pub use report::{IngestReport, Skipped};
-pub use tensor_spec::{Element, TensorSpec, VectorSpec};
 
 #[cfg(test)]
 mod tests;

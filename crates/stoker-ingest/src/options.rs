@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, TensorSpec, VectorSpec};
+use crate::{Error, Result, TensorColumn, VectorColumn};
 
 /// The default size of a unit, in bytes of source.
 const UNIT_BYTES: u64 = 256 << 20;
@@ -191,9 +191,9 @@ pub struct ParquetOptions {
     pub drop: Vec<String>,
     /// Columns that become fixed-shape tensors: from FixedSizeList, List, nested lists, or binary of the right length
     /// (little-endian).
-    pub tensors: Vec<TensorSpec>,
+    pub tensors: Vec<TensorColumn>,
     /// List columns that become vectors.
-    pub vectors: Vec<VectorSpec>,
+    pub vectors: Vec<VectorColumn>,
     /// Binary columns, or structs with a field `bytes`, that contain JPEG, PNG or WebP files.
     pub images: Vec<String>,
     /// Struct columns that stay structs although they look like Hugging Face images, which become encoded images.

@@ -2,27 +2,13 @@
 
 use std::collections::HashSet;
 
-use arrow_schema::Field;
-use stoker_types::EXTENSION_NAME_KEY;
+use stoker_columns::is_blob;
 
 use crate::{Error, Result, ScanRequest, Table};
-
-/// The prefix of the names of Lance's blob extension types.
-const BLOB_TYPE: &str = "lance.blob";
-
-/// The field metadata key by which Lance marks blob columns.
-const BLOB_KEY: &str = "lance-encoding:blob";
 
 /// The remedy that error messages recommend for blob columns.
 pub const BLOB_REMEDY: &str = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
                                  with lake.create_table, JPEG, PNG and WebP files as encoded_images";
-
-/// Whether a column holds Lance blobs.
-pub fn is_blob(field: &Field) -> bool {
-    let metadata = field.metadata();
-    metadata.get(EXTENSION_NAME_KEY).is_some_and(|name| name.starts_with(BLOB_TYPE))
-        || metadata.get(BLOB_KEY).is_some_and(|value| value == "true")
-}
 
 impl Table {
     /// Refuses to read blob columns. The bytes of a blob lie outside the column's pages, and a scan would return blob

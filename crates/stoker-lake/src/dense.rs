@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use futures::{StreamExt, TryStreamExt, stream};
 use lance::dataset::fragment::FileFragment;
 use lance_encoding::decoder::{PageEncoding, PageInfo};
@@ -17,8 +17,9 @@ use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::{ScanScheduler, SchedulerConfig};
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
+use stoker_columns::kind_of;
 use stoker_store::sectors::is_checked_name;
-use stoker_types::{fixed_row_bytes, to_usize};
+use stoker_types::to_usize;
 
 use crate::address::fragment_id;
 use crate::caught::caught;
@@ -152,7 +153,7 @@ impl Table {
         self.check_columns([&column.to_string()])?;
         let schema = self.schema();
         let field = schema.field_with_name(column).map_err(|source| Error::storage("reading a schema", source))?;
-        let row_bytes = match dense_row_bytes(field.data_type()) {
+        let row_bytes = match dense_row_bytes(field) {
             Ok(row_bytes) => row_bytes,
             Err(obstacle) => return Ok(DenseProbe::NotDense { reason: obstacle.to_string() }),
         };
@@ -304,11 +305,13 @@ impl Table {
     }
 }
 
-/// The bytes per row of a type whose pages may be plain bytes, or the obstacle.
-pub(crate) fn dense_row_bytes(data_type: &DataType) -> Result<u64, Obstacle> {
-    let DataType::FixedSizeList(item, _) = data_type else { return Err(Obstacle::NotFixedSizeLists) };
-    let row_bytes = fixed_row_bytes(data_type).filter(|_| item.data_type().is_primitive());
-    row_bytes.map(|bytes| bytes as u64).ok_or(Obstacle::NotNumbers)
+/// The bytes per row of a column whose pages may be plain bytes, or the obstacle.
+pub(crate) fn dense_row_bytes(field: &Field) -> Result<u64, Obstacle> {
+    let obstacle = match field.data_type() {
+        DataType::FixedSizeList(..) => Obstacle::NotNumbers,
+        _ => Obstacle::NotFixedSizeLists,
+    };
+    kind_of(field).storage(field).dense_row_bytes.map(|bytes| bytes as u64).ok_or(obstacle)
 }
 
 /// The runs of a column's pages, or the obstacle to reading the pages as plain bytes.

@@ -58,7 +58,7 @@ mod write;
 
 pub use address::row_offset;
 pub use allowance::{Expense, WriteAllowance};
-pub use blobs::{BLOB_REMEDY, is_blob};
+pub use blobs::BLOB_REMEDY;
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};

@@ -8,7 +8,7 @@ use datafusion::logical_expr::Expr;
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_encoding::decoder::{PageEncoding, PageInfo};
 use lance_encoding::format::metadata::{RepDefLayer, page_layout::Layout};
-use stoker_types::is_heavy;
+use stoker_columns::is_heavy;
 
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile};
 use crate::obstacle::Obstacle;

@@ -9,8 +9,8 @@ use lance_encoding::decoder::PageEncoding;
 use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
 use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
+use stoker_columns::fixed_row_bytes;
 use stoker_store::sectors::is_checked_name;
-use stoker_types::fixed_row_bytes;
 
 use crate::address::fragment_id;
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
@@ -164,7 +164,7 @@ impl ColumnSurvey {
             obstacles: Vec::new(),
             unchecked: FragmentTally::default(),
             neighbours_max: 0,
-            row_bytes: dense_row_bytes(field.data_type()),
+            row_bytes: dense_row_bytes(field),
         }
     }
 

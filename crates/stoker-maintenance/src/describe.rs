@@ -1,10 +1,9 @@
 //! The layout of a table's columns in storage.
 
 use arrow_schema::Field;
-use stoker_lake::{ColumnSurvey, Result, Table, is_blob};
-use stoker_types::{
-    ColumnLayout, DTYPE_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, TensorType, is_encoded_image, is_heavy,
-};
+use stoker_columns::{is_heavy, kind_of};
+use stoker_lake::{ColumnSurvey, Result, Table};
+use stoker_types::ColumnLayout;
 
 /// Describes the layout of each column of a table, in the order of the schema. Reads the footers of all data files.
 ///
@@ -24,7 +23,7 @@ pub(crate) fn layout(field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
     ColumnLayout {
         name: field.name().clone(),
         data_type: field.data_type().to_string(),
-        kind: kind(field),
+        kind: kind_of(field).label(field),
         heavy: is_heavy(field),
         bytes_per_row: survey.bytes_per_row,
         num_chunks: survey.num_chunks,
@@ -35,29 +34,4 @@ pub(crate) fn layout(field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
         compression: survey.encodings.join(", "),
         unchecked_fragments: survey.unchecked.count as u64,
     }
-}
-
-fn kind(field: &Field) -> String {
-    if is_encoded_image(field) {
-        return "encoded image".into();
-    }
-    if is_blob(field) {
-        return "blob".into();
-    }
-    if let Some(tensor) = TensorType::of(field) {
-        let element =
-            field.metadata().get(DTYPE_KEY).cloned().unwrap_or_else(|| tensor.element.to_string().to_lowercase());
-        let is_tensor = field.metadata().get(EXTENSION_NAME_KEY).map(String::as_str) == Some(FIXED_SHAPE_TENSOR);
-        return format!("{} {element}{:?}", if is_tensor { "tensor" } else { "vector" }, tensor.shape);
-    }
-    use arrow_schema::DataType;
-    match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary",
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => "timestamp",
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => "list",
-        DataType::Struct(_) => "struct",
-        _ => "scalar",
-    }
-    .into()
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use stoker_batch::{Batch, BufferPool, Held, Pooled};
+use stoker_columns::encoded_image::decoded;
 use stoker_decode::{BatchDecoder, ImageTransform, sample_seed};
 use stoker_types::{Slice, StreamSpec};
 
@@ -43,13 +44,13 @@ impl DecodeOptions {
                     names.join(", ")
                 )));
             };
-            if !matches!(field.data_type(), DataType::Binary | DataType::LargeBinary | DataType::BinaryView) {
+            let Some(decoded) = decoded(field, transform) else {
                 let found = field.data_type();
                 return Err(Error::invalid(format!(
                     "column {name} holds {found}, not files of images: it cannot be decoded"
                 )));
-            }
-            *field = Arc::new(transform.tensor_type().to_field(name));
+            };
+            *field = Arc::new(decoded);
         }
         Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
     }

@@ -6,7 +6,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Distinct, ExprSchemable as _, LogicalPlan};
 use datafusion::prelude::Expr;
-use stoker_types::{fixed_row_bytes, is_heavy};
+use stoker_columns::{fixed_row_bytes, is_heavy};
 
 use crate::{Error, Result};
 

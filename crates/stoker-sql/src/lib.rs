@@ -27,7 +27,6 @@
 
 mod engine;
 mod error;
-mod extension;
 mod guard;
 mod heavy_keys;
 mod params;

@@ -13,9 +13,9 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::{FutureExt as _, StreamExt as _};
+use stoker_columns::fitting_schema;
 use stoker_types::Snapshot;
 
-use crate::extension::fitting_schema;
 use crate::planning::{Planned, activity_of, on_large_stack, optimized, physical};
 use crate::running::{RowLimits, run};
 use crate::{Engine, QueryLimits, Result};

@@ -15,9 +15,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_schema::{FieldRef, Schema, SchemaRef};
+use stoker_columns::fitting;
 use stoker_types::{ParamValue, Snapshot};
 
-use crate::extension::fitting;
 use crate::planning::Planned;
 use crate::{Error, Result};
 

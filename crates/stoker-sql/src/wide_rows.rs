@@ -7,8 +7,7 @@ use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::Expr;
-
-use stoker_types::fixed_row_bytes;
+use stoker_columns::fixed_row_bytes;
 
 /// The approximate bytes of a batch.
 const BATCH_BYTES: usize = 8 << 20;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
+use stoker_columns::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes, is_heavy};
 use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
-use stoker_types::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes, is_heavy};
 
 use crate::{Error, Result};
 

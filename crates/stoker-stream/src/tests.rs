@@ -8,11 +8,12 @@ use arrow_array::types::{Int64Type, UInt8Type};
 use arrow_array::{FixedSizeListArray, Int64Array, RecordBatch, StringArray, UInt8Array};
 use arrow_schema::{DataType, Field, Schema};
 use stoker_batch::{Batch, Part, Quota, ReceiptBuilder, Substitution, Windows};
+use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_types::{
     BatchSize, Batching, LastBatch, ReadOptions, Receipt, ShuffleMode, Skipped, Slice, StreamOptions, TableName,
-    TensorType, Topology,
+    Topology,
 };
 
 use crate::*;

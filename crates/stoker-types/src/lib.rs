@@ -39,7 +39,6 @@ mod spec;
 mod state;
 mod stream_stats;
 mod table_info;
-mod tensor;
 
 pub use arrow_param::ArrowParam;
 pub use batching::{BatchSize, Batching, LastBatch, Topology};
@@ -70,10 +69,6 @@ pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec};
 pub use state::{BatchLogEntry, ResumePoint, STATE_VERSION, StreamState};
 pub use stream_stats::{IoTotals, Stalls, StreamStats};
 pub use table_info::{IndexInfo, VersionInfo};
-pub use tensor::{
-    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY, HEAVY_ROW_BYTES,
-    KIND_ENCODED_IMAGE, KIND_KEY, TensorType, fixed_row_bytes, is_encoded_image, is_heavy,
-};
 
 #[cfg(test)]
 mod tests;

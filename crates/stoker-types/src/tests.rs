@@ -1,4 +1,4 @@
-//! Tests of names, slices, states and tensor types.
+//! Tests of names, slices, states and mixtures.
 
 use std::collections::BTreeMap;
 
@@ -158,17 +158,6 @@ fn weights_are_exact_where_they_can_be() {
     for bad in [&[][..], &[0.0], &[-1.0, 2.0], &[f64::NAN], &[f64::INFINITY, 1.0], &[1e-9, 1.0], &[1.0; 65]] {
         assert_eq!(slots_for(bad).expect_err("bad weights").kind(), ErrorKind::InvalidRequest, "{bad:?}");
     }
-}
-
-#[test]
-fn tensor_fields_round_trip() {
-    let tensor = TensorType { element: arrow_schema::DataType::UInt8, shape: vec![3, 224, 224] };
-    let field = tensor.to_field("image");
-    assert_eq!(TensorType::of(&field), Some(tensor));
-    assert!(is_heavy(&field));
-    assert_eq!(fixed_row_bytes(field.data_type()), Some(150_528));
-    let light = field.with_metadata([(HEAVY_KEY.to_string(), "false".to_string())].into());
-    assert!(!is_heavy(&light));
 }
 
 proptest! {

@@ -1,8 +1,6 @@
 //! The native module of the Python package `stoker-engine`: all of `stoker-python`, and the engine.
 
 mod engine;
-mod fit;
-mod images;
 mod index;
 mod write;
 

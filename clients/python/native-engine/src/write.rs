@@ -5,12 +5,10 @@ use arrow_schema::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker::{Error, Result};
+use stoker_columns::{Mismatch, WrongValue, fit, target_schema, wrong_value};
 use stoker_lake::{CommitMode, LakeStore, TableWriter, WriteOptions};
 use stoker_python::{OpenWrite, PlannedWrite, WriteRequest};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
-
-use crate::fit::{fit, target_schema};
-use crate::images::wrong_image;
 
 /// A write to a table whose newest version is known.
 struct Planned {
@@ -83,8 +81,8 @@ impl OpenWrite for Open {
     fn write(&mut self, batch: RecordBatch) -> BoxFuture<'_, Result<()>> {
         async move {
             let batch = fit(&batch, &self.target).map_err(|source| Error::invalid(source.to_string()))?;
-            if let Some(reason) = wrong_image(&batch, &self.target, self.num_rows) {
-                let table = self.name.to_string();
+            if let Some(wrong) = wrong_value(&batch, &self.target) {
+                let (table, reason) = (self.name.to_string(), described(wrong, self.num_rows));
                 return Err(stoker_lake::Error::InvalidData { table, reason }.into());
             }
             self.num_rows += batch.num_rows() as u64;
@@ -106,4 +104,11 @@ impl OpenWrite for Open {
         }
         .boxed()
     }
+}
+
+/// Describes a wrong value of a batch whose first row has the number `first_row`.
+fn described(wrong: WrongValue, first_row: u64) -> String {
+    let WrongValue { column, mismatch: Mismatch { row, expected, found } } = wrong;
+    let row = row.map_or(String::new(), |row| format!(" row {}", first_row + row as u64));
+    format!("column {column}{row}: expected {expected}, found {found}")
 }

@@ -8,7 +8,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
 use arrow_array::{Float32Array, LargeBinaryArray};
 use stoker_batch::BufferPool;
-use stoker_types::{ErrorKind, KIND_ENCODED_IMAGE, KIND_KEY};
+use stoker_columns::{KIND_ENCODED_IMAGE, KIND_KEY};
+use stoker_types::ErrorKind;
 
 use super::*;
 use crate::coalesce::{Piece, Read};

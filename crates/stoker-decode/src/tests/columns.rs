@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, LargeBinaryArray};
+use arrow_schema::{DataType, Field};
 use image::ImageFormat;
-use stoker_types::{ErrorKind, TensorType};
+use stoker_types::ErrorKind;
 
 use super::{bytes, column, decoded, encoded, jpeg, picture};
 use crate::{BatchDecoder, Crop, Error, ImageTransform, RandomResizedCrop, decode_images};
@@ -33,13 +34,13 @@ fn rows_are_in_their_places_on_any_number_of_threads() {
 }
 
 #[test]
-fn the_array_has_the_tensor_type() {
+fn the_array_has_the_shape_of_the_transform() {
     let transform = ImageTransform::new(4, 6);
     let file = encoded(&picture(4, 6), ImageFormat::Png);
     let tensors = decode_images(&column(&[&file, &file]), &transform, &[0, 1]).unwrap();
-    let field = transform.tensor_type().to_field("image");
-    assert_eq!(tensors.data_type(), field.data_type());
-    assert_eq!(TensorType::of(&field).unwrap().shape, [3, 4, 6]);
+    assert_eq!(transform.shape(), [3, 4, 6]);
+    let item = Field::new("item", transform.element.data_type(), true);
+    assert_eq!(tensors.data_type(), &DataType::FixedSizeList(item.into(), 72));
     assert_eq!(bytes(&tensors, 0), bytes(&tensors, 1));
     assert_eq!(decode_images(&column(&[]), &transform, &[]).unwrap().len(), 0);
 }

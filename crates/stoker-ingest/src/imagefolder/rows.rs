@@ -8,7 +8,8 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, LargeBinaryArray, Re
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use rayon::prelude::*;
-use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType, to_usize};
+use stoker_columns::{TensorType, encoded_image};
+use stoker_types::to_usize;
 
 use super::decode::{Failure, Target, decode, header, verify};
 use super::listing::{ImageFile, Listing};
@@ -50,10 +51,7 @@ impl RowBuilder {
     /// is nullable.
     pub fn schema(&self) -> SchemaRef {
         let tensor = self.target.map(|target| TensorType { element: DataType::UInt8, shape: target.shape() });
-        let encoded = |name: &str| {
-            let metadata = [(KIND_KEY.to_string(), KIND_ENCODED_IMAGE.to_string())];
-            Field::new(name, DataType::LargeBinary, false).with_metadata(metadata.into())
-        };
+        let encoded = |name: &str| encoded_image::new_field(name, false);
         let mut fields: Vec<Field> = tensor.iter().map(|tensor| tensor.to_field("image")).collect();
         match self.images {
             Images::Tensor => {}

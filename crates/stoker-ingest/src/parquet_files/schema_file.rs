@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::{Error, ParquetOptions, Result, TensorSpec, VectorSpec};
+use crate::{Error, ParquetOptions, Result, TensorColumn, VectorColumn};
 
 /// The content of the JSON file: see [`ParquetOptions::schema`].
 #[derive(Deserialize)]
@@ -32,10 +32,10 @@ pub(super) fn merge(mut options: ParquetOptions) -> Result<ParquetOptions> {
     options.drop.extend(file.drop);
     options.images.extend(file.images);
     for (column, tensor) in file.tensors {
-        options.tensors.push(TensorSpec::try_new(&column, &tensor)?);
+        options.tensors.push(TensorColumn::try_new(&column, &tensor)?);
     }
     for (column, length) in file.vectors {
-        let spec: VectorSpec = format!("{column}={length}").parse()?;
+        let spec: VectorColumn = format!("{column}={length}").parse()?;
         options.vectors.push(spec);
     }
     Ok(options)

@@ -4,8 +4,9 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type};
 use image::{GrayImage, ImageFormat};
+use stoker_columns::{TensorType, is_encoded_image};
 use stoker_lake::{LakeStore, StorageOptions};
-use stoker_types::{ErrorKind, TensorType, is_encoded_image};
+use stoker_types::ErrorKind;
 
 use super::parquet::{Meddler, Moment, touch};
 use super::{World, encode, pixels, png};

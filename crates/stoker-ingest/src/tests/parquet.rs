@@ -14,7 +14,8 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
-use stoker_types::{DTYPE_KEY, ErrorKind, TensorType, is_encoded_image};
+use stoker_columns::{DTYPE_KEY, TensorType, is_encoded_image};
+use stoker_types::ErrorKind;
 
 use super::{StopAfter, World};
 use crate::{Error, IngestReport, NoProgress, OnError, ParquetOptions, Progress, Result, ingest_parquet};

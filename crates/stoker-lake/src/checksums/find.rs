@@ -7,8 +7,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lance_file::reader::CachedFileMetadata;
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
+use stoker_columns::is_heavy;
 use stoker_store::SegmentCache;
-use stoker_types::is_heavy;
 
 use super::directory::{Described, Misfit, offset_of};
 use super::{Checksums, FileChecksums};

@@ -10,7 +10,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use lance::Dataset;
 use lance::dataset::ColumnAlteration;
 use stoker_checksum::checksum;
-use stoker_types::{ErrorKind, HEAVY_KEY};
+use stoker_columns::HEAVY_KEY;
+use stoker_types::ErrorKind;
 
 use super::data::{
     TestResult, addresses, append, image_field, latest, media, memory_lake, rows, schema, small, table_name, tensor,

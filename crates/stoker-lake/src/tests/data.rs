@@ -6,7 +6,8 @@ use arrow_array::{ArrayRef, Int64Array, LargeBinaryArray, RecordBatch, StringArr
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, SnapshotRef, TableName, TensorType};
+use stoker_columns::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType};
+use stoker_types::{SnapshotRef, TableName};
 
 use crate::{CommitMode, FragmentDraft, LakeStore, StorageOptions, Table, WriteOptions};
 

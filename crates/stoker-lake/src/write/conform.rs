@@ -4,7 +4,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
-use stoker_types::{TableName, fixed_row_bytes, is_heavy};
+use stoker_columns::kind_of;
+use stoker_types::TableName;
 
 use super::schema::same_data_type;
 use crate::{Error, Result};
@@ -65,7 +66,7 @@ fn retyped_data(data: &ArrayData, to: &DataType) -> Result<ArrayData, ArrowError
 /// Returns the first row with a forbidden null. Nulls are forbidden in a non-null column, and everywhere in a heavy
 /// fixed-width column, where a single null would make a page unreadable without a decoder.
 fn forbidden_null(field: &Field, column: &ArrayRef) -> Option<usize> {
-    let dense = is_heavy(field) && fixed_row_bytes(field.data_type()).is_some();
+    let dense = kind_of(field).storage(field).refuses_nulls;
     if (!field.is_nullable() || dense) && column.null_count() > 0 {
         return (0..column.len()).find(|row| column.is_null(*row));
     }

@@ -5,7 +5,7 @@ use arrow_array::{Array, ArrayRef, make_array};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
-use stoker_types::fixed_row_bytes;
+use stoker_columns::fixed_row_bytes;
 
 use crate::{Error, Result};
 

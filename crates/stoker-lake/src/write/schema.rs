@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_types::{
-    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, KIND_KEY, TableName, fixed_row_bytes, is_encoded_image,
-};
+use stoker_columns::{EXTENSION_METADATA_KEY, kind_of, same_meaning};
+use stoker_types::TableName;
 
 use crate::{Error, Result};
 
@@ -15,15 +14,10 @@ pub(super) const COMPRESSION_KEY: &str = "lance-encoding:compression";
 /// Lance's field metadata key for the layout of values.
 const LAYOUT_KEY: &str = "lance-encoding:structural-encoding";
 
-/// The minimum width of values that Lance's writer stores row by row; it puts narrower values into blocks of several
-/// rows. In bytes.
-const ROW_BY_ROW_BYTES_MIN: usize = 256;
-
 /// Returns whether Lance may store a column's values as plain bytes, row by row.
 pub(super) fn may_be_plain(field: &Field) -> bool {
-    let is_wide = fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes >= ROW_BY_ROW_BYTES_MIN);
-    let is_list = matches!(field.data_type(), DataType::FixedSizeList(item, _) if item.data_type().is_primitive());
-    is_list && (is_wide || field.metadata().contains_key(LAYOUT_KEY))
+    let storage = kind_of(field).storage(field);
+    storage.dense_row_bytes.is_some() && (storage.is_row_by_row || field.metadata().contains_key(LAYOUT_KEY))
 }
 
 /// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any
@@ -46,22 +40,9 @@ pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema)
 }
 
 fn same_type(expected: &Field, found: &Field) -> bool {
-    let keys = [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY];
     same_data_type(expected.data_type(), found.data_type())
         && (expected.is_nullable() || !found.is_nullable())
-        && keys.iter().all(|key| same_metadata(expected.metadata().get(*key), found.metadata().get(*key)))
-}
-
-/// Returns whether two values of a metadata key are equivalent: parameters of extension types are JSON, in which
-/// spacing does not matter.
-fn same_metadata(expected: Option<&String>, found: Option<&String>) -> bool {
-    let json = |text: &String| serde_json::from_str::<serde_json::Value>(text).ok();
-    match (expected, found) {
-        (Some(expected), Some(found)) => {
-            expected == found || json(expected).is_some_and(|expected| Some(expected) == json(found))
-        }
-        (expected, found) => expected == found,
-    }
+        && same_meaning(expected, found)
 }
 
 /// Returns whether values of type `found` can be stored as `expected` without a change. Names and nullability of the
@@ -90,15 +71,13 @@ fn describe(field: &Field) -> String {
     format!("{null}{}{extension}", field.data_type())
 }
 
-/// Returns the schema with the compression `none` for encoded images without a setting, which Lance would otherwise
-/// compress again.
+/// Returns the schema with the compression of their kind for columns without a setting: Lance would otherwise compress
+/// encoded images again.
 pub(crate) fn with_media_uncompressed(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
-        if !is_encoded_image(field) {
-            return field.clone();
-        }
+        let Some(compression) = kind_of(field).storage(field).compression else { return field.clone() };
         let mut metadata = field.metadata().clone();
-        metadata.entry(COMPRESSION_KEY.into()).or_insert_with(|| "none".into());
+        metadata.entry(COMPRESSION_KEY.into()).or_insert_with(|| compression.into());
         Arc::new(field.as_ref().clone().with_metadata(metadata))
     };
     let fields: Vec<_> = schema.fields().iter().map(field).collect();

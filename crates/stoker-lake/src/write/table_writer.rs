@@ -7,7 +7,8 @@ use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
 use lance_table::format::Fragment;
-use stoker_types::{TableName, is_encoded_image, is_heavy, to_usize};
+use stoker_columns::{is_heavy, kind_of};
+use stoker_types::{TableName, to_usize};
 
 use super::column_file::ColumnFile;
 use super::conform::conform;
@@ -206,8 +207,9 @@ impl Target {
     fn file_schema(&self, columns: &[usize]) -> Schema {
         let mut fields: Vec<_> = columns.iter().map(|index| self.lance_schema.fields[*index].clone()).collect();
         for (field, index) in fields.iter_mut().zip(columns) {
-            if is_encoded_image(&self.schema.fields()[*index]) {
-                field.metadata.insert(COMPRESSION_KEY.into(), "none".into());
+            let column = &self.schema.fields()[*index];
+            if let Some(compression) = kind_of(column).storage(column).compression {
+                field.metadata.insert(COMPRESSION_KEY.into(), compression.into());
             }
         }
         Schema { fields, metadata: Default::default() }

@@ -1,8 +1,9 @@
 //! Findings about the layout of a column.
 
 use arrow_schema::{DataType, Field, Fields};
-use stoker_lake::{BLOB_REMEDY, ColumnSurvey, FragmentTally, Obstacle, Table, is_blob};
-use stoker_types::{ColumnLayout, Finding, HEAVY_ROW_BYTES, Verdict, is_encoded_image};
+use stoker_columns::{HEAVY_ROW_BYTES, is_blob, is_encoded_image};
+use stoker_lake::{BLOB_REMEDY, ColumnSurvey, FragmentTally, Obstacle, Table};
+use stoker_types::{ColumnLayout, Finding, Verdict};
 
 use super::example;
 

@@ -7,8 +7,9 @@ use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Int64Array, LargeBinaryArray, RecordBatch, StringArray, UInt8Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use stoker_columns::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType};
 use stoker_lake::{CommitMode, LakeStore, Result, StorageOptions, Table, WriteOptions};
-use stoker_types::{KIND_ENCODED_IMAGE, KIND_KEY, SnapshotRef, TableName, TensorType};
+use stoker_types::{SnapshotRef, TableName};
 
 pub type TestResult = Result<(), Box<dyn std::error::Error>>;
 

@@ -13,8 +13,9 @@ use lance::Dataset;
 use lance::dataset::optimize::{CompactionOptions, compact_files};
 use lance::dataset::{NewColumnTransform, WriteParams};
 use lance_file::version::LanceFileVersion;
+use stoker_columns::{HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY};
 use stoker_lake::{CommitMode, DenseProbe, LakeStore, Table, WriteOptions};
-use stoker_types::{Diagnosis, Finding, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY, Verdict};
+use stoker_types::{Diagnosis, Finding, Verdict};
 
 use super::data::{
     TestResult, append, image_field, latest, media, memory_lake, schema, small, table_name, tensor, test_lake,

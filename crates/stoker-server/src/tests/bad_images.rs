@@ -11,12 +11,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use stoker::{ClientOptions, ConnectOptions, Connection, DecodeOptions, Error, StreamHandle, connect};
 use stoker_batch::{Batch, RowsBeside};
+use stoker_columns::TensorType;
 use stoker_decode::ImageTransform;
 use stoker_lake::{CommitMode, WriteOptions};
 use stoker_types::calls::VerifyReceipts;
 use stoker_types::{
     BadRows, BadShare, BatchSize, ErrorKind, IoTotals, LastBatch, ReadOptions, Receipt, ShuffleMode, Slice, TableName,
-    TensorType,
 };
 use stoker_wire::beside_answer;
 

@@ -7,11 +7,10 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, Record
 use arrow_schema::{DataType, Field, Schema};
 use stoker::{ClientOptions, ConnectOptions, Connection, Result, SampleStream, StreamHandle, connect};
 use stoker_batch::Batch;
+use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
-use stoker_types::{
-    BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamOptions, TableName, TensorType, Topology,
-};
+use stoker_types::{BatchSize, Batching, LastBatch, ShuffleMode, Slice, StreamOptions, TableName, Topology};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;

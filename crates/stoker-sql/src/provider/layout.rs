@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
+use stoker_columns::{fixed_row_bytes, is_heavy};
 use stoker_lake::ROW_ADDR;
-use stoker_types::{fixed_row_bytes, is_heavy};
 
 use crate::search::DISTANCE;
 

@@ -15,8 +15,9 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::Expr;
+use stoker_columns::is_heavy;
 use stoker_lake::{FragmentInfo, Table};
-use stoker_types::{is_heavy, to_usize};
+use stoker_types::to_usize;
 
 use super::scan_exec::statistics;
 use super::{HeavyTable, Layout, OutputColumn, ScanExec};

@@ -5,8 +5,9 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use futures::future::join;
 use futures::{StreamExt as _, TryStreamExt as _};
+use stoker_columns::is_heavy;
 use stoker_lake::Table;
-use stoker_types::{Digest, is_heavy};
+use stoker_types::Digest;
 
 use super::bitmaps::Bitmaps;
 use super::header::{Header, PageEntry};

@@ -21,8 +21,8 @@ use datafusion::logical_expr::{
     Subquery, SubqueryAlias, TableScan, Union, Unnest, Window,
 };
 use datafusion::prelude::Expr;
+use stoker_columns::is_heavy;
 use stoker_lake::Table;
-use stoker_types::is_heavy;
 
 use super::carried::{Carried, Role, names, visible};
 use super::origin::Origin;

@@ -6,8 +6,8 @@ use arrow_schema::{DataType, FieldRef};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Projection, Sort};
 use datafusion::prelude::Expr;
+use stoker_columns::is_heavy;
 use stoker_lake::Table;
-use stoker_types::is_heavy;
 
 use super::carried::{Carried, Role, visible};
 use super::lift::LiftedQuery;

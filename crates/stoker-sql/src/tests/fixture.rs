@@ -12,8 +12,9 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use futures::TryStreamExt as _;
+use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
-use stoker_types::{ErrorKind, ParamValue, SnapshotRef, TableName, TagName, TensorType};
+use stoker_types::{ErrorKind, ParamValue, SnapshotRef, TableName, TagName};
 use tempfile::TempDir;
 
 use crate::{Engine, EngineOptions, Error, RowSet, SampleQuery};

@@ -10,8 +10,9 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use stoker::{ClientOptions, ConnectOptions, Connection, StreamHandle, connect};
 use stoker_batch::Batch;
+use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
-use stoker_types::{Snapshot, SnapshotRef, TableName, TensorType};
+use stoker_types::{Snapshot, SnapshotRef, TableName};
 
 use crate::tests::contracts::Transport;
 use crate::tests::contracts::case::{Case, Condition, DAMAGED_ROWS, ENDPOINTS_MAX, NUM_ROWS};

@@ -1,28 +1,30 @@
 //! Checks that columns of encoded images hold image files.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::{DataType, Schema};
-use stoker_types::is_encoded_image;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use crate::Mismatch;
 
 /// The maximum number of bytes of a wrong value that an error message shows.
 const BYTES_SHOWN: usize = 8;
 
-/// Describes the first value, in a column of encoded images, that is not null and does not begin as a JPEG, PNG or WebP
-/// file; returns `None` if there is no such value. `first_row` is the number of the batch's first row.
+/// Checks that each value that is not null begins as a JPEG, PNG or WebP file.
 ///
 /// Values are not decoded: damage beyond the first bytes of a file shows only when the file is decoded.
-pub(crate) fn wrong_image(batch: &RecordBatch, target: &Schema, first_row: u64) -> Option<String> {
-    let mut columns = target.fields().iter().zip(batch.columns()).filter(|(field, _)| is_encoded_image(field));
-    columns.find_map(|(field, column)| {
-        let (row, value) = match column.data_type() {
-            DataType::Binary => first_wrong(column.as_binary::<i32>().iter()),
-            DataType::LargeBinary => first_wrong(column.as_binary::<i64>().iter()),
-            _ => None,
-        }?;
-        let row = first_row + row as u64;
-        Some(format!("column {} row {row}: expected a JPEG, PNG or WebP file, found {}", field.name(), shown(value)))
-    })
+///
+/// # Errors
+/// The first other value.
+pub(super) fn check(column: &ArrayRef) -> Result<(), Mismatch> {
+    let wrong = match column.data_type() {
+        DataType::Binary => first_wrong(column.as_binary::<i32>().iter()),
+        DataType::LargeBinary => first_wrong(column.as_binary::<i64>().iter()),
+        _ => None,
+    };
+    match wrong {
+        Some((row, value)) => Err(Mismatch::new(Some(row), "a JPEG, PNG or WebP file", shown(value))),
+        None => Ok(()),
+    }
 }
 
 fn first_wrong<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Option<(usize, &'a [u8])> {

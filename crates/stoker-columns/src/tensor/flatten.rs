@@ -5,16 +5,15 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ArrowNativeType as _;
 use arrow_schema::DataType;
 
-use super::convert::ValueOrigin;
-use crate::Result;
+use crate::Mismatch;
 
 /// Returns the elements of a column whose rows have this shape: those of row 0, then those of row 1, and so on.
 ///
 /// The lists may be nested as deeply as the shape, or less deeply if the innermost lists contain the remaining
 /// dimensions in row-major order. `expected` describes the column for messages.
-pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str, place: &ValueOrigin<'_>) -> Result<ArrayRef> {
+pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str) -> Result<ArrayRef, Mismatch> {
     let (mut values, mut items_per_row, mut sizes) = (column.clone(), 1usize, shape);
-    check_nulls(&values, items_per_row, expected, place)?;
+    check_nulls(&values, items_per_row, expected)?;
     while let Some(item) = list_item(values.data_type()) {
         let innermost = list_item(&item).is_none();
         let (size, rest) = match sizes.split_first() {
@@ -23,26 +22,26 @@ pub(super) fn flatten(column: &ArrayRef, shape: &[usize], expected: &str, place:
         };
         if let Some((index, found)) = first_other_length(&values, size) {
             let found = format!("a list of {found} elements instead of {size}");
-            return Err(place.mismatch(Some(index / items_per_row.max(1)), expected, &found));
+            return Err(Mismatch::new(Some(index / items_per_row.max(1)), expected, found));
         }
         values = elements(&values);
         items_per_row *= size;
         sizes = rest;
-        check_nulls(&values, items_per_row, expected, place)?;
+        check_nulls(&values, items_per_row, expected)?;
     }
     if sizes.iter().product::<usize>() != 1 {
-        return Err(place.mismatch(None, expected, &column.data_type().to_string()));
+        return Err(Mismatch::new(None, expected, column.data_type().to_string()));
     }
     Ok(values)
 }
 
-fn check_nulls(values: &ArrayRef, items_per_row: usize, expected: &str, place: &ValueOrigin<'_>) -> Result<()> {
+fn check_nulls(values: &ArrayRef, items_per_row: usize, expected: &str) -> Result<(), Mismatch> {
     if values.null_count() == 0 {
         return Ok(());
     }
     let index = (0..values.len()).find(|index| values.is_null(*index)).unwrap_or(0);
     let found = if items_per_row == 1 { "null" } else { "a null element" };
-    Err(place.mismatch(Some(index / items_per_row.max(1)), expected, found))
+    Err(Mismatch::new(Some(index / items_per_row.max(1)), expected, found))
 }
 
 fn list_item(data_type: &DataType) -> Option<DataType> {

@@ -1,0 +1,67 @@
+//! The kinds of columns: what the values of a column are, and all that follows from it.
+//!
+//! An Arrow field has a type and metadata. The kind of a column is found from both, and answers for all columns of its
+//! sort how they are described, ingested, written, stored and shown:
+//!
+//! ```text
+//!                    field: name, type, metadata
+//!                                │ kind_of: the first kind of the tables that holds the field
+//!                                ▼
+//!  Parquet ──recognise, ingest─► ColumnKind ──label───► describe
+//!  Python ───canonical, fit────►     │      ──numpy───► the shape of NumPy arrays and PyTorch tensors
+//!            check                   │      ──is_heavy► where filters and streams find the values
+//!                                    └──────storage───► data files: plain bytes or Lance's decoder, compression
+//! ```
+//!
+//! Each kind has a folder, which says in `mod.rs` what the kind is. To add a kind, add a folder and a row in one of the
+//! two tables: [`MARKED`] if metadata marks the columns, [`TYPES`] if their type tells. A kind must have a name, a label
+//! and a NumPy shape; all else has a default.
+//!
+//! This crate has no I/O and knows no storage and no engine: how Lance lays out pages, and what prevents that a column is
+//! read as plain bytes, is known to `stoker-lake`, which asks the kind for [`Storage`].
+
+#![warn(clippy::disallowed_methods)]
+
+mod binary;
+mod blob;
+pub mod encoded_image;
+mod ingest;
+mod kind;
+mod list;
+mod metadata;
+mod mismatch;
+mod numpy;
+mod scalar;
+mod storage;
+mod structs;
+pub mod tensor;
+mod text;
+pub mod vector;
+mod width;
+mod written;
+
+pub use blob::is_blob;
+pub use encoded_image::is_encoded_image;
+pub use ingest::{Conversion, Ingest, ingest};
+pub use kind::{ColumnKind, is_heavy, kind_of};
+pub use metadata::{
+    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY,
+    same_meaning,
+};
+pub use mismatch::Mismatch;
+pub use numpy::{Nulls, NumpyShape};
+pub use storage::Storage;
+pub use tensor::{Element, TensorSpec, TensorType, fitting, fitting_schema, is_bfloat16};
+pub use width::{HEAVY_ROW_BYTES, fixed_row_bytes};
+pub use written::{WrongValue, fit, target_schema, wrong_value};
+
+/// The kinds that metadata marks. A mark says what the values mean; where it says nothing, they are treated as the kind
+/// of their type is.
+pub static MARKED: [&dyn ColumnKind; 2] = [&encoded_image::EncodedImage, &blob::Blob];
+
+/// The kinds that the type of a column tells. Exactly one of them holds each field.
+pub static TYPES: [&dyn ColumnKind; 7] =
+    [&tensor::Tensor, &vector::Vector, &text::Text, &binary::Binary, &list::List, &structs::Structs, &scalar::Scalar];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! The keys of field metadata that say what the values of a column mean.
+
+use std::collections::HashMap;
+
+use arrow_schema::Field;
+
+/// Arrow's field metadata key for the name of an extension type.
+pub const EXTENSION_NAME_KEY: &str = "ARROW:extension:name";
+/// Arrow's field metadata key for the parameters of an extension type.
+pub const EXTENSION_METADATA_KEY: &str = "ARROW:extension:metadata";
+/// The canonical extension type of tensors that have the same shape in all rows. Their storage is `FixedSizeList<T,
+/// product of shape>`.
+pub const FIXED_SHAPE_TENSOR: &str = "arrow.fixed_shape_tensor";
+/// Field metadata key for Stoker's column kinds.
+pub const KIND_KEY: &str = "stoker.kind";
+/// Value of [`KIND_KEY`] for LargeBinary columns with JPEG, PNG or WebP files.
+pub const KIND_ENCODED_IMAGE: &str = "encoded_image";
+/// Field metadata key that overrides the rule for heavy columns: `true` or `false`.
+pub const HEAVY_KEY: &str = "stoker.heavy";
+/// Field metadata key for element types that Arrow lacks: `bfloat16` on UInt16 storage.
+pub const DTYPE_KEY: &str = "stoker.dtype";
+
+/// The beginning of the keys that are Stoker's own.
+const OWN_PREFIX: &str = "stoker.";
+
+/// The keys that tell what values of a type mean.
+const MEANING_KEYS: [&str; 4] = [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY];
+
+/// Returns whether the metadata of two fields gives values of the same type the same meaning.
+pub fn same_meaning(left: &Field, right: &Field) -> bool {
+    MEANING_KEYS.iter().all(|key| same_value(left.metadata().get(*key), right.metadata().get(*key)))
+}
+
+/// Returns whether two values of a metadata key are equivalent: parameters of extension types are JSON, in which
+/// spacing does not matter.
+fn same_value(left: Option<&String>, right: Option<&String>) -> bool {
+    let json = |text: &String| serde_json::from_str::<serde_json::Value>(text).ok();
+    match (left, right) {
+        (Some(left), Some(right)) => left == right || json(left).is_some_and(|left| Some(left) == json(right)),
+        (left, right) => left == right,
+    }
+}
+
+/// Returns whether the extension type of a field is that of tensors.
+pub(crate) fn has_tensor_name(field: &Field) -> bool {
+    field.metadata().get(EXTENSION_NAME_KEY).map(String::as_str) == Some(FIXED_SHAPE_TENSOR)
+}
+
+/// Returns the metadata that has a meaning for Stoker, without encodings and field numbers of other systems.
+pub(crate) fn kept_metadata(field: &Field) -> HashMap<String, String> {
+    let is_tensor = has_tensor_name(field);
+    let kept = |key: &str| {
+        key.starts_with(OWN_PREFIX) || is_tensor && (key == EXTENSION_NAME_KEY || key == EXTENSION_METADATA_KEY)
+    };
+    field.metadata().iter().filter(|(key, _)| kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}

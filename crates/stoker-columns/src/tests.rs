@@ -1,0 +1,226 @@
+//! Tests of the kinds: which fields each kind holds, and what follows for them.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch, UInt8Array, UInt16Array};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use proptest::prelude::*;
+use stoker_decode::{ImageTransform, decode_images};
+
+use crate::*;
+
+mod model;
+
+fn field(data_type: DataType) -> Field {
+    Field::new("x", data_type, true)
+}
+
+fn lists(item: DataType, length: i32) -> DataType {
+    DataType::FixedSizeList(Arc::new(Field::new("item", item, true)), length)
+}
+
+fn with(field: Field, pairs: &[(&str, &str)]) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.extend(pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())));
+    field.with_metadata(metadata)
+}
+
+fn tensor(element: DataType, shape: &[usize]) -> Field {
+    TensorType { element, shape: shape.to_vec() }.to_field("x")
+}
+
+fn numbers(dtype: &str, shape: &[usize], nulls: Nulls) -> NumpyShape {
+    NumpyShape { dtype: Some(dtype.into()), shape: shape.to_vec(), nulls, bfloat16: false }
+}
+
+fn objects() -> NumpyShape {
+    NumpyShape { dtype: None, shape: Vec::new(), nulls: Nulls::Object, bfloat16: false }
+}
+
+#[test]
+fn each_field_has_its_kind() {
+    use DataType::*;
+    let item = || Arc::new(Field::new("item", Int64, true));
+    let members = vec![Field::new("bytes", LargeBinary, true), Field::new("path", Utf8, true)];
+    let bf16 = with(tensor(UInt16, &[4]), &[(DTYPE_KEY, tensor::BFLOAT16)]);
+    let broken = with(field(lists(UInt8, 6)), &[(EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR)]);
+    let seven = with(broken.clone(), &[(EXTENSION_METADATA_KEY, r#"{"shape":[7]}"#)]);
+    let flags = with(
+        field(lists(Boolean, 6)),
+        &[(EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR), (EXTENSION_METADATA_KEY, r#"{"shape":[2,3]}"#)],
+    );
+    let mapped = Arc::new(Field::new_struct("entries", members.clone(), false));
+    let image = encoded_image::new_field("x", false);
+    let others = NumpyShape { nulls: Nulls::Refused, ..objects() };
+    // The field, the name of its kind, its label, whether it is heavy, and its NumPy array.
+    let cases: Vec<(Field, &str, &str, bool, NumpyShape)> = vec![
+        (field(Int32), "scalar", "scalar", false, numbers("int32", &[], Nulls::Refused)),
+        (field(UInt64), "scalar", "scalar", false, numbers("uint64", &[], Nulls::Refused)),
+        (field(Float16), "scalar", "scalar", false, numbers("float16", &[], Nulls::NaN)),
+        (field(Boolean), "scalar", "scalar", false, numbers("bool", &[], Nulls::Refused)),
+        (
+            field(Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
+            "scalar",
+            "timestamp",
+            false,
+            numbers("datetime64[us]", &[], Nulls::NaT),
+        ),
+        (field(Date32), "scalar", "timestamp", false, numbers("datetime64[D]", &[], Nulls::NaT)),
+        (field(Date64), "scalar", "timestamp", false, numbers("datetime64[ms]", &[], Nulls::NaT)),
+        (field(Duration(TimeUnit::Second)), "scalar", "scalar", false, numbers("timedelta64[s]", &[], Nulls::NaT)),
+        (field(Time64(TimeUnit::Nanosecond)), "scalar", "scalar", false, objects()),
+        (field(Decimal128(20, 2)), "scalar", "scalar", false, objects()),
+        (field(FixedSizeBinary(2000)), "scalar", "scalar", true, objects()),
+        (field(Map(mapped, false)), "scalar", "scalar", false, objects()),
+        (field(Dictionary(Box::new(Int32), Box::new(Utf8))), "scalar", "scalar", false, objects()),
+        (field(Utf8), "text", "text", false, objects()),
+        (field(Utf8View), "text", "text", false, objects()),
+        (field(Binary), "binary", "binary", true, objects()),
+        (with(field(LargeBinary), &[(HEAVY_KEY, "false")]), "binary", "binary", false, objects()),
+        (field(List(item())), "list", "list", false, objects()),
+        (field(lists(Utf8, 3)), "list", "list", false, NumpyShape { shape: vec![3], ..others.clone() }),
+        (broken, "list", "list", false, numbers("uint8", &[6], Nulls::Refused)),
+        (seven, "list", "list", false, numbers("uint8", &[6], Nulls::Refused)),
+        (flags, "list", "list", false, NumpyShape { shape: vec![2, 3], ..others.clone() }),
+        (field(Struct(members.into())), "struct", "struct", false, objects()),
+        (field(lists(Float32, 3)), "vector", "vector float32[3]", false, numbers("float32", &[3], Nulls::Refused)),
+        (field(lists(Float32, 768)), "vector", "vector float32[768]", true, numbers("float32", &[768], Nulls::Refused)),
+        (field(lists(Date32, 2)), "vector", "vector date32[2]", false, NumpyShape { shape: vec![2], ..others }),
+        (
+            tensor(UInt8, &[3, 224, 224]),
+            "tensor",
+            "tensor uint8[3, 224, 224]",
+            true,
+            numbers("uint8", &[3, 224, 224], Nulls::Refused),
+        ),
+        (
+            with(tensor(UInt8, &[3, 224, 224]), &[(HEAVY_KEY, "false")]),
+            "tensor",
+            "tensor uint8[3, 224, 224]",
+            false,
+            numbers("uint8", &[3, 224, 224], Nulls::Refused),
+        ),
+        (
+            bf16,
+            "tensor",
+            "tensor bfloat16[4]",
+            false,
+            NumpyShape { bfloat16: true, ..numbers("uint16", &[4], Nulls::Refused) },
+        ),
+        (image.clone(), "encoded_image", "encoded image", true, objects()),
+        (with(image, &[("lance-encoding:blob", "true")]), "encoded_image", "encoded image", true, objects()),
+        (with(field(LargeBinary), &[("lance-encoding:blob", "true")]), "blob", "blob", true, objects()),
+        (with(field(LargeBinary), &[(EXTENSION_NAME_KEY, "lance.blob.v2")]), "blob", "blob", true, objects()),
+    ];
+    for (field, name, label, heavy, shape) in cases {
+        let kind = kind_of(&field);
+        let found = (kind.name(), kind.label(&field), is_heavy(&field), kind.numpy(&field));
+        assert_eq!(found, (name, label.to_string(), heavy, shape), "{field:?}");
+    }
+}
+
+#[test]
+fn names_of_kinds_differ() {
+    let mut names: Vec<&str> = MARKED.iter().chain(&TYPES).map(|kind| kind.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), MARKED.len() + TYPES.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Each type has exactly one kind, and a mark precedes it.
+    #[test]
+    fn a_field_has_one_kind(field in model::fields()) {
+        let of_type: Vec<&str> = TYPES.iter().filter(|kind| kind.holds(&field)).map(|kind| kind.name()).collect();
+        prop_assert_eq!(of_type.len(), 1, "{:?} {:?}", &of_type, &field);
+        let marked = MARKED.iter().find(|kind| kind.holds(&field)).map(|kind| kind.name());
+        prop_assert_eq!(kind_of(&field).name(), marked.unwrap_or(of_type[0]));
+    }
+
+    /// The kinds say of each field what one rule over types and metadata says.
+    #[test]
+    fn kinds_agree_with_one_rule(field in model::fields()) {
+        let kind = kind_of(&field);
+        prop_assert_eq!(kind.label(&field), model::label(&field));
+        prop_assert_eq!(is_heavy(&field), model::is_heavy(&field));
+        prop_assert_eq!(kind.numpy(&field), model::numpy(&field));
+        let storage = kind.storage(&field);
+        prop_assert_eq!(storage.dense_row_bytes, model::dense_row_bytes(&field));
+        prop_assert_eq!(storage.refuses_nulls, model::is_heavy(&field) && fixed_row_bytes(field.data_type()).is_some());
+        prop_assert_eq!(storage.compression.is_some(), is_encoded_image(&field));
+        prop_assert_eq!(kind.canonical(&field), model::canonical(&field));
+        let other = ingest(&Schema::empty(), &field, false).field;
+        prop_assert_eq!(other.name(), field.name());
+    }
+}
+
+#[test]
+fn tensor_fields_round_trip() {
+    let tensor = TensorType { element: DataType::UInt8, shape: vec![3, 224, 224] };
+    let field = tensor.to_field("image");
+    assert_eq!(TensorType::of(&field), Some(tensor));
+    assert!(is_heavy(&field));
+    assert_eq!(fixed_row_bytes(field.data_type()), Some(150_528));
+    let light = field.with_metadata([(HEAVY_KEY.to_string(), "false".to_string())].into());
+    assert!(!is_heavy(&light));
+}
+
+#[test]
+fn decoded_columns_have_the_type_of_decoded_arrays() {
+    let transform = ImageTransform::new(4, 6);
+    let image = encoded_image::new_field("image", true);
+    let decoded = encoded_image::decoded(&image, &transform).unwrap();
+    assert_eq!(TensorType::of(&decoded).unwrap().shape, [3, 4, 6]);
+    assert!(!decoded.is_nullable());
+    let none: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values(Vec::<&[u8]>::new()));
+    assert_eq!(decode_images(&none, &transform, &[]).unwrap().data_type(), decoded.data_type());
+    assert_eq!(encoded_image::decoded(&field(DataType::Utf8), &transform), None);
+}
+
+#[test]
+fn metadata_of_another_type_is_left_out() {
+    let metadata = tensor(DataType::UInt8, &[2, 3]).metadata().clone();
+    let cast = Arc::new(field(DataType::Utf8).with_metadata(metadata.clone()));
+    assert!(fitting(&cast).metadata().is_empty());
+    let same = Arc::new(tensor(DataType::UInt8, &[2, 3]));
+    assert_eq!(fitting(&same), same);
+}
+
+#[test]
+fn values_that_are_no_images_are_found() {
+    let schema = Schema::new(vec![encoded_image::new_field("image", true)]);
+    let check = |values: Vec<Option<&[u8]>>| {
+        let values: ArrayRef = Arc::new(LargeBinaryArray::from_iter(values));
+        let batch = RecordBatch::try_new(Arc::new(schema.clone()), vec![values]).unwrap();
+        wrong_value(&batch, &schema).map(|wrong| (wrong.mismatch.row, wrong.mismatch.to_string()))
+    };
+    assert_eq!(check(vec![Some(b"\xff\xd8\xff\xe0"), None, Some(b"\x89PNG\r\n\x1a\n"), Some(b"RIFF1234WEBP")]), None);
+    let text = "expected a JPEG, PNG or WebP file, found 4 bytes that begin with \"text\"";
+    assert_eq!(check(vec![None, Some(b"text")]), Some((Some(1), text.to_string())));
+    let text = "expected a JPEG, PNG or WebP file, found no bytes";
+    assert_eq!(check(vec![Some(b"")]), Some((Some(0), text.to_string())));
+}
+
+#[test]
+fn declared_tensors_are_parsed_and_converted() {
+    for (text, found) in [("uint8[3,2]", "uint8[3,2]"), (" bfloat16[ 4 ] ", "bfloat16[4]")] {
+        assert_eq!(TensorSpec::parse(text).unwrap().to_string(), found);
+    }
+    for bad in ["uint8", "complex64[2]", "uint8[0]", "uint8[]", "uint8[65536,65536]"] {
+        TensorSpec::parse(bad).unwrap_err();
+    }
+    let declared = tensor::declared("x", &TensorSpec::parse("uint16[2]").unwrap());
+    let rows: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values([[1, 0, 2, 0], [3, 0, 0, 1]]));
+    let converted = declared.conversion.convert(&declared.field, &rows).unwrap();
+    assert_eq!(converted.data_type(), declared.field.data_type());
+    let values: ArrayRef = Arc::new(UInt16Array::from(vec![1, 2, 3, 256]));
+    assert_eq!(converted.to_data().child_data()[0], values.to_data());
+    let rows: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values([&[1u8, 0, 2, 0][..], &[3]]));
+    let wrong = declared.conversion.convert(&declared.field, &rows).unwrap_err();
+    assert_eq!((wrong.row, wrong.expected.as_str()), (Some(1), "uint16[2]"));
+    assert_eq!(wrong.found, "1 bytes instead of 4");
+    let scalars: ArrayRef = Arc::new(UInt8Array::from(vec![1]));
+    assert_eq!(declared.conversion.convert(&declared.field, &scalars).unwrap_err().row, None);
+}

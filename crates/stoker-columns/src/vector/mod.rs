@@ -1,0 +1,45 @@
+//! Vectors: a fixed number of numbers for each row, without an extension type, such as embeddings.
+
+mod ingest;
+
+use arrow_array::ArrayRef;
+use arrow_schema::{ArrowError, Field};
+
+pub use ingest::declared;
+
+use crate::metadata::has_tensor_name;
+use crate::tensor::{as_dense, canonical, fit_elements, numpy_shape, shape_label};
+use crate::{ColumnKind, Ingest, NumpyShape, TensorType};
+
+/// The kind of vectors.
+pub struct Vector;
+
+impl ColumnKind for Vector {
+    fn name(&self) -> &'static str {
+        "vector"
+    }
+
+    fn holds(&self, field: &Field) -> bool {
+        !has_tensor_name(field) && TensorType::of(field).is_some()
+    }
+
+    fn label(&self, field: &Field) -> String {
+        format!("vector {}", shape_label(field).unwrap_or_default())
+    }
+
+    fn numpy(&self, field: &Field) -> NumpyShape {
+        numpy_shape(field)
+    }
+
+    fn canonical(&self, field: &Field) -> Field {
+        canonical(field)
+    }
+
+    fn fit(&self, field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        fit_elements(field, column)
+    }
+
+    fn ingest(&self, field: Field) -> Ingest {
+        as_dense(field)
+    }
+}

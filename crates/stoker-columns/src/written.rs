@@ -1,0 +1,75 @@
+//! Fits rows that are written to the schema of a table.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+
+use crate::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, Mismatch, kind_of};
+
+/// A value that is not of its column's kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongValue {
+    /// The column.
+    pub column: String,
+    /// What is wrong with the value, and in which row.
+    pub mismatch: Mismatch,
+}
+
+/// Returns the schema with which incoming columns are written.
+///
+/// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. A column that
+/// an existing table has with the same type takes over the table's field. So a nullable column without nulls fits a
+/// non-null column of the table.
+pub fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> SchemaRef {
+    let field = |field: &FieldRef| {
+        let canonical = kind_of(field).canonical(field);
+        match existing.and_then(|schema| schema.field_with_name(field.name()).ok()) {
+            Some(theirs) if agrees(theirs, &canonical) => Arc::new(theirs.clone()),
+            _ => Arc::new(canonical),
+        }
+    };
+    Arc::new(Schema::new(incoming.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// Returns the batch with the types of `target`, without copying values. The writer, not this function, refuses nulls
+/// in the rows.
+///
+/// # Errors
+/// Nulls inside tensors and vectors.
+pub fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, ArrowError> {
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (field, column) in target.fields().iter().zip(batch.columns()) {
+        fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
+        columns.push(kind_of(field).fit(field, column)?);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+}
+
+/// Returns the first value of a batch that is not of its column's kind.
+pub fn wrong_value(batch: &RecordBatch, target: &Schema) -> Option<WrongValue> {
+    let mut columns = target.fields().iter().zip(batch.columns());
+    columns.find_map(|(field, column)| {
+        let mismatch = kind_of(field).check(column).err()?;
+        Some(WrongValue { column: field.name().clone(), mismatch })
+    })
+}
+
+/// Whether a table's field has the type of the incoming field and, if the incoming field names an extension type, the
+/// same one.
+fn agrees(theirs: &Field, incoming: &Field) -> bool {
+    let same = |key: &str| incoming.metadata().get(key).is_none_or(|value| theirs.metadata().get(key) == Some(value));
+    same_type(theirs.data_type(), incoming.data_type()) && same(EXTENSION_NAME_KEY) && same(EXTENSION_METADATA_KEY)
+}
+
+/// Whether two types are equal, apart from the names and the nullability of the items of fixed-size lists, which tables
+/// do not keep.
+fn same_type(left: &DataType, right: &DataType) -> bool {
+    match (left, right) {
+        (DataType::FixedSizeList(left, left_length), DataType::FixedSizeList(right, right_length)) => {
+            left_length == right_length && same_type(left.data_type(), right.data_type())
+        }
+        (left, right) => left.equals_datatype(right),
+    }
+}
