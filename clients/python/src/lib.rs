@@ -18,6 +18,7 @@
 mod arrow_export;
 mod arrow_import;
 mod batch;
+mod column_shapes;
 mod command;
 mod compression;
 mod connection;
@@ -54,6 +55,7 @@ pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine
     pause::register(module.py())?;
     exit::register(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(column_shapes::column_shapes, module)?)?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
     module.add_function(wrap_pyfunction!(params::params_json, module)?)?;

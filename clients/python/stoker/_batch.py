@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from stoker import _native
+from stoker._column_shapes import column_shapes
 from stoker._columns import imported_batch, numpy_column
 from stoker._rows import BatchRows, Cursor, Substitution
 
@@ -44,7 +45,9 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
             index = self._data.schema.get_field_index(name)
             if index < 0:
                 raise KeyError(name)
-            self._columns[name] = numpy_column(self._data.schema.field(index), self._data.column(index))
+            schema = self._data.schema
+            shape = column_shapes(schema)[index]
+            self._columns[name] = numpy_column(schema.field(index), shape, self._data.column(index))
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:

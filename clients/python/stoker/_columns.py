@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from stoker import _native
+from stoker._column_shapes import ColumnShape, column_shape
 from stoker._errors import InvalidRequestError
 
 __all__ = [
@@ -23,20 +24,18 @@ __all__ = [
 ]
 
 
-#: Arrow's names of floats, where they differ from NumPy's.
-_FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
-
-
 class PlainColumn(NamedTuple):
     """A column that is one contiguous run of numbers.
 
     Attributes:
         values: The numbers of all rows, row-major; primitive, without nulls.
+        dtype: NumPy's type of the numbers.
         shape: The shape of one row; empty for scalars.
         bfloat16: Whether the values are bfloat16 numbers, which are stored as uint16.
     """
 
     values: pa.Array
+    dtype: np.dtype[Any]
     shape: tuple[int, ...]
     bfloat16: bool
 
@@ -63,34 +62,29 @@ def tensor_shape(field: pa.Field) -> tuple[int, ...]:
     """
     if not isinstance(field, pa.Field):
         raise InvalidRequestError(f"a {type(field).__name__} has no shape; give a pyarrow.Field of a schema")
-    if isinstance(field.type, pa.FixedShapeTensorType):
-        return tuple(field.type.shape)
-    return (field.type.list_size,) if pa.types.is_fixed_size_list(field.type) else ()
+    return column_shape(field).shape
 
 
-def plain_column(field: pa.Field, array: pa.Array) -> PlainColumn | None:
+def plain_column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> PlainColumn | None:
     """Returns the numbers of a tensor, vector or numeric column, or ``None`` for other types.
 
     Raises:
         InvalidRequestError: A tensor, vector or integer column has nulls.
     """
-    shape = tensor_shape(field)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_fixed_size_list(array.type):
         _refuse_nulls(field, array)
         array = array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
-    kind = array.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if shape.dtype is None or shape.dtype.kind not in "iuf":
         return None
-    if array.null_count and pa.types.is_floating(kind) and not shape:
+    if array.null_count and shape.nulls == "nan":
         return None
     _refuse_nulls(field, array)
-    bfloat16 = (field.metadata or {}).get(b"stoker.dtype") == b"bfloat16"
-    return PlainColumn(array, shape, bfloat16)
+    return PlainColumn(array, shape.dtype, shape.shape, shape.bfloat16)
 
 
-def numpy_column(field: pa.Field, array: pa.Array) -> np.ndarray[Any, Any]:
+def numpy_column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> np.ndarray[Any, Any]:
     """Returns a column as a NumPy array of shape ``(rows, *shape)``.
 
     Numbers, tensors and vectors are read-only views of the Arrow memory. Booleans, times and floats with nulls (as NaN)
@@ -99,42 +93,32 @@ def numpy_column(field: pa.Field, array: pa.Array) -> np.ndarray[Any, Any]:
     Raises:
         InvalidRequestError: A tensor, vector, integer or boolean column has nulls.
     """
-    plain = plain_column(field, array)
+    plain = plain_column(field, shape, array)
     if plain is not None:
-        view = numbers(plain.values).reshape(len(array), *plain.shape)
+        view = numbers(plain.values, plain.dtype).reshape(len(array), *plain.shape)
         return _as_bfloat16(view) if plain.bfloat16 else view
-    kind = array.type
-    if pa.types.is_boolean(kind):
+    if shape.dtype is None:
+        objects = np.empty(len(array), dtype=object)
+        objects[:] = array.to_pylist()
+        return objects
+    if shape.dtype.kind == "b":
         _refuse_nulls(field, array)
         return flags(array)
-    if pa.types.is_floating(kind):
-        return with_nulls(numbers(array), array, np.nan)
-    unit = _time_unit(kind)
-    if unit is not None:
-        return with_nulls(numbers(array.view(pa.int32() if kind.bit_width == 32 else pa.int64()), unit), array, "NaT")
-    objects = np.empty(len(array), dtype=object)
-    objects[:] = array.to_pylist()
-    return objects
+    return with_nulls(numbers(array, shape.dtype), array, np.nan if shape.nulls == "nan" else "NaT")
 
 
-def numbers(array: pa.Array, unit: str | None = None) -> np.ndarray[Any, Any]:
-    """Returns a read-only view of an array of numbers, in which nulls have arbitrary values.
+def numbers(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Returns an array of numbers or times, in which nulls have arbitrary values.
 
-    ``Array.to_numpy`` would return the same, but it first imports pandas, if that is installed.
-
-    Args:
-        array: Integers or floats.
-        unit: NumPy's name of the time type whose values the integers are.
+    It is a read-only view, except for times of 32 bits, which NumPy has not. ``Array.to_numpy`` would return the same,
+    but it first imports pandas, if that is installed.
     """
-    dtype = np.dtype(_FLOATS.get(str(array.type), str(array.type)))
+    stored = dtype if dtype.itemsize * 8 == array.type.bit_width else np.dtype(np.int32)
     values = array.buffers()[1]
     if values is None or len(array) == 0:
-        view = np.empty(0, dtype)
-    else:
-        view = np.frombuffer(values, dtype, len(array), array.offset * dtype.itemsize)
-    if unit is None:
-        return view
-    return view.astype(unit) if dtype.itemsize == 4 else view.view(unit)
+        return np.empty(0, dtype)
+    view = np.frombuffer(values, stored, len(array), array.offset * stored.itemsize)
+    return view if stored is dtype else view.astype(dtype)
 
 
 def flags(array: pa.Array) -> np.ndarray[Any, Any]:
@@ -154,17 +138,6 @@ def _bits(buffer: pa.Buffer | None, array: pa.Array) -> np.ndarray[Any, Any]:
         return np.empty(0, dtype=bool)
     end = array.offset + len(array)
     return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little", count=end)[array.offset :].astype(bool)
-
-
-def _time_unit(kind: pa.DataType) -> str | None:
-    """Returns NumPy's name of a type of dates, timestamps or durations; ``None`` for other types."""
-    if pa.types.is_timestamp(kind):
-        return f"datetime64[{kind.unit}]"
-    if pa.types.is_duration(kind):
-        return f"timedelta64[{kind.unit}]"
-    if pa.types.is_date32(kind):
-        return "datetime64[D]"
-    return "datetime64[ms]" if pa.types.is_date64(kind) else None
 
 
 def _as_bfloat16(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from stoker._column_shapes import ColumnShape, column_shapes
 from stoker._columns import plain_column
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def preview(query: Query) -> str:
         f"<th>{html.escape(field.name)}<br><small>{html.escape(_type_name(field))}</small></th>"
         for field in table.schema
     )
-    columns = [_cells(field, table.column(field.name).combine_chunks()) for field in table.schema]
+    fields = zip(table.schema, column_shapes(table.schema), strict=True)
+    columns = [_cells(field, shape, table.column(field.name).combine_chunks()) for field, shape in fields]
     rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in zip(*columns, strict=True))
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -46,12 +48,12 @@ def _type_name(field: pa.Field) -> str:
     return f"{field.type.value_type}{list(shape)}" if shape is not None else str(field.type)
 
 
-def _cells(field: pa.Field, array: pa.Array | pa.ChunkedArray) -> list[str]:
+def _cells(field: pa.Field, shape: ColumnShape, array: pa.Array | pa.ChunkedArray) -> list[str]:
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    if (field.metadata or {}).get(b"stoker.kind") == b"encoded_image":
+    if shape.kind == "encoded_image":
         return [_encoded(value) for value in array.to_pylist()]
-    plain = plain_column(field, array) if not array.null_count else None
+    plain = plain_column(field, shape, array) if not array.null_count else None
     if plain is not None and plain.shape:
         values = plain.values.to_numpy(zero_copy_only=True).reshape(len(array), *plain.shape)
         return [_thumbnail(value) or _text(value) for value in values]

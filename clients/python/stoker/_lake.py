@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from stoker import _native
+from stoker._column_shapes import column_shapes
 from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError, NotFoundError
 from stoker._numbers import whole, whole_or_none
@@ -567,7 +568,9 @@ class Table:
         Raises:
             InvalidRequestError: The data does not fit the table; the message names the column.
         """
-        images = [field.name for field in self.schema if (field.metadata or {}).get(b"stoker.kind") == b"encoded_image"]
+        schema = self.schema
+        shapes = zip(schema, column_shapes(schema), strict=True)
+        images = [field.name for field, shape in shapes if shape.kind == "encoded_image"]
         stream = arrow_stream(data, images)
         request: _native.WriteRequest = {
             "table": self.name,

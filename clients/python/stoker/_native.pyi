@@ -1,7 +1,7 @@
 """The types of the native module; its documentation is in the Python modules that use it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 __version__: str
 
@@ -67,6 +67,15 @@ class IndexRequest(TypedDict):
     num_partitions: int | None
     num_sub_vectors: int | None
 
+class ColumnShape(TypedDict):
+    name: str
+    kind: str
+    dtype: str | None
+    shape: tuple[int, ...]
+    nulls: Literal["refused", "nan", "nat", "none"]
+    bfloat16: bool
+
+def column_shapes(schema: Any) -> list[ColumnShape]: ...
 def main(args: Sequence[str]) -> int: ...
 def params_json(values: Sequence[Any]) -> str: ...
 def check_transform(transform: TransformRequest) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from stoker import _native
+from stoker._column_shapes import column_shapes
 from stoker._errors import InvalidRequestError
 
 __all__ = ["refuse_nulls"]
@@ -19,7 +20,8 @@ def refuse_nulls(handle: _native.StreamHandle) -> _native.StreamHandle:
         InvalidRequestError: A column of these types has nulls in the rows of the stream.
     """
     schema = pa.schema(handle.schema)
-    columns = [field.name for field in schema if field.nullable and _needs_values(field.type)]
+    shapes = zip(schema, column_shapes(schema), strict=True)
+    columns = [field.name for field, shape in shapes if field.nullable and shape.nulls == "refused"]
     found = handle.nulls(columns) if columns else []
     if found:
         first = schema.field(found[0])
@@ -31,13 +33,3 @@ def refuse_nulls(handle: _native.StreamHandle) -> _native.StreamHandle:
             "or give allow_nulls=True and take batches by to_arrow()"
         )
     return handle
-
-
-def _needs_values(kind: pa.DataType) -> bool:
-    """Whether NumPy has no null for values of this type. Floats have NaN, times NaT, and other types become objects."""
-    return (
-        isinstance(kind, pa.FixedShapeTensorType)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_boolean(kind)
-    )

@@ -126,7 +126,9 @@ class BatchRows:
 
     def _addresses(self) -> list[np.ndarray[Any, Any]]:
         if self._place is not None and "addresses" not in self._known:
-            self._known["addresses"] = [numbers(imported(addrs)) for addrs in self._place.row_addrs()]
+            self._known["addresses"] = [
+                numbers(imported(addrs), np.dtype(np.uint64)) for addrs in self._place.row_addrs()
+            ]
         found: list[np.ndarray[Any, Any]] = self._known["addresses"]
         return found
 

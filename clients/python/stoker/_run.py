@@ -116,7 +116,10 @@ class Run:
         handle, (epoch, origin, first, size, _) = native.replay(self._run_id, step)
         start = origin + first * size
         end = min(start + size, handle.num_rows)
-        addresses = [numbers(imported(addrs)) for addrs in native.row_addrs(handle.stream_id, epoch, start, end)]
+        addresses = [
+            numbers(imported(addrs), np.dtype(np.uint64))
+            for addrs in native.row_addrs(handle.stream_id, epoch, start, end)
+        ]
         columns: list[dict[str, Any]] = []
         for (name, version), addrs in zip(handle.tables, addresses, strict=True):
             (rows,) = np.nonzero(addrs != NO_ROW)

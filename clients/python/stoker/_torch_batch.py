@@ -11,6 +11,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from stoker._batch import Batch
+from stoker._column_shapes import ColumnShape, column_shapes
 from stoker._columns import PlainColumn, flags, numbers, plain_column, with_nulls
 from stoker._loader_batch import LoaderBatch
 from stoker._rows import BatchRows
@@ -66,24 +67,27 @@ def mask(num_rows: int, num_valid: int, device: torch.device | None = None) -> t
 def tensors(batch: Batch, int64_columns: Collection[str] = ()) -> dict[str, Any]:
     """Returns the columns of a batch as tensors and lists; the integers of ``int64_columns`` become int64."""
     data = batch.to_arrow()
-    values = {field.name: _column(field, column) for field, column in zip(data.schema, data.columns, strict=True)}
+    columns = zip(data.schema, column_shapes(data.schema), data.columns, strict=True)
+    values = {field.name: _column(field, shape, column) for field, shape, column in columns}
     for name in int64_columns:
         values[name] = values[name].long()
     return values
 
 
-def _column(field: pa.Field, array: pa.Array) -> Any:
-    plain = plain_column(field, array)
+def _column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> Any:
+    plain = plain_column(field, shape, array)
     if plain is not None:
         return _tensor(plain, len(array))
-    kind = array.type
-    if pa.types.is_boolean(kind) and not array.null_count:
+    if shape.nulls == "nan" and shape.dtype is not None:  # floats with nulls
+        return torch.from_numpy(with_nulls(numbers(array, shape.dtype), array, np.nan))
+    if array.null_count:
+        return array.to_pylist()
+    if shape.dtype is not None and shape.dtype.kind == "b":
         return torch.from_numpy(flags(array))
-    if pa.types.is_floating(kind):  # floats with nulls, which become NaN
-        return torch.from_numpy(with_nulls(numbers(array), array, np.nan))
-    if pa.types.is_temporal(kind) and not array.null_count and kind.bit_width in (32, 64):
-        integers = array.view(pa.int64() if kind.bit_width == 64 else pa.int32())
-        return _tensor(PlainColumn(integers, (), False), len(array))
+    if shape.nulls == "nat" or pa.types.is_time(array.type):  # times of day are objects for NumPy alone
+        bits = array.type.bit_width
+        integers = array.view(pa.int64() if bits == 64 else pa.int32())
+        return _tensor(PlainColumn(integers, np.dtype(f"int{bits}"), (), False), len(array))
     return array.to_pylist()
 
 
