@@ -1,9 +1,11 @@
 //! The order in which an epoch visits a row set, as pure functions of seed, epoch and options.
 //!
 //! ```text
-//! row set ──cut into blocks──► blocks permuted ──► one row sequence ──cut──► lanes ──windows permuted──► positions
-//!          (rows_per_block)    (seed, epoch)                       (num_lanes)      (seed, epoch, lane, window)
+//! row set ──cut into blocks──► blocks permuted ──► one row sequence ──cut──► lanes ──rows mixed──► positions
+//!          (rows_per_block)    (seed, epoch)                       (num_lanes)
 //! ```
+//!
+//! Version 1 of the order mixes rows inside windows of each lane. In version 2, each lane is a [`DelayLine`].
 //!
 //! [`EpochOrder::ordinal`] maps a position to the ordinal of a row in its row set, in constant time and without memory
 //! per row. [`EpochOrder::position`] is its inverse. [`Mixture`] distributes draws over several row sets.
@@ -13,11 +15,15 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod delay_line;
 mod epoch_order;
 mod mixture;
 mod permutation;
+mod rounds;
 mod stream_order;
+mod window_order;
 
+pub use delay_line::{DelayLine, Piece, SuperStride};
 pub use epoch_order::EpochOrder;
 pub use mixture::{Draw, Mixture};
 pub use permutation::{Key, Permutation};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use stoker_types::{OrderOptions, ShuffleMode, SourceSpec, StreamSpec};
+use stoker_types::{Mixing, OrderOptions, ShuffleMode, SourceSpec, StreamSpec};
 
 use crate::{EpochOrder, Key, Mixture};
 
@@ -131,10 +131,11 @@ impl StreamOrder {
     }
 
     /// Returns the positions that are best read together with `position`. Where rows are shuffled inside windows, they
-    /// are the positions that share its window. For a mixture, they are as many positions as the windows of all sources
-    /// have rows together, because these windows are used up at about the same time.
+    /// are the positions that share its window; for a delay line, those of the super-strides of all lanes. For a
+    /// mixture, they are as many positions as the windows of all sources have rows together, because these windows are
+    /// used up at about the same time.
     ///
-    /// Returns `None` if rows of a source are not shuffled inside windows.
+    /// Returns `None` if rows of a source are not shuffled in blocks.
     pub fn window_positions(&self, position: u64) -> Option<Range<u64>> {
         match &self.kind {
             Kind::One { order, .. } => order.window_positions(position),
@@ -148,9 +149,16 @@ impl StreamOrder {
     }
 
     /// Returns the positions, in the visit's epoch of its source, of the window that contains the visit. It is the
-    /// window of all lanes together.
+    /// window of all lanes together; for a delay line, the super-strides of all lanes.
     pub fn window_of(&self, visit: &Visit) -> Range<u64> {
         let source = &self.sources[visit.source];
+        if let (ShuffleMode::Block, Mixing::DelayLine { .. }) = (source.order.mode, source.order.mixing) {
+            let window = |order: &EpochOrder| order.window_positions(visit.position).unwrap_or_default();
+            return match &self.kind {
+                Kind::One { order, .. } => window(order),
+                Kind::Mixed { .. } => window(&source.epoch(visit.epoch)),
+            };
+        }
         let rows = source.window_rows();
         let start = visit.position / rows * rows;
         start..start.saturating_add(rows).min(source.num_rows)
@@ -167,9 +175,14 @@ impl StreamOrder {
 }
 
 impl Source {
-    /// Returns the number of rows in the windows of all lanes together.
+    /// Returns the number of rows in the windows of all lanes together. For a delay line, it is one block for each
+    /// lane, which is about the number of rows in a super-stride of each.
     fn window_rows(&self) -> u64 {
-        self.order.rows_per_window.saturating_mul(u64::from(self.order.num_lanes)).max(1)
+        let lane_rows = match self.order.mixing {
+            Mixing::Windows { rows_per_window } => rows_per_window,
+            Mixing::DelayLine { .. } => self.order.rows_per_block,
+        };
+        lane_rows.saturating_mul(u64::from(self.order.num_lanes)).max(1)
     }
 
     fn epoch(&self, epoch: u64) -> EpochOrder {

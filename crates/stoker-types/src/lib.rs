@@ -54,7 +54,7 @@ pub use message::plain_message;
 pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};
 pub use name::{PrincipalName, RunId, TableName, TagName};
 pub use numbers::{round_to_u32, to_micros, to_millis, to_nanos, to_usize};
-pub use order_options::{ORDER_VERSION, OrderOptions, ShuffleMode};
+pub use order_options::{Mixing, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
 pub use plan_request::{MixOptions, PlanRequest, Query, StreamOptions};
 pub use read_options::{BadRows, BadShare, Compression, ReadOptions};

@@ -1,6 +1,7 @@
 //! What a stream is planned from.
 
-use crate::{Error, MixtureStop, ORDER_VERSION, OrderOptions, ParamValue, Result, RunId, ShuffleMode, slots_for};
+use crate::order_options::{BLOCK_ROWS_MAX, SUPER_STRIDES_MAX, lane_rows};
+use crate::{Error, Mixing, MixtureStop, OrderOptions, ParamValue, Result, RunId, ShuffleMode, slots_for};
 
 /// A sample query as it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,11 +123,52 @@ impl StreamOptions {
         let window = (self.shuffle_window_bytes / row_bytes / u64::from(self.num_lanes.max(1))).max(1);
         let reach = num_rows.min(window.saturating_mul(u64::from(self.num_lanes))).div_ceil(BLOCKS_PER_WINDOW);
         OrderOptions {
-            version: ORDER_VERSION,
             mode: self.shuffle,
             num_lanes: self.num_lanes,
             rows_per_block: (self.block_bytes / row_bytes).min(reach).max(1),
-            rows_per_window: window,
+            mixing: Mixing::Windows { rows_per_window: window },
         }
     }
+
+    /// Converts sizes in bytes to the options of a delay line that holds at most
+    /// [`StreamOptions::shuffle_window_bytes`] for all lanes together, the blocks that are read ahead included.
+    ///
+    /// Blocks are smaller where few of them would be open otherwise, or where the row set would have few of them. If
+    /// blocks would have less than two rows, they have one row each, which needs no delay, however few bytes may be
+    /// held.
+    pub fn delay_line(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
+        let (row_bytes, lanes) = (row_bytes.max(1), u64::from(self.num_lanes.max(1)));
+        let budget = self.shuffle_window_bytes / row_bytes / lanes;
+        let strides_wanted = BLOCKS_OPEN.div_ceil(lanes);
+        // A lane holds about (strides + 5) / 2 blocks.
+        let block_max = (u128::from(budget) * 2 / u128::from(strides_wanted + 5)).try_into().unwrap_or(u64::MAX);
+        let block = (self.block_bytes / row_bytes).min(num_rows.div_ceil(BLOCKS_PER_TABLE)).min(block_max);
+        let block = block.clamp(1, BLOCK_ROWS_MAX);
+        let lane_blocks = (num_rows / block / lanes).clamp(1, SUPER_STRIDES_MAX);
+        OrderOptions {
+            mode: self.shuffle,
+            num_lanes: self.num_lanes,
+            rows_per_block: block,
+            mixing: Mixing::DelayLine { super_strides_per_block: strides_within(budget, block).min(lane_blocks) },
+        }
+    }
+}
+
+/// The number of blocks that a delay line should have open over all lanes. More blocks do not mix rows noticeably
+/// better, if blocks get smaller for them.
+const BLOCKS_OPEN: u64 = 1_536;
+
+/// The number of blocks that a row set should have for a delay line, so that the rows of small ones mix well over many
+/// ranks.
+const BLOCKS_PER_TABLE: u64 = 2_048;
+
+/// Returns the largest number of super-strides for which a lane with blocks of `block` rows holds at most `budget` rows,
+/// and at least 1. Blocks of one row have no use for more than 1.
+fn strides_within(budget: u64, block: u64) -> u64 {
+    if block == 1 {
+        return 1;
+    }
+    // The rows of a lane are at least (block * strides + 5 * block - strides) / 2.
+    let most = (budget.saturating_mul(2).saturating_sub(block.saturating_mul(5)) / (block - 1)).max(1);
+    (1..=most).rev().find(|strides| lane_rows(block, *strides) <= budget).unwrap_or(1)
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use crate::*;
 
 mod fuzz;
+mod orders;
 mod params;
 
 #[test]
@@ -42,11 +43,10 @@ fn spec(num_rows: u64) -> StreamSpec {
         row_set: Digest::of(b"rows"),
         num_rows,
         order: OrderOptions {
-            version: ORDER_VERSION,
             mode: ShuffleMode::Block,
             num_lanes: 48,
             rows_per_block: 3,
-            rows_per_window: 70,
+            mixing: Mixing::Windows { rows_per_window: 70 },
         },
     };
     StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows, seed: u64::MAX }

@@ -14,7 +14,7 @@ use futures::future::{BoxFuture, ready};
 use stoker_batch::{Batch, MemoryBudget, RowsBeside};
 use stoker_types::calls::{Answering, Answers, Beside, Call, decode_answer, encode_call};
 use stoker_types::{
-    BatchSize, Batching, Compression, Context, Cursor, Digest, LastBatch, ORDER_VERSION, OrderOptions, ParamValue,
+    BatchSize, Batching, Compression, Context, Cursor, Digest, LastBatch, Mixing, OrderOptions, ParamValue,
     ReadOptions, SPEC_VERSION, ShuffleMode, Slice, SourceSpec, StreamSpec, StreamStats, Topology,
 };
 
@@ -103,11 +103,10 @@ impl Lake for FakeLake {
 /// Plans the stream of numbers.
 pub fn numbers() -> StreamHandle {
     let order = OrderOptions {
-        version: ORDER_VERSION,
         mode: ShuffleMode::Sequential,
         num_lanes: 1,
         rows_per_block: 1,
-        rows_per_window: 1,
+        mixing: Mixing::Windows { rows_per_window: 1 },
     };
     let source = SourceSpec {
         sql: "SELECT id FROM t".into(),

@@ -71,6 +71,13 @@ fn with_params() -> StreamSpec {
     spec
 }
 
+/// A specification of version 2 of the order.
+fn with_delay_line() -> StreamSpec {
+    let mut spec = spec(10);
+    spec.sources[0].order.mixing = Mixing::DelayLine { super_strides_per_block: 29 };
+    spec
+}
+
 /// A mixture whose weights changed once, and whose older weights are in another specification.
 fn with_earlier() -> StreamSpec {
     let mut spec = mixed(10, &[0.7, 0.3]);
@@ -84,7 +91,7 @@ fn with_earlier() -> StreamSpec {
 
 #[test]
 fn states_are_refused_or_the_same_again() {
-    let specs = [spec(10), mixed(10, &[0.7, 0.3]), with_params(), with_earlier()];
+    let specs = [spec(10), mixed(10, &[0.7, 0.3]), with_params(), with_earlier(), with_delay_line()];
     let log = [BatchLogEntry { step: 3, position: 0, global_batch: 4 }; 3];
     let state = |spec: &StreamSpec, embed| StreamState::new(spec, at(1, 4, 9), &log, embed).to_json().into_bytes();
     let seeds = specs.iter().flat_map(|spec| [state(spec, false), state(spec, true)]);
@@ -105,7 +112,8 @@ fn states_are_refused_or_the_same_again() {
 
 #[test]
 fn specifications_are_refused_or_the_same_again() {
-    let specs = [spec(10), mixed(10, &[0.7, 0.3]), mixed(10, &[1.0; 9]), with_params(), with_earlier()];
+    let mixtures = [mixed(10, &[0.7, 0.3]), mixed(10, &[1.0; 9]), with_earlier()];
+    let specs: Vec<StreamSpec> = [spec(10), with_params(), with_delay_line()].into_iter().chain(mixtures).collect();
     let seeds = specs.iter().map(StreamSpec::to_json);
     Target::new("specifications").seeds(seeds).tokens(TOKENS).run(|input| {
         let Ok(spec) = StreamSpec::from_json(input) else { return false };

@@ -88,7 +88,8 @@ impl Epoch {
         let bad: BTreeSet<u64> = damaged.filter(|addr| selected.contains(addr)).collect();
 
         let order = &handle.spec().sources[0].order;
-        let window_rows = usize::try_from(order.rows_per_window.saturating_mul(u64::from(order.num_lanes)))?;
+        let window_rows = order.rows_per_window().expect("windows").saturating_mul(u64::from(order.num_lanes));
+        let window_rows = usize::try_from(window_rows)?;
         let mut delivered = Vec::with_capacity(wanted.len());
         for window in wanted.chunks(window_rows) {
             for at in 0..window.len() {
