@@ -11,8 +11,8 @@ use stoker_lake::{LakeStore, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{
-    Digest, ErrorKind, MIXTURE_VERSION, MixtureSegment, MixtureSpec, ParamValue, PlanRequest, PrincipalName, Query,
-    ReadOptions, SPEC_VERSION, Slice, Snapshot, SourceSpec, StreamOptions, StreamSpec, slots_for,
+    Digest, ErrorKind, MIXTURE_VERSION, Mixing, MixtureSegment, MixtureSpec, OrderOptions, ParamValue, PlanRequest,
+    PrincipalName, Query, ReadOptions, SPEC_VERSION, Slice, Snapshot, SourceSpec, StreamOptions, StreamSpec, slots_for,
 };
 use tracing::Instrument;
 
@@ -105,7 +105,7 @@ impl StreamPlan {
             order,
         };
         let sources_spec: Vec<SourceSpec> = queries.iter().zip(&sources).zip(orders).map(source_spec).collect();
-        sources_spec.iter().try_for_each(|source| source.order.validate())?;
+        sources_spec.iter().try_for_each(|source| check_order(&source.order))?;
         let mut spec = StreamSpec {
             version: SPEC_VERSION,
             num_rows: sources_spec.first().map_or(0, |source| source.num_rows),
@@ -151,6 +151,7 @@ impl StreamPlan {
     }
 
     async fn load_sources(engine: &Engine, spec: &StreamSpec) -> Result<(SchemaRef, Vec<SourcePlan>)> {
+        spec.sources.iter().try_for_each(|source| check_order(&source.order))?;
         match Self::load_pinned(engine, spec).await {
             Ok(loaded) => Ok(loaded),
             Err(error) => Err(removed::explained(engine.lake(), spec, error).await),
@@ -294,6 +295,18 @@ impl StreamPlan {
     ) -> Result<PartStream> {
         self.check_slice(slice)?;
         Ok(PartStream::start(self.clone(), *slice, options, resources, PartSize::Bytes(part_bytes)))
+    }
+}
+
+/// Checks that an order is valid, and of a version that streams read.
+fn check_order(order: &OrderOptions) -> stoker_types::Result<()> {
+    order.validate()?;
+    match order.mixing {
+        Mixing::Windows { .. } => Ok(()),
+        Mixing::DelayLine { .. } => Err(stoker_types::Error::InvalidValue {
+            what: "order version",
+            reason: "streams of version 2 cannot be read yet; this build of Stoker reads those of version 1".into(),
+        }),
     }
 }
 

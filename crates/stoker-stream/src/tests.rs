@@ -370,3 +370,16 @@ fn rows_that_fill_no_batch_are_dropped_and_not_missing_also_beside_receipts_of_v
         assert_eq!(receipt(&plan, whole, 10).await.version, 2, "readable for older builds");
     });
 }
+
+#[test]
+fn orders_of_version_2_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 100).await;
+        let mut spec = plan(&engine, ALL, ShuffleMode::Block).await.spec().clone();
+        spec.sources[0].order = StreamOptions::default().delay_line(100, WIDTH as u64);
+        let error = StreamPlan::load(&engine, &spec).await.err().expect("no stream reads version 2");
+        assert_eq!(error.kind(), stoker_types::ErrorKind::InvalidRequest);
+        assert!(error.to_string().contains("streams of version 2 cannot be read yet"), "{error}");
+    });
+}
