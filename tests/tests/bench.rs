@@ -134,9 +134,10 @@ fn check_order(case: &Value) -> Result<()> {
 fn order_reads_each_block_once() -> Result<()> {
     let cases = report(&["bench", "order", "--rows", "4096", "--row-bytes", "2048", "--json"])?;
     let cases = cases.as_array().context("a list")?;
-    ensure!(cases.len() == 2, "{} cases", cases.len());
-    for (case, ranks) in cases.iter().zip([1, 8]) {
+    ensure!(cases.len() == 4, "{} cases", cases.len());
+    for (case, (ranks, version)) in cases.iter().zip([(1, 1), (1, 2), (8, 1), (8, 2)]) {
         ensure!(whole(case, "rows")? == 4_096 && whole(case, "ranks")? == ranks, "{case}");
+        ensure!(whole(case, "version")? == version && whole(case, "reads")? > 0, "{case}");
         check_order(case)?;
     }
     Ok(())
@@ -146,10 +147,18 @@ fn order_reads_each_block_once() -> Result<()> {
 fn order_mixes_as_promised() -> Result<()> {
     let cases = report(&["bench", "order", "--json"])?;
     let cases = cases.as_array().context("a list")?;
-    ensure!(cases.len() == 4, "{} cases", cases.len());
+    ensure!(cases.len() == 16, "{} cases", cases.len());
     for case in cases {
         check_order(case)?;
-        for (index, (classes, share)) in [(100, 0.97), (1_000, 0.90)].into_iter().enumerate() {
+        // Version 1 promises to mix well with the default window of each rank only.
+        let has_default = whole(case, "window_bytes")? == whole(case, "ranks")? * (512 << 20);
+        let bars = match (whole(case, "version")?, has_default) {
+            (1, true) => [0.97, 0.90],
+            (1, false) => continue,
+            _ => [0.99, 0.98],
+        };
+        ensure!(whole(case, "resident_bytes")? <= whole(case, "window_bytes")?, "{case}");
+        for (index, (classes, share)) in [100, 1_000].into_iter().zip(bars).enumerate() {
             let labels = &list(case, "distinct_labels")?[index];
             ensure!(whole(labels, "classes")? == classes && number(labels, "share")? >= share, "{case}");
         }

@@ -1,4 +1,4 @@
-//! `stoker bench order`: measures how well an order mixes rows that are stored sorted by class, and what reading it
+//! `stoker bench order`: measures how well orders mix rows that are stored sorted by class, and what reading them
 //! costs.
 
 use std::collections::HashSet;
@@ -6,25 +6,36 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use stoker_order::EpochOrder;
-use stoker_types::{ShuffleMode, StreamOptions, to_usize};
+use stoker_order::{DelayLine, EpochOrder, Piece, SuperStride};
+use stoker_types::{OrderOptions, ShuffleMode, StreamOptions, to_usize};
 
 use crate::ShuffleValue;
 
-/// The tables that are measured by default: rows and bytes per row.
-const TABLES: [(u64, u64); 2] = [(65_536, 150_528), (4_000_000, 2_048)];
+/// A table that is measured: rows, bytes per row, and the jobs that read it.
+type Table = (u64, u64, Vec<Job>);
 
-/// The jobs: number of ranks, and bytes of the shuffle window of all ranks together (one GPU with the default, eight
-/// with 512 MiB each).
-const JOBS: [(u64, u64); 2] = [(1, 512 << 20), (8, 4 << 30)];
+/// A job: number of ranks, and bytes that the blocks of all ranks together may take.
+type Job = (u64, u64);
+
+/// The jobs with the default window of a rank, for one rank and for eight.
+const DEFAULT_JOBS: [Job; 2] = [(1, 512 << 20), (8, 4 << 30)];
 
 /// The numbers of classes that are measured.
 const CLASSES: [u64; 2] = [100, 1_000];
 
+/// Returns images and tokens, with the default jobs and with jobs that have less memory.
+fn default_tables() -> Vec<Table> {
+    let jobs = |less: [Job; 2]| less.into_iter().chain(DEFAULT_JOBS).collect();
+    vec![
+        (65_536, 150_528, jobs([(1, 256 << 20), (8, 768 << 20)])),
+        (4_194_304, 2_048, jobs([(1, 256 << 20), (8, 2 << 30)])),
+    ]
+}
+
 /// Measure how well an order mixes rows that are stored sorted by class.
 #[derive(Debug, Args)]
 pub struct OrderArgs<S: ShuffleValue> {
-    /// Rows [default: 65,536 of 150,528 bytes, and 4,000,000 of 2,048 bytes]
+    /// Rows [default: 65,536 of 150,528 bytes, and 4,194,304 of 2,048 bytes]
     #[arg(long, requires = "row_bytes", value_parser = clap::value_parser!(u64).range(2..))]
     rows: Option<u64>,
     /// Bytes per row
@@ -47,13 +58,23 @@ pub struct OrderArgs<S: ShuffleValue> {
 /// Prints a table of all cases.
 pub fn run(args: &OrderArgs<impl ShuffleValue>, out: &mut impl Write) -> anyhow::Result<()> {
     let tables = match (args.rows, args.row_bytes) {
-        (Some(rows), Some(row_bytes)) => vec![(rows, row_bytes)],
-        _ => TABLES.to_vec(),
+        (Some(rows), Some(row_bytes)) => vec![(rows, row_bytes, DEFAULT_JOBS.to_vec())],
+        _ => default_tables(),
     };
     let mut cases = Vec::new();
-    for (rows, row_bytes) in tables {
-        for (ranks, window_bytes) in JOBS {
-            cases.push(case(args, rows, row_bytes, ranks, window_bytes));
+    for (rows, row_bytes, jobs) in tables {
+        for (ranks, window_bytes) in jobs {
+            let options = StreamOptions {
+                shuffle: args.shuffle.into(),
+                shuffle_window_bytes: window_bytes,
+                ..StreamOptions::default()
+            };
+            let mut orders = vec![options.order(rows, row_bytes)];
+            // The versions differ in how they mix blocks only.
+            if options.shuffle == ShuffleMode::Block {
+                orders.push(options.delay_line(rows, row_bytes));
+            }
+            cases.extend(orders.iter().map(|order| case(args, (rows, row_bytes), (ranks, window_bytes), order)));
         }
     }
     if args.json {
@@ -65,39 +86,47 @@ pub fn run(args: &OrderArgs<impl ShuffleValue>, out: &mut impl Write) -> anyhow:
     writeln!(out, "shuffle {shuffle}, batches of {batch_size} of one rank; rows are stored sorted by class\n")?;
     writeln!(
         out,
-        "| rows | bytes/row | ranks | window | labels, 100 classes | 1,000 classes | rank correlation | neighbours | read amplification |"
+        "| rows | bytes/row | ranks | order | held | rows/block | labels, 100 classes | worst batch | 1,000 classes | worst batch | rank correlation | neighbours | reads | read amplification |"
     )?;
-    writeln!(out, "|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+    writeln!(out, "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
     for case in &cases {
         let share = |value: &Value| format!("{:.1} %", 100.0 * value.as_f64().unwrap_or(f64::NAN));
+        let labels = |index: usize, what: &str| share(&case["distinct_labels"][index][what]);
         writeln!(
             out,
-            "| {} | {} | {} | {} MiB | {} | {} | {:.4} | {:.2} | {:.3} |",
+            "| {} | {} | {} | {} | {} MiB | {} | {} | {} | {} | {} | {:.4} | {:.2} | {} | {:.3} |",
             case["rows"],
             case["row_bytes"],
             case["ranks"],
-            case["window_bytes"].as_u64().unwrap_or(0) >> 20,
-            share(&case["distinct_labels"][0]["share"]),
-            share(&case["distinct_labels"][1]["share"]),
+            case["version"],
+            case["resident_bytes"].as_u64().unwrap_or(0) >> 20,
+            case["rows_per_block"],
+            labels(0, "share"),
+            labels(0, "worst"),
+            labels(1, "share"),
+            labels(1, "worst"),
             case["rank_correlation"].as_f64().unwrap_or(f64::NAN),
             case["neighbours"].as_f64().unwrap_or(f64::NAN),
+            case["reads"],
             case["read_amplification"].as_f64().unwrap_or(f64::NAN),
         )?;
     }
-    writeln!(out, "\nlabels: distinct labels in a batch, over the expectation under a uniform permutation")?;
+    writeln!(out, "\nheld: bytes of blocks that all ranks hold at once; for version 2 with the blocks that are read")?;
+    writeln!(out, "ahead, for version 1 without the window that is read ahead, which is as large")?;
+    writeln!(out, "labels: distinct labels in a batch, over the expectation under a uniform permutation")?;
     writeln!(out, "neighbours: how often rows that lie side by side share a batch, over the same expectation")?;
-    writeln!(
-        out,
-        "read amplification: bytes of the blocks that each rank's windows touch, over the bytes of the rows"
-    )?;
+    writeln!(out, "reads: ranges of neighbouring rows that all ranks read in an epoch, at most one block each")?;
+    writeln!(out, "read amplification: bytes of these ranges, over the bytes of the rows")?;
     Ok(())
 }
 
-fn case(args: &OrderArgs<impl ShuffleValue>, rows: u64, row_bytes: u64, ranks: u64, window_bytes: u64) -> Value {
-    let options =
-        StreamOptions { shuffle: args.shuffle.into(), shuffle_window_bytes: window_bytes, ..StreamOptions::default() };
-    let options = options.order(rows, row_bytes);
-    let order = EpochOrder::new(rows, &options, args.seed, 0);
+fn case(
+    args: &OrderArgs<impl ShuffleValue>,
+    (rows, row_bytes): (u64, u64),
+    (ranks, window_bytes): Job,
+    options: &OrderOptions,
+) -> Value {
+    let order = EpochOrder::new(rows, options, args.seed, 0);
     let mut ordinals = Vec::with_capacity(to_usize(rows));
     order.ordinals(0..rows, &mut ordinals);
     let by_rank: Vec<Vec<u64>> = (0..ranks)
@@ -105,33 +134,55 @@ fn case(args: &OrderArgs<impl ShuffleValue>, rows: u64, row_bytes: u64, ranks: u
         .collect();
     let labels: Vec<Value> = CLASSES
         .iter()
-        .map(
-            |classes| json!({ "classes": classes, "share": distinct_share(&by_rank, rows, *classes, args.batch_size) }),
-        )
+        .map(|classes| {
+            let (share, worst) = distinct_shares(&by_rank, rows, *classes, args.batch_size);
+            json!({ "classes": classes, "share": share, "worst": worst })
+        })
         .collect();
-    let window_rows = order.window_positions(0).map_or(rows, |window| window.end).max(1);
+    let (reads, rows_read) = match order.delay_line() {
+        Some(line) => reads_of_lanes(line, u64::from(options.num_lanes)),
+        None => {
+            let window_rows = order.window_positions(0).map_or(rows, |window| window.end).max(1);
+            reads_of_windows(&by_rank, rows, options.rows_per_block, window_rows / ranks)
+        }
+    };
     json!({
         "rows": rows, "row_bytes": row_bytes, "ranks": ranks, "window_bytes": window_bytes,
-        "rows_per_block": options.rows_per_block, "batch_size": args.batch_size,
+        "version": options.version(), "rows_per_block": options.rows_per_block, "batch_size": args.batch_size,
+        "resident_bytes": options.resident_rows(rows).saturating_mul(row_bytes),
         "distinct_labels": labels,
         "rank_correlation": rank_correlation(&ordinals),
         "neighbours": neighbours(&by_rank, rows, args.batch_size),
-        "read_amplification": read_amplification(&by_rank, rows, options.rows_per_block, window_rows / ranks),
+        "reads": reads,
+        "read_amplification": rows_read as f64 / rows as f64,
     })
 }
 
-/// Returns the mean number of distinct labels in full batches, divided by its expectation under a uniform permutation.
-fn distinct_share(by_rank: &[Vec<u64>], rows: u64, classes: u64, batch_size: u64) -> f64 {
-    let (mut found, mut batches) = (0usize, 0usize);
+/// Returns the mean and the least number of distinct labels in full batches, divided by the expectation under a uniform
+/// permutation.
+fn distinct_shares(by_rank: &[Vec<u64>], rows: u64, classes: u64, batch_size: u64) -> (f64, f64) {
+    let (mut found, mut least, mut batches) = (0u64, u64::MAX, 0u64);
+    // The last batch that has each label.
+    let mut met = vec![0; to_usize(classes)];
     for batch in by_rank.iter().flat_map(|ordinals| ordinals.chunks_exact(to_usize(batch_size))) {
-        let label = |ordinal: &u64| u128::from(*ordinal) * u128::from(classes) / u128::from(rows);
-        found += batch.iter().map(label).collect::<HashSet<u128>>().len();
         batches += 1;
+        let mut distinct = 0;
+        for ordinal in batch {
+            let label = u128::from(*ordinal) * u128::from(classes) / u128::from(rows);
+            let met = &mut met[to_usize(u64::try_from(label).unwrap_or(0))];
+            distinct += u64::from(*met != batches);
+            *met = batches;
+        }
+        found += distinct;
+        least = least.min(distinct);
     }
     // A class is absent from a batch if all rows of the batch are drawn from the other classes.
     let others = rows as f64 * (1.0 - 1.0 / classes as f64);
     let absent: f64 = (0..batch_size).map(|drawn| (others - drawn as f64) / (rows - drawn) as f64).product();
-    found as f64 / batches as f64 / (classes as f64 * (1.0 - absent))
+    let expected = classes as f64 * (1.0 - absent);
+    // Without a full batch, neither is a number.
+    let least = if batches == 0 { f64::NAN } else { least as f64 };
+    (found as f64 / batches as f64 / expected, least / expected)
 }
 
 /// Returns Spearman's rank correlation of the position in the order and the ordinal, which is the order of storage.
@@ -153,13 +204,32 @@ fn neighbours(by_rank: &[Vec<u64>], rows: u64, batch_size: u64) -> f64 {
     shared / ((batch_size - 1) as f64 / (rows - 1) as f64)
 }
 
-/// Returns the rows of the blocks that a rank touches in each of its windows, summed over windows and ranks, divided by
-/// all rows.
-fn read_amplification(by_rank: &[Vec<u64>], rows: u64, rows_per_block: u64, window_rows: u64) -> f64 {
-    let mut read = 0u64;
+/// Returns the number of blocks that a rank touches in each of its windows, and the number of their rows, summed over
+/// windows and ranks.
+fn reads_of_windows(by_rank: &[Vec<u64>], rows: u64, rows_per_block: u64, window_rows: u64) -> (u64, u64) {
+    let (mut reads, mut rows_read) = (0, 0);
     for window in by_rank.iter().flat_map(|ordinals| ordinals.chunks(to_usize(window_rows.max(1)))) {
         let blocks: HashSet<u64> = window.iter().map(|ordinal| ordinal / rows_per_block).collect();
-        read += blocks.iter().map(|block| rows_per_block.min(rows - block * rows_per_block)).sum::<u64>();
+        reads += blocks.len() as u64;
+        rows_read += blocks.iter().map(|block| rows_per_block.min(rows - block * rows_per_block)).sum::<u64>();
     }
-    read as f64 / rows as f64
+    (reads, rows_read)
+}
+
+/// Returns the number of pieces that a reader of all lanes takes up in an epoch, and the number of their rows.
+fn reads_of_lanes(line: &DelayLine, num_lanes: u64) -> (u64, u64) {
+    let (mut reads, mut rows_read) = (0, 0);
+    let mut read = |pieces: &mut dyn Iterator<Item = Piece>| {
+        for piece in pieces {
+            reads += 1;
+            rows_read += piece.ordinals.end - piece.ordinals.start;
+        }
+    };
+    for lane in 0..num_lanes {
+        read(&mut line.pending(SuperStride { lane, number: 0 }));
+        for number in 0..line.num_super_strides() {
+            read(&mut line.arrivals(SuperStride { lane, number }));
+        }
+    }
+    (reads, rows_read)
 }
