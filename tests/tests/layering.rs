@@ -26,6 +26,7 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
         "tokio",
         &[
             "stoker-functions",
+            "stoker-clock",
             "stoker-batch",
             "stoker-net",
             "stoker-session",
