@@ -33,6 +33,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use stoker_clock::Clock;
 use stoker_types::ReadOptions;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -74,7 +75,7 @@ pub trait SharedMemory: Debug + Send + Sync {
 struct Shared {
     ledger: Mutex<Ledger>,
     pool: BufferPool,
-    memory_kept_for: Duration,
+    clock: Clock,
     /// The number of streams that have ended.
     num_ended: AtomicU64,
 }
@@ -82,33 +83,32 @@ struct Shared {
 impl Default for MemoryBudget {
     /// Makes a budget of 2 GiB, or of as many bytes as the largest cap of an open stream, if that is more.
     fn default() -> Self {
-        Self::with_total(Total::AtLeast(TOTAL_BYTES), None, MEMORY_KEPT_FOR)
+        Self::with_clock(None, Clock::default())
     }
 }
 
 impl MemoryBudget {
     /// Makes a budget of `total_bytes`, whatever the caps of the streams are.
     pub fn new(total_bytes: u64) -> Self {
-        Self::with_total(Total::Fixed(total_bytes), None, MEMORY_KEPT_FOR)
+        Self::with_clock(Some(total_bytes), Clock::default())
     }
 
-    /// Makes a budget that is divided between streams and the memory that they share. `None` stands for the default
-    /// number of bytes.
-    pub fn with_shared(total_bytes: Option<u64>, shared: Arc<dyn SharedMemory>) -> Self {
+    /// Like [`MemoryBudget::new`], or [`MemoryBudget::default`] for `None`. The clock tells when the memory of closed
+    /// streams has been kept for long enough.
+    pub fn with_clock(total_bytes: Option<u64>, clock: Clock) -> Self {
+        Self::divided(total_bytes, None, clock)
+    }
+
+    /// Like [`MemoryBudget::with_clock`], for a budget that is divided between streams and the memory that they share.
+    pub fn with_shared(total_bytes: Option<u64>, shared: Arc<dyn SharedMemory>, clock: Clock) -> Self {
+        Self::divided(total_bytes, Some(shared), clock)
+    }
+
+    fn divided(total_bytes: Option<u64>, shared: Option<Arc<dyn SharedMemory>>, clock: Clock) -> Self {
         let total = total_bytes.map_or(Total::AtLeast(TOTAL_BYTES), Total::Fixed);
-        Self::with_total(total, Some(shared), MEMORY_KEPT_FOR)
-    }
-
-    /// Like [`MemoryBudget::new`], but keeps the memory of closed streams for `memory_kept_for`.
-    #[cfg(test)]
-    pub(crate) fn keeping_memory_for(total_bytes: u64, memory_kept_for: Duration) -> Self {
-        Self::with_total(Total::Fixed(total_bytes), None, memory_kept_for)
-    }
-
-    fn with_total(total: Total, shared: Option<Arc<dyn SharedMemory>>, memory_kept_for: Duration) -> Self {
         let ledger = Mutex::new(Ledger::new(total, shared));
         let (pool, num_ended) = (BufferPool::new(0), AtomicU64::new(0));
-        Self { shared: Arc::new(Shared { ledger, pool, memory_kept_for, num_ended }) }
+        Self { shared: Arc::new(Shared { ledger, pool, clock, num_ended }) }
     }
 
     /// Adds a stream and returns its quota. The stream never holds more than `cap_bytes`, except for a single batch
@@ -172,9 +172,9 @@ impl Shared {
         self.pool.grow(ledger.open_bytes());
     }
 
-    /// Sets the pool's limit to what the open streams may hold together, if no stream ends within `after`.
-    async fn fit_pool_later(shared: Weak<Self>, num_ended: u64, after: Duration) {
-        tokio::time::sleep(after).await;
+    /// Sets the pool's limit to what the open streams may hold together, if no stream ends until then.
+    async fn fit_pool_later(shared: Weak<Self>, num_ended: u64, clock: Clock) {
+        clock.sleep(MEMORY_KEPT_FOR).await;
         let Some(shared) = shared.upgrade() else { return };
         let ledger = shared.ledger.lock();
         if shared.num_ended.load(Ordering::Relaxed) == num_ended {
@@ -344,7 +344,7 @@ impl Drop for QuotaEntry {
         let num_ended = shared.num_ended.fetch_add(1, Ordering::Relaxed) + 1;
         match &self.runtime {
             Some(runtime) => {
-                let later = Shared::fit_pool_later(Arc::downgrade(shared), num_ended, shared.memory_kept_for);
+                let later = Shared::fit_pool_later(Arc::downgrade(shared), num_ended, shared.clock.clone());
                 drop(runtime.spawn(later));
             }
             None => shared.pool.resize(ledger.open_bytes()),

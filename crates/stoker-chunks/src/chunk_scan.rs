@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use futures::future::try_join;
 use stoker_batch::{BufferPool, SlotMut, Slots};
+use stoker_clock::Clock;
 use stoker_lake::DenseColumn;
 use tokio::task::{JoinError, JoinSet};
 
@@ -71,6 +72,7 @@ pub struct ChunkScan {
     remote: Arc<Remote>,
     cache: Option<ChunkCache>,
     retry: RetryPolicy,
+    clock: Clock,
     verify: bool,
 }
 
@@ -80,7 +82,8 @@ impl ChunkScan {
         Self::sharing(options, BufferPool::new(options.pool_bytes), &RequestLimit::default())
     }
 
-    /// Makes a chunk scan with counters of its own, which takes memory from `pool` and permits from `requests`.
+    /// Makes a chunk scan with counters of its own, which takes memory from `pool`, and permits and the clock from
+    /// `requests`.
     pub fn sharing(options: ChunkScanOptions, pool: BufferPool, requests: &RequestLimit) -> Self {
         let stats = Arc::<IoStats>::default();
         Self {
@@ -92,6 +95,7 @@ impl ChunkScan {
             stats,
             cache: None,
             retry: options.retry,
+            clock: requests.clock().clone(),
             verify: options.verify,
         }
     }
@@ -124,6 +128,11 @@ impl ChunkScan {
     /// How transient faults are retried.
     pub fn retry(&self) -> RetryPolicy {
         self.retry
+    }
+
+    /// The clock by which the scan retries.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The counters of requests and bytes.
@@ -217,7 +226,7 @@ impl ChunkScan {
     pub(crate) async fn checksums(&self, column: &DenseColumn, addresses: &[u64]) -> Result<Vec<Option<u32>>> {
         let Some(checksums) = column.checksums.as_ref().filter(|_| self.verify) else { return Ok(Vec::new()) };
         let load = || checksums.load(addresses);
-        with_retries(self.retry, |_| self.stats.add_retry(), load).await
+        with_retries(self.retry, &self.clock, |_| self.stats.add_retry(), load).await
     }
 
     /// Reads rows that do not match their checksums a second time, past caches. Returns those that do not match again.
@@ -235,7 +244,7 @@ impl ChunkScan {
             // The checksums in memory may be wrong too, so they are read again as well.
             let addresses = addresses(slice::from_ref(&read));
             let reload = || checksums.reload(&addresses);
-            let expected = with_retries(self.retry, |_| self.stats.add_retry(), reload).await?;
+            let expected = with_retries(self.retry, &self.clock, |_| self.stats.add_retry(), reload).await?;
             expect(slice::from_mut(&mut read), expected);
             match file.reader.local() {
                 Some(_) => read = self.read_past_cache(&file.reader, read).await?,

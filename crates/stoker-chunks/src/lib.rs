@@ -19,7 +19,6 @@ mod block_range;
 mod block_scan;
 mod cache;
 mod chunk_scan;
-mod clock;
 mod coalesce;
 mod deadline;
 mod error;

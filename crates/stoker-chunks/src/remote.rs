@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
+use stoker_clock::Clock;
 use stoker_lake::{RangeBody, RangeReader};
-use stoker_types::to_usize;
+use stoker_types::{Moment, to_usize};
 
-use crate::clock::Clock;
 use crate::coalesce::Read;
 use crate::hedge::{Hedges, PATIENCE_MIN};
 use crate::request_limit::{Get, Requests, Turn};
@@ -62,7 +62,7 @@ pub(crate) struct Remote {
     policy: RetryPolicy,
     hedges: Option<Hedges>,
     stats: Arc<IoStats>,
-    clock: Arc<dyn Clock>,
+    clock: Clock,
 }
 
 impl Remote {
@@ -87,7 +87,7 @@ impl Remote {
         let _turn = self.requests.turn(read.length).await;
         let whole = read.offset..read.offset + read.length;
         let mut hedges = self.hedges.as_ref().inspect(|hedges| hedges.add_read());
-        let mut retries = Retries::new(self.policy, self.clock.as_ref());
+        let mut retries = Retries::new(self.policy, &self.clock);
         let mut target = Target { read, done: 0, piece: 0, hashes, skipped: Vec::new() };
         loop {
             let before = target.done;
@@ -148,7 +148,7 @@ impl Remote {
     {
         let mut patience = hedges.patience(bytes);
         loop {
-            if let Either::Left((done, _)) = select(&mut *first, self.clock.sleep(patience)).await {
+            if let Either::Left((done, _)) = select(&mut *first, pin!(self.clock.sleep(patience))).await {
                 return Either::Left(done);
             }
             if let Some(turn) = self.requests.try_turn()
@@ -181,8 +181,7 @@ impl Remote {
     fn learn(&self, get: Get) {
         self.requests.came(get);
         if let Some(hedges) = &self.hedges {
-            let (to_first, body) =
-                (get.first_byte.saturating_sub(get.begun), get.last_byte.saturating_sub(get.first_byte));
+            let (to_first, body) = (get.first_byte - get.begun, get.last_byte - get.first_byte);
             hedges.add_peer(to_first, body, get.bytes);
         }
     }
@@ -193,7 +192,7 @@ impl Remote {
     async fn pour_body<S: Source>(&self, source: &S, range: Range<u64>, mut room: impl Room) -> Result<Get> {
         let begun = self.clock.now();
         let waited = self.policy.budget.max(self.policy.stall_timeout);
-        let mut body = match select(source.open(range.clone()), self.clock.sleep(waited)).await {
+        let mut body = match select(source.open(range.clone()), pin!(self.clock.sleep(waited))).await {
             Either::Left((body, _)) => body?,
             Either::Right(_) => return Err(Error::Stalled { attempted: reading(source, &range), waited }),
         };
@@ -203,7 +202,7 @@ impl Remote {
         let mut at = range.start;
         let mut first_byte = None;
         let mut heard = self.clock.now();
-        let mut timer = self.clock.sleep(self.policy.stall_timeout);
+        let mut timer = Box::pin(self.clock.sleep(self.policy.stall_timeout));
         while at < range.end {
             let count = {
                 let mut slices = room.slices();
@@ -213,7 +212,7 @@ impl Remote {
                         count?
                     }
                     Either::Right(_) => {
-                        timer = self.next_look(source, &range, heard)?;
+                        timer = Box::pin(self.clock.sleep(self.next_look(source, &range, heard)?));
                         continue;
                     }
                 }
@@ -231,14 +230,14 @@ impl Remote {
         Ok(Get { begun, first_byte, last_byte: heard, bytes: range.end - range.start })
     }
 
-    /// Returns the timer for the next check of a body whose last byte arrived at `heard`, or the error that the body
+    /// Returns the time to the next check of a body whose last byte arrived at `heard`, or the error that the body
     /// stalled.
     ///
     /// One timer serves many chunks, so that it need not be reset for each of them.
-    fn next_look<S: Source>(&self, source: &S, range: &Range<u64>, heard: Duration) -> Result<BoxFuture<'static, ()>> {
-        let waited = self.clock.now().saturating_sub(heard);
+    fn next_look<S: Source>(&self, source: &S, range: &Range<u64>, heard: Moment) -> Result<Duration> {
+        let waited = self.clock.since(heard);
         match self.policy.stall_timeout.checked_sub(waited) {
-            Some(left) if !left.is_zero() => Ok(self.clock.sleep(left)),
+            Some(left) if !left.is_zero() => Ok(left),
             _ => Err(Error::Stalled { attempted: reading(source, range), waited }),
         }
     }

@@ -13,8 +13,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use stoker_clock::Clock;
 
-use crate::clock::{Clock, MachineClock};
 use crate::request_limit::line::{Asked, Line, MemberId};
 use crate::request_limit::pace::Pace;
 
@@ -39,7 +39,7 @@ struct Shared {
     /// Hashes the names of clients, with random keys, so that no client can choose the number of another.
     client_hashes: RandomState,
     /// One clock for all scans, because their times are compared.
-    clock: Arc<dyn Clock>,
+    clock: Clock,
     state: Mutex<State>,
 }
 
@@ -60,13 +60,13 @@ impl State {
 impl Default for RequestLimit {
     /// Makes a limit that starts at 128 GETs.
     fn default() -> Self {
-        Self::with_clock(Arc::new(MachineClock::new()))
+        Self::with_clock(Clock::default())
     }
 }
 
 impl RequestLimit {
-    /// Makes a limit with the given clock.
-    pub(crate) fn with_clock(clock: Arc<dyn Clock>) -> Self {
+    /// Like [`RequestLimit::default`], with another clock, which is that of all scans that share the limit.
+    pub fn with_clock(clock: Clock) -> Self {
         let shared = Shared { client_hashes: RandomState::new(), clock, state: Mutex::default() };
         Self { shared: Arc::new(shared), client: 0 }
     }
@@ -84,7 +84,7 @@ impl RequestLimit {
     }
 
     /// The clock of all scans that share the limit.
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+    pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use stoker_types::ErrorKind;
+use stoker_clock::Clock;
+use stoker_types::{ErrorKind, Moment};
 
-use crate::clock::{Clock, MachineClock};
 use crate::{Error, Result};
 
 /// Limits of the retries after transient faults.
@@ -47,12 +47,14 @@ pub trait Fault {
     fn is_outage(&self) -> bool;
 }
 
-/// Runs `attempt` until it succeeds, fails permanently, or has used up the policy. Calls `on_retry` before each retry.
+/// Runs `attempt` until it succeeds, fails permanently, or has used up the policy, by the time of `clock`. Calls
+/// `on_retry` before each retry.
 ///
 /// # Errors
 /// The error of `attempt` if it is permanent; [`Error::GaveUp`] with the last error if the policy is used up.
 pub async fn with_retries<T, E, F>(
     policy: RetryPolicy,
+    clock: &Clock,
     mut on_retry: impl FnMut(&E),
     mut attempt: impl FnMut() -> F,
 ) -> Result<T>
@@ -60,8 +62,7 @@ where
     F: Future<Output = Result<T, E>>,
     E: Fault + Into<Error>,
 {
-    let clock = MachineClock::new();
-    let mut retries = Retries::new(policy, &clock);
+    let mut retries = Retries::new(policy, clock);
     loop {
         let error = match attempt().await {
             Ok(done) => return Ok(done),
@@ -83,17 +84,17 @@ where
 #[derive(Debug)]
 pub(crate) struct Retries<'a> {
     policy: RetryPolicy,
-    clock: &'a dyn Clock,
-    begun: Duration,
+    clock: &'a Clock,
+    begun: Moment,
     /// When the last bytes arrived.
-    progress: Duration,
+    progress: Moment,
     attempts: u32,
     wait: Duration,
 }
 
 impl<'a> Retries<'a> {
     /// Begins the first attempt.
-    pub fn new(policy: RetryPolicy, clock: &'a dyn Clock) -> Self {
+    pub fn new(policy: RetryPolicy, clock: &'a Clock) -> Self {
         let now = clock.now();
         Self { policy, clock, begun: now, progress: now, attempts: 0, wait: policy.first_wait }
     }
@@ -109,7 +110,7 @@ impl<'a> Retries<'a> {
     /// A wait is shortened so that it ends with the retry budget at the latest.
     pub fn failed(&mut self, fault: &impl Fault) -> Option<Duration> {
         self.attempts = self.attempts.saturating_add(1);
-        let left = self.policy.budget.saturating_sub(self.clock.now().saturating_sub(self.progress));
+        let left = self.policy.budget.saturating_sub(self.clock.since(self.progress));
         if left.is_zero() || self.attempts >= self.policy.attempts_max {
             return None;
         }
@@ -126,7 +127,7 @@ impl<'a> Retries<'a> {
         if self.attempts < 2 {
             return last;
         }
-        let elapsed = self.clock.now().saturating_sub(self.begun);
+        let elapsed = self.clock.since(self.begun);
         Error::GaveUp { attempted, attempts: self.attempts, elapsed, source: Box::new(last) }
     }
 }

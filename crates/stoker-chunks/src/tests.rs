@@ -8,7 +8,6 @@ mod local_reads;
 mod pacing;
 mod script;
 mod sharing;
-mod virtual_time;
 
 use std::sync::Arc;
 

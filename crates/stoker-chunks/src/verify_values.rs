@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use arrow_array::ArrayRef;
+use stoker_clock::Clock;
 use stoker_lake::{Checksums, RangeReader, Table, row_checksums};
 use stoker_types::ErrorKind;
 
@@ -14,7 +15,7 @@ use crate::{Error, Result, RetryPolicy, with_retries};
 /// Returns the addresses of the damaged rows, ascending, each with a description of its damage. Rows without a checksum
 /// are not checked.
 ///
-/// Values that do not match are read a second time first, past the page cache. Transient faults are retried by `retry`.
+/// Values that do not match are read a second time first, past the page cache. Transient faults are retried by `retry` and `clock`.
 ///
 /// # Errors
 /// Storage errors. An error of kind `Unavailable` if the second read of a value was right: the caller must take all
@@ -25,10 +26,11 @@ pub async fn verify_values(
     addresses: &[u64],
     values: &ArrayRef,
     retry: RetryPolicy,
+    clock: &Clock,
 ) -> Result<Vec<(u64, String)>> {
-    let checksums = with_retries(retry, |_| {}, || table.checksums(column)).await?;
+    let checksums = with_retries(retry, clock, |_| {}, || table.checksums(column)).await?;
     let Some(checksums) = checksums else { return Ok(Vec::new()) };
-    let expected = with_retries(retry, |_| {}, || checksums.load(addresses)).await?;
+    let expected = with_retries(retry, clock, |_| {}, || checksums.load(addresses)).await?;
     let hashed = values.clone();
     let found = tokio::task::spawn_blocking(move || row_checksums(&hashed)).await;
     let found = found.map_err(|source| match source.is_cancelled() {
@@ -45,7 +47,7 @@ pub async fn verify_values(
     let suspects: Vec<u64> = suspects.into_iter().collect();
     let mut bad = Vec::with_capacity(suspects.len());
     for suspects in suspects.chunk_by(|one, next| one >> 32 == next >> 32) {
-        bad.extend(read_again(table, column, &checksums, suspects, retry).await?);
+        bad.extend(read_again(table, column, &checksums, suspects, retry, clock).await?);
     }
     Ok(bad)
 }
@@ -58,13 +60,14 @@ async fn read_again(
     checksums: &Checksums,
     addresses: &[u64],
     retry: RetryPolicy,
+    clock: &Clock,
 ) -> Result<Vec<(u64, String)>> {
     let missing = || Error::Internal { reason: format!("rows {addresses:x?} of {column} have no checksums") };
     let reader = addresses.first().and_then(|address| checksums.reader(*address)).ok_or_else(missing)?;
-    let expected = with_retries(retry, |_| {}, || checksums.reload(addresses)).await?;
+    let expected = with_retries(retry, clock, |_| {}, || checksums.reload(addresses)).await?;
     forget_file(reader)?;
     let columns = [column.to_string()];
-    let taken = with_retries(retry, |_| {}, || table.take(&columns, addresses)).await?;
+    let taken = with_retries(retry, clock, |_| {}, || table.take(&columns, addresses)).await?;
     let found = row_checksums(taken.column(0)).ok_or_else(missing)?;
     let mut bad = Vec::with_capacity(addresses.len());
     for ((address, expected), found) in addresses.iter().zip(expected).zip(found) {

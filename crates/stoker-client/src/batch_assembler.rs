@@ -1,6 +1,6 @@
 //! Assembles the batches of one endpoint from its messages.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use prost::Message;
@@ -59,17 +59,18 @@ impl BatchAssembler {
     /// `Internal` for rows of another stream, step or share, and for messages that cannot be read; `Unavailable` when
     /// the connection breaks, or when the server sends no row for too long.
     pub async fn next(&mut self) -> Result<Option<(Batch, Stalls)>> {
-        let (begun, mut waited) = (Instant::now(), Duration::ZERO);
+        let clock = self.patience.clock().clone();
+        let (begun, mut waited) = (clock.now(), Duration::ZERO);
         let share = self.slice.share(self.next_step, self.num_rows);
         let mut rows: Option<RowAssembler> = None;
         let mut addrs: Vec<Vec<u64>> = Vec::new();
         let mut substituted: Vec<proto::Substitution> = Vec::new();
         let stall = loop {
-            let asked = Instant::now();
+            let asked = clock.now();
             let Some((head, schema)) = self.message().await? else {
                 return if rows.is_none() { Ok(None) } else { Err(ended_early()) };
             };
-            waited += asked.elapsed();
+            waited += clock.since(asked);
             let metadata = BatchMetadata::decode(head.metadata.clone())
                 .map_err(|source| Error::internal(format!("a message has metadata that cannot be read: {source}")))?;
             let mut assembler = match rows.take() {
@@ -78,9 +79,9 @@ impl BatchAssembler {
             };
             self.check(&metadata, share.num_rows, share.num_valid, assembler.rows() as u64)?;
             let places = assembler.places(&head)?;
-            let asked = Instant::now();
+            let asked = clock.now();
             let body = self.messages.body(places).await?;
-            waited += asked.elapsed();
+            waited += clock.since(asked);
             let add = move |head: MessageHead| assembler.add(&head, body).map(|added| (assembler, added));
             let (assembler, added) = decode_message(head, add).await.map_err(|error| self.located(error))?;
             rows = Some(assembler);
@@ -119,7 +120,7 @@ impl BatchAssembler {
         let num_valid = to_usize(share.num_valid);
         let mut spans = stall_from_proto(stall.as_ref());
         spans.network = waited.saturating_sub(spans.storage.saturating_add(spans.decode));
-        spans.decode = spans.decode.saturating_add(begun.elapsed().saturating_sub(waited));
+        spans.decode = spans.decode.saturating_add(clock.since(begun).saturating_sub(waited));
         Ok(Some((Batch { step, cursor, data, num_valid, row_addrs: addrs, substituted }, spans)))
     }
 

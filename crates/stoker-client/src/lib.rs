@@ -31,6 +31,7 @@ pub use grpc::{CALL_HEADERS, call, grpc_frame};
 pub use remote_lake::RemoteLake;
 pub use target::{LakeOptionsGiven, names_servers};
 
+use stoker_clock::Environment;
 use stoker_net::Address;
 use stoker_session::{Connection, Error, Patience, Result};
 
@@ -40,7 +41,17 @@ use stoker_session::{Connection, Error, Patience, Result};
 /// # Errors
 /// A malformed target, or one that names no server; no server that takes a connection within five seconds each.
 pub async fn connect(target: &str, options: &ClientOptions) -> Result<Connection> {
-    let lake = open(target, options, Patience::new(options.retry_budget))?;
+    connect_in(target, options, Environment::default()).await
+}
+
+/// As [`connect`], with other time and random numbers than the machine's. They decide when calls are repeated, and when
+/// their deadlines and retry budgets end; the timeouts of the connection itself are by the machine's clock.
+///
+/// # Errors
+/// As for [`connect`].
+pub async fn connect_in(target: &str, options: &ClientOptions, environment: Environment) -> Result<Connection> {
+    let patience = Patience::new(options.retry_budget).with_environment(environment);
+    let lake = open(target, options, patience)?;
     lake.reach().await?;
     Ok(Connection::new(lake))
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, FlightDescriptor, FlightInfo, Ticket};
@@ -17,7 +17,7 @@ use stoker_net::http2::Server;
 use stoker_net::{Address, Protocol, Secret, client_config};
 use stoker_session::{Error, Lake, Patience, Result, SqlResult, StreamHandle, StreamSource};
 use stoker_types::calls::{Answering, Answers, Call, decode_answer, encode_call};
-use stoker_types::{Compression, Context, ErrorKind, ParamValue};
+use stoker_types::{Compression, Context, ErrorKind, Moment, ParamValue};
 use stoker_wire::convert::{COMMAND_VERSION, request_to_proto};
 use stoker_wire::proto::stream_request::Source;
 use stoker_wire::proto::{Command, command::Kind};
@@ -111,7 +111,7 @@ impl RemoteLake {
             current: AtomicUsize::new(0),
             channel: Mutex::default(),
             options: options.clone(),
-            budget: options.memory_budget_bytes.map_or_else(MemoryBudget::default, MemoryBudget::new),
+            budget: MemoryBudget::with_clock(options.memory_budget_bytes, patience.clock().clone()),
             patience,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -266,9 +266,11 @@ impl RemoteLake {
     }
 
     /// Asks a call that may be repeated of one server after the other, until one answers or the deadline passes.
-    async fn call_any<C: Call>(&self, call: &C, deadline: Option<Instant>) -> Result<C::Answer> {
+    async fn call_any<C: Call>(&self, call: &C, deadline: Option<Moment>) -> Result<C::Answer> {
         let action = Action { r#type: C::NAME.to_string(), body: encode_call(call)?.into() };
-        let body = self.ask(|client| act(client, action.clone(), deadline)).await?.into_inner();
+        let clock = self.inner.patience.clock();
+        let act = |client| act(client, action.clone(), deadline.map(|deadline| deadline - clock.now()));
+        let body = self.ask(act).await?.into_inner();
         Ok(decode_answer::<C>(body)?)
     }
 
@@ -343,21 +345,16 @@ fn unreachable(addresses: &str, reason: String) -> Error {
     stoker_wire::Error::Unreachable { target: addresses.to_string(), reason }.into()
 }
 
-/// Performs an action at one server and returns its whole answer.
-async fn act(mut client: Client, action: Action, deadline: Option<Instant>) -> Result<Response<Vec<u8>>, Status> {
+/// Performs an action at one server and returns its whole answer. The server does not answer after `timeout`.
+async fn act(mut client: Client, action: Action, timeout: Option<Duration>) -> Result<Response<Vec<u8>>, Status> {
     let attempted = format!("action {}", action.r#type);
-    let begun = client.do_action(until(action, deadline)).await;
+    let mut request = Request::new(action);
+    if let Some(timeout) = timeout {
+        request.set_timeout(timeout.min(TIMEOUT_MAX));
+    }
+    let begun = client.do_action(request).await;
     let answers = begun.map_err(|status| in_words_of_servers(status, &attempted))?.into_inner();
     Ok(Response::new(collect(answers).await?))
-}
-
-/// Makes a request that the server does not answer after the deadline.
-fn until<T>(message: T, deadline: Option<Instant>) -> Request<T> {
-    let mut request = Request::new(message);
-    if let Some(deadline) = deadline {
-        request.set_timeout(deadline.saturating_duration_since(Instant::now()).min(TIMEOUT_MAX));
-    }
-    request
 }
 
 /// Returns the status of a call that failed. The channel, too, ends a call at its deadline; the status is then that of a

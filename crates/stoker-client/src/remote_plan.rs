@@ -40,7 +40,8 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     // A row takes the bytes that the server estimates, and at least those of its columns of fixed width.
     let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(fixed_bytes(&schema));
     let plan = RemotePlan { lake: lake.clone(), spec, spec_stored, schema, row_bytes };
-    Ok(StreamHandle::new(plan, lake.patience().budget(), lake.budget().clone()))
+    let handle = StreamHandle::new(plan, lake.patience().budget(), lake.budget().clone());
+    Ok(handle.with_clock(lake.patience().clock().clone()))
 }
 
 impl PlannedStream for RemotePlan {
@@ -125,7 +126,9 @@ impl RemotePlan {
             true => request.stream_id = Some(self.spec.stream_id()),
             false => request.spec = Some(String::from_utf8(self.spec.to_json()).map_err(Error::internal)?),
         }
-        let patience = options.retry_budget.map_or_else(|| self.lake.patience().clone(), Patience::with_known);
+        let own = self.lake.patience();
+        let with_budget = |budget| Patience::with_known(budget).with_environment(own.environment().clone());
+        let patience = options.retry_budget.map_or_else(|| own.clone(), with_budget);
         let IpcBytes(answer) = self.lake.call_patiently(&request, &patience).await.map_err(may_be_older)?;
         let bytes = answer.len() as u64;
         let held = self.lake.budget().join(bytes).reserve(bytes).await;

@@ -12,7 +12,6 @@ use stoker_wire::convert::{compression_to_proto, params_to_json};
 use stoker_wire::decode;
 use stoker_wire::decode::whole_record_batch;
 use stoker_wire::proto::{SqlRequest, command::Kind};
-use tokio::time::Instant;
 
 use crate::RemoteLake;
 use crate::decode_message::decode_message;
@@ -44,13 +43,14 @@ pub(crate) async fn remote_sql_schema(lake: &RemoteLake, sql: &str, params: &[Pa
 
 /// Plans a query and requests its rows.
 async fn begin(lake: &RemoteLake, request: &SqlRequest) -> Result<SqlResult> {
-    let (begun, mut plans) = (Instant::now(), 1);
+    let clock = lake.patience().clock();
+    let (begun, mut plans) = (clock.now(), 1);
     loop {
         let (info, _) = lake.get_flight_info(Kind::Sql(request.clone())).await?;
         let schema = schema_of(&info)?;
         match lake.do_get(&info, |_| lake.current_server()).await {
             Err(error) => {
-                let is_late = plans >= PLANS_MIN && begun.elapsed() >= lake.patience().budget();
+                let is_late = plans >= PLANS_MIN && clock.since(begun) >= lake.patience().budget();
                 if error.kind() != ErrorKind::Expired || is_late {
                     return Err(error);
                 }

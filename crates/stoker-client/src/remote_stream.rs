@@ -1,14 +1,15 @@
 //! A stream of batches from servers, which continues at another server when one fails.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use stoker_batch::{Batch, BufferPool, Held, Quota, StallMeter, interleave_batches, record_batch_bytes};
+use stoker_clock::{Clock, Environment};
 use stoker_session::{BatchSource, Error, Lake, Result, WaitClock, Waits};
-use stoker_types::{ErrorKind, ReadOptions, Slice, Stalls, StreamSpec, StreamStats, to_usize};
+use stoker_types::{ErrorKind, Moment, ReadOptions, Slice, Stalls, StreamSpec, StreamStats, to_usize};
 use stoker_wire::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
 use stoker_wire::proto::{StreamRequest, command::Kind, stream_request::Source};
 use tokio::sync::mpsc;
@@ -39,7 +40,8 @@ pub(crate) struct RemoteStream {
     input: mpsc::Receiver<Result<Received>>,
     counters: Arc<Counters>,
     stalls: StallMeter,
-    opened: Instant,
+    clock: Clock,
+    opened: Moment,
     /// The number of batches that are still to come; zero after an error.
     missing: u64,
     quota: Quota,
@@ -65,7 +67,8 @@ impl RemoteStream {
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let counters = Arc::new(Counters::default());
         let budget = request.lake.budget();
-        let (quota, waited) = (budget.join_with(&request.options), WaitClock::default());
+        let clock = request.lake.patience().clock().clone();
+        let (quota, waited) = (budget.join_with(&request.options), WaitClock::new(clock.clone()));
         let receiver = Receiver {
             next_step: request.slice.first_step,
             num_steps,
@@ -78,8 +81,8 @@ impl RemoteStream {
             request,
         };
         let task = AbortOnDropHandle::new(tokio::spawn(receiver.run()));
-        let (stalls, opened) = (StallMeter::default(), Instant::now());
-        Self { input, counters, stalls, opened, missing, quota, waited, is_read_ahead: false, _task: task }
+        let (stalls, opened) = (StallMeter::default(), clock.now());
+        Self { input, counters, stalls, clock, opened, missing, quota, waited, is_read_ahead: false, _task: task }
     }
 
     /// Returns the next batch, or `None` after the last one. Cancelling the future loses nothing.
@@ -87,7 +90,7 @@ impl RemoteStream {
         if self.missing == 0 {
             return Ok(None);
         }
-        self.stalls.asked(Instant::now());
+        self.stalls.asked(self.clock.now());
         let _waiting = (!self.is_read_ahead).then(|| self.waited.wait());
         let received = match self.input.recv().await {
             Some(received) => received,
@@ -95,8 +98,9 @@ impl RemoteStream {
         };
         let Received { batch, bytes, spans, _held } = received.inspect_err(|_| self.missing = 0)?;
         self.missing -= 1;
-        let waited = self.stalls.taken(Instant::now(), &spans);
-        self.counters.delivered(batch.data.num_rows() as u64, bytes, waited, self.opened.elapsed());
+        let now = self.clock.now();
+        let waited = self.stalls.taken(now, &spans);
+        self.counters.delivered(batch.data.num_rows() as u64, bytes, waited, now - self.opened);
         Ok(Some(batch))
     }
 }
@@ -124,7 +128,7 @@ impl BatchSource for RemoteStream {
     /// Changes the memory budget. The time to the first batch counts from this call.
     fn begin(&mut self, memory_budget_bytes: u64) {
         self.quota.begin(memory_budget_bytes);
-        self.opened = Instant::now();
+        self.opened = self.clock.now();
     }
 
     fn stats(&self) -> StreamStats {
@@ -159,7 +163,8 @@ impl Receiver {
     /// ends the stream.
     async fn receive_all(&mut self) {
         let retry_budget = self.retry_budget();
-        let (mut last_progress, mut failures, mut waits) = (Instant::now(), 0, Waits::default());
+        let Environment { clock, random } = self.request.lake.patience().environment().clone();
+        let (mut last_progress, mut failures, mut waits) = (clock.now(), 0, Waits::default());
         let mut waited_before = self.waited.waited();
         for attempt in 0.. {
             let before = self.next_step;
@@ -172,16 +177,16 @@ impl Receiver {
                     return;
                 }
                 self.quota.until_begun().await;
-                (last_progress, waited_before) = (Instant::now(), self.waited.waited());
+                (last_progress, waited_before) = (clock.now(), self.waited.waited());
                 continue;
             };
             if self.next_step > before {
-                (last_progress, failures, waits) = (Instant::now(), 0, Waits::default());
+                (last_progress, failures, waits) = (clock.now(), 0, Waits::default());
                 waited_before = self.waited.waited();
             }
             failures += 1;
             if !may_ask_again(&error) || self.waited.waited() - waited_before >= retry_budget {
-                let elapsed = last_progress.elapsed();
+                let elapsed = clock.since(last_progress);
                 let error = error.after(&format!("receiving step {}", self.next_step), failures, elapsed);
                 self.output.send(Err(error)).await.ok();
                 return;
@@ -192,7 +197,7 @@ impl Receiver {
                 ErrorKind::Expired => self.foreign_tickets_refused = true,
                 _ => self.request.lake.leave(),
             }
-            tokio::time::sleep(waits.pause()).await;
+            clock.sleep(waits.pause(&random)).await;
         }
     }
 
@@ -208,11 +213,12 @@ impl Receiver {
         if self.next_step >= self.num_steps {
             return Ok(());
         }
-        let begun = Instant::now();
+        let clock = self.request.lake.patience().clock().clone();
+        let begun = clock.now();
         let first_batch_only = !self.quota.has_begun();
         let mut endpoints = self.ask(attempt, first_batch_only).await?;
         // The time before the first message counts as time of the network.
-        let mut way = begun.elapsed();
+        let mut way = clock.since(begun);
         while self.next_step < self.num_steps {
             let received = try_join_all(endpoints.iter_mut().map(|endpoint| endpoint.next())).await?;
             let Some(received) = received.into_iter().collect::<Option<Vec<_>>>() else {
@@ -228,9 +234,9 @@ impl Receiver {
             )]
             let num_parts = parts.len() as u32;
             let first = self.request.slice.first_endpoint(self.next_step, num_parts);
-            let joining = Instant::now();
+            let joining = clock.now();
             let batch = interleave_batches(parts, to_usize(first))?;
-            spans.decode += joining.elapsed();
+            spans.decode += clock.since(joining);
             let bytes = record_batch_bytes(&batch.data);
             let held = self.quota.reserve(bytes).await;
             self.next_step += 1;

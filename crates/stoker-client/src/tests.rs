@@ -1,5 +1,6 @@
 //! Tests of calls, of the messages and of the connection that brings them.
 
+mod assembler_waits;
 mod compression;
 mod deadlines;
 mod fuzz;

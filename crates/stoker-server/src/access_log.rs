@@ -1,6 +1,9 @@
 //! The access log: one line for each stream and each query result, written when its response ends.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use stoker_clock::Clock;
+use stoker_types::Moment;
 
 use crate::request_id::RequestId;
 
@@ -13,7 +16,8 @@ pub(crate) struct AccessEntry {
     what: String,
     who: String,
     request_id: Option<RequestId>,
-    begun: Instant,
+    clock: Clock,
+    begun: Moment,
     /// The rows, and the bytes of messages, that were handed to the connection.
     pub rows: u64,
     pub bytes: u64,
@@ -23,9 +27,9 @@ pub(crate) struct AccessEntry {
 
 impl AccessEntry {
     /// Creates the entry of a response that begins now, with the id of the current task's request.
-    pub fn new(kind: &'static str, what: String, who: String) -> Self {
-        let request_id = RequestId::current();
-        Self { kind, what, who, request_id, begun: Instant::now(), rows: 0, bytes: 0, is_complete: false }
+    pub fn new(kind: &'static str, what: String, who: String, clock: &Clock) -> Self {
+        let (request_id, begun, clock) = (RequestId::current(), clock.now(), clock.clone());
+        Self { kind, what, who, request_id, clock, begun, rows: 0, bytes: 0, is_complete: false }
     }
 
     /// Returns what is sent: a stream id with epoch, rank and first step, or the digest of a query.
@@ -33,9 +37,14 @@ impl AccessEntry {
         &self.what
     }
 
+    /// Returns the clock by which the response is measured.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Returns the time since the response began.
     pub fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
+        self.clock.since(self.begun)
     }
 }
 

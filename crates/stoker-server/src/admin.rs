@@ -105,12 +105,13 @@ async fn serve(listener: std::net::TcpListener, admin: Arc<Admin>) {
                 tokio::spawn(async move {
                     let _place = place;
                     // A client that takes longer, or breaks off, gets no response.
-                    let _ = tokio::time::timeout(EXCHANGE_MAX, exchange(stream, admin)).await;
+                    let clock = admin.state.environment.clock.clone();
+                    clock.timeout(EXCHANGE_MAX, exchange(stream, admin)).await;
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection on admin_listen");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                admin.state.environment.clock.sleep(ACCEPT_PAUSE).await;
             }
         }
     }

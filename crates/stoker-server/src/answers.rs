@@ -50,9 +50,9 @@ impl Answers<ExplainQuery> for ServerState {
 impl Answers<VerifyReceipts> for ServerState {
     async fn answer(&self, context: &Context, call: VerifyReceipts) -> Result<Vec<EpochVerdict>> {
         let limit = self.lake.options().query.running;
-        match tokio::time::timeout(limit, self.lake.answer(context, call)).await {
-            Ok(verdicts) => verdicts,
-            Err(_) => {
+        match self.environment.clock.timeout(limit, self.lake.answer(context, call)).await {
+            Some(verdicts) => verdicts,
+            None => {
                 let secs = limit.as_secs();
                 let reason = format!("verifying the receipts took more than {secs} s, the limit: send fewer receipts");
                 Err(Error::ResourceExhausted { reason })

@@ -12,9 +12,11 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use stoker_clock::Clock;
+use stoker_types::Moment;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -29,10 +31,10 @@ pub(crate) enum Standing {
     /// The holder is at work and cannot be displaced.
     Busy,
     /// The holder is idle and can be displaced from this time on.
-    Idle(Instant),
+    Idle(Moment),
     /// No request of the holder has passed authentication yet. It can be displaced from this time on, and before
     /// holders that are idle.
-    Unproven(Instant),
+    Unproven(Moment),
 }
 
 /// A number of permits and their holders. Cheap to clone; clones share the permits.
@@ -40,6 +42,7 @@ pub(crate) struct Permits<K> {
     ledger: Arc<Mutex<Ledger<K>>>,
     /// Notified when a permit is released.
     returned: Arc<Notify>,
+    clock: Clock,
 }
 
 /// The numbers of permits.
@@ -63,7 +66,7 @@ pub(crate) struct Permit<K: Hash + Eq> {
 pub(crate) struct Full {
     /// The time from which on the first holder can be displaced, if no holder changes until then; `None` if all are
     /// busy.
-    pub ripe_at: Option<Instant>,
+    pub ripe_at: Option<Moment>,
 }
 
 struct Ledger<K> {
@@ -80,16 +83,16 @@ struct Holder<K> {
 }
 
 impl<K: Clone + Hash + Eq> Permits<K> {
-    pub fn new(shares: Shares) -> Self {
+    pub fn new(shares: Shares, clock: Clock) -> Self {
         let ledger = Ledger { shares, holders: HashMap::new(), held: HashMap::new(), next_id: 0 };
-        Self { ledger: Arc::new(Mutex::new(ledger)), returned: Arc::default() }
+        Self { ledger: Arc::new(Mutex::new(ledger)), returned: Arc::default(), clock }
     }
 
     /// Acquires a permit for a client; displaces another holder if necessary.
     ///
     /// # Errors
     /// [`Full`] if no permit is free and no holder can be displaced now.
-    pub fn take(&self, client: K, standing: Standing, now: Instant) -> Result<Permit<K>, Full> {
+    pub fn take(&self, client: K, standing: Standing, now: Moment) -> Result<Permit<K>, Full> {
         let mut ledger = self.ledger.lock();
         if let Some(crowd) = ledger.crowd(&client) {
             let victim = ledger.victim(&client, crowd, now)?;
@@ -108,17 +111,17 @@ impl<K: Clone + Hash + Eq> Permits<K> {
     /// # Errors
     /// [`Full`] at once if no holder can be displaced within `patience`.
     pub async fn take_within(&self, client: K, patience: Duration) -> Result<Permit<K>, Full> {
-        let deadline = Instant::now() + patience;
+        let deadline = self.clock.now() + patience;
         loop {
             let returned = self.returned.notified();
-            let full = match self.take(client.clone(), Standing::Busy, Instant::now()) {
+            let full = match self.take(client.clone(), Standing::Busy, self.clock.now()) {
                 Err(full) => full,
                 place => return place,
             };
             let Some(ripe_at) = full.ripe_at.filter(|ripe_at| *ripe_at <= deadline) else { return Err(full) };
             tokio::select! {
                 () = returned => {}
-                () = tokio::time::sleep_until(ripe_at.into()) => {}
+                () = self.clock.sleep_until(ripe_at) => {}
             }
         }
     }
@@ -143,7 +146,7 @@ impl<K: Clone + Hash + Eq> Permits<K> {
 
 impl<K> Clone for Permits<K> {
     fn clone(&self) -> Self {
-        Self { ledger: self.ledger.clone(), returned: self.returned.clone() }
+        Self { ledger: self.ledger.clone(), returned: self.returned.clone(), clock: self.clock.clone() }
     }
 }
 
@@ -171,15 +174,15 @@ impl<K: Clone + Hash + Eq> Ledger<K> {
 
     /// Chooses the holder to displace: first by standing (unproven before idle), then one of the client with the most
     /// permits, then the one that could be displaced for the longest time.
-    fn victim(&self, newcomer: &K, crowd: Crowd, now: Instant) -> Result<u64, Full> {
+    fn victim(&self, newcomer: &K, crowd: Crowd, now: Moment) -> Result<u64, Full> {
         let yielding = || {
             let own_or_all = |holder: &&Holder<K>| crowd == Crowd::All || holder.client == *newcomer;
             let yielding = self.holders.iter().filter(move |(_, holder)| own_or_all(holder));
             yielding.filter_map(|(id, holder)| holder.standing.since().map(|since| (*id, since, holder)))
         };
-        let rank = |since: Instant, holder: &Holder<K>| {
+        let rank = |since: Moment, holder: &Holder<K>| {
             let is_unproven = matches!(holder.standing, Standing::Unproven(_));
-            (is_unproven, self.held[&holder.client], now.saturating_duration_since(since))
+            (is_unproven, self.held[&holder.client], now - since)
         };
         let ripe = yielding().filter(|(_, since, _)| *since <= now);
         match ripe.max_by_key(|(_, since, holder)| rank(*since, holder)) {
@@ -211,7 +214,7 @@ impl<K: Hash + Eq> Ledger<K> {
 
 impl Standing {
     /// Returns the time from which on the holder can be displaced, if it can.
-    fn since(self) -> Option<Instant> {
+    fn since(self) -> Option<Moment> {
         match self {
             Standing::Busy => None,
             Standing::Idle(since) | Standing::Unproven(since) => Some(since),

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stoker_wire::protocol::SERVICE;
-use tokio::time::{MissedTickBehavior, interval, timeout};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -44,14 +43,14 @@ impl Readiness {
 
     /// Checks the store every five seconds, and updates the gRPC health service. Never ends.
     pub async fn watch(self: Arc<Self>, state: Arc<ServerState>, health: HealthReporter) {
-        let mut ticks = interval(ASKED_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let clock = &state.environment.clock;
+        let mut ticks = clock.ticks(ASKED_EVERY);
         loop {
-            ticks.tick().await;
-            let found = match timeout(ANSWER_MAX, state.lake.lake().check_reachable()).await {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(format!("the store of the lake cannot be used: {:?}", error.kind())),
-                Err(_) => Some(format!("the store of the lake has not answered for {} s", ANSWER_MAX.as_secs())),
+            ticks.next().await;
+            let found = match clock.timeout(ANSWER_MAX, state.lake.lake().check_reachable()).await {
+                Some(Ok(())) => None,
+                Some(Err(error)) => Some(format!("the store of the lake cannot be used: {:?}", error.kind())),
+                None => Some(format!("the store of the lake has not answered for {} s", ANSWER_MAX.as_secs())),
             };
             let before = std::mem::replace(&mut *self.store.lock(), found.clone());
             match (&before, &found) {

@@ -1,9 +1,9 @@
 //! Ids of requests, by which operators find their log lines and errors.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use stoker_clock::Random;
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::Instrument;
 
@@ -25,18 +25,18 @@ impl RequestId {
     /// Returns the id of a request with these headers. An id of the client is ignored if it is long or has other
     /// characters than ASCII letters, digits, `-`, `_` and `.`, because it could be mistaken for something else in a
     /// log.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn of(headers: &HeaderMap, random: &Random) -> Self {
         let is_plain = |name: &&str| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
             (1..=LENGTH_MAX).contains(&name.len()) && name.bytes().all(is_plain)
         };
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_plain);
-        given.map_or_else(Self::random, |name| Self(name.into()))
+        given.map_or_else(|| Self::random(random), |name| Self(name.into()))
     }
 
     /// Returns a random id: 64 bits as 16 hexadecimal digits.
-    pub fn random() -> Self {
-        Self(format!("{:016x}", RandomState::new().hash_one(0)).into())
+    fn random(random: &Random) -> Self {
+        Self(format!("{:016x}", random.number()).into())
     }
 
     /// Returns the id of the request that the current task works for.
@@ -76,19 +76,21 @@ impl fmt::Display for RequestId {
 mod tests {
     use super::*;
 
-    fn name(given: &str) -> String {
+    fn name(given: &str, random: &Random) -> String {
         let mut headers = HeaderMap::new();
         headers.insert(REQUEST_ID, HeaderValue::from_str(given).expect("a header"));
-        RequestId::of(&headers).to_string()
+        RequestId::of(&headers, random).to_string()
     }
 
     #[test]
     fn plain_names_are_kept_and_others_replaced() {
-        assert_eq!(name("job-7.step_41337"), "job-7.step_41337");
-        for other in ["", "two words", "a=b", "\"", &"x".repeat(65)] {
-            let made = name(other);
-            assert!(made.len() == 16 && made.bytes().all(|byte| byte.is_ascii_hexdigit()), "{other:?}: {made}");
+        let random = Random::given([0xab, u64::MAX, 0]);
+        assert_eq!(name("job-7.step_41337", &random), "job-7.step_41337");
+        let digits = ["00000000000000ab", "ffffffffffffffff", "0000000000000000"];
+        for (other, digits) in ["", "two words", "a=b", "\"", &"x".repeat(65)].into_iter().zip(digits.iter().cycle()) {
+            assert_eq!(name(other, &random), *digits, "{other:?}");
         }
-        assert_ne!(name(""), name(""));
+        let machine = Random::default();
+        assert_ne!(name("", &machine), name("", &machine));
     }
 }

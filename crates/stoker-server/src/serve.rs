@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use stoker::open_cache;
+use stoker_clock::{Clock, Environment};
 use stoker_session::{Error, Result};
 use stoker_sql::Engine;
 use stoker_wire::TicketSigner;
@@ -49,6 +50,8 @@ pub async fn serve(
     ready: impl FnOnce(&[String]),
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
+    let environment = Environment::default();
+    let clock = environment.clock.clone();
     config.validate()?;
     check_exposure(&config).await?;
     let authenticator = Arc::new(Authenticator::try_new(&config)?);
@@ -59,7 +62,7 @@ pub async fn serve(
     };
     let tls =
         config.tls.as_ref().map(|files| ServerTls::try_new(files, client_certificates)).transpose()?.map(Arc::new);
-    let reloading = reload(config.tokens_file.clone(), authenticator.clone(), tls.clone());
+    let reloading = reload(config.tokens_file.clone(), authenticator.clone(), tls.clone(), clock.clone());
     let _reloading = AbortOnDropHandle::new(tokio::spawn(reloading));
     let cache = open_cache(engine.lake(), config.cache_dir.as_deref(), config.cache_bytes).await?;
     let mut listeners = Vec::new();
@@ -70,11 +73,11 @@ pub async fn serve(
     let urls = listeners.iter().map(url).collect::<Result<Vec<_>>>()?;
     let files_max = raise_file_limit().map_err(Error::internal)?;
     let (places, times, grace) =
-        (Permits::new(config.connection_shares(files_max)), config.connection_times(), config.grace());
-    let state = Arc::new(ServerState::try_new(engine, config, signer, cache)?);
+        (Permits::new(config.connection_shares(files_max), clock.clone()), config.connection_times(), config.grace());
+    let state = Arc::new(ServerState::try_new(engine, config, signer, cache, environment)?);
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
-    let (readiness, heartbeat) = (Arc::<Readiness>::default(), Heartbeat::new());
+    let (readiness, heartbeat) = (Arc::<Readiness>::default(), Heartbeat::new(clock.clone()));
     let _watching = AbortOnDropHandle::new(tokio::spawn(readiness.clone().watch(state.clone(), health.clone())));
     let _beating = AbortOnDropHandle::new(tokio::spawn(heartbeat.clone().beat()));
     if let Some(address) = &state.config.admin_listen {
@@ -83,7 +86,7 @@ pub async fn serve(
         tracing::info!("operators are answered at {url}");
     }
     let routes = Routes::new(health_service).add_service(StokerService::new(state.clone(), authenticator));
-    let edge = Arc::new(Edge { routes, tls, places, times, stopping: state.stopping.clone() });
+    let edge = Arc::new(Edge { routes, tls, places, times, clock: clock.clone(), stopping: state.stopping.clone() });
     let serving = join_all(listeners.into_iter().map(|listener| accept_connections(listener, edge.clone())));
     // This deadline holds for connections that their clients never close, too.
     let cut = async {
@@ -91,9 +94,9 @@ pub async fn serve(
         tracing::info!("stopping");
         set_health(&health, ServingStatus::NotServing).await;
         state.stopping.cancel();
-        tokio::time::sleep(grace).await;
+        clock.sleep(grace).await;
         state.cut.cancel();
-        tokio::time::sleep(Duration::from_secs(CUT_SECS)).await;
+        clock.sleep(Duration::from_secs(CUT_SECS)).await;
     };
     ready(&urls);
     tokio::select! {
@@ -104,15 +107,20 @@ pub async fn serve(
 }
 
 /// Reads the token file and the TLS files again when they change. Never ends if there is such a file.
-async fn reload(tokens_file: Option<PathBuf>, authenticator: Arc<Authenticator>, tls: Option<Arc<ServerTls>>) {
+async fn reload(
+    tokens_file: Option<PathBuf>,
+    authenticator: Arc<Authenticator>,
+    tls: Option<Arc<ServerTls>>,
+    clock: Clock,
+) {
     let tokens = async {
         if let Some(path) = tokens_file {
-            watch(vec![path.clone()], |contents| authenticator.reload(&path, &contents[0])).await;
+            watch(vec![path.clone()], &clock, |contents| authenticator.reload(&path, &contents[0])).await;
         }
     };
     let certificates = async {
         if let Some(tls) = tls {
-            watch(tls.paths(), |contents| tls.reload(contents)).await;
+            watch(tls.paths(), &clock, |contents| tls.reload(contents)).await;
         }
     };
     tokio::join!(tokens, certificates);

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
 use parking_lot::Mutex;
 use stoker::{LocalLake, local_reads};
 use stoker_chunks::ChunkCache;
+use stoker_clock::Environment;
 use stoker_lake::WriteAllowance;
 use stoker_session::{Error, Result};
 use stoker_sql::Engine;
@@ -37,6 +37,8 @@ pub(crate) struct ServerState {
     /// The lake: its engine, and the memory of the batches of all streams.
     pub lake: LocalLake,
     pub config: ServerConfig,
+    /// The time and the random numbers of everything that the server does.
+    pub environment: Environment,
     pub signer: TicketSigner,
     /// The permits for streams, and for query results.
     pub streams: Permits<Caller>,
@@ -64,27 +66,35 @@ impl ServerState {
         config: ServerConfig,
         signer: TicketSigner,
         cache: Option<ChunkCache>,
+        environment: Environment,
     ) -> Result<Self> {
+        let clock = &environment.clock;
         let query_threads = QueryThreads::start()?;
         engine.lake().keep_requests_on(Handle::current());
         engine.lake().hold_versions_for(config.hold_days);
-        let resources = Resources::new(config.memory_budget_bytes).with_cache(cache);
+        let resources = Resources::with_clock(Some(config.memory_budget_bytes), clock.clone()).with_cache(cache);
         let resources = resources.with_local_reads(local_reads(config.direct_io));
         Ok(Self {
             place_filter: PlaceFilter::new(engine.lake()),
             lake: LocalLake::new(engine.with_threads(query_threads.handle().clone()), resources),
             signer,
             query_threads,
-            streams: Permits::new(config.stream_shares()),
-            results: Permits::new(config.result_shares()),
+            streams: Permits::new(config.stream_shares(), clock.clone()),
+            results: Permits::new(config.result_shares(), clock.clone()),
             totals: Arc::default(),
             metrics: Arc::default(),
             config,
+            environment,
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),
             plans: PlanCache::new(PLANS_MAX),
             allowances: Mutex::default(),
         })
+    }
+
+    /// Returns the current time in seconds since 1970 UTC.
+    pub fn now_unix_secs(&self) -> u64 {
+        self.environment.clock.unix_time().as_secs()
     }
 
     /// Returns the write allowance of a reader; `None` for principals with other roles, which are not limited.
@@ -159,9 +169,4 @@ impl ServerState {
         };
         self.plans.get_or_load(spec.stream_id(), load).await
     }
-}
-
-/// Returns the current time in seconds since 1970 UTC.
-pub(crate) fn now_unix_secs() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,11 +1,11 @@
 //! The totals of a server's streams since it started.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use stoker_stream::PartStream;
-use stoker_types::{StreamStats, calls::ServerStatus};
+use stoker_types::{Moment, StreamStats, calls::ServerStatus};
 
 use crate::access_log::AccessEntry;
 use crate::metrics::Metrics;
@@ -55,15 +55,15 @@ pub(crate) struct CountedStream {
     log: AccessEntry,
     counted: StreamStats,
     counted_bytes: u64,
-    counted_at: Instant,
+    counted_at: Moment,
 }
 
 impl CountedStream {
     /// Creates the counter of a stream. The access log gets a line when it is dropped.
     pub fn new(parts: PartStream, totals: Arc<Totals>, metrics: Arc<Metrics>, log: AccessEntry) -> Self {
         totals.status.lock().streams_running += 1;
-        let counted = StreamStats::default();
-        Self { parts, totals, metrics, log, counted, counted_bytes: 0, counted_at: Instant::now() }
+        let (counted, counted_at) = (StreamStats::default(), log.clock().now());
+        Self { parts, totals, metrics, log, counted, counted_bytes: 0, counted_at }
     }
 
     /// Counts messages that were handed to the connection.
@@ -72,7 +72,7 @@ impl CountedStream {
             self.metrics.first_rows(self.log.elapsed());
         }
         self.log.bytes += bytes;
-        if self.counted_at.elapsed() >= COUNTED_EVERY {
+        if self.log.clock().since(self.counted_at) >= COUNTED_EVERY {
             self.count();
         }
     }
@@ -91,7 +91,7 @@ impl CountedStream {
         let stats = self.parts.stats();
         self.totals.add(&stats, &self.counted, self.log.bytes - self.counted_bytes);
         self.log.rows = stats.rows;
-        (self.counted, self.counted_bytes, self.counted_at) = (stats, self.log.bytes, Instant::now());
+        (self.counted, self.counted_bytes, self.counted_at) = (stats, self.log.bytes, self.log.clock().now());
     }
 }
 

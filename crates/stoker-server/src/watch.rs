@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use stoker_clock::Clock;
 
 /// The interval between two reads of the files. The contents are compared rather than the modification times, which
 /// mounted secrets and copies do not keep.
@@ -14,13 +14,12 @@ pub(crate) type Contents = Vec<Result<Vec<u8>, String>>;
 
 /// Calls `changed` when the contents of the files differ from the last used ones and are the same in two consecutive
 /// reads: files that belong together are often replaced one after the other. Never ends by itself.
-pub(crate) async fn watch(paths: Vec<PathBuf>, mut changed: impl FnMut(&Contents)) {
+pub(crate) async fn watch(paths: Vec<PathBuf>, clock: &Clock, mut changed: impl FnMut(&Contents)) {
     let mut used = read(&paths).await;
     let mut seen = used.clone();
-    let mut ticks = interval(PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = clock.ticks(PERIOD);
     loop {
-        ticks.tick().await;
+        ticks.next().await;
         let found = read(&paths).await;
         if found == seen && found != used {
             changed(&found);

@@ -14,7 +14,6 @@ use stoker_types::{
     Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamState,
     TableName,
 };
-use tokio::time::{Instant, timeout_at};
 
 use crate::{Error, Lake, Patience, Result, StreamHandle, StreamSource};
 
@@ -213,10 +212,11 @@ where
         }
         let answer = self.patience().ask(C::DOING, || self.lake.boxed_answer(context, call.clone()));
         let is_late = || Error::Deadline { attempted: format!("action {}", C::NAME) };
-        match context.deadline.map(Instant::from_std) {
+        let clock = self.patience().clock();
+        match context.deadline {
             None => answer.await,
-            Some(deadline) if deadline <= Instant::now() => Err(is_late()),
-            Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(is_late())),
+            Some(deadline) if deadline <= clock.now() => Err(is_late()),
+            Some(deadline) => clock.timeout_at(deadline, answer).await.unwrap_or_else(|| Err(is_late())),
         }
     }
 }

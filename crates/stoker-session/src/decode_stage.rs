@@ -1,13 +1,14 @@
 //! Decodes images before the consumer asks for their batches.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use stoker_batch::{Batch, Held, Quota, StallMeter, record_batch_bytes};
-use stoker_types::{IoTotals, Stalls, StreamStats, to_nanos};
+use stoker_clock::Clock;
+use stoker_types::{IoTotals, Moment, Stalls, StreamStats, to_nanos};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -33,7 +34,8 @@ pub(crate) struct DecodeStage {
     /// The statistics of the decoded batches that the consumer took.
     counted: StreamStats,
     stalls: StallMeter,
-    opened: Instant,
+    clock: Clock,
+    opened: Moment,
     is_over: bool,
     /// The memory quota of the decoded batches.
     quota: Quota,
@@ -59,6 +61,7 @@ struct Worker {
     /// What the search for substitutes read so far.
     substitutes_read: IoTotals,
     quota: Quota,
+    clock: Clock,
     encoded: Arc<Mutex<StreamStats>>,
     encoded_budget: watch::Receiver<Option<u64>>,
     output: mpsc::Sender<Result<Option<Decoded>>>,
@@ -71,6 +74,7 @@ impl DecodeStage {
         columns: Arc<ImageColumns>,
         substitutes: Option<ImageSubstitutes>,
         quota: Quota,
+        clock: Clock,
     ) -> Self {
         let waited = batches.read_ahead();
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
@@ -82,6 +86,7 @@ impl DecodeStage {
             substitutes,
             substitutes_read: IoTotals::default(),
             quota: quota.clone(),
+            clock: clock.clone(),
             encoded: encoded.clone(),
             encoded_budget: followed,
             output,
@@ -91,7 +96,8 @@ impl DecodeStage {
             encoded,
             counted: StreamStats::default(),
             stalls: StallMeter::default(),
-            opened: Instant::now(),
+            opened: clock.now(),
+            clock,
             is_over: false,
             quota,
             encoded_budget,
@@ -105,7 +111,7 @@ impl DecodeStage {
         if self.is_over {
             return Ok(None);
         }
-        self.stalls.asked(Instant::now());
+        self.stalls.asked(self.clock.now());
         let _waiting = self.waited.wait();
         let stopped = || Err(Error::internal("the task that decodes images stopped early"));
         let decoded = self.input.recv().await.unwrap_or_else(stopped);
@@ -113,8 +119,9 @@ impl DecodeStage {
             self.is_over = true;
             return Ok(None);
         };
-        let waited = self.stalls.taken(Instant::now(), &spans);
-        let since_opened = self.opened.elapsed();
+        let now = self.clock.now();
+        let waited = self.stalls.taken(now, &spans);
+        let since_opened = now - self.opened;
         self.counted.first_batch_nanos.get_or_insert(to_nanos(since_opened).max(1));
         self.counted.wait_nanos += to_nanos(waited);
         self.counted.batches += 1;
@@ -145,7 +152,7 @@ impl BatchSource for DecodeStage {
         let half = halved(memory_budget_bytes);
         self.quota.begin(half);
         self.encoded_budget.send_replace(Some(half));
-        self.opened = Instant::now();
+        self.opened = self.clock.now();
     }
 
     /// Returns the statistics so far: reads are those of the encoded batches, all else is counted when the consumer
@@ -198,14 +205,14 @@ impl Worker {
         let last_step = self.note_stats();
         let Some(batch) = next? else { return Ok(None) };
         let held = self.quota.reserve(self.columns.tensor_bytes(batch.data.num_rows())).await;
-        let (columns, begun) = (self.columns.clone(), Instant::now());
+        let (columns, begun) = (self.columns.clone(), self.clock.now());
         // The decoding threads get the reservation, because they go on when this task is aborted.
         let decoding = tokio::task::spawn_blocking(move || columns.decode(batch, held));
         let images = decoding.await.map_err(Error::internal)??;
         let images = self.without_bad_rows(images).await?;
         let (batch, held) = self.columns.finish(images)?;
         let mut spans = Stalls { consumer: Duration::ZERO, ..last_step };
-        spans.decode += begun.elapsed();
+        spans.decode += self.clock.since(begun);
         Ok(Some(Decoded { batch, spans, _held: held }))
     }
 

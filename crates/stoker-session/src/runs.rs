@@ -72,9 +72,10 @@ impl Connection {
 
     /// The key of a new write to a table.
     pub(crate) async fn write_key(&self, table: &str) -> Result<WriteKey> {
+        let new_key = |since_version| new_write_key(since_version, self.patience().environment());
         match self.table(table, &SnapshotRef::Latest).await {
-            Ok(found) => Ok(new_write_key(found.version)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(new_write_key(0)),
+            Ok(found) => Ok(new_key(found.version)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(new_key(0)),
             Err(error) => Err(error),
         }
     }
@@ -146,6 +147,7 @@ fn knows_no_keys(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use stoker_clock::Environment;
     use stoker_types::calls::encode_call;
 
     use super::*;
@@ -159,7 +161,7 @@ mod tests {
             bad_rows: Vec<BadRowEntry>,
         }
         let request = |write_key| encode_call(&LogBadRows { bad_rows: Vec::new(), write_key }).expect("JSON");
-        let refused = serde_json::from_slice::<Older>(&request(Some(new_write_key(3))))
+        let refused = serde_json::from_slice::<Older>(&request(Some(new_write_key(3, &Environment::default()))))
             .map(|older| older.bad_rows.len())
             .expect_err("an unknown field");
         let refused = format!("the body of action log_run is not valid JSON for this action: {refused}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use stoker_batch::{MemoryBudget, ReceiptBuilder, RowsBeside, check_batches};
+use stoker_clock::Clock;
 use stoker_dialect::is_same_query;
 use stoker_types::calls::Beside;
 use stoker_types::{self as types, BadRows, BatchLogEntry, ReadOptions, Slice, Snapshot, StreamSpec, StreamState};
@@ -24,13 +25,20 @@ pub struct StreamHandle {
     retry_budget: Duration,
     /// The memory budget that all streams of the connection share.
     memory: MemoryBudget,
+    clock: Clock,
 }
 
 impl StreamHandle {
     /// Makes a handle of a planned stream. `retry_budget` is for streams without an option of their own; the streams
     /// take the memory of decoded images from `memory`.
     pub fn new(plan: impl PlannedStream + 'static, retry_budget: Duration, memory: MemoryBudget) -> Self {
-        Self { plan: Arc::new(plan), retry_budget, memory }
+        Self { plan: Arc::new(plan), retry_budget, memory, clock: Clock::default() }
+    }
+
+    /// Returns the same handle with another clock than the machine's.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// Returns the specification of the stream.
@@ -178,7 +186,8 @@ impl StreamHandle {
             BadRows::Error => None,
             BadRows::Substitute => Some(ImageSubstitutes::new(self.clone(), options, columns.clone())),
         };
-        Ok(Box::new(DecodeStage::start(encoded, columns, substitutes, self.memory.join_with(&half))))
+        let (quota, clock) = (self.memory.join_with(&half), self.clock.clone());
+        Ok(Box::new(DecodeStage::start(encoded, columns, substitutes, quota, clock)))
     }
 
     fn batches(&self, slice: &Slice, options: &ReadOptions) -> Result<Box<dyn BatchSource>> {

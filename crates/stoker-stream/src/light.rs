@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use arrow_array::{Array, ArrayRef, BooleanArray, new_empty_array, new_null_array};
 use arrow_select::filter::filter;
 use arrow_select::interleave::interleave;
-use stoker_chunks::{ChunkScan, RetryPolicy, verify_values, with_retries};
+use stoker_chunks::{ChunkScan, verify_values, with_retries};
 use stoker_lake::{SoundRows, Table};
 use stoker_sql::ResolvedRows;
 
@@ -41,8 +41,7 @@ pub(crate) async fn read_light(
     }
     let mut bad = Bad::new();
     for (tables, columns) in groups {
-        let (verify, retry) = (scan.verifies(), scan.retry());
-        let group = Group { source, tables: &tables, columns: &columns, clock, verify, retry };
+        let group = Group { source, tables: &tables, columns: &columns, clock, scan };
         for (column, array) in columns.iter().zip(group.read(&rows.addrs, &mut bad).await?) {
             arrays[*column] = Some(array);
         }
@@ -75,8 +74,7 @@ struct Group<'a> {
     tables: &'a [usize],
     columns: &'a [usize],
     clock: &'a UnitClock,
-    verify: bool,
-    retry: RetryPolicy,
+    scan: &'a ChunkScan,
 }
 
 impl Group<'_> {
@@ -125,22 +123,23 @@ impl Group<'_> {
         if addrs.is_empty() {
             return names.iter().map(|name| no_values(table, name)).collect();
         }
+        let (retry, clock) = (self.scan.retry(), self.scan.clock());
         let attempt = async || {
             // Lance reads and decodes in one call. On a local disk, decoding takes most of the time; from an object
             // store, reading does.
             let taken = table.take_sound(&names, addrs);
             let taken = if table.is_local() { taken.await? } else { self.clock.read(taken).await? };
             let mut damaged: Vec<(u64, String)> = Vec::new();
-            if self.verify {
+            if self.scan.verifies() {
                 let (addrs, columns) = sound_rows(addrs, &taken);
                 for (name, array) in names.iter().zip(columns.as_ref()) {
-                    damaged.extend(verify_values(table, name, &addrs, array, self.retry).await?);
+                    damaged.extend(verify_values(table, name, &addrs, array, retry, clock).await?);
                 }
             }
             damaged.extend(taken.damaged);
             Ok::<_, stoker_chunks::Error>((taken.columns, damaged))
         };
-        let (arrays, damaged) = with_retries(self.retry, |_| {}, attempt).await?;
+        let (arrays, damaged) = with_retries(retry, clock, |_| {}, attempt).await?;
         for (address, reason) in damaged {
             bad.entry((self.tables[supplier], address)).or_insert(reason);
         }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use stoker_batch::Quota;
 use stoker_types::calls::OpenStream;
-use stoker_types::{Digest, Slice};
+use stoker_types::{Digest, Moment, Slice};
 
 /// A list of the open streams that share a memory budget. Cheap to clone; clones are the same list.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +26,7 @@ struct Open {
     slice: Slice,
     client: Arc<str>,
     quota: Quota,
-    opened: Instant,
+    opened: Moment,
     rows: AtomicU64,
     bytes: AtomicU64,
 }
@@ -41,9 +40,9 @@ pub(crate) struct OpenEntry {
 }
 
 impl OpenStreams {
-    /// Adds a stream that delivers a slice to a client.
-    pub fn add(&self, stream_id: Digest, slice: Slice, client: Arc<str>, quota: Quota) -> OpenEntry {
-        let (opened, rows, bytes) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
+    /// Adds a stream that delivers a slice to a client from now on.
+    pub fn add(&self, stream_id: Digest, slice: Slice, client: Arc<str>, quota: Quota, opened: Moment) -> OpenEntry {
+        let (rows, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let open = Arc::new(Open { stream_id, slice, client, quota, opened, rows, bytes });
         let mut list = self.0.lock();
         let id = list.next_id;
@@ -52,15 +51,15 @@ impl OpenStreams {
         OpenEntry { list: self.clone(), id, open }
     }
 
-    /// The open streams, oldest first.
-    pub fn list(&self) -> Vec<OpenStream> {
+    /// The open streams, oldest first, as they are now.
+    pub fn list(&self, now: Moment) -> Vec<OpenStream> {
         let streams: Vec<Arc<Open>> = self.0.lock().streams.values().cloned().collect();
-        streams.iter().map(|open| open.describe()).collect()
+        streams.iter().map(|open| open.describe(now)).collect()
     }
 }
 
 impl Open {
-    fn describe(&self) -> OpenStream {
+    fn describe(&self, now: Moment) -> OpenStream {
         OpenStream {
             stream_id: self.stream_id,
             client: self.client.to_string(),
@@ -71,7 +70,7 @@ impl Open {
             rows: self.rows.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             held_bytes: self.quota.held_bytes(),
-            secs: self.opened.elapsed().as_secs_f64(),
+            secs: (now - self.opened).as_secs_f64(),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The consumer's end of a stream.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow_schema::SchemaRef;
 use stoker_batch::{Part, Quota, StallMeter};
 use stoker_chunks::{IoStats, RequestLimit};
-use stoker_types::{ReadOptions, Slice, StreamStats, to_nanos};
+use stoker_clock::Clock;
+use stoker_types::{Moment, ReadOptions, Slice, StreamStats, to_nanos};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
@@ -34,7 +34,8 @@ pub struct PartStream {
     /// The statistics that are counted at the consumer's end.
     counted: StreamStats,
     stalls: StallMeter,
-    opened: Instant,
+    clock: Clock,
+    opened: Moment,
     num_steps: u64,
     /// The number of batches that were not delivered completely. It is set to zero after an error.
     missing: u64,
@@ -65,7 +66,7 @@ impl PartStream {
         let schema = plan.schema();
         let share = Share { quota: quota.clone(), blocks };
         let (options, open) = (*options, resources.opened(plan.inner.stream_id, slice, quota.clone()));
-        let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held()));
+        let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held(resources.clock().clone())));
         let span = tracing::info_span!(
             "read",
             stream_id = %plan.inner.stream_id,
@@ -91,7 +92,8 @@ impl PartStream {
             requests: resources.requests().clone(),
             counted: StreamStats::default(),
             stalls: StallMeter::default(),
-            opened: Instant::now(),
+            clock: resources.clock().clone(),
+            opened: resources.clock().now(),
             num_steps,
             missing,
             schema,
@@ -112,11 +114,12 @@ impl PartStream {
         if self.missing == 0 {
             return Ok(None);
         }
-        self.stalls.asked(Instant::now());
+        self.stalls.asked(self.clock.now());
         let stopped = || Error::Internal { reason: "the task that reads ahead stopped early".into() };
         let delivered = self.input.recv().await.unwrap_or_else(|| Err(stopped()));
         let Delivered { part, bytes, spans, _held } = delivered.inspect_err(|_| self.missing = 0)?;
-        let waited = self.stalls.taken_part(Instant::now(), &spans);
+        let now = self.clock.now();
+        let waited = self.stalls.taken_part(now, &spans);
         self.counted.wait_nanos += to_nanos(waited);
         self.counted.rows += part.data.num_rows() as u64;
         self.counted.bytes += bytes;
@@ -124,7 +127,7 @@ impl PartStream {
         if part.is_last() {
             self.missing -= 1;
             self.stalls.end_step();
-            let since_opened = self.opened.elapsed();
+            let since_opened = now - self.opened;
             self.counted.first_batch_nanos.get_or_insert(to_nanos(since_opened).max(1));
             self.counted.batches += 1;
         }
@@ -161,7 +164,7 @@ impl PartStream {
     /// on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
         self.quota.begin(memory_budget_bytes);
-        self.opened = Instant::now();
+        self.opened = self.clock.now();
     }
 
     /// Returns the statistics of the stream. Rows and bytes are counted with each part, batches and steps with their

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use futures::future::{join, try_join_all};
 use stoker_batch::check_batches;
+use stoker_clock::Clock;
 use stoker_lake::{LakeStore, Table};
 use stoker_order::StreamOrders;
 use stoker_sql::Engine;
@@ -228,11 +229,11 @@ impl StreamPlan {
 
     /// Holds the snapshots while the stream is read, so that cleanups do not remove them. This happens only if the lake
     /// has the specification.
-    pub(crate) async fn keep_held(self) {
+    pub(crate) async fn keep_held(self, clock: Clock) {
         let Some(lake) = self.tables().next().map(Table::lake).filter(|_| self.spec_stored()) else { return };
-        let mut ticks = tokio::time::interval(RENEWAL);
+        let mut ticks = clock.ticks(RENEWAL);
         loop {
-            ticks.tick().await;
+            ticks.next().await;
             hold(lake, self.spec(), &self.inner.sources).await;
         }
     }

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use stoker_batch::{Held, Quota, SlotMut};
 use stoker_chunks::{BlockReads, ChunkScan, Membership};
@@ -444,7 +443,8 @@ impl Planner {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
         let (pieces, mut spans) = reading.task.done().await?;
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(()) };
-        let begun = Instant::now();
+        let clock = self.scan.clock();
+        let begun = clock.now();
         for mut piece in pieces {
             let builder = &mut self.builders[to_usize(piece.part - first)];
             if !piece.bad.is_empty() {
@@ -459,14 +459,14 @@ impl Planner {
             }
             builder.add(piece);
         }
-        spans.decode += begun.elapsed();
+        spans.decode += clock.since(begun);
         let schema = self.plan.schema();
         while let Some(builder) = self.builders.pop_front_if(|builder| builder.part.number < reading.complete_below) {
             let number = builder.part.number;
             let held = self.held.pop_front_if(|(part, _)| *part == number).map(|(_, held)| held);
-            let begun = Instant::now();
+            let begun = clock.now();
             let (part, bytes) = builder.finish(&self.plan.inner, &self.slice, &schema)?;
-            spans.decode += begun.elapsed();
+            spans.decode += clock.since(begun);
             self.output.send(Ok(Delivered { part, bytes, spans, _held: held })).await.map_err(|_| gone())?;
         }
         Ok(())
@@ -483,7 +483,7 @@ async fn read_unit(
     parts: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
 ) -> Result<(Vec<Piece>, Stalls)> {
-    let clock = UnitClock::start();
+    let clock = UnitClock::start(scan.clock());
     let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref() };
     let found = match rows {
         UnitRows::AllButDense(rows) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use stoker_batch::{MemoryBudget, Quota};
 use stoker_chunks::{ChunkCache, Group, LocalReads, Membership, RequestLimit, SharedReads};
+use stoker_clock::Clock;
 use stoker_types::calls::OpenStream;
 use stoker_types::{Digest, Slice};
 
@@ -14,8 +15,8 @@ use crate::open_streams::{OpenEntry, OpenStreams};
 /// The name of the client of streams in this process.
 const LOCAL_CLIENT: &str = "local";
 
-/// The memory, the requests to object stores, the shared blocks, the cache and the list of open streams that the
-/// streams of a process share. Cheap to clone; clones are the same resources.
+/// The memory, the requests to object stores, the shared blocks, the cache, the list of open streams and the clock that
+/// the streams of a process share. Cheap to clone; clones are the same resources.
 #[derive(Clone, Debug)]
 pub struct Resources {
     memory: MemoryBudget,
@@ -42,11 +43,17 @@ impl Resources {
 
     /// Like [`Resources::new`], or [`Resources::default`] for `None`.
     pub fn with_budget(memory_bytes: Option<u64>) -> Self {
+        Self::with_clock(memory_bytes, Clock::default())
+    }
+
+    /// Like [`Resources::with_budget`], with another clock than the machine's. It decides about retries of reads and
+    /// hedges, and measures the streams.
+    pub fn with_clock(memory_bytes: Option<u64>, clock: Clock) -> Self {
         let reads = SharedReads::default();
         Self {
-            memory: MemoryBudget::with_shared(memory_bytes, Arc::new(reads.clone())),
+            memory: MemoryBudget::with_shared(memory_bytes, Arc::new(reads.clone()), clock.clone()),
             reads,
-            requests: RequestLimit::default(),
+            requests: RequestLimit::with_clock(clock),
             cache: None,
             local_reads: LocalReads::default(),
             open: OpenStreams::default(),
@@ -85,6 +92,11 @@ impl Resources {
         &self.requests
     }
 
+    /// Returns the clock of the streams.
+    pub fn clock(&self) -> &Clock {
+        self.requests.clock()
+    }
+
     /// Returns the cache in which streams keep chunks of object stores, if there is one.
     pub fn cache(&self) -> Option<&ChunkCache> {
         self.cache.as_ref()
@@ -97,12 +109,12 @@ impl Resources {
 
     /// The streams that are open, oldest first.
     pub fn open_streams(&self) -> Vec<OpenStream> {
-        self.open.list()
+        self.open.list(self.clock().now())
     }
 
     /// Adds a stream of the client to the open streams.
     pub(crate) fn opened(&self, stream_id: Digest, slice: Slice, quota: Quota) -> OpenEntry {
-        self.open.add(stream_id, slice, self.client.clone(), quota)
+        self.open.add(stream_id, slice, self.client.clone(), quota, self.clock().now())
     }
 
     /// Adds a stream to a group of ranks that share blocks. The stream must do this before it joins the budget. While

@@ -99,7 +99,7 @@ impl StreamPlan {
             slots.iter().flat_map(|slots| (0..num_rows).map(move |row| slots.claim(row))).collect()
         };
         let claims = memory.iter().map(claim).collect::<stoker_batch::Result<_>>()?;
-        let clock = UnitClock::start();
+        let clock = UnitClock::start(scan.clock());
         let reader = Reader { plan: &self.inner, scan, clock: &clock, blocks: None };
         let found = FoundRows::of(&self.inner, visits).await?;
         Ok((read_rows(reader, found, claims).await?, memory))

@@ -12,21 +12,21 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicro
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use futures::TryStreamExt;
 use stoker_batch::RUN_LOG_TABLE;
+use stoker_clock::Clock;
 use stoker_lake::{CommitKey, CommitMode, WriteOptions};
 use stoker_sql::Engine;
 use stoker_types::{ErrorKind, LastBatch, ParamValue, RunEntry, RunEvent, RunId, TableName};
 
 use crate::{Error, Result};
 
-/// Adds an entry to the log of its run. The entry's time is set to now, or to a later time if that is not after all
+/// Adds an entry to the log of its run. The entry's time is set to now, by `clock`, or to a later time if that is not after all
 /// other entries of the run. If there is a key, an entry that was added under the same key is not added again.
 ///
 /// # Errors
 /// Storage errors; a lake that cannot be written.
-pub async fn log_run(engine: &Engine, entry: &RunEntry, key: Option<CommitKey<'_>>) -> Result<()> {
+pub async fn log_run(engine: &Engine, entry: &RunEntry, key: Option<CommitKey<'_>>, clock: &Clock) -> Result<()> {
     let last = run_entries(engine, &entry.run_id).await?.last().map_or(i64::MIN, |last| last.time_micros);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+    let now = i64::try_from(clock.unix_time().as_micros()).unwrap_or(i64::MAX);
     let entry = RunEntry { time_micros: now.max(last.saturating_add(1)), ..entry.clone() };
     let (name, lake) = (TableName::try_new(RUN_LOG_TABLE)?, engine.lake());
     let mut writer = lake.writer(&name, &schema(), true, WriteOptions::default()).await?;

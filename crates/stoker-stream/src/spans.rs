@@ -122,7 +122,7 @@ impl Spans {
     fn begin(&self, positions: Vec<u64>) -> Span {
         let (plan, scan, order, wanted) = (self.plan.clone(), self.scan.clone(), self.order.clone(), positions.clone());
         let read = async move {
-            let clock = UnitClock::start();
+            let clock = UnitClock::start(scan.clock());
             let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: None };
             read_light_rows(reader, FoundRows::at(&plan.inner, &order, wanted.into_iter()).await?).await
         };

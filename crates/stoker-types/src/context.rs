@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PrincipalName, Result};
+use crate::{Error, Moment, PrincipalName, Result};
 
 /// What a principal may do. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,8 +66,9 @@ impl Principal {
 pub struct Context {
     /// The caller.
     pub principal: Principal,
-    /// The time after which the caller does not wait for the answer any more; `None` for no limit.
-    pub deadline: Option<Instant>,
+    /// The time after which the caller does not wait for the answer any more, on the clock of whoever answers; `None`
+    /// for no limit.
+    pub deadline: Option<Moment>,
     /// The name of the call in logs; a server takes it from the request's `x-request-id`.
     pub trace: Option<Arc<str>>,
 }

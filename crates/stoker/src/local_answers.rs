@@ -115,7 +115,7 @@ impl Answers<ReadRunLog> for LocalLake {
 
 impl Answers<LogRun> for LocalLake {
     async fn answer(&self, _: &Context, LogRun { entry, write_key }: LogRun) -> Result<Done> {
-        log_run(self, &entry, write_key.as_ref().map(commit_key)).await?;
+        log_run(self, &entry, write_key.as_ref().map(commit_key), self.resources().clock()).await?;
         Ok(Done {})
     }
 }

@@ -8,6 +8,7 @@ use arrow_schema::SchemaRef;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use stoker_client::ClientOptions;
+use stoker_clock::Environment;
 use stoker_session::{Connection, Lake, Patience, Result, SqlResult, StreamHandle, StreamSource};
 use stoker_sql::Engine;
 use stoker_stream::{Resources, StreamPlan};
@@ -25,15 +26,20 @@ pub struct LocalLake {
 }
 
 impl LocalLake {
-    /// Wraps an engine whose streams share resources.
+    /// Wraps an engine whose streams share resources, of which the lake has its clock.
     pub fn new(engine: Engine, resources: Resources) -> Self {
-        Self::with_patience(engine, resources, Patience::new(ClientOptions::default().retry_budget))
+        let environment = Environment { clock: resources.clock().clone(), ..Environment::default() };
+        let patience = Patience::new(ClientOptions::default().retry_budget).with_environment(environment);
+        Self::with_patience(engine, resources, patience)
     }
 
     /// As [`LocalLake::new`], with a retry policy. Calls to a lake on a local disk are never retried.
     pub(crate) fn with_patience(engine: Engine, resources: Resources, patience: Patience) -> Self {
         let retry_budget = patience.budget();
-        let patience = if engine.lake().is_local() { Patience::new(Duration::ZERO) } else { patience };
+        let patience = match engine.lake().is_local() {
+            true => Patience::new(Duration::ZERO).with_environment(patience.environment().clone()),
+            false => patience,
+        };
         Self { engine, resources, retry_budget, patience }
     }
 
@@ -52,7 +58,8 @@ impl LocalLake {
     /// Makes the handle of a stream that the engine planned.
     pub(crate) fn handle(&self, plan: StreamPlan) -> StreamHandle {
         let memory = self.resources.memory().clone();
-        StreamHandle::new(LocalPlan::new(plan, self.clone()), self.retry_budget, memory)
+        let handle = StreamHandle::new(LocalPlan::new(plan, self.clone()), self.retry_budget, memory);
+        handle.with_clock(self.resources.clock().clone())
     }
 }
 

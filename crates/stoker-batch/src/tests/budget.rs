@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::poll;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use stoker_clock::{Clock, ManualClock};
 use stoker_types::ReadOptions;
 
 use super::run;
@@ -158,24 +159,24 @@ fn a_waiting_stream_wakes_when_room_is_free_and_when_its_share_grows() {
     });
 }
 
-#[test]
-fn memory_of_a_stream_that_ended_is_kept_for_the_next_one_and_then_given_back() {
+#[tokio::test]
+async fn memory_of_a_stream_that_ended_is_kept_for_the_next_one_and_then_given_back() {
     let fill = |budget: &MemoryBudget| budget.pool().take(100_000).expect("memory").as_mut().fill(1);
     let is_kept = |budget: &MemoryBudget| budget.pool().take(100_000).expect("memory").as_ref()[0] == 1;
-    run(async {
-        let patient = MemoryBudget::keeping_memory_for(1 << 20, Duration::from_secs(3_600));
-        let (stream, _ahead) = (patient.join(u64::MAX), patient.join(10_000));
-        fill(&patient);
-        drop(stream);
+    let time = ManualClock::new();
+    let budget = MemoryBudget::with_clock(Some(1 << 20), Clock::from(&time));
+    let (stream, second, _ahead) = (budget.join(u64::MAX), budget.join(u64::MAX), budget.join(10_000));
+    fill(&budget);
+    let pass = async |secs| {
         tokio::task::yield_now().await;
-        assert!(is_kept(&patient), "the next epoch's stream may take it");
-        let impatient = MemoryBudget::keeping_memory_for(1 << 20, Duration::from_millis(1));
-        let (stream, _ahead) = (impatient.join(u64::MAX), impatient.join(10_000));
-        fill(&impatient);
-        assert!(is_kept(&impatient));
-        drop(stream);
-        while is_kept(&impatient) {
-            tokio::task::yield_now().await;
-        }
-    });
+        time.advance(Duration::from_secs(secs));
+        tokio::task::yield_now().await;
+    };
+    drop(stream);
+    pass(4).await;
+    drop(second);
+    pass(4).await;
+    assert!(is_kept(&budget), "another stream ended four seconds ago, and the next epoch's stream may take it");
+    pass(1).await;
+    assert!(!is_kept(&budget));
 }

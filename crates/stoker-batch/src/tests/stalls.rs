@@ -1,10 +1,8 @@
 //! Tests of how the time of steps is divided.
 
-#![expect(clippy::disallowed_methods, reason = "any time serves as a start")]
+use std::time::Duration;
 
-use std::time::{Duration, Instant};
-
-use stoker_types::Stalls;
+use stoker_types::{Moment, Stalls};
 
 use crate::StallMeter;
 
@@ -16,8 +14,7 @@ fn stalls(millis: [u64; 4]) -> Stalls {
 
 #[test]
 fn a_step_is_divided_between_the_consumer_and_what_it_waited_for() {
-    let start = Instant::now();
-    let at = |millis| start + Duration::from_millis(millis);
+    let at = |millis| Moment::START + Duration::from_millis(millis);
     let mut meter = StallMeter::default();
     assert_eq!(meter.sum().share(Duration::from_secs(1)), 0.0);
     // The time before the first request belongs to no step.
@@ -44,8 +41,7 @@ fn a_step_is_divided_between_the_consumer_and_what_it_waited_for() {
 
 #[test]
 fn a_step_is_the_sum_over_the_parts_of_its_batch() {
-    let start = Instant::now();
-    let at = |millis| start + Duration::from_millis(millis);
+    let at = |millis| Moment::START + Duration::from_millis(millis);
     let mut meter = StallMeter::default();
     meter.asked(at(0));
     meter.taken_part(at(20), &stalls([1, 1, 0, 0]));

@@ -20,6 +20,8 @@
 use std::mem;
 use std::time::Duration;
 
+use stoker_types::Moment;
+
 use crate::hedge::BODY_BYTES_MIN;
 
 /// The initial limit.
@@ -74,9 +76,9 @@ const SECS_MIN: f64 = 1e-6;
 /// The times of a complete GET, on the clock of the limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Get {
-    pub begun: Duration,
-    pub first_byte: Duration,
-    pub last_byte: Duration,
+    pub begun: Moment,
+    pub first_byte: Moment,
+    pub last_byte: Moment,
     pub bytes: u64,
 }
 
@@ -88,7 +90,7 @@ pub(super) struct Pace {
     known: Option<Known>,
     /// While the unloaded duration is measured: the round that made the known one doubtful.
     doubtful: Option<Round>,
-    overloaded: Option<Duration>,
+    overloaded: Option<Moment>,
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
@@ -98,7 +100,7 @@ fn whole(limit: f64) -> usize {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { limit: START, round: Round::new(Duration::ZERO), known: None, doubtful: None, overloaded: None }
+        Self { limit: START, round: Round::new(Moment::START), known: None, doubtful: None, overloaded: None }
     }
 }
 
@@ -121,7 +123,7 @@ impl Pace {
     }
 
     /// Adds a GET that just completed. GETs that began before the round are ignored, because they saw another limit.
-    pub fn came(&mut self, get: Get, now: Duration) {
+    pub fn came(&mut self, get: Get, now: Moment) {
         if get.begun < self.round.begun {
             return;
         }
@@ -132,7 +134,7 @@ impl Pace {
     }
 
     /// Halves the limit for a store that gets too many requests.
-    pub fn overloaded(&mut self, now: Duration) {
+    pub fn overloaded(&mut self, now: Moment) {
         if self.is_paused(now) {
             return;
         }
@@ -142,11 +144,11 @@ impl Pace {
         self.round = Round::new(now);
     }
 
-    fn is_paused(&self, now: Duration) -> bool {
-        self.overloaded.is_some_and(|at| now.saturating_sub(at) < OVERLOAD_PAUSE)
+    fn is_paused(&self, now: Moment) -> bool {
+        self.overloaded.is_some_and(|at| now - at < OVERLOAD_PAUSE)
     }
 
-    fn end_round(&mut self, now: Duration) {
+    fn end_round(&mut self, now: Moment) {
         let (limit, round) = (self.limit, mem::replace(&mut self.round, Round::new(now)));
         if let Some(doubtful) = self.doubtful.take() {
             let known = Known { times: round.times(), is_measured: true, since: now, held: now, limit };
@@ -167,7 +169,7 @@ impl Pace {
     }
 
     /// Sets the limit after a round. It grows only if GETs waited for permits.
-    fn follow(&mut self, round: &Round, factor: f64, now: Duration) {
+    fn follow(&mut self, round: &Round, factor: f64, now: Moment) {
         let target = self.limit * factor;
         if target > self.limit && round.has_waited && !self.is_paused(now) {
             self.limit = target.min(CEILING);
@@ -180,7 +182,7 @@ impl Pace {
 /// The GETs that began under the same limit.
 #[derive(Debug)]
 struct Round {
-    begun: Duration,
+    begun: Moment,
     gets: Vec<Get>,
     under_way_max: usize,
     /// Whether a GET waited for a permit.
@@ -188,7 +190,7 @@ struct Round {
 }
 
 impl Round {
-    fn new(begun: Duration) -> Self {
+    fn new(begun: Moment) -> Self {
         Self { begun, gets: Vec::new(), under_way_max: 0, has_waited: false }
     }
 
@@ -237,15 +239,15 @@ struct Known {
     times: Times,
     /// Whether a measurement found them; the first round may have been loaded.
     is_measured: bool,
-    since: Duration,
+    since: Moment,
     /// When a round last confirmed them, and the limit at that time.
-    held: Duration,
+    held: Moment,
     limit: f64,
 }
 
 impl Known {
     /// Updates the known durations by a round that took `load` times as long.
-    fn compare(&mut self, round: &Round, load: f64, limit: f64, now: Duration) {
+    fn compare(&mut self, round: &Round, load: f64, limit: f64, now: Moment) {
         match load {
             _ if load < SAME_MIN => self.times = round.times(),
             _ if load <= SAME_MAX => self.times.approach(round.times()),
@@ -255,15 +257,15 @@ impl Known {
     }
 
     /// Returns whether the durations must be measured again after a round that took `load` times as long.
-    fn is_doubtful(&self, load: f64, limit: f64, now: Duration) -> bool {
-        let is_lost = now.saturating_sub(self.held) >= HOLDS_FOR || 2.0 * limit <= self.limit;
-        now.saturating_sub(self.since) >= KNOWN_FOR || load > SAME_MAX && (is_lost || !self.is_measured)
+    fn is_doubtful(&self, load: f64, limit: f64, now: Moment) -> bool {
+        let is_lost = now - self.held >= HOLDS_FOR || 2.0 * limit <= self.limit;
+        now - self.since >= KNOWN_FOR || load > SAME_MAX && (is_lost || !self.is_measured)
     }
 }
 
 /// Returns the seconds between two moments.
-fn secs(from: Duration, to: Duration) -> f64 {
-    to.saturating_sub(from).as_secs_f64()
+fn secs(from: Moment, to: Moment) -> f64 {
+    (to - from).as_secs_f64()
 }
 
 /// Returns the median; `None` if there are no values.

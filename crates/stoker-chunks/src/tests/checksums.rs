@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
 use arrow_array::{Float32Array, LargeBinaryArray};
 use stoker_batch::BufferPool;
+use stoker_clock::Clock;
 use stoker_columns::{KIND_ENCODED_IMAGE, KIND_KEY};
 use stoker_types::ErrorKind;
 
@@ -186,16 +187,17 @@ fn decoded_values_are_checked_and_read_twice() {
     let folder = tempfile::tempdir().expect("a folder");
     runtime().block_on(async {
         let table = images(folder.path().to_str().expect("UTF-8")).await;
-        let (addresses, retry) = ([7, 5, 5, 30], RetryPolicy::default());
+        let (addresses, retry, clock) = ([7, 5, 5, 30], RetryPolicy::default(), Clock::default());
         let columns = ["x".to_string(), "id".to_string()];
         let taken = table.take(&columns, &addresses).await.expect("rows");
         for (column, values) in columns.iter().zip(taken.columns()) {
-            let bad = verify_values(&table, column, &addresses, values, retry).await.expect("a check");
+            let bad = verify_values(&table, column, &addresses, values, retry, &clock).await.expect("a check");
             assert!(bad.is_empty(), "{column}: {bad:?}");
         }
         // These values differ from those in storage.
         let wrong: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values([7, 6, 5, 30].map(image_at)));
-        let error = verify_values(&table, "x", &addresses, &wrong, retry).await.expect_err("a second read is right");
+        let error =
+            verify_values(&table, "x", &addresses, &wrong, retry, &clock).await.expect_err("a second read is right");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         // The next values are read from bytes that are damaged in storage.
         let checksums = table.checksums("x").await.expect("a probe").expect("checksums");
@@ -207,7 +209,7 @@ fn decoded_values_are_checked_and_read_twice() {
         bytes[offset + 2_000] ^= 1;
         std::fs::write(&path, bytes).expect("written");
         let taken = table.take(&columns[..1], &addresses).await.expect("rows");
-        let bad = verify_values(&table, "x", &addresses, taken.column(0), retry).await.expect("a check");
+        let bad = verify_values(&table, "x", &addresses, taken.column(0), retry, &clock).await.expect("a check");
         assert_eq!(bad.iter().map(|(address, _)| *address).collect::<Vec<_>>(), [5]);
         assert!(bad[0].1.starts_with("the checksum of column x is 0x"), "{}", bad[0].1);
         assert!(bad[0].1.ends_with(&place), "{}", bad[0].1);

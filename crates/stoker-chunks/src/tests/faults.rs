@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use stoker_types::ErrorKind;
+use stoker_clock::{Clock, ManualClock};
+use stoker_types::{ErrorKind, Moment};
 
-use super::runtime;
 use super::script::{Answer, RANGE, REFUSAL, REST, Step, Trial};
-use crate::clock::Clock;
 use crate::{ChunkScanOptions, Error, Fault, RetryPolicy, with_retries};
 
 const BUSY: Answer = Answer::Refused(ErrorKind::Unavailable);
@@ -77,7 +76,7 @@ fn the_last_byte_ends_a_read() {
 #[test]
 fn faults_that_go_on_end_with_the_budget() {
     let (trial, error) = check_failure(RetryPolicy::default(), vec![BUSY; 200]);
-    assert_eq!(trial.time.now(), secs(120));
+    assert_eq!(trial.elapsed(), secs(120));
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let attempts = trial.ranges().len();
     assert!((20..50).contains(&attempts), "{attempts}");
@@ -93,7 +92,7 @@ fn progress_renews_the_budget() {
     let done = trial.time.run(trial.read()).expect("a read");
     assert!(done > secs(160), "{done:?}");
     let (trial, error) = check_failure(retry, vec![Answer::Body(vec![Step::Wait(secs(4)), BREAK]); 40]);
-    assert!((secs(10)..secs(16)).contains(&trial.time.now()), "{:?}", trial.time.now());
+    assert!((secs(10)..secs(16)).contains(&trial.elapsed()), "{:?}", trial.elapsed());
     assert!(error.to_string().ends_with("last: connection reset"), "{error}");
 }
 
@@ -129,8 +128,10 @@ fn other_work_is_retried_too() {
         stoker_lake::Error::Storage { attempted, kind: ErrorKind::Unavailable, source: "busy".into() }
     };
     let mut retries = 0;
-    let work = with_retries(policy, |_| retries += 1, || async { Err::<(), _>(busy()) });
-    let error = runtime().block_on(work).expect_err("a failure");
+    let time = ManualClock::new();
+    let clock = Clock::from(&time);
+    let work = with_retries(policy, &clock, |_| retries += 1, || async { Err::<(), _>(busy()) });
+    let error = time.run(work).expect_err("a failure");
     assert_eq!((retries, error.kind()), (2, ErrorKind::Unavailable));
     let text = error.to_string();
     assert!(text.starts_with("taking rows of table t@1 failed 3 times in "), "{text}");
@@ -162,9 +163,11 @@ fn a_store_that_answers_nobody_is_asked_again_at_once() {
     let hour = Duration::from_secs(3_600);
     let policy = RetryPolicy { budget: hour, attempts_max: 20, first_wait: hour, ..RetryPolicy::default() };
     let mut retries = 0;
-    let work = with_retries(policy, |_| retries += 1, || async { Err::<(), _>(OfOutage) });
-    runtime().block_on(work).expect_err("a failure");
-    assert_eq!(retries, 19);
+    let time = ManualClock::new();
+    let clock = Clock::from(&time);
+    let work = with_retries(policy, &clock, |_| retries += 1, || async { Err::<(), _>(OfOutage) });
+    time.run(work).expect_err("a failure");
+    assert_eq!((retries, time.now()), (19, Moment::START));
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -1,18 +1,16 @@
 //! Tests of the limit of GETs, with stores of known latency and bandwidth.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::{FutureExt, join_all};
 use futures::poll;
 use parking_lot::Mutex;
-use stoker_types::ErrorKind;
+use stoker_clock::{Clock, ManualClock};
+use stoker_types::{ErrorKind, Moment};
 
 use super::script::{Answer, REST, Step, Trial};
-use super::virtual_time::VirtualTime;
-use crate::clock::Clock;
 use crate::request_limit::{Get, RequestLimit, Requests, Turn};
 use crate::{ChunkScanOptions, RetryPolicy};
 
@@ -37,13 +35,13 @@ fn secs(seconds: u64) -> Duration {
 
 /// A store behind one link, which sends parts of bodies in the order in which they are ready.
 struct Store {
-    time: VirtualTime,
+    time: ManualClock,
     limit: RequestLimit,
     requests: Requests,
     latency: Mutex<Duration>,
     bytes_per_sec: f64,
     /// When the link has sent all parts so far.
-    free: Mutex<Duration>,
+    free: Mutex<Moment>,
     num_gets: AtomicU64,
     nanos: AtomicU64,
     bytes: AtomicU64,
@@ -51,8 +49,8 @@ struct Store {
 
 impl Store {
     fn new(latency: Duration, bytes_per_sec: f64) -> Self {
-        let time = VirtualTime::default();
-        let limit = RequestLimit::with_clock(Arc::new(time.clone()));
+        let time = ManualClock::new();
+        let limit = RequestLimit::with_clock(Clock::from(&time));
         Self {
             requests: limit.join(MANY),
             time,
@@ -66,6 +64,10 @@ impl Store {
         }
     }
 
+    fn clock(&self) -> Clock {
+        Clock::from(&self.time)
+    }
+
     /// Makes one GET of 0.5 to 1.5 times the average bytes, with a latency that varies by up to a fifth.
     async fn get(&self) {
         let number = self.num_gets.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +75,7 @@ impl Store {
         let _turn = self.requests.turn(bytes).await;
         let begun = self.time.now();
         let latency = self.latency.lock().mul_f64(0.8 + (number * 6_151 % 41) as f64 / 100.0);
-        self.time.sleep(latency).await;
+        self.clock().sleep(latency).await;
         let mut first_byte = None;
         for _ in 0..PARTS {
             self.send(bytes as f64 / f64::from(PARTS)).await;
@@ -92,7 +94,7 @@ impl Store {
             *free = now.max(*free) + Duration::from_secs_f64(bytes / self.bytes_per_sec);
             *free
         };
-        self.time.sleep(sent - now).await;
+        self.clock().sleep(sent - now).await;
     }
 
     /// Runs readers that make one GET after the other for this long; `seen` gets the limit after each GET.
@@ -194,7 +196,7 @@ fn a_latency_that_shrinks_behind_a_load_is_found() {
 #[test]
 fn stores_that_refuse_get_half_as_many_once_a_second() {
     let store = Store::new(millis(20), 1e12);
-    let pass = |length| store.time.run(store.time.sleep(length));
+    let pass = |length| store.time.run(store.clock().sleep(length));
     for expected in [64, 32, 16, 8, 4, 4] {
         (0..10).for_each(|_| store.requests.overloaded());
         assert_eq!(store.limit.num_requests(), expected);
@@ -245,7 +247,7 @@ fn reads_give_their_turns_back_however_they_end() {
 }
 
 fn joined(requests_max: usize) -> (RequestLimit, Requests) {
-    let limit = RequestLimit::with_clock(Arc::new(VirtualTime::default()));
+    let limit = RequestLimit::with_clock(Clock::from(&ManualClock::new()));
     let requests = limit.join(requests_max);
     (limit, requests)
 }

@@ -12,11 +12,10 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use stoker_batch::{BufferPool, Slots};
+use stoker_clock::{Clock, ManualClock};
 use stoker_lake::RangeBody;
-use stoker_types::{ErrorKind, IoTotals};
+use stoker_types::{ErrorKind, IoTotals, Moment};
 
-use super::virtual_time::VirtualTime;
-use crate::clock::Clock;
 use crate::coalesce::{Piece, Read};
 use crate::remote::{Remote, Source};
 use crate::{ChunkScanOptions, IoStats, RequestLimit, Result};
@@ -62,7 +61,7 @@ pub(super) enum Answer {
 
 /// A file that answers the first GETs by a script, and all later ones with the requested bytes.
 struct Script {
-    time: VirtualTime,
+    clock: Clock,
     answers: Mutex<VecDeque<Answer>>,
     ranges: Mutex<Vec<Range<u64>>>,
     bytes_sent: Arc<AtomicU64>,
@@ -90,9 +89,9 @@ impl Source for Script {
 
 impl Script {
     fn body(&self, range: Range<u64>, steps: Vec<Step>) -> RangeBody {
-        let (time, bytes_sent) = (self.time.clone(), self.bytes_sent.clone());
+        let (clock, bytes_sent) = (self.clock.clone(), self.bytes_sent.clone());
         let at = range.start;
-        let sender = Sender { steps: steps.into_iter(), range, at, time, bytes_sent };
+        let sender = Sender { steps: steps.into_iter(), range, at, clock, bytes_sent };
         RangeBody::from_chunks(stream::unfold(sender, Sender::next).boxed())
     }
 }
@@ -102,7 +101,7 @@ struct Sender {
     steps: IntoIter<Step>,
     range: Range<u64>,
     at: u64,
-    time: VirtualTime,
+    clock: Clock,
     bytes_sent: Arc<AtomicU64>,
 }
 
@@ -115,7 +114,7 @@ impl Sender {
                 Some(Step::Wrong(length)) => (length, 0xFF),
                 Some(Step::Fail(kind)) => return Some((Err(fault(&self.range, kind, "connection reset")), self)),
                 Some(Step::Wait(wait)) => {
-                    self.time.sleep(wait).await;
+                    self.clock.sleep(wait).await;
                     continue;
                 }
                 Some(Step::Hang) => {
@@ -147,7 +146,7 @@ fn fault(range: &Range<u64>, kind: ErrorKind, reason: &str) -> stoker_lake::Erro
 
 /// Reads of a scripted file, with counters.
 pub(super) struct Trial {
-    pub time: VirtualTime,
+    pub time: ManualClock,
     stats: Arc<IoStats>,
     script: Script,
     remote: Remote,
@@ -157,11 +156,11 @@ pub(super) struct Trial {
 impl Trial {
     /// Makes a file that gives these answers to the first GETs.
     pub fn new(options: ChunkScanOptions, answers: Vec<Answer>) -> Self {
-        let (time, stats) = (VirtualTime::default(), Arc::<IoStats>::default());
-        let limit = RequestLimit::with_clock(Arc::new(time.clone()));
+        let (time, stats) = (ManualClock::new(), Arc::<IoStats>::default());
+        let limit = RequestLimit::with_clock(Clock::from(&time));
         let remote = Remote::new(&options, &limit, stats.clone());
         let script = Script {
-            time: time.clone(),
+            clock: Clock::from(&time),
             answers: Mutex::new(answers.into()),
             ranges: Mutex::default(),
             bytes_sent: Arc::default(),
@@ -177,8 +176,8 @@ impl Trial {
         let pieces = (0..NUM_ROWS).map(piece).collect::<Result<Vec<_>>>()?;
         let mut read = Read { fragment: 0, offset: RANGE.start, length: RANGE.end - RANGE.start, pieces };
         self.remote.read(&self.script, &mut read, false).await?;
-        let done = self.time.now();
-        self.time.sleep(Duration::from_secs(60)).await;
+        let done = self.elapsed();
+        self.script.clock.sleep(Duration::from_secs(60)).await;
         read.finish();
         let bytes = slots.freeze()?;
         for row in 0..NUM_ROWS {
@@ -187,6 +186,11 @@ impl Trial {
             assert_eq!(&bytes[row * ROW..(row + 1) * ROW], &expected, "row {row}");
         }
         Ok(done)
+    }
+
+    /// The time since the file was made.
+    pub fn elapsed(&self) -> Duration {
+        self.time.now() - Moment::START
     }
 
     /// The range of each GET so far.

@@ -2,20 +2,22 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::time::{Duration, Instant};
+use std::pin::pin;
+use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use stoker_clock::{Clock, Environment, ManualClock};
 use stoker_session::{Connection, Error, Patience};
 use stoker_types::calls::{Answers, ListTables, TagVersion};
-use stoker_types::{Context, ErrorKind};
+use stoker_types::{Context, ErrorKind, Moment};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::codegen::http::{Request, Response};
 
-use crate::{ClientOptions, connect, open};
+use crate::{ClientOptions, connect_in, open};
 
 /// The header `grpc-timeout` of a request.
 type Timeout = Option<String>;
@@ -49,7 +51,7 @@ async fn server() -> (String, UnboundedReceiver<Timeout>) {
     (url, asked)
 }
 
-fn until(deadline: Instant) -> Context {
+fn until(deadline: Moment) -> Context {
     Context { deadline: Some(deadline), ..Context::local() }
 }
 
@@ -61,28 +63,29 @@ fn check(error: Error) {
 #[tokio::test]
 async fn servers_learn_the_deadlines_of_calls_that_may_be_repeated() {
     let (url, mut asked) = server().await;
-    let connection = connect(&url, &ClientOptions::default()).await.expect("a server");
-    let in_an_hour = until(Instant::now() + Duration::from_secs(3_600));
+    let (time, hour) = (ManualClock::new(), Duration::from_secs(3_600));
+    let environment = Environment { clock: Clock::from(&time), ..Environment::default() };
+    let connection = connect_in(&url, &ClientOptions::default(), environment).await.expect("a server");
+    let in_an_hour = until(time.now() + hour);
+    let mut answer = pin!(connection.answer(&in_an_hour, ListTables {}));
     let timeout = tokio::select! {
         timeout = asked.recv() => timeout.expect("a request"),
-        _ = connection.answer(&in_an_hour, ListTables {}) => unreachable!("the server does not answer"),
+        _ = answer.as_mut() => unreachable!("the server does not answer"),
     };
-    let timeout = timeout.expect("a timeout");
-    let millis: u64 = timeout.strip_suffix('m').expect("milliseconds").parse().expect("a number");
-    assert!((3_000_000..=3_600_000).contains(&millis), "{timeout}");
+    assert_eq!(timeout.as_deref(), Some("3600000m"));
+    time.advance(hour);
+    check(answer.await.expect_err("the deadline passed"));
     // A write that was begun is finished, also by the server.
     let tag = TagVersion { table: Some("t".into()), new_tag: "kept".into(), ..TagVersion::default() };
     let refused = connection.answer(&in_an_hour, tag).await.expect_err("the server refuses it");
     assert_eq!((refused.kind(), asked.recv().await), (ErrorKind::InvalidRequest, Some(None)));
-    let soon = until(Instant::now() + Duration::from_millis(100));
-    check(connection.answer(&soon, ListTables {}).await.expect_err("the deadline passed"));
 }
 
 #[tokio::test]
 async fn the_end_of_a_call_at_its_deadline_is_worded_as_servers_do() {
     let (url, _asked) = server().await;
     let lake = open(&url, &ClientOptions::default(), Patience::new(Duration::ZERO)).expect("an address");
-    let late = until(Instant::now());
+    let late = until(Clock::default().now());
     // The timer of the channel ends this call.
     check(lake.answer(&late, ListTables {}).await.expect_err("the deadline passed"));
     // Other calls without a deadline use the same server.

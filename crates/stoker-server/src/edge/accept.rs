@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use stoker_clock::Clock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -25,6 +26,7 @@ pub(crate) struct Edge {
     pub tls: Option<Arc<ServerTls>>,
     pub places: Permits<Address>,
     pub times: ConnectionTimes,
+    pub clock: Clock,
     /// Cancelled when the server stops accepting connections and requests.
     pub stopping: CancellationToken,
 }
@@ -42,10 +44,10 @@ pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
         match accepted {
             Ok(accepted) => {
                 wait = WAIT_FIRST;
-                let (address, now) = (accepted.address(), Instant::now());
+                let (address, now) = (accepted.address(), edge.clock.now());
                 // Without a permit, the connection is closed.
                 let Ok(place) = edge.places.take(address, Standing::Unproven(now), now) else { continue };
-                let peer = Arc::new(Peer::new(address, place, now));
+                let peer = Arc::new(Peer::new(address, place, edge.clock.clone()));
                 let edge = edge.clone();
                 match accepted {
                     Accepted::Tcp(io, _) => connections.spawn(serve_connection(io, true, edge, peer)),
@@ -57,7 +59,7 @@ pub(crate) async fn accept_connections(listener: Listener, edge: Arc<Edge>) {
                 // The connection stays in the system's queue, so without a pause the next call would fail at once.
                 let made_room = edge.places.displace_unproven();
                 tracing::warn!(%error, made_room, "cannot accept connections");
-                tokio::time::sleep(wait).await;
+                edge.clock.sleep(wait).await;
                 wait = (wait * 2).min(WAIT_MAX);
             }
         }

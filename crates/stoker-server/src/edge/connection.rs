@@ -2,14 +2,14 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use stoker_types::Moment;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{sleep_until, timeout, timeout_at};
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::codegen::http::Request;
@@ -37,22 +37,22 @@ pub(super) async fn serve_connection<T>(io: T, has_tls: bool, edge: Arc<Edge>, p
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let shake_hands_until = Instant::now() + edge.times.handshake;
+    let shake_hands_until = edge.clock.now() + edge.times.handshake;
     let serving = async {
         let tls = edge.tls.as_ref().filter(|_| has_tls);
         let Some(tls) = tls else { return serve_http(io, None, &edge, &peer, shake_hands_until).await };
         let accepted = tokio::select! {
-            accepted = timeout_at(shake_hands_until.into(), tls.acceptor().accept(io)) => accepted,
+            accepted = edge.clock.timeout_at(shake_hands_until, tls.acceptor().accept(io)) => accepted,
             () = edge.stopping.cancelled() => return,
         };
         match accepted {
-            Ok(Ok(io)) => {
+            Some(Ok(io)) => {
                 let chain = io.get_ref().1.peer_certificates();
                 let certificate = chain.and_then(|chain| Some(ClientCertificate(chain.first()?.clone())));
                 serve_http(io, certificate, &edge, &peer, shake_hands_until).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, address = ?peer.address, "a TLS handshake failed"),
-            Err(_) => tracing::debug!(address = ?peer.address, "a TLS handshake took too long"),
+            Some(Err(error)) => tracing::debug!(%error, address = ?peer.address, "a TLS handshake failed"),
+            None => tracing::debug!(address = ?peer.address, "a TLS handshake took too long"),
         }
     };
     tokio::select! {
@@ -66,7 +66,7 @@ async fn serve_http<T>(
     certificate: Option<ClientCertificate>,
     edge: &Edge,
     peer: &Arc<Peer>,
-    shake_hands_until: Instant,
+    shake_hands_until: Moment,
 ) where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -78,7 +78,7 @@ async fn serve_http<T>(
         });
         edge.routes.clone().call(request)
     });
-    let io = TokioIo::new(MeteredIo::new(io, peer.clone()));
+    let io = TokioIo::new(MeteredIo::new(io, peer.clone(), edge.clock.clone()));
     let mut connection = pin!(http(edge, peer).serve_connection(io, service));
     let mut closing = false;
     let mut look_at = shake_hands_until;
@@ -96,18 +96,18 @@ async fn serve_http<T>(
             }
             () = peer.ending() => {
                 connection.as_mut().graceful_shutdown();
-                timeout(LINGER, connection).await.ok();
+                edge.clock.timeout(LINGER, connection).await;
                 return;
             }
-            () = sleep_until(look_at.into()) => match peer.idle_since() {
+            () = edge.clock.sleep_until(look_at) => match peer.idle_since() {
                 _ if !peer.has_asked() => peer.end("its first request did not arrive in time"),
-                None => look_at = Instant::now() + edge.times.idle,
-                Some(since) if since + edge.times.idle > Instant::now() => look_at = since + edge.times.idle,
+                None => look_at = edge.clock.now() + edge.times.idle,
+                Some(since) if since + edge.times.idle > edge.clock.now() => look_at = since + edge.times.idle,
                 // A request that comes before the client sees GOAWAY is still served.
                 Some(_) if !closing => {
                     closing = true;
                     connection.as_mut().graceful_shutdown();
-                    look_at = Instant::now() + LINGER;
+                    look_at = edge.clock.now() + LINGER;
                 }
                 Some(_) => return,
             },
@@ -129,4 +129,76 @@ fn http(edge: &Edge, peer: &Arc<Peer>) -> http2::Builder<StreamTasks> {
         // before its connection.
         .keep_alive_timeout(edge.times.stall + edge.times.keepalive);
     http
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use stoker_clock::{Clock, ManualClock};
+    use tokio::io::duplex;
+    use tokio_util::sync::CancellationToken;
+    use tonic::service::Routes;
+
+    use super::super::ConnectionTimes;
+    use super::super::peer::Address;
+    use super::*;
+    use crate::permits::{Permits, Shares, Standing};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    const TIMES: ConnectionTimes = ConnectionTimes {
+        handshake: Duration::from_secs(10),
+        idle: Duration::from_secs(60),
+        keepalive: SECOND,
+        stall: SECOND,
+    };
+
+    fn edge(time: &ManualClock) -> (Arc<Edge>, Arc<Peer>) {
+        let clock = Clock::from(time);
+        let places = Permits::new(Shares { total: 1, per_client: 1 }, clock.clone());
+        let place = places.take(Address::Unix, Standing::Unproven(time.now()), time.now()).expect("a permit");
+        let peer = Arc::new(Peer::new(Address::Unix, place, clock.clone()));
+        let (routes, stopping) = (Routes::default(), CancellationToken::new());
+        (Arc::new(Edge { routes, tls: None, places, times: TIMES, clock, stopping }), peer)
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_request_ends_at_its_deadline() {
+        let time = ManualClock::new();
+        let (edge, peer) = edge(&time);
+        let (io, _client) = duplex(1 << 10);
+        let mut serving = pin!(serve_connection(io, false, edge, peer.clone()));
+        assert!(serving.as_mut().now_or_never().is_none());
+        time.advance(TIMES.handshake - Duration::from_nanos(1));
+        assert!(serving.as_mut().now_or_never().is_none());
+        assert!(peer.ending().now_or_never().is_none());
+        time.advance(Duration::from_nanos(1));
+        assert!(serving.as_mut().now_or_never().is_none(), "the client gets GOAWAY");
+        assert!(peer.ending().now_or_never().is_some());
+        time.advance(LINGER);
+        serving.now_or_never().expect("the client had its time");
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_when_no_request_came_for_a_while() {
+        let time = ManualClock::new();
+        let (edge, peer) = edge(&time);
+        let (io, _client) = duplex(1 << 10);
+        let mut serving = pin!(serve_connection(io, false, edge, peer.clone()));
+        peer.begin_request();
+        assert!(serving.as_mut().now_or_never().is_none());
+        // A request that runs for long does not end the connection, and neither does a shorter pause.
+        let mut pass = |wait| {
+            time.advance(wait);
+            serving.as_mut().now_or_never().is_some()
+        };
+        assert!(!pass(TIMES.handshake) && !pass(TIMES.idle) && !pass(TIMES.idle));
+        peer.end_request();
+        assert!(!pass(TIMES.idle - SECOND));
+        peer.begin_request();
+        peer.end_request();
+        assert!(!pass(TIMES.idle - SECOND), "a request came a minute less a second ago");
+        assert!(!pass(SECOND), "the client gets GOAWAY");
+        assert!(pass(LINGER), "no request came for a minute");
+    }
 }

@@ -5,10 +5,10 @@
 //! DATA of 256 bytes or more. A client earns tokens with time, and with the bytes that the server sends to it, because
 //! clients acknowledge those with frames.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stoker_net::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE};
-use stoker_types::to_millis;
+use stoker_types::{Moment, to_millis};
 
 /// The maximum number of tokens, and that of a new connection: more than a client with 128 requests and small windows
 /// needs.
@@ -29,13 +29,13 @@ pub(crate) struct FrameMeter {
     head_bytes: usize,
     tokens: u64,
     /// The time up to which tokens were credited.
-    counted_until: Instant,
+    counted_until: Moment,
     /// The sent bytes for which no token was credited yet.
     sent_bytes: u64,
 }
 
 impl FrameMeter {
-    pub fn new(now: Instant) -> Self {
+    pub fn new(now: Moment) -> Self {
         let (skip, head) = (PREFACE.len(), [0; HEAD_BYTES]);
         Self { skip, head, head_bytes: 0, tokens: TOKENS_MAX, counted_until: now, sent_bytes: 0 }
     }
@@ -47,7 +47,7 @@ impl FrameMeter {
 
     /// Records bytes that the client sent. Returns `false` if they are a flood.
     #[must_use]
-    pub fn received(&mut self, mut bytes: &[u8], now: Instant) -> bool {
+    pub fn received(&mut self, mut bytes: &[u8], now: Moment) -> bool {
         self.earn(now);
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -73,8 +73,8 @@ impl FrameMeter {
         true
     }
 
-    fn earn(&mut self, now: Instant) {
-        let earned = to_millis(now.saturating_duration_since(self.counted_until)) / MILLIS_PER_TOKEN;
+    fn earn(&mut self, now: Moment) {
+        let earned = to_millis(now - self.counted_until) / MILLIS_PER_TOKEN;
         self.counted_until += Duration::from_millis(earned * MILLIS_PER_TOKEN);
         let sent = self.sent_bytes / BYTES_PER_TOKEN;
         self.sent_bytes %= BYTES_PER_TOKEN;

@@ -4,8 +4,8 @@ use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
+use stoker_clock::Clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frame_meter::FrameMeter;
@@ -16,12 +16,13 @@ pub(super) struct MeteredIo<T> {
     io: T,
     meter: FrameMeter,
     peer: Arc<Peer>,
+    clock: Clock,
     is_flooded: bool,
 }
 
 impl<T> MeteredIo<T> {
-    pub fn new(io: T, peer: Arc<Peer>) -> Self {
-        Self { io, meter: FrameMeter::new(Instant::now()), peer, is_flooded: false }
+    pub fn new(io: T, peer: Arc<Peer>, clock: Clock) -> Self {
+        Self { io, meter: FrameMeter::new(clock.now()), peer, clock, is_flooded: false }
     }
 }
 
@@ -33,7 +34,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for MeteredIo<T> {
         }
         let before = out.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, out))?;
-        if !this.meter.received(&out.filled()[before..], Instant::now()) {
+        if !this.meter.received(&out.filled()[before..], this.clock.now()) {
             this.is_flooded = true;
             this.peer.end("it sent too many control frames");
         }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::Instant;
 
 use parking_lot::Mutex;
+use stoker_clock::Clock;
+use stoker_types::Moment;
 use tokio_util::sync::CancellationToken;
 
 use crate::permits::{Permit, Standing};
@@ -48,13 +49,14 @@ impl fmt::Display for Address {
 pub(crate) struct Peer {
     pub address: Address,
     place: Permit<Address>,
+    clock: Clock,
     shown: Mutex<Shown>,
     /// Cancelled when the connection must end.
     ending: CancellationToken,
 }
 
 struct Shown {
-    since: Instant,
+    since: Moment,
     has_asked: bool,
     is_proven: bool,
     /// The number of consecutive requests that were refused for want of a valid token.
@@ -62,13 +64,14 @@ struct Shown {
     /// The number of requests that are being served.
     running: usize,
     /// The time since which no request is being served.
-    idle_since: Instant,
+    idle_since: Moment,
 }
 
 impl Peer {
-    pub fn new(address: Address, place: Permit<Address>, now: Instant) -> Self {
+    pub fn new(address: Address, place: Permit<Address>, clock: Clock) -> Self {
+        let now = clock.now();
         let shown = Shown { since: now, has_asked: false, is_proven: false, refused: 0, running: 0, idle_since: now };
-        Self { address, place, shown: Mutex::new(shown), ending: CancellationToken::new() }
+        Self { address, place, clock, shown: Mutex::new(shown), ending: CancellationToken::new() }
     }
 
     /// Records a request that passed authentication.
@@ -104,7 +107,7 @@ impl Peer {
     pub(super) fn end_request(&self) {
         let mut shown = self.shown.lock();
         shown.running -= 1;
-        shown.idle_since = Instant::now();
+        shown.idle_since = self.clock.now();
         self.place.set_standing(shown.standing());
     }
 
@@ -114,7 +117,7 @@ impl Peer {
     }
 
     /// Returns the time since which no request is being served; `None` while one is.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    pub(super) fn idle_since(&self) -> Option<Moment> {
         let shown = self.shown.lock();
         (shown.running == 0).then_some(shown.idle_since)
     }

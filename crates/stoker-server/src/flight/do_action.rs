@@ -4,7 +4,6 @@ use arrow_flight::ActionType;
 use stoker_session::{Error, Result};
 use stoker_types::Context;
 use stoker_types::calls::{CALLS, answer_action};
-use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::state::ServerState;
@@ -27,18 +26,20 @@ impl ServerState {
         let answer = answer_action(self, context, name, body).instrument(span);
         let is_repeatable = CALLS.iter().any(|call| call.name == name && call.is_repeatable);
         let late = || Err(Error::Deadline { attempted: format!("action {name}") });
-        match context.deadline.filter(|_| is_repeatable).map(Instant::from_std) {
+        let clock = &self.environment.clock;
+        match context.deadline.filter(|_| is_repeatable) {
             None => answer.await,
-            Some(deadline) if deadline <= Instant::now() => late(),
-            Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| late()),
+            Some(deadline) if deadline <= clock.now() => late(),
+            Some(deadline) => clock.timeout_at(deadline, answer).await.unwrap_or_else(late),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
+    use stoker_clock::Environment;
     use stoker_types::{Context, ErrorKind};
 
     use crate::state::ServerState;
@@ -51,8 +52,9 @@ mod tests {
             let lake = TestLake::new(10).await;
             let keys = vec![("test".to_string(), b"a secret of enough bytes".to_vec())];
             let signer = TicketSigner::try_new(keys, Duration::from_secs(60)).expect("a key");
-            let state = ServerState::try_new(lake.engine().await, config(), signer, None).expect("a server");
-            let late = Context { deadline: Some(Instant::now()), ..Context::local() };
+            let state = ServerState::try_new(lake.engine().await, config(), signer, None, Environment::default())
+                .expect("a server");
+            let late = Context { deadline: Some(state.environment.clock.now()), ..Context::local() };
             let error = state.do_action(&late, "tables", b"").await.expect_err("the deadline passed");
             assert_eq!(error.kind(), ErrorKind::Cancelled);
             assert!(error.to_string().starts_with("action tables was cancelled: the deadline"), "{error}");

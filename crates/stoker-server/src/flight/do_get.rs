@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use futures::{FutureExt, StreamExt};
+use stoker_clock::Clock;
 use stoker_session::{Error, Result};
 use stoker_sql::SqlQuery;
 use stoker_stream::StreamPlan;
@@ -24,7 +25,7 @@ use crate::flight::output::Output;
 use crate::flight::status::status;
 use crate::permits::Permit;
 use crate::request_id::for_request;
-use crate::state::{ServerState, now_unix_secs};
+use crate::state::ServerState;
 use crate::totals::CountedStream;
 
 /// The maximum number of a query result's messages that wait for the connection.
@@ -74,7 +75,8 @@ pub(crate) async fn do_get(
     principal: &Principal,
     ticket: &[u8],
 ) -> Result<Answer> {
-    let body = state.signer.verify(ticket, now_unix_secs())?;
+    let body = state.signer.verify(ticket, state.now_unix_secs())?;
+    let clock = state.environment.clock.clone();
     let who = format!("{} at {caller}", principal.name);
     let budget = state.lake.resources().for_client(&caller, &who);
     let place = place(&state, caller, body.kind.as_ref()).await?;
@@ -87,12 +89,12 @@ pub(crate) async fn do_get(
             let batches = if options.first_batch_only { Batches::First } else { Batches::All };
             let (plan, slice) = open_stream(&state, ticket, principal).await?;
             let stream = plan.open_parts(&budget, &slice, &options, part_bytes(message_bytes))?;
-            let log = AccessEntry::new("stream", about(&plan, &slice), who);
+            let log = AccessEntry::new("stream", about(&plan, &slice), who, &clock);
             let stream = Box::new(CountedStream::new(stream, state.totals.clone(), state.metrics.clone(), log));
             (Work::Stream(plan, stream, batches), options.compression)
         }
         Some(ticket_body::Kind::Sql(ticket)) => {
-            let log = AccessEntry::new("query", Digest::of(ticket.sql.as_bytes()).to_string(), who);
+            let log = AccessEntry::new("query", Digest::of(ticket.sql.as_bytes()).to_string(), who, &clock);
             let compression = compression_from_proto(&ticket.compression)?;
             let opened = state.clone();
             let query = state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?;
@@ -106,14 +108,16 @@ pub(crate) async fn do_get(
         Work::Stream(..) => (QUEUE_PART_MESSAGES, Handle::current()),
         Work::Sql(..) => (QUEUE_MESSAGES, state.query_threads.handle().clone()),
     };
-    let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes);
+    let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes, clock.clone());
     let options = MessageOptions { message_bytes, compression };
     let span = work.span();
     let sending = async move {
         let sent = async {
             match work {
-                Work::Stream(plan, stream, batches) => send_stream(&plan, *stream, batches, options, &output).await,
-                Work::Sql(query, log) => send_sql(&query, log, options, &output).await,
+                Work::Stream(plan, stream, batches) => {
+                    send_stream(&plan, *stream, batches, options, &output, &clock).await
+                }
+                Work::Sql(query, log) => send_sql(&query, log, options, &output, &clock).await,
             }
         };
         let done = tokio::select! {
@@ -196,11 +200,12 @@ async fn send_stream(
     batches: Batches,
     options: MessageOptions,
     output: &Output,
+    clock: &Clock,
 ) -> Result<()> {
     output.send(schema_message(&plan.schema())).await?;
     let mut held_back = pin!(stream.parts.until_held_back());
     loop {
-        let next = tokio::time::timeout(KEEPALIVE, stream.parts.next());
+        let next = clock.timeout(KEEPALIVE, stream.parts.next());
         let next = tokio::select! {
             next = next => next,
             // The stream does not prefetch its first batch, so the response ends without one. The client gets the batch
@@ -208,8 +213,8 @@ async fn send_stream(
             () = &mut held_back => return Ok(()),
         };
         match next {
-            Err(_) => send_empty(output, &plan.schema()).await?,
-            Ok(part) => {
+            None => send_empty(output, &plan.schema()).await?,
+            Some(part) => {
                 let Some(part) = part? else {
                     stream.complete();
                     return Ok(());
@@ -227,18 +232,24 @@ async fn send_stream(
     }
 }
 
-async fn send_sql(query: &SqlQuery, mut log: AccessEntry, options: MessageOptions, output: &Output) -> Result<()> {
+async fn send_sql(
+    query: &SqlQuery,
+    mut log: AccessEntry,
+    options: MessageOptions,
+    output: &Output,
+    clock: &Clock,
+) -> Result<()> {
     let schema = query.schema();
     output.send(schema_message(&schema)).await?;
     let mut batches = query.execute().await?;
     loop {
-        match tokio::time::timeout(KEEPALIVE, batches.next()).await {
-            Err(_) => send_empty(output, &schema).await?,
-            Ok(None) => {
+        match clock.timeout(KEEPALIVE, batches.next()).await {
+            None => send_empty(output, &schema).await?,
+            Some(None) => {
                 log.is_complete = true;
                 return Ok(());
             }
-            Ok(Some(batch)) => {
+            Some(Some(batch)) => {
                 let batch = batch.map_err(stoker_sql::Error::from)?;
                 if batch.num_rows() > 0 {
                     log.rows += batch.num_rows() as u64;

@@ -1,7 +1,7 @@
 //! The methods of the Flight service: each delegates to the file that does its work.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::{
@@ -12,6 +12,7 @@ use arrow_ipc::writer::IpcWriteOptions;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
+use stoker_clock::Clock;
 use stoker_session::{Error, Result};
 use stoker_types::calls::{Call, VerifyReceipts};
 use stoker_types::{Context, Principal};
@@ -128,7 +129,7 @@ impl FlightService for StokerFlightService {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        let context = context(&request).map_err(status)?;
+        let context = context(&request, &self.0.environment.clock).map_err(status)?;
         let action = request.into_inner();
         let computes = action.body.len() > SMALL_BYTES_MAX || action.r#type == VerifyReceipts::NAME;
         let state = self.0.clone();
@@ -150,9 +151,9 @@ fn principal<T>(request: &Request<T>) -> Result<Principal, Error> {
 }
 
 /// The context of a request: who asks, until when, and its name in logs.
-fn context<T>(request: &Request<T>) -> Result<Context, Error> {
+fn context<T>(request: &Request<T>, clock: &Clock) -> Result<Context, Error> {
     let deadline = request.metadata().get(GRPC_TIMEOUT).and_then(|value| value.to_str().ok()).and_then(timeout);
-    let deadline = deadline.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = deadline.map(|timeout| clock.now() + timeout);
     let trace = RequestId::current().map(|id| id.to_string().into());
     Ok(Context { principal: principal(request)?, deadline, trace })
 }

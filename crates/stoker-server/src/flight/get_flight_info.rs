@@ -18,7 +18,7 @@ use stoker_wire::proto::{
     command::Kind, ticket_body,
 };
 
-use crate::state::{ServerState, now_unix_secs};
+use crate::state::ServerState;
 
 /// The maximum number of endpoints in a response.
 const ENDPOINTS_MAX: u32 = 256;
@@ -138,7 +138,7 @@ impl ServerState {
     }
 
     fn endpoint(&self, kind: ticket_body::Kind) -> FlightEndpoint {
-        let now = now_unix_secs();
+        let now = self.now_unix_secs();
         let ticket = self.signer.sign(TicketBody { kind: Some(kind), ..TicketBody::default() }, now);
         let expires = now.saturating_add(self.signer.ttl().as_secs());
         FlightEndpoint {

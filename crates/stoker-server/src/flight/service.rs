@@ -4,15 +4,15 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_flight::Ticket;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use prost::Message;
+use stoker_clock::Environment;
 use stoker_session::{Error, Result};
 use stoker_types::Principal;
 use stoker_wire::protocol::{self, DO_GET_PATH, MESSAGE_BYTES_MAX, SERVICE};
-use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codec::{DecodeBuf, Decoder};
 use tonic::codegen::http::header::CONTENT_TYPE;
@@ -31,7 +31,7 @@ use crate::flight::flight_service::StokerFlightService;
 use crate::flight::status::status;
 use crate::metrics::Method;
 use crate::request_id::{REQUEST_ID, RequestId};
-use crate::state::{ServerState, now_unix_secs};
+use crate::state::ServerState;
 
 /// The timeout for the ticket of a DoGet, from the headers of the request on.
 const TICKET_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,7 +58,7 @@ impl StokerService {
             return Err(Error::Stopping);
         }
         let certificate = request.extensions().get::<ClientCertificate>();
-        let principal = self.authenticator.principal(request.headers(), certificate, now_unix_secs())?;
+        let principal = self.authenticator.principal(request.headers(), certificate, self.state.now_unix_secs())?;
         let path = request.uri().path();
         check_role(&principal, role_of_method(path), path.rsplit('/').next().unwrap_or_default())?;
         Ok(principal)
@@ -79,7 +79,9 @@ impl Service<Request<Body>> for StokerService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (begun, method, id) = (Instant::now(), Method::of(request.uri().path()), RequestId::of(request.headers()));
+        let Environment { clock, random } = &self.state.environment;
+        let (begun, method) = (clock.now(), Method::of(request.uri().path()));
+        let id = RequestId::of(request.headers(), random);
         let (state, span) = (self.state.clone(), tracing::info_span!("request", %id, ?method));
         let checked = self.check(&request);
         if let Some(peer) = request.extensions().get::<Arc<Peer>>() {
@@ -95,7 +97,7 @@ impl Service<Request<Body>> for StokerService {
         };
         let answered = async move {
             let mut response = id.clone().scope(answering).await?;
-            state.metrics.answered(method, code(&response), begun.elapsed());
+            state.metrics.answered(method, code(&response), state.environment.clock.since(begun));
             if let Some(value) = id.to_header() {
                 response.headers_mut().insert(REQUEST_ID, value);
             }
@@ -135,8 +137,8 @@ async fn answer(
     let request_bytes_max = Some(state.config.request_bytes_max);
     let caller = Caller::of(request.extensions(), request.headers());
     let mut tickets = Streaming::new_request(TicketDecoder, request.into_body(), None, request_bytes_max);
-    let ticket = timeout(TICKET_TIMEOUT, tickets.message()).await;
-    let ticket = ticket.map_err(|_| Error::invalid("the ticket of the request did not arrive in time"));
+    let ticket = state.environment.clock.timeout(TICKET_TIMEOUT, tickets.message()).await;
+    let ticket = ticket.ok_or_else(|| Error::invalid("the ticket of the request did not arrive in time"));
     let ticket = ticket.map_err(status)??;
     let ticket = ticket.ok_or_else(|| status(Error::invalid("the request has no ticket")))?;
     let answer = do_get(state, caller, principal, &ticket.ticket).await.map_err(status)?;

@@ -13,7 +13,8 @@ pub(crate) fn status(error: impl Into<Error>) -> Status {
     let error = error.into();
     match error.kind() {
         ErrorKind::Internal => {
-            let request = RequestId::current().unwrap_or_else(RequestId::random);
+            // Only tests make a status outside a request.
+            let request = RequestId::current().map_or_else(|| "unknown".to_string(), |id| id.to_string());
             let error = redact(&error.to_string());
             tracing::error!(
                 error,

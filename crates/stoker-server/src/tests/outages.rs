@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use stoker::{ClientOptions, ConnectOptions, Connection, LocalLake, connect, reconnect};
+use stoker_clock::{Clock, Environment};
 use stoker_session::new_write_key;
 use stoker_stream::{log_run, run_entries};
 use stoker_types::calls::{Answers, ListTables, LogRun, ReadRunLog};
@@ -126,8 +127,9 @@ fn a_write_with_a_key_happens_once() {
         let lake = TestLake::new(5).await;
         let engine = lake.engine().await;
         let run_id = entry(0).run_id;
-        log_run(&engine, &entry(0), None).await.expect("logged");
-        let (key, local) = (new_write_key(1), LocalLake::from(engine.clone()));
+        log_run(&engine, &entry(0), None, &Clock::default()).await.expect("logged");
+        let environment = Environment::default();
+        let (key, local) = (new_write_key(1, &environment), LocalLake::from(engine.clone()));
         let log = async |write_key| {
             local
                 .answer(&Context::local(), LogRun { entry: entry(1), write_key: Some(write_key) })
@@ -138,7 +140,7 @@ fn a_write_with_a_key_happens_once() {
             log(key.clone()).await;
         }
         // The same entry with another key is another write.
-        log(new_write_key(2)).await;
+        log(new_write_key(2, &environment)).await;
         let steps = async || {
             let entries = run_entries(&engine, &run_id).await.expect("a log");
             entries.iter().map(|entry| entry.step).collect::<Vec<_>>()

@@ -3,21 +3,18 @@
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::ready;
+use stoker_clock::ManualClock;
 use stoker_types::calls::{Answer, Answers, Call, Done, ListTables, TagVersion};
-use stoker_types::{Context, ErrorKind};
-use tokio::time::timeout;
+use stoker_types::{Context, ErrorKind, Moment};
 
 use crate::tests::fixture::*;
 use crate::{Connection, Error};
 
-/// The longest wait for a call that must end at its deadline.
-const WAIT_MAX: Duration = Duration::from_secs(30);
-
-fn until(deadline: Instant) -> Context {
+fn until(deadline: Moment) -> Context {
     Context { deadline: Some(deadline), ..Context::local() }
 }
 
@@ -26,36 +23,37 @@ fn check(error: Error) {
     assert_eq!(error.to_string(), "action tables was cancelled: the deadline of the request passed");
 }
 
-#[tokio::test]
-async fn a_call_ends_at_its_deadline_and_begins_no_attempt_after_it() {
-    // A lake that never answers, and one that cannot be reached.
-    for answers_never in [true, false] {
-        let num_asked = Arc::new(AtomicU32::new(0));
+#[test]
+fn a_call_ends_at_its_deadline_and_begins_no_attempt_after_it() {
+    // A lake that never answers, and one that cannot be reached, whose attempts begin after 0, 25 and 75 ms.
+    for (answers_never, num_attempts) in [(true, 1), (false, 3)] {
+        let (time, num_asked) = (ManualClock::new(), Arc::new(AtomicU32::new(0)));
         let counted = num_asked.clone();
-        let connection = Connection::new(FakeLake::new(move |_, _| {
+        let lake = FakeLake::new(move |_, _| {
             counted.fetch_add(1, Ordering::Relaxed);
             if answers_never { pending().boxed() } else { ready(Err(Error::Stopping)).boxed() }
-        }));
-        let ask = async |deadline| {
+        });
+        let connection = Connection::new(lake.with_clock(&time));
+        let ask = |deadline| {
             let context = until(deadline);
-            let answer = timeout(WAIT_MAX, connection.answer(&context, ListTables {})).await.expect("an end");
-            check(answer.expect_err("the deadline passed"));
+            check(time.run(connection.answer(&context, ListTables {})).expect_err("the deadline passed"));
+            assert_eq!(time.now(), deadline);
         };
-        ask(Instant::now()).await;
+        ask(time.now());
         assert_eq!(num_asked.load(Ordering::Relaxed), 0);
-        let soon = Instant::now() + Duration::from_millis(100);
-        ask(soon).await;
-        assert!(Instant::now() >= soon);
-        assert!(num_asked.load(Ordering::Relaxed) > 0);
+        ask(time.now() + Duration::from_millis(100));
+        assert_eq!(num_asked.load(Ordering::Relaxed), num_attempts);
     }
 }
 
-#[tokio::test]
-async fn writes_have_no_deadline() {
-    let connection = Connection::new(FakeLake::new(|name, _| {
+#[test]
+fn writes_have_no_deadline() {
+    let time = ManualClock::new();
+    let lake = FakeLake::new(|name, _| {
         assert_eq!(name, TagVersion::NAME);
         ready(Done {}.encode().map_err(Error::internal)).boxed()
-    }));
+    });
+    let connection = Connection::new(lake.with_clock(&time));
     let tag = TagVersion { table: Some("t".into()), new_tag: "kept".into(), ..TagVersion::default() };
-    connection.answer(&until(Instant::now()), tag).await.expect("a tag");
+    time.run(connection.answer(&until(time.now()), tag)).expect("a tag");
 }

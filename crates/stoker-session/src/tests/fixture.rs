@@ -12,6 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use stoker_batch::{Batch, MemoryBudget, RowsBeside};
+use stoker_clock::{Clock, Environment, ManualClock, Random};
 use stoker_types::calls::{Answering, Answers, Beside, Call, decode_answer, encode_call};
 use stoker_types::{
     BatchSize, Batching, Compression, Context, Cursor, Digest, LastBatch, Mixing, OrderOptions, ParamValue,
@@ -51,6 +52,12 @@ impl FakeLake {
     ) -> Self {
         let patience = Patience::with_known(Duration::from_secs(60));
         Self { patience, has_replicas: false, answer: Box::new(answer) }
+    }
+
+    /// Returns the same lake with a clock of a test. Its random numbers are zeros.
+    pub fn with_clock(self, time: &ManualClock) -> Self {
+        let environment = Environment { clock: Clock::from(time), random: Random::given([]) };
+        Self { patience: self.patience.with_environment(environment), ..self }
     }
 
     /// Returns the same lake behind several servers.

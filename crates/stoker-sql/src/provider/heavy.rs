@@ -85,7 +85,8 @@ impl HeavyTable {
     /// Verifies the checksums of the values and fails with the first row whose values are bad.
     async fn verify(&self, column: &str, addrs: &[u64], values: &ArrayRef) -> DfResult<()> {
         let failed = |error: stoker_chunks::Error| DataFusionError::External(Box::new(error));
-        let bad = verify_values(&self.table, column, addrs, values, self.chunks.retry()).await.map_err(failed)?;
+        let (retry, clock) = (self.chunks.retry(), self.chunks.clock());
+        let bad = verify_values(&self.table, column, addrs, values, retry, clock).await.map_err(failed)?;
         let Some((address, reason)) = bad.into_iter().next() else { return Ok(()) };
         Err(failed(stoker_chunks::Error::BadRow { address, column: column.to_string(), reason }))
     }

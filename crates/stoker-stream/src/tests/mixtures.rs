@@ -1,6 +1,9 @@
 //! Tests of streams over several queries.
 
+use std::time::Duration;
+
 use stoker_batch::{entry_slice, step_entry};
+use stoker_clock::{Clock, ManualClock};
 use stoker_types::{
     ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions, RunEntry, RunEvent, RunId, StreamOptions,
 };
@@ -278,13 +281,17 @@ fn the_log_of_a_run_finds_the_rows_of_every_step() {
             entry(RunEvent::Resume, 6, 0, 60, 40),
             entry(RunEvent::Epoch, 11, 1, 0, 40),
         ];
-        for entry in &log {
-            log_run(&engine, entry, None).await.expect("logged");
+        // The clock shows the time of the first entry for the second one too, and an earlier time for the third one.
+        let time = ManualClock::new();
+        for (entry, secs) in log.iter().zip([1_000, 1_000, 900]) {
+            time.set_unix_time(Duration::from_secs(secs));
+            log_run(&engine, entry, None, &Clock::from(&time)).await.expect("logged");
         }
         let entries = run_entries(&engine, &run_id).await.expect("a log");
         let bare = entries.iter().map(|entry| RunEntry { time_micros: 0, ..entry.clone() });
         assert_eq!(bare.collect::<Vec<_>>(), log);
-        assert!(entries.windows(2).all(|pair| pair[0].time_micros < pair[1].time_micros));
+        let micros: Vec<i64> = entries.iter().map(|entry| entry.time_micros).collect();
+        assert_eq!(micros, [1_000_000_000, 1_000_000_001, 1_000_000_002]);
         let one = Topology { rank: 0, world_size: 1 };
         for (step, epoch, positions) in
             [(0, 0, 0..10), (5, 0, 50..60), (6, 0, 60..100), (10, 0, 220..230), (12, 1, 40..80)]

@@ -15,7 +15,7 @@ fn frames(kind: Kind, length: usize, count: usize) -> Vec<u8> {
 /// Checks whether frames that come at once after the preface are a flood, in pieces of 1 byte, 7 bytes or all bytes.
 #[track_caller]
 fn check(kind: Kind, length: usize, count: usize, is_flood: bool) {
-    let begun = Instant::now();
+    let begun = Moment::START;
     let bytes = [PREFACE.to_vec(), frames(kind, length, count)].concat();
     for piece in [1, 7, bytes.len()] {
         let mut meter = FrameMeter::new(begun);
@@ -47,11 +47,11 @@ fn control_frames_without_end_are_a_flood() {
 
 #[test]
 fn frames_are_earned_by_time_and_by_bytes_that_were_sent() {
-    let (begun, count) = (Instant::now(), TOKENS_MAX as usize);
+    let (begun, count) = (Moment::START, TOKENS_MAX as usize);
     let mut meter = FrameMeter::new(begun);
     assert!(meter.received(PREFACE, begun) && meter.received(&frames(Kind::Ping, 8, count), begun));
     // Frequent calls lose no fraction of the time that earns tokens.
-    let second: Vec<Instant> = (1..=1_000).map(|millis| begun + Duration::from_millis(millis)).collect();
+    let second: Vec<Moment> = (1..=1_000).map(|millis| begun + Duration::from_millis(millis)).collect();
     assert!(second.iter().all(|now| meter.received(&[], *now)));
     let (now, earned) = (second[999], (1_000 / MILLIS_PER_TOKEN) as usize);
     assert!(meter.received(&frames(Kind::Ping, 8, earned), now));
