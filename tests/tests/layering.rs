@@ -63,6 +63,19 @@ const ENGINE: [&str; 9] = [
     "stoker-stream",
 ];
 
+/// The members that take time and random numbers from whoever calls them, so that tests decide about both.
+const WITHOUT_CLOCK: [&str; 9] = [
+    "stoker-types",
+    "stoker-dialect",
+    "stoker-order",
+    "stoker-clock",
+    "stoker-batch",
+    "stoker-session",
+    "stoker-client",
+    "stoker-stream",
+    "stoker-server",
+];
+
 /// The most files of production code of a member.
 const FILES_MAX: usize = 60;
 
@@ -198,6 +211,18 @@ fn a_client_is_built_without_the_engine() -> Result<()> {
         ensure!(dependencies.contains_key(member), "{member} is no member");
         let path = path_to_engine(member, &dependencies);
         ensure!(path.is_none(), "a client needs no engine: {}", path.unwrap_or_default().join(" → "));
+    }
+    Ok(())
+}
+
+#[test]
+fn members_without_a_clock_of_their_own_have_the_lint_for_it() -> Result<()> {
+    for member in WITHOUT_CLOCK {
+        let path = root().join("crates").join(member).join("src/lib.rs");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let has_lint =
+            text.lines().any(|line| line.starts_with("#![") && line.contains("warn(clippy::disallowed_methods)"));
+        ensure!(has_lint, "{member} does not turn clippy::disallowed_methods on: see clippy.toml");
     }
     Ok(())
 }

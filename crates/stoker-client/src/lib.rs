@@ -10,6 +10,7 @@
 //! crate has no query engine and no storage.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod batch_assembler;
 mod channel;

@@ -5,6 +5,7 @@
 //! has a folder, its door: `flight` is the only one now.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod access_log;
 mod admin;

@@ -11,6 +11,8 @@
 //! lake in this process and of one behind servers. All that holds for both is here: retries of calls, decoding of images
 //! with substitutes for bad ones, receipts, run logs, and the [`Session`].
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod batch_source;
 mod connection;
 mod decode_stage;

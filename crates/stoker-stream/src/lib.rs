@@ -14,6 +14,7 @@
 //! units that do not fit. Rows of dense columns are read from storage directly into their buffer slots in their part.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod bad_row_log;
 mod batch_stream;
