@@ -6,7 +6,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use stoker_order::{DelayLine, EpochOrder, Piece, SuperStride};
+use stoker_order::{BlockPiece, DelayLine, EpochOrder, SuperStride};
 use stoker_types::{OrderOptions, ShuffleMode, StreamOptions, to_usize};
 
 use crate::ShuffleValue;
@@ -219,7 +219,7 @@ fn reads_of_windows(by_rank: &[Vec<u64>], rows: u64, rows_per_block: u64, window
 /// Returns the number of pieces that a reader of all lanes takes up in an epoch, and the number of their rows.
 fn reads_of_lanes(line: &DelayLine, num_lanes: u64) -> (u64, u64) {
     let (mut reads, mut rows_read) = (0, 0);
-    let mut read = |pieces: &mut dyn Iterator<Item = Piece>| {
+    let mut read = |pieces: &mut dyn Iterator<Item = BlockPiece>| {
         for piece in pieces {
             reads += 1;
             rows_read += piece.ordinals.end - piece.ordinals.start;

@@ -56,7 +56,7 @@ pub struct SuperStride {
 
 /// Neighbouring rows of one block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Piece {
+pub struct BlockPiece {
     /// The block that contains the rows: the ordinal of its first row, divided by the number of rows in a block.
     pub block: u64,
     /// The ordinals of the rows.
@@ -87,8 +87,8 @@ impl DelayLine {
         let rounds = self.rounds(stride);
         let slot = rounds.slot(position / self.num_lanes - indexes.start);
         match self.place(stride, slot) {
-            Place::Lane { block, row } => self.permutation.apply(block) * self.rows_per_block + row,
-            Place::Rest(index) => self.rest_ordinal(stride.lane, index),
+            SlotContent::Lane { block, row } => self.permutation.apply(block) * self.rows_per_block + row,
+            SlotContent::Rest(index) => self.rest_ordinal(stride.lane, index),
         }
     }
 
@@ -104,8 +104,8 @@ impl DelayLine {
             }
             let slot = cached.shuffle.slot(&cached.rounds, index - cached.indexes.start);
             out.push(match self.place(cached.stride, slot) {
-                Place::Lane { block, row } => cached.block(block, &self.permutation) * self.rows_per_block + row,
-                Place::Rest(index) => self.rest_ordinal(lane, index),
+                SlotContent::Lane { block, row } => cached.block(block, &self.permutation) * self.rows_per_block + row,
+                SlotContent::Rest(index) => self.rest_ordinal(lane, index),
             });
         }
     }
@@ -173,7 +173,7 @@ impl DelayLine {
     }
 
     /// Returns the pieces that a super-stride delivers.
-    pub fn pieces(&self, stride: SuperStride) -> impl Iterator<Item = Piece> {
+    pub fn pieces(&self, stride: SuperStride) -> impl Iterator<Item = BlockPiece> {
         let of_block = move |(delay, rows): (u64, Range<u64>)| {
             self.piece(stride.lane, self.group_before(stride.number, delay), rows)
         };
@@ -186,7 +186,7 @@ impl DelayLine {
     ///
     /// A reader of the whole epoch reads [`DelayLine::pending`] for super-stride 0, and then the arrivals of each
     /// super-stride. So it reads each row once.
-    pub fn arrivals(&self, stride: SuperStride) -> impl Iterator<Item = Piece> {
+    pub fn arrivals(&self, stride: SuperStride) -> impl Iterator<Item = BlockPiece> {
         let opened = self.opened_rows(stride.number, 0);
         let opened = opened.map(|rows| self.piece(stride.lane, stride.number, rows));
         let Range { start, end } = self.rest(stride);
@@ -198,7 +198,7 @@ impl DelayLine {
     /// Returns the rows that arrived before a super-stride began and that are delivered in it or later. A reader that
     /// begins in this super-stride reads them first. For super-stride 0, these are rows of blocks that the last
     /// super-strides open.
-    pub fn pending(&self, stride: SuperStride) -> impl Iterator<Item = Piece> {
+    pub fn pending(&self, stride: SuperStride) -> impl Iterator<Item = BlockPiece> {
         let SuperStride { lane, number } = stride;
         let opened = (1..self.open_blocks()).filter_map(move |age| match number.checked_sub(age) {
             Some(group) => Some(self.piece(lane, group, self.opened_rows(group, age)?)),
@@ -287,13 +287,13 @@ impl DelayLine {
     }
 
     /// Returns what is at a slot of a super-stride.
-    fn place(&self, stride: SuperStride, slot: u64) -> Place {
+    fn place(&self, stride: SuperStride, slot: u64) -> SlotContent {
         match slot.checked_sub(self.regular_rows()) {
             None => {
                 let group = self.group_before(stride.number, self.delay(slot));
-                Place::Lane { block: stride.lane * self.lane_blocks + group, row: slot }
+                SlotContent::Lane { block: stride.lane * self.lane_blocks + group, row: slot }
             }
-            Some(slot) => Place::Rest(self.rest_before(stride.number) + slot),
+            Some(slot) => SlotContent::Rest(self.rest_before(stride.number) + slot),
         }
     }
 
@@ -338,10 +338,10 @@ impl DelayLine {
     }
 
     /// Returns rows of a lane block.
-    fn piece(&self, lane: u64, group: u64, rows: Range<u64>) -> Piece {
+    fn piece(&self, lane: u64, group: u64, rows: Range<u64>) -> BlockPiece {
         let block = self.permutation.apply(lane * self.lane_blocks + group);
         let first = block * self.rows_per_block;
-        Piece { block, ordinals: first + rows.start..first + rows.end }
+        BlockPiece { block, ordinals: first + rows.start..first + rows.end }
     }
 
     /// Returns the number of rows of the rest that each lane delivers; the first lanes deliver one more.
@@ -411,7 +411,7 @@ impl DelayLine {
     }
 
     /// Returns rows of a lane's rest, cut where blocks begin.
-    fn rest_pieces(&self, lane: u64, rows: Range<u64>) -> impl Iterator<Item = Piece> {
+    fn rest_pieces(&self, lane: u64, rows: Range<u64>) -> impl Iterator<Item = BlockPiece> {
         let mut start = rows.start;
         std::iter::from_fn(move || {
             if start >= rows.end {
@@ -421,7 +421,7 @@ impl DelayLine {
             let ordinal = self.rest_ordinal(lane, start);
             let ordinals = ordinal..ordinal + (end - start);
             start = end;
-            Some(Piece { block: ordinal / self.rows_per_block, ordinals })
+            Some(BlockPiece { block: ordinal / self.rows_per_block, ordinals })
         })
     }
 }
@@ -436,8 +436,8 @@ fn share_of(index: u64, total: u64, shares: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).min(shares - 1)
 }
 
-/// What a slot of a super-stride stands for.
-enum Place {
+/// What a slot of a super-stride delivers.
+enum SlotContent {
     /// A row of the lane block with this index in the permuted sequence of blocks.
     Lane { block: u64, row: u64 },
     /// An index of the lane's rest.

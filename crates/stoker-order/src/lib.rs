@@ -23,7 +23,7 @@ mod rounds;
 mod stream_order;
 mod window_order;
 
-pub use delay_line::{DelayLine, Piece, SuperStride};
+pub use delay_line::{BlockPiece, DelayLine, SuperStride};
 pub use epoch_order::EpochOrder;
 pub use mixture::{Draw, Mixture};
 pub use permutation::{Key, Permutation};

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stoker_types::{Mixing, OrderOptions, ShuffleMode, StreamOptions};
 
 use super::mixing;
-use crate::{DelayLine, EpochOrder, Piece, SuperStride};
+use crate::{BlockPiece, DelayLine, EpochOrder, SuperStride};
 
 fn options(num_lanes: u32, rows_per_block: u64, super_strides_per_block: u64) -> OrderOptions {
     OrderOptions {
@@ -144,9 +144,13 @@ fn orders_of_any_size_are_closed_form() {
 }
 
 /// Adds the rows of pieces, each of which must be new, non-empty and inside its block.
-fn add(rows: &mut BTreeSet<u64>, pieces: impl Iterator<Item = Piece>, block_rows: u64) -> Result<u64, TestCaseError> {
+fn add(
+    rows: &mut BTreeSet<u64>,
+    pieces: impl Iterator<Item = BlockPiece>,
+    block_rows: u64,
+) -> Result<u64, TestCaseError> {
     let before = rows.len();
-    for Piece { block, ordinals } in pieces {
+    for BlockPiece { block, ordinals } in pieces {
         prop_assert!(!ordinals.is_empty());
         prop_assert!(ordinals.start / block_rows == block && (ordinals.end - 1) / block_rows == block);
         for ordinal in ordinals {
@@ -199,7 +203,7 @@ proptest! {
                 let mut named = BTreeSet::new();
                 add(&mut named, line.pieces(stride), block)?;
                 prop_assert_eq!(&named, &wanted);
-                for Piece { block, ordinals } in line.pieces(stride) {
+                for BlockPiece { block, ordinals } in line.pieces(stride) {
                     delivered.entry(block).or_default().insert((stride, ordinals.start, ordinals.end));
                 }
             }
@@ -246,7 +250,7 @@ proptest! {
                 let blocks: BTreeSet<u64> = held.iter().map(|ordinal| ordinal / block).collect();
                 // The rest adds a block that began before, and those that begin.
                 prop_assert!(blocks.len() as u64 <= line.open_blocks() + 4, "{:?}", blocks);
-                for Piece { ordinals, .. } in line.pieces(stride) {
+                for BlockPiece { ordinals, .. } in line.pieces(stride) {
                     for ordinal in ordinals {
                         prop_assert!(held.remove(&ordinal), "row {} is not there", ordinal);
                         delivered += 1;
