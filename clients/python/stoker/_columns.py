@@ -76,7 +76,7 @@ def plain_column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> PlainC
     if pa.types.is_fixed_size_list(array.type):
         _refuse_nulls(field, array)
         array = array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
-    if shape.dtype is None or shape.dtype.kind not in "iuf":
+    if isinstance(array, pa.ExtensionArray) or shape.dtype is None or shape.dtype.kind not in "iuf":
         return None
     if array.null_count and shape.nulls == "nan":
         return None
@@ -97,7 +97,7 @@ def numpy_column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> np.nda
     if plain is not None:
         view = numbers(plain.values, plain.dtype).reshape(len(array), *plain.shape)
         return _as_bfloat16(view) if plain.bfloat16 else view
-    if shape.dtype is None:
+    if shape.dtype is None or isinstance(array, pa.ExtensionArray):
         objects = np.empty(len(array), dtype=object)
         objects[:] = array.to_pylist()
         return objects

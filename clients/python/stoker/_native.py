@@ -17,9 +17,11 @@ except ModuleNotFoundError as missing:
         raise
     from stoker._client import *
 else:
-    if stoker_engine.__version__ != __version__:
+    # A folder of this name without the package has no version.
+    _engine_version = getattr(stoker_engine, "__version__", "without a version")
+    if _engine_version != __version__:
         raise ImportError(
-            f"stoker {__version__} and stoker-engine {stoker_engine.__version__} are installed, and only equal "
+            f"stoker {__version__} and stoker-engine {_engine_version} are installed, and only equal "
             f"versions work together: install them together, as in `pip install 'stoker[engine]=={__version__}'`"
         )
     from stoker_engine._native import *

@@ -78,6 +78,8 @@ def _column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> Any:
     plain = plain_column(field, shape, array)
     if plain is not None:
         return _tensor(plain, len(array))
+    if isinstance(array, pa.ExtensionArray):
+        return array.to_pylist()
     if shape.nulls == "nan" and shape.dtype is not None:  # floats with nulls
         return torch.from_numpy(with_nulls(numbers(array, shape.dtype), array, np.nan))
     if array.null_count:

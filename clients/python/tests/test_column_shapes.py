@@ -9,6 +9,8 @@ import pytest
 import stoker
 from stoker import _native
 from stoker._column_shapes import NUM_KEPT, ColumnShape, column_shape, column_shapes
+from stoker._columns import numpy_column
+from stoker._torch_batch import _column as torch_column
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,38 @@ def test_shapes_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_schema_is_refused() -> None:
     with pytest.raises(stoker.InvalidRequestError, match="__arrow_c_schema__"):
         _native.column_shapes("x")
+
+
+class _Celsius(pa.ExtensionType):
+    """A type of another project over a plain one."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "test.celsius")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> _Celsius:
+        return cls(storage)
+
+
+@pytest.mark.parametrize(
+    ("storage", "values", "expected"),
+    [
+        (pa.float32(), [1.0, 2.0], [1.0, 2.0]),
+        (pa.float32(), [1.0, None], [1.0, None]),
+        (pa.bool_(), [True, False], [True, False]),
+        (pa.timestamp("s"), [0, None], [0, None]),
+    ],
+)
+def test_types_of_other_projects_are_numbers_or_objects(
+    storage: pa.DataType, values: list[object], expected: list[object]
+) -> None:
+    array = pa.ExtensionArray.from_storage(_Celsius(storage), pa.array(values, storage))
+    field = pa.field("x", array.type)
+    if pa.types.is_timestamp(storage):
+        expected = array.to_pylist()
+    shape = column_shape(field)
+    assert numpy_column(field, shape, array).tolist() == expected
+    assert list(torch_column(field, shape, array)) == expected

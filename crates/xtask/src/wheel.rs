@@ -39,6 +39,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
     let Wheels { client, engine } = build(workspace, narrator, &python, profile)?;
     narrator.say(format!("install them with `pip install {} {}`", engine.display(), client.display()));
     narrator.say(format!("for clients of servers alone: `pip install {}`", client.display()));
+    narrator.say("to replace wheels of the same version: `pip install --force-reinstall --no-deps …`");
     Ok(())
 }
 
