@@ -4,8 +4,8 @@
 //! (row address, slot) … ──sort, coalesce──► ranges ──positioned reads / GETs──► slots of batches
 //! ```
 //!
-//! [`Slots`](stoker_batch::Slots) is the memory of one column of one batch. Each of its slots is claimed once and filled from any file, so a
-//! shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots and verifies the bytes if
+//! [`Slots`](stoker_batch::Slots) is the memory of one column of one batch. Each of its slots is claimed once and filled
+//! from any file, so a shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots and verifies the bytes if
 //! their files have checksums; a damaged row is returned as a [`BadRow`] and leaves its slots unfilled.
 //!
 //! Rows in object stores may be read in [`Block`]s: once for several streams of the process ([`SharedReads`]), or once

@@ -15,7 +15,8 @@ use crate::{Error, Result, RetryPolicy, with_retries};
 /// Returns the addresses of the damaged rows, ascending, each with a description of its damage. Rows without a checksum
 /// are not checked.
 ///
-/// Values that do not match are read a second time first, past the page cache. Transient faults are retried by `retry` and `clock`.
+/// Values that do not match are read a second time first, past the page cache. Transient faults are retried by `retry`
+/// and `clock`.
 ///
 /// # Errors
 /// Storage errors. An error of kind `Unavailable` if the second read of a value was right: the caller must take all

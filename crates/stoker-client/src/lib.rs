@@ -46,7 +46,8 @@ pub async fn connect(target: &str, options: &ClientOptions) -> Result<Connection
 }
 
 /// As [`connect`], with other time and random numbers than the machine's. They decide when calls are repeated, and when
-/// their deadlines and retry budgets end; the timeouts of the connection itself are by the machine's clock.
+/// their deadlines and retry budgets end. The timeouts of the connection itself, and the timer by which it ends a call at
+/// its deadline, go by the machine's clock.
 ///
 /// # Errors
 /// As for [`connect`].

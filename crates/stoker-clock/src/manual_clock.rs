@@ -20,8 +20,8 @@ pub struct ManualClock {
 #[derive(Debug, Default)]
 struct State {
     now: Moment,
-    /// The time at the start of the clock, since 1970 UTC.
-    unix_start: Duration,
+    /// A time since 1970 UTC, and the moment at which the clock showed it.
+    unix: (Duration, Moment),
     /// The futures that sleep, by the moment at which they wake and then by their number.
     sleepers: BTreeMap<(Moment, u64), Waker>,
     num_sleeps: u64,
@@ -41,13 +41,14 @@ impl ManualClock {
     /// Returns the time since 1970 UTC that the clock shows.
     pub fn unix_time(&self) -> Duration {
         let state = self.state.lock();
-        state.unix_start.saturating_add(state.now - Moment::START)
+        let (time, moment) = state.unix;
+        time.saturating_add(state.now - moment)
     }
 
     /// Sets the time since 1970 UTC. [`ManualClock::now`] stays as it is.
     pub fn set_unix_time(&self, time: Duration) {
         let mut state = self.state.lock();
-        state.unix_start = time.saturating_sub(state.now - Moment::START);
+        state.unix = (time, state.now);
     }
 
     /// Moves the clock, and wakes the sleepers whose time has come, in the order of their times. They see the time to

@@ -97,6 +97,8 @@ fn the_time_of_day_goes_with_the_clock_and_can_be_set() {
     manual.set_unix_time(100 * SECOND);
     manual.advance(SECOND);
     assert_eq!((clock.unix_time(), clock.since(Moment::START)), (101 * SECOND, 2 * SECOND));
+    manual.set_unix_time(SECOND);
+    assert_eq!(clock.unix_time(), SECOND, "also to less than the clock has moved by");
 }
 
 #[tokio::test]

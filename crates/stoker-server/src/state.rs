@@ -37,7 +37,8 @@ pub(crate) struct ServerState {
     /// The lake: its engine, and the memory of the batches of all streams.
     pub lake: LocalLake,
     pub config: ServerConfig,
-    /// The time and the random numbers of everything that the server does.
+    /// The time and the random numbers of this crate and of the streams. The lake, SQL and the timers of HTTP/2 have
+    /// the machine's.
     pub environment: Environment,
     pub signer: TicketSigner,
     /// The permits for streams, and for query results.

@@ -55,8 +55,8 @@ impl Patience {
         Self { is_known: Arc::new(AtomicBool::new(true)), ..Self::new(budget) }
     }
 
-    /// Returns the same policy with other time and random numbers than the machine's. Everything that a lake with this
-    /// policy does takes them from here.
+    /// Returns the same policy with other time and random numbers than the machine's. Retries, deadlines and keys of
+    /// writes take them from here.
     #[must_use]
     pub fn with_environment(self, environment: Environment) -> Self {
         Self { environment, ..self }

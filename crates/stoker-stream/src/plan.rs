@@ -228,7 +228,7 @@ impl StreamPlan {
     }
 
     /// Holds the snapshots while the stream is read, so that cleanups do not remove them. This happens only if the lake
-    /// has the specification.
+    /// has the specification. A renewal that takes long delays the next one.
     pub(crate) async fn keep_held(self, clock: Clock) {
         let Some(lake) = self.tables().next().map(Table::lake).filter(|_| self.spec_stored()) else { return };
         let mut ticks = clock.ticks(RENEWAL);

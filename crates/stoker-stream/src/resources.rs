@@ -46,8 +46,9 @@ impl Resources {
         Self::with_clock(memory_bytes, Clock::default())
     }
 
-    /// Like [`Resources::with_budget`], with another clock than the machine's. It decides about retries of reads and
-    /// hedges, and measures the streams.
+    /// Like [`Resources::with_budget`], with another clock than the machine's. It decides about retries of reads,
+    /// hedges, the pace of requests and how long memory is kept, and measures the streams. Shared blocks and the cache
+    /// go by the machine's clock.
     pub fn with_clock(memory_bytes: Option<u64>, clock: Clock) -> Self {
         let reads = SharedReads::default();
         Self {

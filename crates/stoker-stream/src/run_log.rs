@@ -19,8 +19,8 @@ use stoker_types::{ErrorKind, LastBatch, ParamValue, RunEntry, RunEvent, RunId, 
 
 use crate::{Error, Result};
 
-/// Adds an entry to the log of its run. The entry's time is set to now, by `clock`, or to a later time if that is not after all
-/// other entries of the run. If there is a key, an entry that was added under the same key is not added again.
+/// Adds an entry to the log of its run. The entry's time is set to now, by `clock`, or to a later time if that is not
+/// after all other entries of the run. If there is a key, an entry that was added under the same key is not added again.
 ///
 /// # Errors
 /// Storage errors; a lake that cannot be written.
