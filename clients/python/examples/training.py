@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ def leave() -> None:
     """Ends the process group, if there is one, once all ranks are done: its threads may abort a process that exits."""
     if dist.is_initialized():
         dist.barrier()
+        # A thread of the group frees the tensors of the barrier, for which it needs the interpreter's lock. At the
+        # exit, PyTorch waits for this thread while it holds the lock, so the thread must be done before.
+        time.sleep(0.1)
         dist.destroy_process_group()
 
 
