@@ -24,27 +24,35 @@ pub trait ColumnKind: Sync {
     /// The shape of the NumPy array of a column.
     fn numpy(&self, field: &Field) -> NumpyShape;
 
+    /// The kind as which a column is treated where this kind says nothing else; `None` if it is treated as itself.
+    fn treated_as(&self, _field: &Field) -> Option<&'static dyn ColumnKind> {
+        None
+    }
+
     /// Whether a column is heavy if its metadata does not tell. [`is_heavy`] asks the metadata first.
     fn is_heavy(&self, field: &Field) -> bool {
-        fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes > HEAVY_ROW_BYTES)
+        match self.treated_as(field) {
+            Some(kind) => kind.is_heavy(field),
+            None => fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes > HEAVY_ROW_BYTES),
+        }
     }
 
     /// How the values of a column are stored.
     fn storage(&self, field: &Field) -> Storage {
-        Storage::of(field)
+        self.treated_as(field).map_or_else(|| Storage::of(field), |kind| kind.storage(field))
     }
 
     /// The field with which rows from Python are written, if no table gives another one.
     fn canonical(&self, field: &Field) -> Field {
-        field.clone()
+        self.treated_as(field).map_or_else(|| field.clone(), |kind| kind.canonical(field))
     }
 
     /// Returns a column with the type of `field`, as far as that needs no copy of the values.
     ///
     /// # Errors
     /// Nulls that the type forbids.
-    fn fit(&self, _field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        Ok(column.clone())
+    fn fit(&self, field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        self.treated_as(field).map_or_else(|| Ok(column.clone()), |kind| kind.fit(field, column))
     }
 
     /// Checks that the values are what the kind says.
@@ -62,7 +70,10 @@ pub trait ColumnKind: Sync {
 
     /// How a column of another system is ingested that has the plain type of `field`.
     fn ingest(&self, field: Field) -> Ingest {
-        Ingest::new(field, Cast)
+        match self.treated_as(&field) {
+            Some(kind) => kind.ingest(field),
+            None => Ingest::new(field, Cast),
+        }
     }
 }
 

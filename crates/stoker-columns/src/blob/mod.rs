@@ -1,10 +1,9 @@
 //! Blobs of Lance, whose bytes lie outside the column's pages. Stoker describes the columns and does not read them.
 
-use arrow_array::ArrayRef;
-use arrow_schema::{ArrowError, Field};
+use arrow_schema::Field;
 
 use crate::kind::of_type;
-use crate::{ColumnKind, EXTENSION_NAME_KEY, Ingest, NumpyShape};
+use crate::{ColumnKind, EXTENSION_NAME_KEY, NumpyShape};
 
 /// The prefix of the names of Lance's blob extension types.
 const BLOB_TYPE: &str = "lance.blob";
@@ -39,19 +38,7 @@ impl ColumnKind for Blob {
         of_type(field).numpy(field)
     }
 
-    fn is_heavy(&self, field: &Field) -> bool {
-        of_type(field).is_heavy(field)
-    }
-
-    fn canonical(&self, field: &Field) -> Field {
-        of_type(field).canonical(field)
-    }
-
-    fn fit(&self, field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        of_type(field).fit(field, column)
-    }
-
-    fn ingest(&self, field: Field) -> Ingest {
-        of_type(&field).ingest(field)
+    fn treated_as(&self, field: &Field) -> Option<&'static dyn ColumnKind> {
+        Some(of_type(field))
     }
 }

@@ -8,7 +8,7 @@ mod decode;
 mod ingest;
 
 use arrow_array::ArrayRef;
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
 pub use decode::decoded;
 pub use ingest::declared;
@@ -47,21 +47,13 @@ impl ColumnKind for EncodedImage {
         of_type(field).numpy(field)
     }
 
-    fn is_heavy(&self, field: &Field) -> bool {
-        of_type(field).is_heavy(field)
+    fn treated_as(&self, field: &Field) -> Option<&'static dyn ColumnKind> {
+        Some(of_type(field))
     }
 
     /// Image files are compressed already.
     fn storage(&self, field: &Field) -> Storage {
         Storage { compression: Some("none"), ..of_type(field).storage(field) }
-    }
-
-    fn canonical(&self, field: &Field) -> Field {
-        of_type(field).canonical(field)
-    }
-
-    fn fit(&self, field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        of_type(field).fit(field, column)
     }
 
     fn check(&self, column: &ArrayRef) -> Result<(), Mismatch> {
@@ -70,9 +62,5 @@ impl ColumnKind for EncodedImage {
 
     fn recognise(&self, schema: &Schema, field: &Field) -> Option<Ingest> {
         ingest::is_hugging_face_image(schema, field).then(|| declared(field))
-    }
-
-    fn ingest(&self, field: Field) -> Ingest {
-        of_type(&field).ingest(field)
     }
 }

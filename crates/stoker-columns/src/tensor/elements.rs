@@ -23,7 +23,7 @@ pub(crate) fn dense_field(name: &str, element: DataType, length: usize) -> Field
 }
 
 /// The field with which rows from Python are written.
-pub(crate) fn canonical(field: &Field) -> Field {
+pub(super) fn canonical(field: &Field) -> Field {
     let Some(tensor) = TensorType::of(field) else { return field.clone() };
     let DataType::FixedSizeList(_, length) = field.data_type() else { return field.clone() };
     let item = Field::new("item", tensor.element, false);
@@ -69,7 +69,7 @@ fn without_nulls(list: &FixedSizeListArray) -> Option<ArrayRef> {
 }
 
 /// How a column of tensors or vectors of another system is ingested: with non-null rows where that is the rule.
-pub(crate) fn as_dense(field: Field) -> Ingest {
+pub(super) fn as_dense(field: Field) -> Ingest {
     match TensorType::of(&field) {
         Some(tensor) if is_dense(&field) => {
             let length = tensor.shape.iter().product();

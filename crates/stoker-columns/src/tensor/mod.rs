@@ -11,10 +11,11 @@ use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, DataType, Field};
 
 pub use bfloat16::{BFLOAT16, is_bfloat16};
-pub(crate) use elements::{FromLists, as_dense, canonical, dense_field, fit_elements};
+pub(crate) use elements::{FromLists, dense_field, fit_elements};
 pub use fitting::{fitting, fitting_schema};
 pub use ingest::{Element, TensorSpec, WRONG_SIZES, declared};
 
+use self::elements::{as_dense, canonical};
 use crate::metadata::has_tensor_name;
 use crate::{
     ColumnKind, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, Ingest, NumpyShape,

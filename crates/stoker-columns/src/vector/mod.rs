@@ -2,14 +2,13 @@
 
 mod ingest;
 
-use arrow_array::ArrayRef;
-use arrow_schema::{ArrowError, Field};
+use arrow_schema::Field;
 
 pub use ingest::declared;
 
 use crate::metadata::has_tensor_name;
-use crate::tensor::{as_dense, canonical, fit_elements, numpy_shape, shape_label};
-use crate::{ColumnKind, Ingest, NumpyShape, TensorType};
+use crate::tensor::{Tensor, numpy_shape, shape_label};
+use crate::{ColumnKind, NumpyShape, TensorType};
 
 /// The kind of vectors.
 pub struct Vector;
@@ -31,15 +30,7 @@ impl ColumnKind for Vector {
         numpy_shape(field)
     }
 
-    fn canonical(&self, field: &Field) -> Field {
-        canonical(field)
-    }
-
-    fn fit(&self, field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        fit_elements(field, column)
-    }
-
-    fn ingest(&self, field: Field) -> Ingest {
-        as_dense(field)
+    fn treated_as(&self, _field: &Field) -> Option<&'static dyn ColumnKind> {
+        Some(&Tensor)
     }
 }
