@@ -111,6 +111,11 @@ impl MemoryBudget {
         Self { shared: Arc::new(Shared { ledger, pool, clock, num_ended }) }
     }
 
+    /// Returns the clock of the budget, which is that of its streams.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
     /// Adds a stream and returns its quota. The stream never holds more than `cap_bytes`, except for a single batch
     /// that is larger.
     pub fn join(&self, cap_bytes: u64) -> Quota {

@@ -40,8 +40,7 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     // A row takes the bytes that the server estimates, and at least those of its columns of fixed width.
     let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(fixed_bytes(&schema));
     let plan = RemotePlan { lake: lake.clone(), spec, spec_stored, schema, row_bytes };
-    let handle = StreamHandle::new(plan, lake.patience().budget(), lake.budget().clone());
-    Ok(handle.with_clock(lake.patience().clock().clone()))
+    Ok(StreamHandle::new(plan, lake.patience().budget(), lake.budget().clone()))
 }
 
 impl PlannedStream for RemotePlan {

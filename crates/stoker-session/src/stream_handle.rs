@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use stoker_batch::{MemoryBudget, ReceiptBuilder, RowsBeside, check_batches};
-use stoker_clock::Clock;
 use stoker_dialect::is_same_query;
 use stoker_types::calls::Beside;
 use stoker_types::{self as types, BadRows, BatchLogEntry, ReadOptions, Slice, Snapshot, StreamSpec, StreamState};
@@ -25,20 +24,13 @@ pub struct StreamHandle {
     retry_budget: Duration,
     /// The memory budget that all streams of the connection share.
     memory: MemoryBudget,
-    clock: Clock,
 }
 
 impl StreamHandle {
     /// Makes a handle of a planned stream. `retry_budget` is for streams without an option of their own; the streams
-    /// take the memory of decoded images from `memory`.
+    /// take the memory of decoded images from `memory`, and are measured by its clock.
     pub fn new(plan: impl PlannedStream + 'static, retry_budget: Duration, memory: MemoryBudget) -> Self {
-        Self { plan: Arc::new(plan), retry_budget, memory, clock: Clock::default() }
-    }
-
-    /// Returns the same handle with another clock than the machine's.
-    #[must_use]
-    pub fn with_clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
+        Self { plan: Arc::new(plan), retry_budget, memory }
     }
 
     /// Returns the specification of the stream.
@@ -186,7 +178,7 @@ impl StreamHandle {
             BadRows::Error => None,
             BadRows::Substitute => Some(ImageSubstitutes::new(self.clone(), options, columns.clone())),
         };
-        let (quota, clock) = (self.memory.join_with(&half), self.clock.clone());
+        let (quota, clock) = (self.memory.join_with(&half), self.memory.clock().clone());
         Ok(Box::new(DecodeStage::start(encoded, columns, substitutes, quota, clock)))
     }
 

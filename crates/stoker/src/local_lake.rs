@@ -28,19 +28,15 @@ pub struct LocalLake {
 impl LocalLake {
     /// Wraps an engine whose streams share resources, of which the lake has its clock.
     pub fn new(engine: Engine, resources: Resources) -> Self {
-        let environment = Environment { clock: resources.clock().clone(), ..Environment::default() };
-        let patience = Patience::new(ClientOptions::default().retry_budget).with_environment(environment);
-        Self::with_patience(engine, resources, patience)
+        Self::with_patience(engine, resources, Patience::new(ClientOptions::default().retry_budget))
     }
 
     /// As [`LocalLake::new`], with a retry policy. Calls to a lake on a local disk are never retried.
     pub(crate) fn with_patience(engine: Engine, resources: Resources, patience: Patience) -> Self {
         let retry_budget = patience.budget();
-        let patience = match engine.lake().is_local() {
-            true => Patience::new(Duration::ZERO).with_environment(patience.environment().clone()),
-            false => patience,
-        };
-        Self { engine, resources, retry_budget, patience }
+        let environment = Environment { clock: resources.clock().clone(), ..patience.environment().clone() };
+        let patience = if engine.lake().is_local() { Patience::new(Duration::ZERO) } else { patience };
+        Self { engine, resources, retry_budget, patience: patience.with_environment(environment) }
     }
 
     /// Returns the lake of a connection, if it is in this process.
@@ -58,8 +54,7 @@ impl LocalLake {
     /// Makes the handle of a stream that the engine planned.
     pub(crate) fn handle(&self, plan: StreamPlan) -> StreamHandle {
         let memory = self.resources.memory().clone();
-        let handle = StreamHandle::new(LocalPlan::new(plan, self.clone()), self.retry_budget, memory);
-        handle.with_clock(self.resources.clock().clone())
+        StreamHandle::new(LocalPlan::new(plan, self.clone()), self.retry_budget, memory)
     }
 }
 
