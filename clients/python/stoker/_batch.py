@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from stoker import _native
-from stoker._column_shapes import column_shapes
+from stoker._column_shapes import ColumnShape, column_shapes
 from stoker._columns import imported_batch, numpy_column
 from stoker._rows import BatchRows, Cursor, Substitution
 
@@ -32,13 +32,14 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         (4, 4, 4)
     """
 
-    __slots__ = ("__weakref__", "_columns", "_data", "_native", "_rows")
+    __slots__ = ("__weakref__", "_columns", "_data", "_native", "_rows", "_shapes")
 
     def __init__(self, native: _native.Batch) -> None:
         self._native = native
         self._rows = BatchRows(native.place)
         self._data: pa.RecordBatch = imported_batch(native)
         self._columns: dict[str, np.ndarray[Any, Any]] = {}
+        self._shapes: tuple[ColumnShape, ...] | None = None
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         if name not in self._columns:
@@ -46,8 +47,9 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
             if index < 0:
                 raise KeyError(name)
             schema = self._data.schema
-            shape = column_shapes(schema)[index]
-            self._columns[name] = numpy_column(schema.field(index), shape, self._data.column(index))
+            if self._shapes is None:
+                self._shapes = column_shapes(schema)
+            self._columns[name] = numpy_column(schema.field(index), self._shapes[index], self._data.column(index))
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
