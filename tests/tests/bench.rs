@@ -5,7 +5,7 @@ mod rates;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use stoker_tests::{image_folder, run, run_failing};
+use stoker_tests::{image_folder, run, run_failing, stoker_bin};
 
 /// The number of rows of the table of `bench scale`.
 const ROWS: u64 = 200_000;
@@ -118,6 +118,25 @@ fn scale_leaves_other_tables_alone() -> Result<()> {
     run(&["ingest", "imagefolder", pictures, "pictures", "--lake", lake, "--quiet"])?;
     let error = run_failing(&["bench", "scale", "--rows", "7", "--dir", lake])?;
     ensure!(error.contains("holds table pictures"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn compare_measures_both_builds_in_turns() -> Result<()> {
+    let this = stoker_bin();
+    let this = this.to_str().context("UTF-8")?;
+    let small = ["--", "--data", "tokens", "--token-rows", "512", "--epochs", "2"];
+    let printed = run(&[&["bench", "compare", this, "local", "--pairs", "2"], &small[..]].concat())?;
+    let rows: Vec<&str> = printed.lines().filter(|line| line.starts_with("| in process, tokens | ")).collect();
+    for path in ["page-cache reads", "sequential", "block-shuffled"] {
+        let row = rows.iter().find(|row| row.contains(&format!("| {path} |"))).context("a row for each path")?;
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        ensure!(cells[3..6].iter().all(|cell| cell.parse::<f64>().is_ok_and(|figure| figure > 0.0)), "{row}");
+    }
+    let error = run_failing(&["bench", "compare", "no/such/build", "local"])?;
+    ensure!(error.contains("no/such/build is no file"), "{error}");
+    let error = run_failing(&["bench", "compare", this, "local", "--pairs", "1", "--", "--no-such-option"])?;
+    ensure!(error.contains("bench local"), "{error}");
     Ok(())
 }
 

@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::path_text;
 use crate::report::{median, spread, text};
-use crate::settings::Data;
 
 /// Compare the rates of an earlier build with those of this one.
 #[derive(Debug, Args)]
@@ -25,12 +24,12 @@ pub struct CompareArgs {
     /// How often each build measures each part; the builds take turns
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
     pairs: u64,
-    /// The tables to measure
-    #[arg(long, value_enum, default_value = "both")]
-    data: Data,
     /// The folder in which the data is written and kept; a temporary folder by default
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Further options of the parts, such as `--data images`
+    #[arg(last = true)]
+    options: Vec<String>,
 }
 
 /// A part of the benchmark whose rates can be compared.
@@ -89,7 +88,7 @@ fn measure(args: &CompareArgs, dir: &Path) -> anyhow::Result<Turns> {
             eprintln!("{part:?}: pair {pair} of {}", args.pairs);
             // The build that measures first changes with each pair.
             for build in if pair % 2 == 1 { [0, 1] } else { [1, 0] } {
-                let report = turn(builds[build], *part, args.data, dir)?;
+                let report = turn(builds[build], *part, &args.options, dir)?;
                 for (path, figures) in figures(&report) {
                     turns.entry(path).or_default()[build].push(figures);
                 }
@@ -100,14 +99,12 @@ fn measure(args: &CompareArgs, dir: &Path) -> anyhow::Result<Turns> {
 }
 
 /// Runs one part once, and returns its report.
-fn turn(stoker: &Path, part: ComparedPart, data: Data, dir: &Path) -> anyhow::Result<Value> {
+fn turn(stoker: &Path, part: ComparedPart, options: &[String], dir: &Path) -> anyhow::Result<Value> {
     let report = dir.join("compare.json");
-    let name = |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_string());
-    let part = name(part.to_possible_value()).unwrap_or_default();
-    let data = name(data.to_possible_value()).unwrap_or_default();
+    let part = part.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
     let mut bench = Command::new(stoker);
-    bench.args(["bench", &part, "--repeat", "1", "--data", &data, "--dir", path_text(dir)?]);
-    bench.args(["--json", path_text(&report)?]).stdin(Stdio::null()).stdout(Stdio::null());
+    bench.args(["bench", &part, "--repeat", "1", "--dir", path_text(dir)?, "--json", path_text(&report)?]);
+    bench.args(options).stdin(Stdio::null()).stdout(Stdio::null());
     let status = bench.status().with_context(|| format!("cannot run {}", stoker.display()))?;
     ensure!(status.success(), "`{} bench {part}` ended with {status}", stoker.display());
     let json = std::fs::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
