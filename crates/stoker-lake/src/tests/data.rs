@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, Int64Array, LargeBinaryArray, RecordBatch, StringArr
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_columns::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType};
+use stoker_columns::{TensorType, encoded_image};
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::{CommitMode, FragmentDraft, LakeStore, StorageOptions, Table, WriteOptions};
@@ -47,8 +47,7 @@ pub fn schema(tensors: &[Field]) -> SchemaRef {
 }
 
 pub fn image_field(name: &str) -> Field {
-    Field::new(name, DataType::LargeBinary, true)
-        .with_metadata([(KIND_KEY.to_string(), KIND_ENCODED_IMAGE.to_string())].into())
+    encoded_image::new_field(name, true)
 }
 
 /// The rows `first..first + rows` of a table with this schema.

@@ -7,7 +7,7 @@ use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Int64Array, LargeBinaryArray, RecordBatch, StringArray, UInt8Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_columns::{KIND_ENCODED_IMAGE, KIND_KEY, TensorType};
+use stoker_columns::{TensorType, encoded_image};
 use stoker_lake::{CommitMode, LakeStore, Result, StorageOptions, Table, WriteOptions};
 use stoker_types::{SnapshotRef, TableName};
 
@@ -40,8 +40,7 @@ pub fn tensor(name: &str, element: DataType, shape: &[usize]) -> Field {
 }
 
 pub fn image_field(name: &str) -> Field {
-    Field::new(name, DataType::LargeBinary, true)
-        .with_metadata([(KIND_KEY.to_string(), KIND_ENCODED_IMAGE.to_string())].into())
+    encoded_image::new_field(name, true)
 }
 
 /// A schema with an integer `id`, a text `name` and the given fields.
