@@ -1,7 +1,7 @@
 //! The memory of one column of one batch, whose rows may be filled in any order.
 #![expect(unsafe_code, reason = "rows of one buffer are filled by several threads at once; see the safety comments")]
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,8 +9,8 @@ use arrow_buffer::Buffer;
 
 use crate::{BufferPool, Error, Pooled, Result};
 
-/// `num_rows` slots of `row_bytes` bytes. Each slot is claimed once, and filled through its claim. Once all slots are
-/// filled, the memory becomes an Arrow buffer.
+/// `num_rows` slots of `row_bytes` bytes. Each slot is claimed once, alone or with its neighbours, and filled through its
+/// claim. Once all slots are filled, the memory becomes an Arrow buffer.
 #[derive(Debug)]
 pub struct Slots {
     base: *mut u8,
@@ -25,8 +25,8 @@ const CLAIMED: u8 = 1;
 const FILLED: u8 = 2;
 
 // SAFETY: `base` points into `memory`, which `Slots` owns and does not access before `freeze`. Until then the bytes of
-// a slot are only accessed through the one `SlotMut` that claimed it; `states` are atomic, so no two threads can claim
-// the same slot.
+// a slot are only accessed through the one `SlotMut` that has claimed it; `states` are atomic, so no two threads can
+// claim the same slot.
 unsafe impl Send for Slots {}
 // SAFETY: as above; shared references can only claim slots.
 unsafe impl Sync for Slots {}
@@ -49,7 +49,15 @@ impl Slots {
     /// # Errors
     /// [`Error::Internal`] if the slot was claimed before or does not exist.
     pub fn claim(self: &Arc<Self>, row: usize) -> Result<SlotMut> {
-        self.take(row, FREE)
+        self.claim_rows(row..row.saturating_add(1))
+    }
+
+    /// Claims the slots of neighbouring rows: all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if a slot was claimed before or does not exist, or if the range is empty.
+    pub fn claim_rows(self: &Arc<Self>, rows: Range<usize>) -> Result<SlotMut> {
+        self.take(rows, FREE)
     }
 
     /// Claims the slot of a row that is filled, to replace its content.
@@ -57,22 +65,23 @@ impl Slots {
     /// # Errors
     /// [`Error::Internal`] if the slot is not filled or does not exist.
     pub fn reopen(self: &Arc<Self>, row: usize) -> Result<SlotMut> {
-        self.take(row, FILLED)
+        self.take(row..row.saturating_add(1), FILLED)
     }
 
-    /// Claims a slot that must be in this state.
-    fn take(self: &Arc<Self>, row: usize, state: u8) -> Result<SlotMut> {
-        let Some(slot) = self.states.get(row) else {
-            let reason = format!("slot {row} of {} does not exist", self.states.len());
+    /// Claims slots that must be in this state.
+    fn take(self: &Arc<Self>, rows: Range<usize>, state: u8) -> Result<SlotMut> {
+        let Some(slots) = self.states.get(rows.clone()).filter(|slots| !slots.is_empty()) else {
+            let reason = format!("slots {rows:?} of {} are none, or do not exist", self.states.len());
             return Err(Error::Internal { reason });
         };
-        match slot.compare_exchange(state, CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(SlotMut { slots: self.clone(), row }),
-            Err(found) => {
-                let found = ["free", "claimed", "filled"][usize::from(found.min(FILLED))];
-                Err(Error::Internal { reason: format!("slot {row} is wanted and is {found}") })
+        for (index, slot) in slots.iter().enumerate() {
+            if let Err(found) = slot.compare_exchange(state, CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
+                slots[..index].iter().for_each(|slot| slot.store(state, Ordering::Release));
+                let (row, found) = (rows.start + index, ["free", "claimed", "filled"][usize::from(found.min(FILLED))]);
+                return Err(Error::Internal { reason: format!("slot {row} is wanted and is {found}") });
             }
         }
+        Ok(SlotMut { slots: self.clone(), rows })
     }
 
     /// Returns the filled memory as an Arrow buffer. When the buffer is dropped, the memory returns to the pool.
@@ -91,17 +100,47 @@ impl Slots {
     }
 }
 
-/// A claimed slot: exclusive access to the bytes of one row.
+/// Claimed slots of neighbouring rows, at least one: exclusive access to the bytes of these rows, which lie one after
+/// the other.
 #[derive(Debug)]
 pub struct SlotMut {
     slots: Arc<Slots>,
-    row: usize,
+    rows: Range<usize>,
 }
 
 impl SlotMut {
-    /// Marks the slot as filled.
+    /// The number of rows, at least 1.
+    pub fn num_rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The size of one row in bytes.
+    pub fn row_bytes(&self) -> usize {
+        self.slots.row_bytes
+    }
+
+    /// Keeps the first `at` rows, and returns the others.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if one of the two parts would be empty. The rows stay together then.
+    pub fn split_off(&mut self, at: usize) -> Result<SlotMut> {
+        if at == 0 || at >= self.rows.len() {
+            return Err(Error::Internal { reason: format!("{} slots cannot be split at {at}", self.rows.len()) });
+        }
+        let middle = self.rows.start + at;
+        let rows = middle..self.rows.end;
+        self.rows.end = middle;
+        Ok(SlotMut { slots: self.slots.clone(), rows })
+    }
+
+    /// Marks the slots as filled.
     pub fn fill(self) {
-        self.slots.states[self.row].store(FILLED, Ordering::Release);
+        self.slots.states[self.rows].iter().for_each(|state| state.store(FILLED, Ordering::Release));
+    }
+
+    /// The offset of the first byte in the memory of all slots, and the number of bytes.
+    fn span(&self) -> (usize, usize) {
+        (self.rows.start * self.slots.row_bytes, self.rows.len() * self.slots.row_bytes)
     }
 }
 
@@ -109,17 +148,18 @@ impl Deref for SlotMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let start = self.row * self.slots.row_bytes;
-        // SAFETY: `row < states.len()`, so the range lies inside `memory`, whose bytes are initialised. This `SlotMut`
-        // is the only one for the row, and `Slots` cannot be frozen while it holds an `Arc`.
-        unsafe { std::slice::from_raw_parts(self.slots.base.add(start), self.slots.row_bytes) }
+        let (start, length) = self.span();
+        // SAFETY: `rows` lies inside `states`, so the range lies inside `memory`, whose bytes are initialised. Each row
+        // belongs to one `SlotMut` at a time: a claim takes only rows that no other one has, and `split_off` divides the
+        // rows. So this `SlotMut` is the only one for its rows, and `Slots` cannot be frozen while it holds an `Arc`.
+        unsafe { std::slice::from_raw_parts(self.slots.base.add(start), length) }
     }
 }
 
 impl DerefMut for SlotMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let start = self.row * self.slots.row_bytes;
+        let (start, length) = self.span();
         // SAFETY: as for `deref`, and `&mut self` excludes other references from this `SlotMut`.
-        unsafe { std::slice::from_raw_parts_mut(self.slots.base.add(start), self.slots.row_bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.slots.base.add(start), length) }
     }
 }
