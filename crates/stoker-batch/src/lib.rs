@@ -17,6 +17,7 @@ mod bad_share;
 mod batch;
 mod budget;
 mod error;
+mod free_memory;
 mod interleave;
 mod memory;
 mod memory_limit;

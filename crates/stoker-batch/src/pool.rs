@@ -1,6 +1,5 @@
 //! A pool that reuses the memory of batches.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use arrow_buffer::Buffer;
@@ -9,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::free_memory::FreeMemory;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
@@ -32,9 +32,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Memory that is not used, the oldest first.
-    free: VecDeque<Memory>,
-    free_bytes: usize,
+    /// Memory that is not used.
+    free: FreeMemory,
     used_bytes: usize,
     bytes_max: usize,
 }
@@ -75,7 +74,7 @@ impl BufferPool {
 
     /// The number of bytes that are kept for reuse.
     pub fn free_bytes(&self) -> usize {
-        self.shared.state.lock().free_bytes
+        self.shared.state.lock().free.bytes()
     }
 
     /// Returns a future that completes when memory is returned after the future was enabled.
@@ -91,11 +90,9 @@ impl BufferPool {
         let (found, room) = {
             let mut state = self.shared.state.lock();
             state.used_bytes += length;
-            let place = state.free.iter().rposition(|buffer| buffer.len() == length);
-            let found = place.and_then(|place| state.free.remove(place));
-            state.free_bytes -= found.as_ref().map_or(0, |memory| memory.len());
+            let found = state.free.take(length);
             state.shrink();
-            (found, state.bytes_max.saturating_sub(state.used_bytes + state.free_bytes))
+            (found, state.bytes_max.saturating_sub(state.used_bytes + state.free.bytes()))
         };
         let Some(memory) = found.or_else(|| self.make(length, room)) else {
             self.shared.state.lock().used_bytes -= length;
@@ -110,8 +107,7 @@ impl BufferPool {
         let memory = made.pop();
         if !made.is_empty() {
             let mut state = self.shared.state.lock();
-            state.free_bytes += made.len() * length;
-            state.free.extend(made);
+            made.into_iter().for_each(|memory| state.free.add(memory));
             state.shrink();
         }
         memory
@@ -121,12 +117,10 @@ impl BufferPool {
 impl State {
     /// Releases the oldest free memory until the size fits, or at most a sixteenth of it is free memory.
     fn shrink(&mut self) {
-        while self.used_bytes + self.free_bytes > self.bytes_max
-            && self.free_bytes > self.bytes_max / SPARE_DIVISOR
-            && let Some(oldest) = self.free.pop_front()
-        {
-            self.free_bytes -= oldest.len();
-        }
+        while self.used_bytes + self.free.bytes() > self.bytes_max
+            && self.free.bytes() > self.bytes_max / SPARE_DIVISOR
+            && self.free.take_oldest().is_some()
+        {}
     }
 }
 
@@ -160,8 +154,7 @@ impl Drop for Pooled {
         let (Some(pool), Some(memory)) = (self.pool.upgrade(), self.memory.take()) else { return };
         let mut state = pool.state.lock();
         state.used_bytes -= memory.len();
-        state.free_bytes += memory.len();
-        state.free.push_back(memory);
+        state.free.add(memory);
         state.shrink();
         drop(state);
         pool.returned.notify_waiters();

@@ -2,7 +2,7 @@
 
 use stoker_types::ErrorKind;
 
-use crate::{BufferPool, Slots};
+use crate::{BufferPool, Pooled, Slots};
 
 #[test]
 fn memory_that_shares_huge_pages_does_not_overlap() {
@@ -116,4 +116,66 @@ fn threads_fill_the_slots_of_one_column_at_once() {
     for (row, bytes) in buffer.as_slice().chunks_exact(ROW).enumerate() {
         assert!(bytes.iter().all(|byte| *byte == if row == 7 { 200 } else { row as u8 }), "row {row}");
     }
+}
+
+#[test]
+fn the_newest_memory_of_a_length_is_taken_first_and_the_oldest_is_released_first() {
+    let pool = BufferPool::new(10_000);
+    let take = |length: usize| pool.take(length).expect("memory");
+    let address = |memory: &Pooled| memory.as_ref().as_ptr() as usize;
+    let [mut first, mut other, mut second, mut third] = [1_000, 2_000, 1_000, 1_000].map(take);
+    for (number, memory) in [&mut first, &mut other, &mut second, &mut third].into_iter().enumerate() {
+        memory.as_mut().fill(number as u8 + 1);
+    }
+    let addresses = [&first, &second, &third].map(address);
+    drop(first);
+    drop(other);
+    drop(second);
+    drop(third);
+    assert_eq!((pool.used_bytes(), pool.free_bytes()), (0, 5_000));
+    let [third, second] = [1_000, 1_000].map(take);
+    assert_eq!([address(&second), address(&third)], addresses[1..], "the newest first");
+    assert_eq!((pool.used_bytes(), pool.free_bytes()), (2_000, 3_000));
+    drop(second);
+    // The first one is the oldest now, then the one of 2,000 bytes, then the second one.
+    pool.resize(3_000);
+    pool.resize(5_000);
+    assert_eq!((pool.used_bytes(), pool.free_bytes()), (1_000, 1_000), "the oldest ones are released");
+    assert_eq!(address(&take(1_000)), addresses[1], "the newest one stays");
+    drop(third);
+    assert_eq!((pool.used_bytes(), pool.free_bytes()), (0, 2_000));
+}
+
+#[test]
+fn neighbouring_slots_are_claimed_together_or_not_at_all() {
+    const ROW: usize = 10;
+    let slots = Slots::try_new(&BufferPool::new(0), 8, ROW).expect("memory");
+    let sixth = slots.claim(6).expect("free");
+    for (rows, reason) in [(3..7, "slot 6 is wanted and is claimed"), (5..9, "do not exist"), (4..4, "are none")] {
+        let error = slots.claim_rows(rows).expect_err("no such rows");
+        assert!(error.kind() == ErrorKind::Internal && error.to_string().contains(reason), "{error}");
+    }
+    // The failed claims left all rows free.
+    let mut run = slots.claim_rows(1..6).expect("free");
+    assert_eq!((run.num_rows(), run.row_bytes(), run.len()), (5, ROW, 5 * ROW));
+    assert!(slots.claim_rows(0..2).is_err() && slots.claim(5).is_err());
+    for at in [0, 5, 6] {
+        assert!(run.split_off(at).is_err(), "{at}");
+    }
+    assert_eq!(run.num_rows(), 5, "a split that fails changes nothing");
+    run.iter_mut().zip(10..).for_each(|(byte, value)| *byte = value);
+    let tail = run.split_off(2).expect("two parts");
+    assert_eq!((run.num_rows(), tail.num_rows(), run.len(), tail.len()), (2, 3, 2 * ROW, 3 * ROW));
+    let values = |from: u8, to: u8| (from..to).collect::<Vec<u8>>();
+    assert_eq!((&run[..], &tail[..]), (&values(10, 30)[..], &values(30, 60)[..]));
+    run.fill();
+    assert!(slots.reopen(3).is_err(), "the other part is not filled");
+    tail.fill();
+    for row in [0, 7] {
+        slots.claim(row).expect("free").fill();
+    }
+    assert!(slots.claim_rows(0..1).is_err(), "filled slots are not free");
+    assert!(slots.reopen(3).expect("filled").iter().copied().eq(30..40));
+    sixth.fill();
+    assert!(slots.freeze().is_err(), "row 3 was reopened");
 }

@@ -1,0 +1,52 @@
+//! The memory that a pool keeps for reuse.
+
+use std::collections::BTreeMap;
+
+use crate::memory::Memory;
+
+/// Memory that is not used. Adding, taking and releasing each take a time that grows with the logarithm of the number
+/// of pieces.
+#[derive(Debug, Default)]
+pub(crate) struct FreeMemory {
+    /// Each piece by its length and the number with which it was added. Numbers ascend.
+    pieces: BTreeMap<(usize, u64), Memory>,
+    /// The length of the piece of each number.
+    lengths: BTreeMap<u64, usize>,
+    num_added: u64,
+    bytes: usize,
+}
+
+impl FreeMemory {
+    /// The number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a piece, which is the newest one then.
+    pub fn add(&mut self, memory: Memory) {
+        let (number, length) = (self.num_added, memory.len());
+        self.num_added += 1;
+        self.bytes += length;
+        self.lengths.insert(number, length);
+        self.pieces.insert((length, number), memory);
+    }
+
+    /// Takes the newest piece of exactly `length` bytes, which is the likeliest to be in a processor's cache.
+    pub fn take(&mut self, length: usize) -> Option<Memory> {
+        let (&(_, number), _) = self.pieces.range((length, 0)..=(length, u64::MAX)).next_back()?;
+        self.lengths.remove(&number);
+        self.remove(length, number)
+    }
+
+    /// Takes the oldest piece of any length.
+    pub fn take_oldest(&mut self) -> Option<Memory> {
+        let (number, length) = self.lengths.pop_first()?;
+        self.remove(length, number)
+    }
+
+    fn remove(&mut self, length: usize, number: u64) -> Option<Memory> {
+        let memory = self.pieces.remove(&(length, number))?;
+        self.bytes -= length;
+        Some(memory)
+    }
+}
