@@ -8,13 +8,14 @@
 //! aligned, so they are copied from a buffer.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
-use std::{io, mem};
 
 use rustix::io::Errno;
 use stoker_types::to_usize;
 
 use crate::coalesce::Read;
+use crate::local::CHECKED_BYTES;
 use crate::stats::Asked;
 
 /// The size of a buffer, and so the maximum size of one read, in bytes. Rows of a buffer are still in a core's cache
@@ -50,21 +51,24 @@ impl<'a> AlignedReader<'a> {
     /// support such reads.
     pub fn read(mut self, read: &mut Read) -> io::Result<Asked> {
         let end = read.offset + read.length;
-        for piece in &mut read.pieces {
-            let mut offset = read.offset + piece.at;
-            let mut rest: &mut [u8] = &mut piece.slot;
-            while !rest.is_empty() {
-                if !self.window.contains(&offset) {
-                    self.fill(offset..end)?;
-                }
-                let found = &self.buffer[to_usize(offset - self.window.start)..][..to_usize(self.window.end - offset)];
-                let count = found.len().min(rest.len());
-                let (head, tail) = mem::take(&mut rest).split_at_mut(count);
-                head.copy_from_slice(&found[..count]);
-                offset += count as u64;
-                rest = tail;
+        read.checks.restart();
+        let (mut index, mut at) = (0, 0);
+        while let Some(piece) = read.pieces.get_mut(index) {
+            at = piece.at.max(at);
+            if at >= piece.end() {
+                index += 1;
+                continue;
             }
-            piece.check();
+            let offset = read.offset + at;
+            if !self.window.contains(&offset) {
+                self.fill(offset..end)?;
+            }
+            let found = &self.buffer[to_usize(offset - self.window.start)..][..to_usize(self.window.end - offset)];
+            let rest = &mut piece.slot[to_usize(at - piece.at)..];
+            let count = found.len().min(rest.len()).min(CHECKED_BYTES);
+            rest[..count].copy_from_slice(&found[..count]);
+            at += count as u64;
+            read.check(at);
         }
         Ok(self.asked)
     }

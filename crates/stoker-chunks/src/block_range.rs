@@ -1,6 +1,7 @@
 //! Computes the ranges of files that contain the rows of blocks.
 
-use stoker_batch::SlotMut;
+use std::collections::VecDeque;
+
 use stoker_lake::{DenseColumn, DenseFile};
 
 use crate::block_scan::BlockColumn;
@@ -8,6 +9,7 @@ use crate::cache::entry::ChunkKey;
 use crate::chunk_scan::REMOTE;
 use crate::coalesce::{Piece, Read};
 use crate::locator::Locator;
+use crate::runs::{Run, divide, take_until};
 use crate::{Error, Result};
 
 /// A range of one file that contains rows of a block.
@@ -21,8 +23,8 @@ pub(crate) struct BlockRange {
     pub num_rows: u64,
 }
 
-/// A range with the wanted rows in it.
-pub(crate) type BlockRequest = (BlockRange, Vec<(u64, SlotMut)>);
+/// A range with the runs of wanted rows in it.
+pub(crate) type BlockRequest = (BlockRange, Vec<Run>);
 
 impl BlockRange {
     /// Returns the range's key in a cache.
@@ -34,37 +36,32 @@ impl BlockRange {
         num_bytes(self.length)
     }
 
-    /// Makes a read of some rows of the range, at ascending addresses.
-    pub fn read(&self, name: &str, column: &DenseColumn, rows: Vec<(u64, SlotMut)>) -> Result<Read> {
-        let mut locator = Locator::new(name, column);
-        let mut pieces: Vec<Piece> = Vec::with_capacity(rows.len());
-        for (address, slot) in rows {
-            match pieces.last_mut().filter(|last| last.address == address) {
-                Some(last) => last.copies.push(slot),
-                None => pieces.push(Piece::new(address, locator.locate(address)? - self.offset, slot)),
-            }
-        }
-        Ok(Read { fragment: self.fragment, offset: self.offset, length: self.length, pieces })
+    /// Makes a read of some rows of the range.
+    pub fn read(&self, name: &str, column: &DenseColumn, runs: Vec<Run>) -> Result<Read> {
+        let mut pieces: Vec<Piece> = Vec::with_capacity(runs.len());
+        // A row before the range, which would be a bug, gets an offset beyond the range's end.
+        let put = |piece: Piece| pieces.push(Piece { at: piece.at.wrapping_sub(self.offset), ..piece });
+        divide(name, column, runs, u64::MAX, put)?;
+        Ok(Read::new(self.fragment, self.offset, self.length, pieces))
     }
 }
 
-/// Adds the ranges of a block that contain wanted rows to `whole`. Returns the wanted rows that are in no range.
-/// `addresses` are those of all rows of the block, ascending, possibly with duplicates.
+/// Adds the ranges of a block that contain wanted rows to `whole`. Returns the wanted rows that are in no range. A run of
+/// wanted rows that goes on beyond a range is divided. `addresses` are those of all rows of the block, ascending,
+/// possibly with duplicates.
 pub(crate) fn wanted_ranges(
     column: BlockColumn<'_>,
     addresses: Vec<u64>,
-    mut wanted: Vec<(u64, SlotMut)>,
+    mut wanted: Vec<Run>,
     whole: &mut Vec<BlockRequest>,
-) -> Result<impl Iterator<Item = (u64, SlotMut)>> {
+) -> Result<VecDeque<Run>> {
     wanted.sort_unstable_by_key(|(address, _)| *address);
-    let mut wanted = wanted.into_iter().peekable();
+    let mut wanted = VecDeque::from(wanted);
     for range in ranges(column.name, column.column, addresses)? {
-        let mut rows = Vec::new();
-        while let Some(row) = wanted.next_if(|(address, _)| *address <= range.last) {
-            rows.push(row);
-        }
-        if !rows.is_empty() {
-            whole.push((range, rows));
+        let mut runs = Vec::new();
+        take_until(&mut wanted, range.last, &mut runs)?;
+        if !runs.is_empty() {
+            whole.push((range, runs));
         }
     }
     Ok(wanted)
@@ -113,10 +110,10 @@ pub(crate) fn ranges(name: &str, column: &DenseColumn, mut addresses: Vec<u64>) 
     let mut ranges: Vec<BlockRange> = Vec::new();
     for address in addresses {
         let fragment = (address >> 32) as u32;
-        let offset = locator.locate(address)?;
+        let (offset, _) = locator.locate(address)?;
         if let Some(range) = ranges.last_mut().filter(|range| range.fragment == fragment)
             && let Some(gap) = offset.checked_sub(range.offset + range.length)
-            && let Some(length) = REMOTE.joined(range.length, range.num_rows, gap, row_bytes)
+            && let Some(length) = REMOTE.joined(range.length, range.num_rows * row_bytes, gap, row_bytes)
         {
             (range.length, range.last) = (length, address);
             range.num_rows += 1;

@@ -12,6 +12,7 @@ use stoker_types::to_usize;
 
 use crate::block_range::{BlockRange, BlockRequest, key, num_bytes, runs, wanted_ranges};
 use crate::coalesce::{Piece, Read};
+use crate::runs::Run;
 use crate::shared_reads::Membership;
 use crate::verify::expect;
 use crate::{BadRow, ChunkCache, ChunkScan, Error, Result};
@@ -38,7 +39,8 @@ pub struct Block {
     pub number: u64,
     /// The number of rows in the block, wanted or not.
     pub num_rows: u64,
-    /// The wanted rows: addresses and slots.
+    /// The wanted rows, in runs as for [`ChunkScan::gather`]: the address of the first row, and slots for rows at
+    /// consecutive addresses.
     pub wanted: Vec<(u64, SlotMut)>,
 }
 
@@ -66,7 +68,7 @@ struct Sorted {
     /// Ranges that are read from the store as a whole, for the cache.
     absent: Vec<BlockRequest>,
     /// Rows that are read from the store alone.
-    alone: Vec<(u64, SlotMut)>,
+    alone: Vec<Run>,
 }
 
 impl ChunkScan {
@@ -167,7 +169,7 @@ impl ChunkScan {
         name: &str,
         column: &Arc<DenseColumn>,
         range: BlockRange,
-        rows: Vec<(u64, SlotMut)>,
+        rows: Vec<Run>,
     ) -> Result<Vec<BadRow>> {
         let Some(cache) = self.cache() else { return self.gather(name, column, rows).await };
         let _memory = cache.enter(range.length).await?;
@@ -213,7 +215,7 @@ impl ChunkScan {
     async fn read_store(&self, column: &DenseColumn, fragment: u32, range: Range<u64>) -> Result<Buffer> {
         let memory = Slots::try_new(self.pool(), 1, num_bytes(range.end - range.start)?)?;
         let pieces = vec![Piece::new(u64::from(fragment) << 32, 0, memory.claim(0)?)];
-        let mut read = Read { fragment, offset: range.start, length: range.end - range.start, pieces };
+        let mut read = Read::new(fragment, range.start, range.end - range.start, pieces);
         self.read_remote(column, &mut read, false).await?;
         read.finish();
         Ok(memory.freeze()?)
@@ -244,17 +246,17 @@ impl ChunkScan {
         let work = move || {
             for piece in &mut read.pieces {
                 let start = to_usize(piece.at);
-                let row = bytes.get(start..start + piece.slot.len());
-                let row = row.ok_or_else(|| Error::Internal { reason: "a row lies outside its range".into() })?;
-                piece.slot.copy_from_slice(row);
+                let rows = bytes.get(start..).and_then(|bytes| bytes.get(..piece.slot.len()));
+                let rows = rows.ok_or_else(|| Error::Internal { reason: "a row lies outside its range".into() })?;
+                piece.slot.copy_from_slice(rows);
             }
             drop(bytes);
-            let suspects = read.take_suspects(&stats);
+            let suspects = read.take_suspects(&stats)?;
             read.finish();
             Ok(suspects)
         };
         let suspects = if is_short { work()? } else { self.on_local_thread(work).await? };
-        let num_suspects = suspects.iter().map(|read| read.pieces.len()).sum::<usize>();
+        let num_suspects = suspects.len();
         let bad = self.read_again(name, column, suspects).await?;
         if bad.len() < num_suspects
             && let Some(cache) = self.cache().cloned()

@@ -4,7 +4,8 @@ use stoker_batch::SlotMut;
 use stoker_lake::DenseColumn;
 
 use crate::Result;
-use crate::locator::Locator;
+use crate::runs::{Run, divide};
+use crate::verify::Checks;
 
 /// The limits by which rows are combined into reads.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +21,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the length of a read of `length` bytes with `num_rows` rows after it is extended across a gap by one
-    /// more row; `None` if that row should be read by another read.
-    pub fn joined(&self, length: u64, num_rows: u64, gap: u64, row_bytes: u64) -> Option<u64> {
-        let used = (num_rows + 1) * row_bytes;
-        let length = length.saturating_add(gap).saturating_add(row_bytes);
+    /// Returns the length of a read of `length` bytes, of which `used_bytes` are wanted, after it is extended across a
+    /// gap by `more_bytes` of wanted rows; `None` if these rows should be read by another read.
+    pub fn joined(&self, length: u64, used_bytes: u64, gap: u64, more_bytes: u64) -> Option<u64> {
+        let used = used_bytes + more_bytes;
+        let length = length.saturating_add(gap).saturating_add(more_bytes);
         let is_wasteful = gap > self.free_gap_bytes && (length - used).saturating_mul(self.waste_divisor) > used;
         (gap <= self.gap_bytes_max && !is_wasteful && length <= self.read_bytes_max).then_some(length)
     }
@@ -38,33 +39,56 @@ pub(crate) struct Read {
     pub length: u64,
     /// The wanted rows, in ascending order and without overlaps.
     pub pieces: Vec<Piece>,
+    /// The comparison of the rows with their checksums.
+    pub checks: Checks,
 }
 
-/// One row of a read.
+/// A run of rows of a read: their addresses are consecutive, and their bytes are contiguous in the file.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// The offset of the row in the read.
+    /// The offset of the first row in the read.
     pub at: u64,
+    /// The address of the first row.
     pub address: u64,
+    /// The slots of all rows of the run.
     pub slot: SlotMut,
-    /// More slots that want the same row.
+    /// More slots that want the same rows: each has as many rows as `slot`.
     pub copies: Vec<SlotMut>,
-    /// The row's checksum in its file, if it is known.
-    pub checksum: Option<u32>,
-    /// The checksum of the bytes in the slot, if it was computed when they arrived.
-    pub found: Option<u32>,
-    /// Whether the bytes in the slot were found to match `checksum`.
-    pub is_right: bool,
 }
 
 impl Piece {
-    /// Makes a row for one slot, without a checksum.
+    /// Makes a run of rows for one slot each.
     pub fn new(address: u64, at: u64, slot: SlotMut) -> Self {
-        Self { at, address, slot, copies: Vec::new(), checksum: None, found: None, is_right: false }
+        Self { at, address, slot, copies: Vec::new() }
+    }
+
+    /// The offset in the read of the end of the last row.
+    pub fn end(&self) -> u64 {
+        self.at.saturating_add(self.slot.len() as u64)
+    }
+
+    /// Keeps the first `num_rows` rows, and returns the others.
+    ///
+    /// # Errors
+    /// As for [`SlotMut::split_off`].
+    pub fn split_off(&mut self, num_rows: usize) -> Result<Self> {
+        let slot = self.slot.split_off(num_rows)?;
+        let copies = self.copies.iter_mut().map(|copy| copy.split_off(num_rows)).collect::<Result<_, _>>()?;
+        Ok(Self { at: self.end(), address: self.address + num_rows as u64, slot, copies })
     }
 }
 
 impl Read {
+    /// Makes a read whose rows have no known checksums.
+    pub fn new(fragment: u32, offset: u64, length: u64, pieces: Vec<Piece>) -> Self {
+        Self { fragment, offset, length, pieces, checks: Checks::default() }
+    }
+
+    /// Returns the number of wanted rows.
+    pub fn num_rows(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.slot.num_rows()).sum()
+    }
+
     /// Returns the number of bytes of wanted rows.
     pub fn used_bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.slot.len() as u64).sum()
@@ -82,59 +106,51 @@ impl Read {
     }
 }
 
-/// Combines reads whose ranges are adjacent, or nearly so.
+/// Combines reads whose ranges are adjacent, or nearly so. The checksums of their rows are not known any more.
 pub(crate) fn merged(mut reads: Vec<Read>, limits: Limits) -> Vec<Read> {
     reads.sort_unstable_by_key(|read| (read.fragment, read.offset));
     let mut merged: Vec<Read> = Vec::new();
+    let mut used_bytes = 0;
     for read in reads {
+        let more_bytes = read.used_bytes();
         if let Some(last) = merged.last_mut().filter(|last| last.fragment == read.fragment)
             && let Some(gap) = read.offset.checked_sub(last.offset + last.length)
-            && let Some(length) = limits.joined(last.length, last.pieces.len() as u64, gap, read.length)
+            && let Some(length) = limits.joined(last.length, used_bytes, gap, more_bytes)
         {
             let shift = read.offset - last.offset;
             last.pieces.extend(read.pieces.into_iter().map(|piece| Piece { at: piece.at + shift, ..piece }));
             last.length = length;
+            used_bytes += more_bytes;
             continue;
         }
-        merged.push(read);
+        used_bytes = more_bytes;
+        merged.push(Read::new(read.fragment, read.offset, read.length, read.pieces));
     }
     merged
 }
 
-/// Sorts rows by address and combines neighbours into reads.
-pub(crate) fn coalesce(
-    name: &str,
-    column: &DenseColumn,
-    mut rows: Vec<(u64, SlotMut)>,
-    limits: Limits,
-) -> Result<Vec<Read>> {
-    rows.sort_unstable_by_key(|(address, _)| *address);
-    let row_bytes = column.row_bytes as u64;
+/// Sorts runs of rows by address and combines neighbours into reads.
+///
+/// # Errors
+/// As for [`divide`].
+pub(crate) fn coalesce(name: &str, column: &DenseColumn, runs: Vec<Run>, limits: Limits) -> Result<Vec<Read>> {
     let mut reads: Vec<Read> = Vec::new();
-    let mut last = None;
-    let mut locator = Locator::new(name, column);
-    for (address, slot) in rows {
-        if last == Some(address)
-            && let Some(piece) = reads.last_mut().and_then(|read| read.pieces.last_mut())
+    let mut used_bytes = 0;
+    divide(name, column, runs, limits.read_bytes_max, |mut piece| {
+        let (fragment, offset, more_bytes) = ((piece.address >> 32) as u32, piece.at, piece.slot.len() as u64);
+        if let Some(read) = reads.last_mut().filter(|read| read.fragment == fragment)
+            && let Some(gap) = offset.checked_sub(read.offset.saturating_add(read.length))
+            && let Some(length) = limits.joined(read.length, used_bytes, gap, more_bytes)
         {
-            piece.copies.push(slot);
-            continue;
+            piece.at = offset - read.offset;
+            read.pieces.push(piece);
+            read.length = length;
+            used_bytes += more_bytes;
+            return;
         }
-        last = Some(address);
-        let fragment = (address >> 32) as u32;
-        let offset = locator.locate(address)?;
-        if let Some(read) = reads
-            .last_mut()
-            .filter(|read| read.fragment == fragment && offset >= read.offset.saturating_add(read.length))
-        {
-            let gap = offset - (read.offset + read.length);
-            if let Some(length) = limits.joined(read.length, read.pieces.len() as u64, gap, row_bytes) {
-                read.pieces.push(Piece::new(address, offset - read.offset, slot));
-                read.length = length;
-                continue;
-            }
-        }
-        reads.push(Read { fragment, offset, length: row_bytes, pieces: vec![Piece::new(address, 0, slot)] });
-    }
+        piece.at = 0;
+        used_bytes = more_bytes;
+        reads.push(Read::new(fragment, offset, more_bytes, vec![piece]));
+    })?;
     Ok(reads)
 }

@@ -31,6 +31,8 @@ mod members;
 mod remote;
 mod request_limit;
 mod retry;
+mod row_cursor;
+mod runs;
 mod shared_reads;
 mod shared_scan;
 mod stats;

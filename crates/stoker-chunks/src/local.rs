@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use stoker_lake::preadv_cached;
 
 use crate::coalesce::{Piece, Read};
+use crate::row_cursor::RowCursor;
 
 /// The largest page size of operating systems, in bytes.
 #[cfg(target_os = "linux")]
@@ -22,7 +23,7 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 const SLICES_MAX: usize = 1_000;
 
 /// The maximum number of bytes per system call if rows are verified, so that they are still in a core's cache then.
-const CHECKED_BYTES: usize = 256 << 10;
+pub(crate) const CHECKED_BYTES: usize = 256 << 10;
 
 /// Where a read may take bytes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +37,15 @@ pub(crate) enum ReadFrom {
 /// How much of a range was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// The number of rows that are in their slots, counted from the first row on.
-    pub num_rows: usize,
+    /// The first row that is not in its slot.
+    pub next: RowCursor,
     /// The number of system calls that read them.
     pub calls: u64,
 }
 
-/// Reads a range of a file into the slots of its rows, with one system call for up to 500 rows, and verifies rows that
-/// have a checksum. Continues at `progress`. Returns before the end only if the next bytes are not in memory and `from`
-/// is [`ReadFrom::Memory`].
+/// Reads a range of a file into the slots of its rows, with one system call for up to 500 runs of rows, and verifies
+/// rows that have a checksum. Continues at `progress`. Returns before the end only if the next bytes are not in memory
+/// and `from` is [`ReadFrom::Memory`].
 pub(crate) fn read_local(
     file: &File,
     read: &mut Read,
@@ -52,29 +53,21 @@ pub(crate) fn read_local(
     from: ReadFrom,
     progress: &mut Progress,
 ) -> io::Result<()> {
-    let gap_max = gaps(&read.pieces).max().unwrap_or(0);
-    scratch.resize(scratch.len().max(gap_max), 0);
+    if progress.next == RowCursor::default() {
+        read.checks.restart();
+    }
     // A call that meets a row outside the page cache is repeated as a whole later, so it must not be long.
     let is_short = read.is_checked() || from == ReadFrom::Memory;
     let bytes_max = if is_short { CHECKED_BYTES } else { usize::MAX };
-    while progress.num_rows < read.pieces.len() {
-        let rest = &mut read.pieces[progress.num_rows..];
-        let mut bytes = 0;
-        let fits = |piece: &&Piece| {
-            bytes += piece.slot.len();
-            bytes <= bytes_max
-        };
-        let count = rest.iter().take(SLICES_MAX / 2).take_while(fits).count().max(1);
-        let group = &mut rest[..count];
-        let at = group.first().map_or(0, |piece| piece.at);
-        match read_pieces(file, group, read.offset + at, scratch, from) {
+    while let Some(span) = Span::next(&read.pieces, progress.next, bytes_max) {
+        match read_span(file, read, &span, scratch, from) {
             Ok(calls) => progress.calls += calls,
             // A read that may wait will report the error, if there is one.
             Err(_) if from == ReadFrom::Memory => return Ok(()),
             Err(error) => return Err(error),
         }
-        group.iter_mut().for_each(Piece::check);
-        progress.num_rows += count;
+        read.check(span.range.end);
+        progress.next.advance(&read.pieces, span.range.end, |_, _, _| {});
     }
     Ok(())
 }
@@ -103,34 +96,64 @@ pub(crate) fn forget(file: &File, range: Range<u64>) {
     let _ = (file, range);
 }
 
-/// Returns the numbers of bytes between neighbouring rows.
-fn gaps(pieces: &[Piece]) -> impl Iterator<Item = usize> + '_ {
-    pieces.windows(2).map(|pair| to_usize(pair[1].at - pair[0].at) - pair[0].slot.len())
+/// The rows that one system call reads.
+struct Span {
+    /// The pieces with these rows. The first and the last one may have more rows.
+    pieces: Range<usize>,
+    /// The bytes of the rows in the read.
+    range: Range<u64>,
+    /// The number of unwanted bytes between the rows.
+    gap_bytes: usize,
 }
 
-/// Reads rows, the first of which begins at offset `start` of the file. Returns the number of system calls.
-fn read_pieces(file: &File, pieces: &mut [Piece], start: u64, scratch: &mut [u8], from: ReadFrom) -> io::Result<u64> {
+impl Span {
+    /// Returns the rows from `next` on that are at most `bytes_max` bytes, but at least one row; `None` if there is no
+    /// further row.
+    fn next(pieces: &[Piece], next: RowCursor, bytes_max: usize) -> Option<Self> {
+        let first = pieces.get(next.piece)?;
+        let start = first.at + (next.row * first.slot.row_bytes()) as u64;
+        let mut span = Self { pieces: next.piece..next.piece, range: start..start, gap_bytes: 0 };
+        let mut room = bytes_max;
+        for piece in pieces[next.piece..].iter().take(SLICES_MAX / 2) {
+            let from = piece.at.max(start);
+            let (length, row_bytes) = (to_usize(piece.end() - from), piece.slot.row_bytes().max(1));
+            let fitting = if length <= room { length } else { room - room % row_bytes };
+            let fitting = if span.pieces.is_empty() { fitting.max(row_bytes.min(length)) } else { fitting };
+            if fitting == 0 && !span.pieces.is_empty() {
+                break;
+            }
+            span.gap_bytes += to_usize(from - span.range.end);
+            span.range.end = from + fitting as u64;
+            span.pieces.end += 1;
+            room = room.saturating_sub(fitting);
+            if fitting < length {
+                break;
+            }
+        }
+        Some(span)
+    }
+}
+
+/// Reads rows into their slots. Returns the number of system calls.
+fn read_span(file: &File, read: &mut Read, span: &Span, scratch: &mut Vec<u8>, from: ReadFrom) -> io::Result<u64> {
     // The unwanted bytes of all gaps go to the same scratch memory, in which each gap has its own part: slices must not
     // overlap.
-    let widths: Vec<usize> = gaps(pieces).collect();
-    let mut own;
-    let total: usize = widths.iter().sum();
-    let mut spare: &mut [u8] = if total <= scratch.len() {
-        scratch
-    } else {
-        own = vec![0; total];
-        &mut own
-    };
-    let mut slices = Vec::with_capacity(2 * pieces.len());
-    for (index, piece) in pieces.iter_mut().enumerate() {
-        slices.push(IoSliceMut::new(&mut piece.slot));
-        if let Some(width) = widths.get(index).copied().filter(|width| *width > 0) {
-            let (gap, rest) = spare.split_at_mut(width);
+    scratch.resize(scratch.len().max(span.gap_bytes), 0);
+    let mut spare: &mut [u8] = scratch;
+    let mut slices = Vec::with_capacity(2 * span.pieces.len());
+    let mut at = span.range.start;
+    for piece in &mut read.pieces[span.pieces.clone()] {
+        if piece.at > at {
+            let (gap, rest) = spare.split_at_mut(to_usize(piece.at - at));
             spare = rest;
             slices.push(IoSliceMut::new(gap));
+            at = piece.at;
         }
+        let (start, end) = (piece.at, piece.end().min(span.range.end));
+        slices.push(IoSliceMut::new(&mut piece.slot[to_usize(at - start)..to_usize(end - start)]));
+        at = end;
     }
-    read_all(file, &mut slices, start, from)
+    read_all(file, &mut slices, read.offset + span.range.start, from)
 }
 
 /// Fills all slices from the file, however the kernel splits the reads. Returns the number of system calls.

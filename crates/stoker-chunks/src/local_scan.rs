@@ -5,8 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use stoker_batch::{BufferPool, Pooled, SlotMut};
+use stoker_batch::{BufferPool, Pooled};
 use stoker_lake::{DenseColumn, RangeReader};
+use stoker_types::to_usize;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinSet;
 
@@ -14,6 +15,7 @@ use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::chunk_scan::all_bad;
 use crate::coalesce::{Limits, Read, coalesce};
 use crate::local::{Progress, ReadFrom, forget, read_local, read_past_cache};
+use crate::runs::{Run, disjoint, take_rows};
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
 use crate::{BadRow, ChunkScan, Error, IoStats, Result};
@@ -65,38 +67,29 @@ impl ChunkScan {
         &self,
         name: &str,
         column: &Arc<DenseColumn>,
-        mut rows: Vec<(u64, SlotMut)>,
+        runs: Vec<Run>,
     ) -> Result<Vec<BadRow>> {
-        let bytes = (rows.len() as u64).saturating_mul(column.row_bytes as u64);
+        let num_rows = runs.iter().map(|(_, slot)| slot.num_rows()).sum::<usize>();
+        let bytes = (num_rows as u64).saturating_mul(column.row_bytes as u64);
         // The rows are divided into groups of about the same number of rows.
         let num_groups = (bytes.saturating_add(TASK_BYTES / 2) / TASK_BYTES).max(1);
-        let group_rows = rows.len().div_ceil(num_groups as usize);
+        let group_rows = num_rows.div_ceil(to_usize(num_groups));
         if num_groups == 1 {
-            return self.gather_group(name, column, rows).await;
+            return self.gather_group(name, column, runs).await;
         }
-        rows.sort_unstable_by_key(|(address, _)| *address);
+        let mut runs = VecDeque::from(disjoint(column, runs)?);
         // Several threads process the groups, each while the state of its rows is in a processor's cache.
         let mut tasks = JoinSet::new();
-        let mut rows = rows.into_iter().peekable();
-        while rows.peek().is_some() {
-            let mut group: Vec<(u64, SlotMut)> = rows.by_ref().take(group_rows).collect();
-            let last = group.last().map(|(address, _)| *address);
-            while let Some(row) = rows.next_if(|(address, _)| Some(*address) == last) {
-                group.push(row);
-            }
+        while !runs.is_empty() {
+            let group = take_rows(&mut runs, group_rows)?;
             let (scan, name, column) = (self.clone(), name.to_string(), column.clone());
             tasks.spawn(async move { scan.gather_group(&name, &column, group).await });
         }
         all_bad(tasks).await
     }
 
-    async fn gather_group(
-        &self,
-        name: &str,
-        column: &Arc<DenseColumn>,
-        rows: Vec<(u64, SlotMut)>,
-    ) -> Result<Vec<BadRow>> {
-        let mut reads = coalesce(name, column, rows, self.local_reads().limits())?;
+    async fn gather_group(&self, name: &str, column: &Arc<DenseColumn>, runs: Vec<Run>) -> Result<Vec<BadRow>> {
+        let mut reads = coalesce(name, column, runs, self.local_reads().limits())?;
         let checksums = self.checksums(column, &addresses(&reads)).await?;
         expect(&mut reads, checksums);
         if self.reads_in_task(column) {
@@ -173,7 +166,7 @@ impl PartReads {
             let Some(asked) = self.memory.read(&file.reader, read, from, &mut self.progress)? else { return Ok(false) };
             self.progress = Progress::default();
             self.stats.add_read(asked, read.used_bytes());
-            self.suspects.extend(read.take_suspects(&self.stats));
+            self.suspects.extend(read.take_suspects(&self.stats)?);
             self.reads.pop_front().into_iter().for_each(Read::finish);
         }
         Ok(true)
@@ -222,7 +215,7 @@ impl Scratch {
         if self.direct_pool.is_some() {
             forget(file, range);
         }
-        let is_read = progress.num_rows == read.pieces.len();
+        let is_read = progress.next.piece == read.pieces.len();
         Ok(is_read.then_some(Asked { requests: progress.calls, bytes: read.length }))
     }
 }

@@ -23,11 +23,12 @@ impl<'a> Locator<'a> {
         Self { name, column, first: 0, begin: 0, num_rows: 0 }
     }
 
-    /// Returns the offset in its file at which the row at an address begins.
+    /// Returns the offset in its file at which the row at an address begins, and the number of rows from this one on
+    /// that are contiguous in the file.
     ///
     /// # Errors
     /// [`Error::UnknownRow`].
-    pub fn locate(&mut self, address: u64) -> Result<u64> {
+    pub fn locate(&mut self, address: u64) -> Result<(u64, u64)> {
         if address.checked_sub(self.first).is_none_or(|row| row >= self.num_rows) {
             let file = self.column.file((address >> 32) as u32);
             let located = file.and_then(|file| file.locate(address & 0xFFFF_FFFF));
@@ -35,6 +36,8 @@ impl<'a> Locator<'a> {
             (self.begin, self.num_rows) = located.ok_or_else(unknown)?;
             self.first = address;
         }
-        Ok(self.begin.saturating_add((address - self.first).saturating_mul(self.column.row_bytes as u64)))
+        let row = address - self.first;
+        let offset = self.begin.saturating_add(row.saturating_mul(self.column.row_bytes as u64));
+        Ok((offset, self.num_rows - row))
     }
 }

@@ -21,6 +21,7 @@ use crate::coalesce::Read;
 use crate::hedge::{Hedges, PATIENCE_MIN};
 use crate::request_limit::{Get, Requests, Turn};
 use crate::retry::Retries;
+use crate::row_cursor::RowCursor;
 use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy};
 
 /// The maximum number of slices that one read from a body fills.
@@ -28,6 +29,10 @@ const SLICES_MAX: usize = 64;
 
 /// The maximum number of unwanted bytes that one read from a body skips.
 const SKIPPED_MAX: usize = 64 << 10;
+
+/// The maximum number of bytes that one read from a body fills if their checksums are computed, so that they are still
+/// in a core's cache then.
+const HASHED_BYTES: usize = 256 << 10;
 
 /// A file that answers GETs. Tests provide files whose responses fail.
 pub(crate) trait Source: Sync {
@@ -88,7 +93,8 @@ impl Remote {
         let whole = read.offset..read.offset + read.length;
         let mut hedges = self.hedges.as_ref().inspect(|hedges| hedges.add_read());
         let mut retries = Retries::new(self.policy, &self.clock);
-        let mut target = Target { read, done: 0, piece: 0, hashes, skipped: Vec::new() };
+        read.checks.restart();
+        let mut target = Target { read, done: 0, next: RowCursor::default(), hashes, skipped: Vec::new() };
         loop {
             let before = target.done;
             let Err(error) = self.attempt(source, &mut target, &mut hedges).await else { return Ok(()) };
@@ -297,8 +303,8 @@ struct Target<'a> {
     read: &'a mut Read,
     /// The number of bytes that arrived.
     done: u64,
-    /// The index of the first piece that is not full.
-    piece: usize,
+    /// The first row that is not full.
+    next: RowCursor,
     /// Whether the checksums of rows are computed.
     hashes: bool,
     /// Memory for unwanted bytes; empty until the first gap.
@@ -309,11 +315,12 @@ impl Target<'_> {
     /// Returns the memory for the next bytes.
     fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
         let mut at = self.done;
-        let pieces = self.read.pieces.get_mut(self.piece..).unwrap_or_default();
+        let pieces = self.read.pieces.get_mut(self.next.piece..).unwrap_or_default();
         if pieces.first().is_some_and(|piece| piece.at > at) {
             self.skipped.resize(SKIPPED_MAX, 0);
         }
         let mut slices = Vec::with_capacity(pieces.len().min(SLICES_MAX));
+        let mut room = if self.hashes { HASHED_BYTES } else { usize::MAX };
         for piece in pieces.iter_mut().take(SLICES_MAX) {
             if piece.at > at {
                 // A gap is only the first slice of a call, so that slices do not overlap.
@@ -323,9 +330,14 @@ impl Target<'_> {
                 }
                 break;
             }
-            let from = to_usize(at - piece.at);
-            at = piece.at + piece.slot.len() as u64;
-            slices.push(IoSliceMut::new(&mut piece.slot[from..]));
+            let (from, length) = (to_usize(at - piece.at), piece.slot.len());
+            let to = length.min(from.saturating_add(room));
+            at = piece.end();
+            slices.push(IoSliceMut::new(&mut piece.slot[from..to]));
+            room -= to - from;
+            if to < length || room == 0 {
+                break;
+            }
         }
         slices
     }
@@ -333,14 +345,12 @@ impl Target<'_> {
     /// Records that the next `count` bytes were written to the slices.
     fn filled(&mut self, count: u64) {
         self.done += count;
-        while let Some(piece) = self.read.pieces.get_mut(self.piece)
-            && piece.at + piece.slot.len() as u64 <= self.done
-        {
+        let Read { pieces, checks, .. } = &mut *self.read;
+        self.next.advance(pieces, self.done, |_, rows, row_bytes| {
             if self.hashes {
-                piece.find_checksum();
+                checks.find(rows, row_bytes);
             }
-            self.piece += 1;
-        }
+        });
     }
 
     /// Copies into the slots those of `bytes` that are still missing. `bytes` begin at offset `at` of the read, up to

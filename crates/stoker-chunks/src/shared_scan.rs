@@ -1,5 +1,6 @@
 //! Gathers rows of blocks of which other streams of the process want rows too.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
@@ -9,6 +10,7 @@ use stoker_lake::DenseColumn;
 
 use crate::block_range::{BlockRange, ranges};
 use crate::block_scan::{Block, BlockColumn};
+use crate::runs::take_until;
 use crate::shared_reads::{BlockKey, Membership};
 use crate::{BadRow, ChunkScan, Error, Result};
 
@@ -86,21 +88,19 @@ impl ChunkScan {
             };
         };
         let mut wanted = block.wanted;
-        let num_wanted = wanted.len() as u64;
+        let num_wanted = wanted.iter().map(|(_, slot)| slot.num_rows() as u64).sum();
         wanted.sort_unstable_by_key(|(address, _)| *address);
-        let mut wanted = wanted.into_iter().peekable();
+        let mut wanted = VecDeque::from(wanted);
         let mut bad = Vec::new();
         for (range, bytes) in &bytes.ranges {
             let mut rows = Vec::new();
-            while let Some(row) = wanted.next_if(|(address, _)| *address <= range.last) {
-                rows.push(row);
-            }
+            take_until(&mut wanted, range.last, &mut rows)?;
             if rows.is_empty() {
                 continue;
             }
             bad.extend(self.copy_rows(name, dense, range.read(name, dense, rows)?, bytes.clone()).await?);
         }
-        if let Some((address, _)) = wanted.next() {
+        if let Some((address, _)) = wanted.front() {
             let reason = format!("row address {address:#x} of column {name} is not in its block {number}");
             return Err(Error::Internal { reason }.into());
         }

@@ -6,6 +6,7 @@ mod faults;
 mod hedging;
 mod local_reads;
 mod pacing;
+mod runs;
 mod script;
 mod sharing;
 

@@ -219,18 +219,18 @@ fn decoded_values_are_checked_and_read_twice() {
 #[test]
 fn suspects_are_taken_out_of_a_read_as_reads_of_their_own() {
     let slots = Slots::try_new(&BufferPool::new(0), 4, 100).expect("memory");
-    let mut read = Read { fragment: 2, offset: 1_000, length: 700, pieces: Vec::new() };
+    let mut read = Read::new(2, 1_000, 700, Vec::new());
     for row in 0..4u64 {
         let mut slot = slots.claim(row as usize).expect("a free slot");
         slot.copy_from_slice(&[row as u8; 100]);
         read.pieces.push(Piece::new(2 << 32 | row, row * 200, slot));
     }
     let stats = IoStats::default();
-    assert!(read.take_suspects(&stats).is_empty() && !read.is_checked());
+    assert!(read.take_suspects(&stats).expect("a check").is_empty() && !read.is_checked());
     let checksum_of = |value: u8| Some(stoker_checksum::checksum(&[value; 100]));
     // Row 1 has the checksum of row 0, and row 2 has no checksum.
     expect(std::slice::from_mut(&mut read), vec![checksum_of(0), checksum_of(0), None, checksum_of(3)]);
-    let suspects = read.take_suspects(&stats);
+    let suspects = read.take_suspects(&stats).expect("a check");
     assert_eq!(addresses(&suspects), [2 << 32 | 1]);
     assert_eq!((suspects[0].fragment, suspects[0].offset, suspects[0].length), (2, 1_200, 100));
     assert_eq!(suspects[0].pieces[0].at, 0);

@@ -187,9 +187,14 @@ proptest! {
     /// Any script of cuts, waits and faults that ends before the retry budget delivers all bytes; without hedges, each
     /// exactly once.
     #[test]
-    fn any_faults_that_end_bring_every_byte(answers in vec(answer(), 0..12), hedge in any::<bool>()) {
+    fn any_faults_that_end_bring_every_byte(
+        answers in vec(answer(), 0..12), hedge in any::<bool>(), run_rows in 1usize..8,
+    ) {
         let retry = RetryPolicy { budget: secs(1_000), ..RetryPolicy::default() };
-        let trial = Trial::new(ChunkScanOptions { hedge, ..without_hedges(retry) }, answers);
+        let options = ChunkScanOptions { hedge, ..without_hedges(retry) };
+        let in_runs = Trial::new(options, answers.clone());
+        in_runs.time.run(in_runs.read_runs(run_rows)).expect("a read");
+        let trial = Trial::new(options, answers);
         trial.time.run(trial.read()).expect("a read");
         let totals = trial.totals();
         assert!(totals.hedges <= u64::from(hedge) && totals.hedges_won <= totals.hedges, "{totals:?}");

@@ -13,7 +13,9 @@ use super::*;
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::coalesce::{Piece, Read};
 use crate::local::{Progress, ReadFrom, forget, read_local};
+use crate::row_cursor::RowCursor;
 use crate::stats::Asked;
+use crate::verify::expect;
 
 const LOCAL_READS: [LocalReads; 2] = [LocalReads::Buffered, LocalReads::Direct];
 
@@ -48,26 +50,35 @@ impl Rows {
         (self.offset_of(row)..self.offset_of(row + 1)).map(byte_at).collect()
     }
 
-    /// A read of ascending rows, with their checksums, and its slots.
-    fn read(&self, wanted: &[u64]) -> (Arc<Slots>, Read) {
+    /// A read of ascending rows, with their checksums, and its slots. Each of its pieces has up to `run_rows` neighbours.
+    fn read(&self, wanted: &[u64], run_rows: usize) -> (Arc<Slots>, Read) {
         let slots = Slots::try_new(&BufferPool::new(0), wanted.len(), self.row_bytes).expect("memory");
         let (first, last) = (wanted[0], wanted[wanted.len() - 1]);
-        let piece = |(index, row): (usize, &u64)| {
-            let at = (row - first) * self.row_bytes as u64;
-            let checksum = Some(checksum(&self.bytes_of(*row)));
-            Piece { checksum, ..Piece::new(*row, at, slots.claim(index).expect("a free slot")) }
-        };
-        let pieces = wanted.iter().enumerate().map(piece).collect();
+        let (mut pieces, mut place) = (Vec::new(), 0);
+        for run in wanted.chunk_by(|one, next| one + 1 == *next).flat_map(|run| run.chunks(run_rows)) {
+            let slot = slots.claim_rows(place..place + run.len()).expect("free slots");
+            pieces.push(Piece::new(run[0], (run[0] - first) * self.row_bytes as u64, slot));
+            place += run.len();
+        }
         let (offset, length) = (self.offset_of(first), (last - first + 1) * self.row_bytes as u64);
-        let read = Read { fragment: 0, offset, length, pieces };
+        let mut read = Read::new(0, offset, length, pieces);
+        let checksums = wanted.iter().map(|row| Some(checksum(&self.bytes_of(*row)))).collect();
+        expect(std::slice::from_mut(&mut read), checksums);
         (slots, read)
     }
 
-    /// Reads rows of a file and checks them. Returns the reads that it took.
+    /// Reads rows of a file one by one and in runs, and checks them. Returns the reads that it took, which are the same.
     fn check(&self, file: &File, alignment: usize, memory: &mut [u8], wanted: &[u64]) -> Asked {
-        let (slots, mut read) = self.read(wanted);
+        let [asked, in_runs, in_long_runs] =
+            [1, 3, 1_000].map(|run_rows| self.check_runs(file, alignment, memory, wanted, run_rows));
+        assert_eq!((in_runs, in_long_runs), (asked, asked), "{self:?}, {wanted:?}");
+        asked
+    }
+
+    fn check_runs(&self, file: &File, alignment: usize, memory: &mut [u8], wanted: &[u64], run_rows: usize) -> Asked {
+        let (slots, mut read) = self.read(wanted, run_rows);
         let asked = AlignedReader::new(file, alignment, memory).read(&mut read).expect("rows");
-        assert!(read.pieces.iter().all(|piece| piece.is_right), "{self:?}, {wanted:?}");
+        assert_eq!(read.num_right(), wanted.len(), "{self:?}, {wanted:?}");
         let (start, end) = (read.offset, read.offset + read.length);
         let alignment = alignment as u64;
         let span = end.next_multiple_of(alignment) - (start - start % alignment);
@@ -152,20 +163,25 @@ fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
     file.sync_all().expect("a disk");
     // Not all file systems drop ranges from the page cache.
     forget(&file, rows.offset_of(13)..rows.offset_of(40));
-    let ((slots, mut read), mut progress) = (rows.read(&wanted), Progress::default());
-    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
-    let are_right = |read: &Read| read.pieces.iter().filter(|piece| piece.is_right).count();
-    assert_eq!(are_right(&read), progress.num_rows);
-    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
-    assert_eq!((are_right(&read), progress.num_rows), (40, 40));
-    read.finish();
-    let bytes = slots.freeze().expect("all slots are filled");
-    assert!(wanted.iter().zip(bytes.chunks(70_000)).all(|(row, found)| found == rows.bytes_of(*row)));
-    // A read continues after the rows that are there already.
-    let ((_slots, mut read), mut progress) = (rows.read(&wanted), Progress { num_rows: 30, calls: 5 });
-    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
-    assert_eq!(are_right(&read), progress.num_rows - 30);
-    assert!(read.pieces[..30].iter().all(|piece| !piece.is_right));
+    for run_rows in [1, 7, 40] {
+        let ((slots, mut read), mut progress) = (rows.read(&wanted, run_rows), Progress::default());
+        read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
+        assert_eq!(read.num_right(), progress.next.index);
+        read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
+        assert_eq!((read.num_right(), progress.next.index, progress.next.piece), (40, 40, read.pieces.len()));
+        assert!(progress.calls >= 40 / 3, "{progress:?}: rows are checked soon after they were read");
+        read.finish();
+        let bytes = slots.freeze().expect("all slots are filled");
+        assert!(wanted.iter().zip(bytes.chunks(70_000)).all(|(row, found)| found == rows.bytes_of(*row)));
+        // A read continues after the rows that are there already.
+        let (_slots, mut read) = rows.read(&wanted, run_rows);
+        let next = RowCursor { piece: 30 / run_rows, row: 30 % run_rows, index: 30 };
+        let mut progress = Progress { next, calls: 5 };
+        read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
+        assert_eq!(read.num_right(), progress.next.index - 30);
+        let found: Vec<u8> = read.pieces.iter().flat_map(|piece| piece.slot.to_vec()).collect();
+        assert!(found[..30 * 70_000].iter().all(|byte| *byte == 0), "rows were read that are there already");
+    }
 }
 
 #[test]
@@ -173,11 +189,11 @@ fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
 fn file_systems_that_cannot_tell_what_is_in_memory_are_waited_for() {
     let expected = fs::read("/proc/version").expect("a file");
     let (file, rows) = (File::open("/proc/version").expect("a file"), Rows { offset: 0, row_bytes: 7, num_rows: 2 });
-    let ((slots, mut read), mut progress) = (rows.read(&[0, 1]), Progress::default());
+    let ((slots, mut read), mut progress) = (rows.read(&[0, 1], 2), Progress::default());
     read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("nothing");
     assert_eq!(progress, Progress::default());
     read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
-    assert_eq!(progress.num_rows, 2);
+    assert_eq!(progress.next, RowCursor { piece: 1, row: 0, index: 2 });
     read.finish();
     assert_eq!(slots.freeze().expect("all slots are filled").as_slice(), &expected[..14]);
 }
@@ -240,7 +256,7 @@ fn files_that_end_early_are_told_from_file_systems_that_refuse() {
         let uncached = UncachedFile::open(&path, "a file");
         let files = uncached.iter().map(|file| (file.file(), file.alignment()));
         for (file, alignment) in files.chain([(&plain, 512), (&plain, 4_096)]) {
-            let (_slots, mut read) = rows.read(&[0, 3]);
+            let (_slots, mut read) = rows.read(&[0, 3], 1);
             let mut memory = vec![0; 4 * alignment];
             let error = AlignedReader::new(file, alignment, &mut memory).read(&mut read).expect_err("it ends early");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{length}");
@@ -250,7 +266,7 @@ fn files_that_end_early_are_told_from_file_systems_that_refuse() {
     rows.write(&path);
     if let Some(file) = UncachedFile::open(&path, "a file") {
         // Some file systems accept unaligned reads too.
-        let (_slots, mut read) = rows.read(&[0, 3]);
+        let (_slots, mut read) = rows.read(&[0, 3], 1);
         let unaligned = AlignedReader::new(file.file(), 1, &mut vec![0; 999]).read(&mut read);
         assert!(unaligned.as_ref().err().is_none_or(is_refusal), "{unaligned:?}");
     }

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use stoker_batch::{BufferPool, Slots};
+use stoker_checksum::checksum;
 use stoker_clock::{Clock, ManualClock};
 use stoker_lake::RangeBody;
 use stoker_types::{ErrorKind, IoTotals, Moment};
@@ -170,20 +171,32 @@ impl Trial {
 
     /// Reads the range, checks all bytes a minute later, and returns when the read was done.
     pub async fn read(&self) -> Result<Duration> {
+        self.read_runs(1).await
+    }
+
+    /// Reads as [`Trial::read`] does, but wants rows in runs of `run_rows`, with as many rows between them.
+    pub async fn read_runs(&self, run_rows: usize) -> Result<Duration> {
         let slots = Slots::try_new(&BufferPool::new(0), NUM_ROWS, ROW).expect("memory");
-        let at = |row: usize| 2 * (row * ROW) as u64;
-        let piece = |row| Ok(Piece::new(row as u64, at(row), slots.claim(row)?));
-        let pieces = (0..NUM_ROWS).map(piece).collect::<Result<Vec<_>>>()?;
-        let mut read = Read { fragment: 0, offset: RANGE.start, length: RANGE.end - RANGE.start, pieces };
-        self.remote.read(&self.script, &mut read, false).await?;
+        let at = |row: usize| ((row / run_rows * run_rows + row) * ROW) as u64;
+        let piece = |first: usize| {
+            let rows = first..(first + run_rows).min(NUM_ROWS);
+            Ok(Piece::new(first as u64, at(first), slots.claim_rows(rows)?))
+        };
+        let pieces = (0..NUM_ROWS).step_by(run_rows).map(piece).collect::<Result<Vec<_>>>()?;
+        let length = at(NUM_ROWS - 1) + ROW as u64;
+        assert!(run_rows > 1 || length == RANGE.end - RANGE.start);
+        let mut read = Read::new(0, RANGE.start, length, pieces);
+        self.remote.read(&self.script, &mut read, run_rows > 1).await?;
         let done = self.elapsed();
         self.script.clock.sleep(Duration::from_secs(60)).await;
+        let found = read.found().to_vec();
         read.finish();
         let bytes = slots.freeze()?;
         for row in 0..NUM_ROWS {
             let start = RANGE.start + at(row);
             let expected: Vec<u8> = (start..start + ROW as u64).map(byte).collect();
             assert_eq!(&bytes[row * ROW..(row + 1) * ROW], &expected, "row {row}");
+            assert!(run_rows == 1 || found[row] == checksum(&expected), "row {row}");
         }
         Ok(done)
     }
