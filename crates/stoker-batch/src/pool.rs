@@ -117,10 +117,12 @@ impl BufferPool {
 impl State {
     /// Releases the oldest free memory until the size fits, or at most a sixteenth of it is free memory.
     fn shrink(&mut self) {
-        while self.used_bytes + self.free.bytes() > self.bytes_max
-            && self.free.bytes() > self.bytes_max / SPARE_DIVISOR
-            && self.free.take_oldest().is_some()
-        {}
+        while self.keeps_too_much() && self.free.take_oldest().is_some() {}
+    }
+
+    fn keeps_too_much(&self) -> bool {
+        let free_bytes = self.free.bytes();
+        self.used_bytes + free_bytes > self.bytes_max && free_bytes > self.bytes_max / SPARE_DIVISOR
     }
 }
 
