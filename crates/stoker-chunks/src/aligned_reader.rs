@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use stoker_types::to_usize;
 
 use crate::coalesce::Read;
-use crate::local::CHECKED_BYTES;
 use crate::stats::Asked;
+use crate::verify::CHECKED_BYTES;
 
 /// The size of a buffer, and so the maximum size of one read, in bytes. Rows of a buffer are still in a core's cache
 /// when they are copied and verified.

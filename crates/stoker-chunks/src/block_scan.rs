@@ -14,7 +14,7 @@ use crate::block_range::{BlockRange, BlockRequest, key, num_bytes, runs, wanted_
 use crate::coalesce::{Piece, Read};
 use crate::runs::Run;
 use crate::shared_reads::Membership;
-use crate::verify::expect;
+use crate::verify::{addresses, expect};
 use crate::{BadRow, ChunkCache, ChunkScan, Error, Result};
 
 /// A column of a table that is read in blocks.
@@ -237,9 +237,9 @@ impl ChunkScan {
         mut read: Read,
         bytes: Buffer,
     ) -> Result<Vec<BadRow>> {
-        let addresses: Vec<u64> = read.pieces.iter().map(|piece| piece.address).collect();
+        let addresses = addresses(slice::from_ref(&read));
         let checksums = self.checksums(column, &addresses).await?;
-        expect(slice::from_mut(&mut read), checksums);
+        expect(slice::from_mut(&mut read), checksums)?;
         let (fragment, offset, length) = (read.fragment, read.offset, read.length);
         let is_short = addresses.len() * column.row_bytes <= COPIED_AT_ONCE_MAX;
         let stats = self.stats().clone();

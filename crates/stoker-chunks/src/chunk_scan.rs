@@ -209,7 +209,7 @@ impl ChunkScan {
         let checksums = self.checksums(column, &addresses);
         let hashes = self.verify && column.checksums.is_some();
         let (_, checksums) = try_join(self.read_remote(column, &mut read, hashes), checksums).await?;
-        expect(slice::from_mut(&mut read), checksums);
+        expect(slice::from_mut(&mut read), checksums)?;
         if !read.is_checked() {
             read.finish();
             return Ok(Vec::new());
@@ -254,7 +254,7 @@ impl ChunkScan {
             let addresses = addresses(slice::from_ref(&read));
             let reload = || checksums.reload(&addresses);
             let expected = with_retries(self.retry, &self.clock, |_| self.stats.add_retry(), reload).await?;
-            expect(slice::from_mut(&mut read), expected);
+            expect(slice::from_mut(&mut read), expected)?;
             match file.reader.local() {
                 Some(_) => read = self.read_past_cache(&file.reader, read).await?,
                 None => self.read_remote(column, &mut read, true).await?,

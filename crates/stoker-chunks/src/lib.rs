@@ -1,12 +1,13 @@
 //! The chunk scan: reads rows of heavy columns at given row addresses, in few large reads, directly into batches.
 //!
 //! ```text
-//! (row address, slot) … ──sort, coalesce──► ranges ──positioned reads / GETs──► slots of batches
+//! (row address, slots) … ──sort, divide, coalesce──► ranges ──positioned reads / GETs──► slots of batches
 //! ```
 //!
-//! [`Slots`](stoker_batch::Slots) is the memory of one column of one batch. Each of its slots is claimed once and filled
-//! from any file, so a shuffled batch needs no copy after the read. [`ChunkScan::gather`] fills claimed slots and verifies the bytes if
-//! their files have checksums; a damaged row is returned as a [`BadRow`] and leaves its slots unfilled.
+//! [`Slots`](stoker_batch::Slots) is the memory of one column of one batch. Each of its slots is claimed once, alone or
+//! with its neighbours, and filled from any file, so a shuffled batch needs no copy after the read.
+//! [`ChunkScan::gather`] fills claimed slots with runs of rows, and verifies the bytes if their files have checksums; a
+//! damaged row is returned as a [`BadRow`] and leaves its slots unfilled.
 //!
 //! Rows in object stores may be read in [`Block`]s: once for several streams of the process ([`SharedReads`]), or once
 //! for later epochs and other processes ([`ChunkCache`]).

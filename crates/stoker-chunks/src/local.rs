@@ -14,6 +14,7 @@ use stoker_lake::preadv_cached;
 
 use crate::coalesce::{Piece, Read};
 use crate::row_cursor::RowCursor;
+use crate::verify::CHECKED_BYTES;
 
 /// The largest page size of operating systems, in bytes.
 #[cfg(target_os = "linux")]
@@ -21,9 +22,6 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// The maximum number of slices per system call; Linux allows 1,024.
 const SLICES_MAX: usize = 1_000;
-
-/// The maximum number of bytes per system call if rows are verified, so that they are still in a core's cache then.
-pub(crate) const CHECKED_BYTES: usize = 256 << 10;
 
 /// Where a read may take bytes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

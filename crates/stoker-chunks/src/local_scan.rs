@@ -91,7 +91,7 @@ impl ChunkScan {
     async fn gather_group(&self, name: &str, column: &Arc<DenseColumn>, runs: Vec<Run>) -> Result<Vec<BadRow>> {
         let mut reads = coalesce(name, column, runs, self.local_reads().limits())?;
         let checksums = self.checksums(column, &addresses(&reads)).await?;
-        expect(&mut reads, checksums);
+        expect(&mut reads, checksums)?;
         if self.reads_in_task(column) {
             let mut part = PartReads::new(self, column, reads);
             let suspects = match part.read(ReadFrom::Memory)? {

@@ -22,6 +22,7 @@ use crate::hedge::{Hedges, PATIENCE_MIN};
 use crate::request_limit::{Get, Requests, Turn};
 use crate::retry::Retries;
 use crate::row_cursor::RowCursor;
+use crate::verify::CHECKED_BYTES;
 use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy};
 
 /// The maximum number of slices that one read from a body fills.
@@ -29,10 +30,6 @@ const SLICES_MAX: usize = 64;
 
 /// The maximum number of unwanted bytes that one read from a body skips.
 const SKIPPED_MAX: usize = 64 << 10;
-
-/// The maximum number of bytes that one read from a body fills if their checksums are computed, so that they are still
-/// in a core's cache then.
-const HASHED_BYTES: usize = 256 << 10;
 
 /// A file that answers GETs. Tests provide files whose responses fail.
 pub(crate) trait Source: Sync {
@@ -320,7 +317,7 @@ impl Target<'_> {
             self.skipped.resize(SKIPPED_MAX, 0);
         }
         let mut slices = Vec::with_capacity(pieces.len().min(SLICES_MAX));
-        let mut room = if self.hashes { HASHED_BYTES } else { usize::MAX };
+        let mut room = if self.hashes { CHECKED_BYTES } else { usize::MAX };
         for piece in pieces.iter_mut().take(SLICES_MAX) {
             if piece.at > at {
                 // A gap is only the first slice of a call, so that slices do not overlap.

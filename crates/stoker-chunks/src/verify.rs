@@ -10,6 +10,10 @@ use crate::coalesce::{Piece, Read};
 use crate::row_cursor::RowCursor;
 use crate::{Error, IoStats, Result};
 
+/// The maximum number of bytes that are read at once if rows are verified, unless a single row is longer: they are still
+/// in a core's cache then, when their checksums are computed.
+pub(crate) const CHECKED_BYTES: usize = 256 << 10;
+
 /// A row that is damaged in storage: its bytes did not match its checksum in two reads.
 #[derive(Debug)]
 pub struct BadRow {
@@ -51,13 +55,21 @@ pub(crate) fn addresses(reads: &[Read]) -> Vec<u64> {
 }
 
 /// Sets the expected checksums of the rows of reads: one for each of [`addresses`], or none at all.
-pub(crate) fn expect(reads: &mut [Read], checksums: Vec<Option<u32>>) {
+///
+/// # Errors
+/// [`Error::Internal`] for another number of checksums: some rows would not be verified.
+pub(crate) fn expect(reads: &mut [Read], checksums: Vec<Option<u32>>) -> Result<()> {
+    let (num_checksums, num_rows) = (checksums.len(), reads.iter().map(Read::num_rows).sum::<usize>());
+    if num_checksums != num_rows && num_checksums > 0 {
+        return Err(Error::Internal { reason: format!("{num_checksums} checksums are for {num_rows} rows") });
+    }
     let all = Some(checksums).filter(|checksums| !checksums.is_empty()).map(Arc::new);
     let mut first = 0;
     for read in reads {
         read.checks.expect(Expected { all: all.clone(), first });
         first += read.num_rows();
     }
+    Ok(())
 }
 
 /// The checksums that the rows of a read have in their file. Reads share the memory of checksums that were loaded
@@ -173,7 +185,7 @@ impl Read {
                 let (suspect, others) = split(others, 1)?;
                 (rest, first) = (others, row.row + 1);
                 self.pieces.extend(right);
-                suspects.extend(suspect.map(|piece| self.alone(piece, expected)));
+                suspects.extend(suspect.map(|piece| self.alone(piece, expected)).transpose()?);
             }
             self.pieces.extend(rest);
         }
@@ -181,11 +193,11 @@ impl Read {
     }
 
     /// Makes a read of a piece of one row.
-    fn alone(&self, piece: Piece, expected: u32) -> Read {
+    fn alone(&self, piece: Piece, expected: u32) -> Result<Read> {
         let (offset, length) = (self.offset + piece.at, piece.slot.len() as u64);
         let mut read = Read::new(self.fragment, offset, length, vec![Piece { at: 0, ..piece }]);
-        expect(std::slice::from_mut(&mut read), vec![Some(expected)]);
-        read
+        expect(std::slice::from_mut(&mut read), vec![Some(expected)])?;
+        Ok(read)
     }
 
     /// Returns the number of rows that were compared and match.

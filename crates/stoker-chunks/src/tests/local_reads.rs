@@ -63,7 +63,7 @@ impl Rows {
         let (offset, length) = (self.offset_of(first), (last - first + 1) * self.row_bytes as u64);
         let mut read = Read::new(0, offset, length, pieces);
         let checksums = wanted.iter().map(|row| Some(checksum(&self.bytes_of(*row)))).collect();
-        expect(std::slice::from_mut(&mut read), checksums);
+        expect(std::slice::from_mut(&mut read), checksums).expect("as many as rows");
         (slots, read)
     }
 

@@ -215,7 +215,7 @@ fn suspects_are_cut_out_of_runs() {
         // The rows 0, 2, 3, 5 of the first piece, and the first row of the second piece, have wrong checksums.
         let values = [8, 1, 8, 8, 4, 8, 8, 9];
         let checksums = values.iter().map(|value| Some(checksum(&[*value; 100]))).collect();
-        expect(std::slice::from_mut(&mut read), checksums);
+        expect(std::slice::from_mut(&mut read), checksums).expect("as many as rows");
         let stats = IoStats::default();
         let suspects = read.take_suspects(&stats).expect("a check");
         assert_eq!(addresses(&suspects), [10, 12, 13, 15, 30].map(|row| 2 << 32 | row));
