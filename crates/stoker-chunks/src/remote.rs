@@ -327,12 +327,12 @@ impl Target<'_> {
                 }
                 break;
             }
-            let (from, length) = (to_usize(at - piece.at), piece.slot.len());
-            let to = length.min(from.saturating_add(room));
+            let from = to_usize(at - piece.at);
+            let to = piece.slot.len().min(from.saturating_add(room));
             at = piece.end();
             slices.push(IoSliceMut::new(&mut piece.slot[from..to]));
             room -= to - from;
-            if to < length || room == 0 {
+            if room == 0 {
                 break;
             }
         }
