@@ -155,18 +155,6 @@ impl DelayLine {
         self.start(number) * self.num_lanes..end
     }
 
-    /// Returns the position of the row that may replace the row at `position`: the one that comes `offset` rows later
-    /// in the same super-stride, cyclically.
-    pub fn substitute(&self, position: u64, offset: u64) -> u64 {
-        let stride = self.super_stride(position);
-        let Range { start, end } = self.indexes(stride);
-        let (before, rows) = (position / self.num_lanes - start, end - start);
-        // The sum of both may be too large for its type.
-        let offset = offset % rows;
-        let index = if before < rows - offset { before + offset } else { before - (rows - offset) };
-        (start + index) * self.num_lanes + stride.lane
-    }
-
     /// Returns the number of lane blocks that a lane delivers in one super-stride, and so holds at once.
     pub fn open_blocks(&self) -> u64 {
         if self.lane_blocks == 0 { 0 } else { self.delay(self.rows_per_block - 1) + 1 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stoker_types::{Mixing, OrderOptions, ShuffleMode, SourceSpec, StreamSpec};
 
-use crate::{EpochOrder, Key, Mixture};
+use crate::{DelayLine, EpochOrder, Key, Mixture};
 
 /// The label that derives the keys of sources.
 const SOURCE: u64 = 5;
@@ -145,6 +145,14 @@ impl StreamOrder {
                 let start = position / rows * rows;
                 Some(start..start.saturating_add(rows))
             }
+        }
+    }
+
+    /// Returns the order of the only source, if it is a delay line.
+    pub fn delay_line(&self) -> Option<(&EpochOrder, &DelayLine)> {
+        match &self.kind {
+            Kind::One { order, .. } => Some((order, order.delay_line()?)),
+            Kind::Mixed { .. } => None,
         }
     }
 
