@@ -58,6 +58,7 @@ pub(crate) struct StreamRequest {
     shuffle_window_bytes: Option<u64>,
     block_bytes: Option<u64>,
     num_lanes: Option<u32>,
+    order_version: Option<u32>,
     /// One weight for each query of a mixture; `None` for a stream of one query.
     weights: Option<Vec<f64>>,
     stop: String,
@@ -376,6 +377,7 @@ impl StreamRequest {
             shuffle_window_bytes: self.shuffle_window_bytes.unwrap_or(defaults.shuffle_window_bytes),
             block_bytes: self.block_bytes.unwrap_or(defaults.block_bytes),
             num_lanes: self.num_lanes.unwrap_or(defaults.num_lanes),
+            order_version: self.order_version.unwrap_or(defaults.order_version),
         })
     }
 }

@@ -11,6 +11,7 @@ class StreamRequest(TypedDict):
     shuffle_window_bytes: int | None
     block_bytes: int | None
     num_lanes: int | None
+    order_version: int | None
     weights: list[float] | None
     stop: str
     epoch_rows: int

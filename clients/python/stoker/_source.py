@@ -70,6 +70,7 @@ class StreamSource(ABC):
         shuffle_window_bytes: int | None = None,
         block_bytes: int | None = None,
         num_lanes: int | None = None,
+        order_version: int | None = None,
         bad_rows: BadRows = "error",
         max_bad_share: float | None = None,
         verify: bool = True,
@@ -120,6 +121,8 @@ class StreamSource(ABC):
             block_bytes: The bytes of a block: neighbouring rows that stay together when blocks are shuffled. Default:
                 512 KiB.
             num_lanes: The number of parts of the order that are read independently. Default: 48.
+            order_version: The version of the order's definition, 1 or 2. Version 2 mixes rows as well with half of the
+                memory or less. Mixtures have version 1. Default: 1.
             bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose image
                 (``decode``) is null or cannot be decoded, even after a second read. ``"error"`` fails; ``"substitute"``
                 replaces the row by the next good row of the same window, the same on every rank, which
@@ -192,6 +195,7 @@ class StreamSource(ABC):
             "shuffle_window_bytes": whole_or_none("shuffle_window_bytes", shuffle_window_bytes, 1),
             "block_bytes": whole_or_none("block_bytes", block_bytes, 1),
             "num_lanes": whole_or_none("num_lanes", num_lanes, 1, _LANES_MAX),
+            "order_version": whole_or_none("order_version", order_version, 1, 2),
             "weights": None if mixing is None else mixing.weights,
             "stop": "first" if mixing is None else mixing.stop,
             "epoch_rows": 0 if mixing is None else mixing.epoch_rows,

@@ -101,8 +101,8 @@ def connect_with(name: str) -> Call:
 
 STREAM_OPTIONS = [
     "batch_size", "global_batch_size", "seed", "epoch", "shuffle", "last_batch", "drop_last", "memory_budget_bytes",
-    "shuffle_window_bytes", "block_bytes", "num_lanes", "bad_rows", "verify", "retry_budget_secs", "compression",
-    "run_id", "decode", "mesh", "process_group", "evaluation",
+    "shuffle_window_bytes", "block_bytes", "num_lanes", "order_version", "bad_rows", "verify", "retry_budget_secs",
+    "compression", "run_id", "decode", "mesh", "process_group", "evaluation",
 ]  # fmt: skip
 RESUME_OPTIONS = ["batch_size", "last_batch", "memory_budget_bytes", "bad_rows", "retry_budget_secs", "compression"]
 CONNECT_OPTIONS = [

@@ -130,6 +130,7 @@ def test_not_a_sample_query(lake: stoker.Lake) -> None:
         ("shuffle_window_bytes", [-1, 0, 2**63], "from 1 to 2**63 - 1"),
         ("block_bytes", [-1, 0, 2**63], "from 1 to 2**63 - 1"),
         ("num_lanes", [-1, 0, 2**16 + 1], "from 1 to 65536"),
+        ("order_version", [-1, 0, 3], "from 1 to 2"),
     ],
 )
 def test_numbers_out_of_range(lake: stoker.Lake, name: str, values: list[object], allowed: str) -> None:

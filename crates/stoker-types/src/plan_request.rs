@@ -1,5 +1,7 @@
 //! What a stream is planned from.
 
+use std::ops::RangeInclusive;
+
 use crate::order_options::{BLOCK_ROWS_MAX, SUPER_STRIDES_MAX, lane_rows};
 use crate::{Error, Mixing, MixtureStop, OrderOptions, ParamValue, Result, RunId, ShuffleMode, slots_for};
 
@@ -64,6 +66,10 @@ impl PlanRequest {
         if let Some((what, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
             return fail(what, "it is 0; it must be at least 1".into());
         }
+        let version = self.options.order_version;
+        if !ORDER_VERSIONS.contains(&version) {
+            return fail("order_version", format!("it is {version}; it must be 1 or 2"));
+        }
         match &self.mix {
             None if self.queries.len() == 1 => Ok(()),
             None => fail("queries", format!("{} queries need weights to become one stream", self.queries.len())),
@@ -95,7 +101,12 @@ pub struct StreamOptions {
     /// The number of lanes. The default is 48. If the number of ranks divides it, the cluster reads each byte once per
     /// epoch.
     pub num_lanes: u32,
+    /// The version of the order's definition, 1 or 2. The default is 1. Mixtures always have version 1.
+    pub order_version: u32,
 }
+
+/// The versions of the order's definition ([`Mixing`]).
+const ORDER_VERSIONS: RangeInclusive<u32> = 1..=2;
 
 impl Default for StreamOptions {
     fn default() -> Self {
@@ -105,6 +116,7 @@ impl Default for StreamOptions {
             shuffle_window_bytes: 512 << 20,
             block_bytes: 512 << 10,
             num_lanes: 48,
+            order_version: 1,
         }
     }
 }
@@ -116,9 +128,18 @@ const BLOCKS_PER_WINDOW: u64 = 1_024;
 impl StreamOptions {
     /// Converts sizes in bytes to numbers of rows. This happens once, because the result is frozen in the stream's
     /// specification.
+    pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
+        match self.order_version {
+            1 => self.windows(num_rows, row_bytes),
+            _ => self.delay_line(num_rows, row_bytes),
+        }
+    }
+
+    /// Converts sizes in bytes to the options of windows, which have [`StreamOptions::shuffle_window_bytes`] for all
+    /// lanes together.
     ///
     /// Row sets that are smaller than the windows get smaller blocks, so that their rows mix equally well.
-    pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
+    pub fn windows(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
         let row_bytes = row_bytes.max(1);
         let window = (self.shuffle_window_bytes / row_bytes / u64::from(self.num_lanes.max(1))).max(1);
         let reach = num_rows.min(window.saturating_mul(u64::from(self.num_lanes))).div_ceil(BLOCKS_PER_WINDOW);

@@ -72,6 +72,7 @@ pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
         shuffle_window_bytes: options.shuffle_window_bytes,
         block_bytes: options.block_bytes,
         num_lanes: options.num_lanes,
+        order_version: options.order_version,
         run_id: request.run_id.as_ref().map(RunId::to_string).unwrap_or_default(),
         ..proto::StreamQuery::default()
     };
@@ -111,6 +112,7 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
         shuffle_window_bytes: or(query.shuffle_window_bytes, defaults.shuffle_window_bytes),
         block_bytes: or(query.block_bytes, defaults.block_bytes),
         num_lanes: if query.num_lanes == 0 { defaults.num_lanes } else { query.num_lanes },
+        order_version: if query.order_version == 0 { defaults.order_version } else { query.order_version },
     };
     let run_id = match query.run_id.as_str() {
         "" => None,
