@@ -34,6 +34,7 @@ mod plan;
 mod planner;
 mod read;
 mod removed;
+mod resident;
 mod resources;
 mod reweigh;
 mod rows_beside;

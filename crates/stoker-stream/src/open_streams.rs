@@ -26,6 +26,7 @@ struct Open {
     slice: Slice,
     client: Arc<str>,
     quota: Quota,
+    resident: Option<Arc<ResidentMemory>>,
     opened: Moment,
     rows: AtomicU64,
     bytes: AtomicU64,
@@ -41,9 +42,16 @@ pub(crate) struct OpenEntry {
 
 impl OpenStreams {
     /// Adds a stream that delivers a slice to a client from now on.
-    pub fn add(&self, stream_id: Digest, slice: Slice, client: Arc<str>, quota: Quota, opened: Moment) -> OpenEntry {
+    pub fn add(
+        &self,
+        stream_id: Digest,
+        slice: Slice,
+        client: Arc<str>,
+        (quota, resident): (Quota, Option<Arc<ResidentMemory>>),
+        opened: Moment,
+    ) -> OpenEntry {
         let (rows, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let open = Arc::new(Open { stream_id, slice, client, quota, opened, rows, bytes });
+        let open = Arc::new(Open { stream_id, slice, client, quota, resident, opened, rows, bytes });
         let mut list = self.0.lock();
         let id = list.next_id;
         list.next_id += 1;
@@ -69,7 +77,7 @@ impl Open {
             first_step: self.slice.first_step,
             rows: self.rows.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
-            held_bytes: self.quota.held_bytes(),
+            held_bytes: self.quota.held_bytes() + self.resident.as_ref().map_or(0, |resident| resident.held_bytes()),
             secs: (now - self.opened).as_secs_f64(),
         }
     }

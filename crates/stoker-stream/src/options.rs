@@ -6,8 +6,8 @@ use stoker_types::{OrderOptions, ReadOptions, StreamOptions};
 use crate::Resources;
 use crate::source::SourcePlan;
 
-/// Returns the order options of each source. The windows of a mixture divide the bytes such that all windows are
-/// used up at the same time.
+/// Returns the order options of each source. Mixtures have windows, whatever version the options name. Their windows
+/// divide the bytes such that all windows are used up at the same time.
 pub(crate) fn orders(options: &StreamOptions, sources: &[SourcePlan], weights: &[f64]) -> Vec<OrderOptions> {
     let rows = |source: &SourcePlan| source.row_set.num_rows();
     if weights.is_empty() {
@@ -19,7 +19,7 @@ pub(crate) fn orders(options: &StreamOptions, sources: &[SourcePlan], weights: &
     let order = |(source, demand): (&SourcePlan, &f64)| {
         #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
         let bytes = (options.shuffle_window_bytes as f64 * demand / total) as u64;
-        StreamOptions { shuffle_window_bytes: bytes, ..options.clone() }.order(rows(source), source.row_bytes)
+        StreamOptions { shuffle_window_bytes: bytes, ..options.clone() }.windows(rows(source), source.row_bytes)
     };
     sources.iter().zip(&demand).map(order).collect()
 }

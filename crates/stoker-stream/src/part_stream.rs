@@ -16,6 +16,7 @@ use crate::options::chunk_scan;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
 use crate::planner::{AbortOnDrop, Planner, Share};
+use crate::resident::ResidentMemory;
 use crate::{Error, Resources, Result, StreamPlan};
 
 /// The largest number of finished parts that wait for the consumer. The memory budget limits their bytes.
@@ -24,6 +25,9 @@ const QUEUE_PARTS: usize = 64;
 /// The same number for parts that are to stay in a processor's cache until the consumer takes them. Two parts are
 /// enough to take one while the next one is finished.
 const QUEUE_PARTS_CACHED: usize = 2;
+
+/// The same number for batches whose rows are resident when they are due. One batch is ready while another is copied.
+const QUEUE_BATCHES_RESIDENT: usize = 1;
 
 /// The parts of a rank's batches, in order. It prefetches within its quota of a memory budget. Dropping it cancels all
 /// of its reads.
@@ -41,6 +45,7 @@ pub struct PartStream {
     missing: u64,
     schema: SchemaRef,
     quota: Quota,
+    resident: Option<Arc<ResidentMemory>>,
     open: OpenEntry,
     _planner: AbortOnDrop<()>,
     _holding: AbortOnDrop<()>,
@@ -57,15 +62,25 @@ impl PartStream {
         let cache = resources.cache().filter(|_| are_kept(&plan)).cloned();
         let scan = chunk_scan(options, resources).with_cache(cache);
         let blocks = group(&plan, &slice).map(|(group, ranks)| resources.share(group, slice.topology.rank, ranks));
-        let quota = resources.memory().join_with(options);
-        let queue = if part_size.stays_cached(&plan.inner) { QUEUE_PARTS_CACHED } else { QUEUE_PARTS };
+        let (mut options, budget) = (*options, resources.memory());
+        let resident = plan.inner.has_resident_rows(&options).then(|| {
+            let (memory, left) = ResidentMemory::divided(budget, options.memory_budget_bytes);
+            options.memory_budget_bytes = left;
+            Arc::new(memory)
+        });
+        let quota = budget.join_with(&options);
+        let queue = match part_size {
+            _ if part_size.stays_cached(&plan.inner) => QUEUE_PARTS_CACHED,
+            PartSize::Batch if resident.is_some() => QUEUE_BATCHES_RESIDENT,
+            _ => QUEUE_PARTS,
+        };
         let (output, input) = mpsc::channel(queue);
         let io = scan.stats().clone();
         let num_steps = slice.num_steps(plan.num_rows());
         let missing = num_steps.saturating_sub(slice.first_step);
         let schema = plan.schema();
-        let share = Share { quota: quota.clone(), blocks };
-        let (options, open) = (*options, resources.opened(plan.inner.stream_id, slice, quota.clone()));
+        let share = Share { quota: quota.clone(), resident: resident.clone(), blocks };
+        let open = resources.opened(plan.inner.stream_id, slice, quota.clone(), resident.clone());
         let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held(resources.clock().clone())));
         let span = tracing::info_span!(
             "read",
@@ -98,6 +113,7 @@ impl PartStream {
             missing,
             schema,
             quota,
+            resident,
             open,
             _planner: planner,
             _holding: holding,
@@ -163,7 +179,8 @@ impl PartStream {
     /// Tells a prefetching stream to begin, with another memory budget. The time to the first batch is counted from now
     /// on.
     pub fn begin(&mut self, memory_budget_bytes: u64) {
-        self.quota.begin(memory_budget_bytes);
+        let resident = self.resident.as_ref();
+        self.quota.begin(resident.map_or(memory_budget_bytes, |resident| resident.begin(memory_budget_bytes)));
         self.opened = self.clock.now();
     }
 

@@ -13,7 +13,8 @@ use stoker_order::StreamOrders;
 use stoker_sql::Engine;
 use stoker_types::{
     Digest, ErrorKind, MIXTURE_VERSION, Mixing, MixtureSegment, MixtureSpec, OrderOptions, ParamValue, PlanRequest,
-    PrincipalName, Query, ReadOptions, SPEC_VERSION, Slice, Snapshot, SourceSpec, StreamOptions, StreamSpec, slots_for,
+    PrincipalName, Query, ReadOptions, SPEC_VERSION, ShuffleMode, Slice, Snapshot, SourceSpec, StreamOptions,
+    StreamSpec, slots_for,
 };
 use tracing::Instrument;
 
@@ -106,7 +107,7 @@ impl StreamPlan {
             order,
         };
         let sources_spec: Vec<SourceSpec> = queries.iter().zip(&sources).zip(orders).map(source_spec).collect();
-        sources_spec.iter().try_for_each(|source| check_order(&source.order))?;
+        sources_spec.iter().try_for_each(|source| source.order.validate())?;
         let mut spec = StreamSpec {
             version: SPEC_VERSION,
             num_rows: sources_spec.first().map_or(0, |source| source.num_rows),
@@ -152,7 +153,7 @@ impl StreamPlan {
     }
 
     async fn load_sources(engine: &Engine, spec: &StreamSpec) -> Result<(SchemaRef, Vec<SourcePlan>)> {
-        spec.sources.iter().try_for_each(|source| check_order(&source.order))?;
+        spec.sources.iter().try_for_each(|source| source.order.validate())?;
         match Self::load_pinned(engine, spec).await {
             Ok(loaded) => Ok(loaded),
             Err(error) => Err(removed::explained(engine.lake(), spec, error).await),
@@ -299,18 +300,6 @@ impl StreamPlan {
     }
 }
 
-/// Checks that an order is valid, and of a version that streams read.
-fn check_order(order: &OrderOptions) -> stoker_types::Result<()> {
-    order.validate()?;
-    match order.mixing {
-        Mixing::Windows { .. } => Ok(()),
-        Mixing::DelayLine { .. } => Err(stoker_types::Error::InvalidValue {
-            what: "order version",
-            reason: "streams of version 2 cannot be read yet; this build of Stoker reads those of version 1".into(),
-        }),
-    }
-}
-
 impl PlanInner {
     /// Returns how the columns of the batches are read, which is the same in all sources.
     pub fn columns(&self) -> &[ColumnPlan] {
@@ -320,6 +309,15 @@ impl PlanInner {
     /// Returns the number of tables that supply rows, over all sources.
     pub fn num_tables(&self) -> usize {
         self.sources.iter().map(|source| source.row_set.sources().len()).sum()
+    }
+
+    /// Returns whether streams keep rows in memory from when their block is opened until they are due.
+    pub fn has_resident_rows(&self, options: &ReadOptions) -> bool {
+        let is_line =
+            |order: &OrderOptions| order.mode == ShuffleMode::Block && matches!(order.mixing, Mixing::DelayLine { .. });
+        matches!(self.spec.sources.as_slice(), [source] if is_line(&source.order))
+            && !options.first_batch_only
+            && !self.reads_rows_alone()
     }
 
     /// Returns whether rows may be read one by one at no extra cost.

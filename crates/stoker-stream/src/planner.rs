@@ -18,7 +18,8 @@ use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};
 use crate::phase::{FirstBatch, FirstUnit, Pause, Phase};
 use crate::plan::StreamPlan;
-use crate::read::{Reader, Rows, read_dense, read_rows};
+use crate::read::{Reader, Rows, read_dense, read_rows, split};
+use crate::resident::{ResidentMemory, ResidentRows, TakenRows};
 use crate::source::ColumnPlan;
 use crate::spans::Spans;
 use crate::substitute::{Met, substitutes};
@@ -58,16 +59,29 @@ pub(crate) struct Planner {
     /// The reserved memory of parts that are not delivered yet, with the numbers of the parts, oldest first.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
+    /// The memory for resident rows, if the stream has such rows.
+    resident_memory: Option<Arc<ResidentMemory>>,
+    /// The resident rows, once the first unit of them begins.
+    resident: Option<ResidentRows>,
     /// The bad rows that were met and replaced.
     met: Met,
 }
 
 struct Reading {
-    task: AbortOnDrop<Result<(Vec<Piece>, Stalls)>>,
+    task: AbortOnDrop<Result<ReadUnit>>,
     /// The positions of the rows in the order in which they are read. They are needed to find substitutes.
     positions: Arc<[u64]>,
     /// The parts with numbers below this one are complete when the task is done.
     complete_below: u64,
+}
+
+/// A unit that was read.
+struct ReadUnit {
+    pieces: Vec<Piece>,
+    /// Where the time went.
+    spans: Stalls,
+    /// Whether the unit waited for blocks that were to be resident.
+    is_late: bool,
 }
 
 /// The rows at some positions, which another task resolves.
@@ -84,6 +98,8 @@ enum UnitReads {
     Spans,
     /// Alone.
     Rows,
+    /// They are resident when they are due.
+    Resident,
 }
 
 /// The rows of a unit, as far as they are known before the unit is read.
@@ -107,6 +123,8 @@ struct Entry {
 pub(crate) struct Share {
     /// The memory for the stream's batches.
     pub quota: Quota,
+    /// The memory for resident rows, if the stream has such rows.
+    pub resident: Option<Arc<ResidentMemory>>,
     /// The stream's membership in a group of ranks that want rows of the same blocks, if there may be such ranks.
     pub blocks: Option<Membership>,
 }
@@ -127,6 +145,8 @@ impl Planner {
             met: Met::new(options.max_bad_share),
             options,
             quota: share.quota,
+            resident_memory: share.resident,
+            resident: None,
             shared: share.blocks.map(Arc::new),
             output,
             part_size,
@@ -158,11 +178,14 @@ impl Planner {
     async fn read_all(&mut self) -> Result<()> {
         let is_shared = self.shared.as_ref().is_some_and(|group| group.is_shared());
         let ranks_here = if is_shared { u64::from(self.slice.topology.world_size) } else { 1 };
-        let size = UnitSize::new(&self.plan, &self.slice, self.part_size, self.options.io_threads, ranks_here);
+        let mut size = UnitSize::new(&self.plan, &self.slice, self.part_size, self.options.io_threads, ranks_here);
+        if self.resident_memory.is_some() {
+            size = size.resident();
+        }
         let by_window = size.is_by_window(&self.order);
         let first_unit = size.first_unit(&self.order);
         let units_at_once = match () {
-            () if by_window => UNITS_AT_ONCE,
+            () if by_window || self.resident_memory.is_some() => UNITS_AT_ONCE,
             () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
             () => DISTANT_UNITS_AT_ONCE,
         };
@@ -212,6 +235,7 @@ impl Planner {
             // prefetches and drops would be lost. If only the first batch is wanted, nobody takes what is read after
             // it.
             () if self.shared.is_some() || self.options.first_batch_only => Some(Pause::UntilBegun),
+            () if self.resident_memory.is_some() => Some(Pause::UntilBegun),
             () if by_window => Some(Pause::UntilRoom),
             () => None,
         };
@@ -277,6 +301,7 @@ impl Planner {
         let is_small = first.is_some_and(|first| first.unit == FirstUnit::Rows)
             && unit.end - unit.start <= self.slice.global_batch();
         match self.block_reads(is_small) {
+            _ if self.resident_memory.is_some() && !is_small => UnitReads::Resident,
             Some(blocks) => UnitReads::Blocks(blocks),
             // The first batch does not use spans, because their reads include rows after the batch.
             None if first.is_none() && self.spans.are_used() => UnitReads::Spans,
@@ -322,12 +347,26 @@ impl Planner {
             self.num_opened += 1;
         }
         let entries = self.entries(&unit);
-        let claims = self.claim(&entries)?;
         let positions: Arc<[u64]> = entries.iter().map(|entry| entry.position).collect();
+        let parts: Vec<u64> = entries.iter().map(|entry| entry.part).collect();
+        let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
+        let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
+        if let UnitReads::Resident = reads {
+            let claims = self.claim_runs(&entries)?;
+            let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit);
+            let taken = positions.clone();
+            let task = async move {
+                let TakenRows { rows, spans, is_late } = shared.take(arrivals, taken, claims).await?;
+                Ok(ReadUnit { pieces: split(rows, &parts), spans, is_late })
+            };
+            self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), positions, complete_below });
+            return Ok(unit.end);
+        }
+        let claims = self.claim(&entries)?;
         let (blocks, known) = match reads {
             UnitReads::Blocks(blocks) => (Some(blocks), None),
             UnitReads::Spans => (None, self.known(&positions).await),
-            UnitReads::Rows => (None, None),
+            UnitReads::Rows | UnitReads::Resident => (None, None),
         };
         let looked_up = self.looked_up.take().filter(|found| found.positions == positions[..]);
         let rows = match (known, looked_up) {
@@ -335,10 +374,7 @@ impl Planner {
             (None, Some(found)) => UnitRows::LookedUp(found.task),
             (None, None) => UnitRows::Positions(self.order.clone(), positions.clone()),
         };
-        let parts = entries.iter().map(|entry| entry.part).collect();
         let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, rows, parts, claims);
-        let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
-        let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
         let task = AbortOnDrop(tokio::spawn(task));
         self.reading.push_back(Reading { task, positions, complete_below });
         Ok(unit.end)
@@ -430,6 +466,37 @@ impl Planner {
         Ok(claims)
     }
 
+    /// Returns, for each column, the slots of the entries in order. Rows that are neighbours in a part have one claim.
+    fn claim_runs(&self, entries: &[Entry]) -> Result<Vec<Vec<SlotMut>>> {
+        let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(Vec::new()) };
+        let is_run = |one: &Entry, next: &Entry| one.part == next.part && one.row + 1 == next.row;
+        let mut claims: Vec<Vec<SlotMut>> = self.plan.inner.columns().iter().map(|_| Vec::new()).collect();
+        for run in entries.chunk_by(is_run) {
+            let builder = &self.builders[to_usize(run[0].part - first)];
+            let rows = to_usize(run[0].row)..to_usize(run[0].row) + run.len();
+            for (column, claims) in claims.iter_mut().enumerate() {
+                if let Some(memory) = builder.slots(column) {
+                    claims.push(memory.claim_rows(rows.clone())?);
+                }
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Returns the resident rows. The first unit of them decides where they begin.
+    fn resident_rows(&mut self, unit: &Range<u64>) -> Result<&mut ResidentRows> {
+        let missing = || Error::Internal { reason: "a stream without memory for resident rows has some".into() };
+        if self.resident.is_none() {
+            let num_rows = self.plan.num_rows();
+            let num_steps = self.slice.num_steps(num_rows);
+            let end = num_steps.checked_sub(1).map_or(unit.end, |last| self.slice.position_after(last, num_rows));
+            let memory = self.resident_memory.as_ref().ok_or_else(missing)?;
+            let source = (&self.plan, &self.scan, &self.order);
+            self.resident = ResidentRows::new(source, self.slice, unit.start..end, self.block_reads(false), memory);
+        }
+        self.resident.as_mut().ok_or_else(missing)
+    }
+
     /// Waits for all units that are being read, and delivers the parts that they complete.
     async fn deliver_all(&mut self) -> Result<()> {
         while !self.reading.is_empty() {
@@ -441,7 +508,14 @@ impl Planner {
     /// Waits for the oldest unit and delivers the parts that it completes.
     async fn deliver_oldest(&mut self) -> Result<()> {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
-        let (pieces, mut spans) = reading.task.done().await?;
+        let ReadUnit { pieces, mut spans, is_late } = reading.task.done().await?;
+        if let Some(resident) = &mut self.resident {
+            // The consumer waits if it has taken all parts.
+            match is_late && self.output.capacity() == self.output.max_capacity() {
+                true => resident.deepen(),
+                false => resident.relax(),
+            }
+        }
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(()) };
         let clock = self.scan.clock();
         let begun = clock.now();
@@ -474,7 +548,7 @@ impl Planner {
 }
 
 /// Reads the rows of a unit: dense columns into `claims`, and the others as pieces unless they are known already.
-/// `parts` has the part number of each row. Also returns where the time went.
+/// `parts` has the part number of each row.
 async fn read_unit(
     plan: StreamPlan,
     scan: ChunkScan,
@@ -482,13 +556,13 @@ async fn read_unit(
     rows: UnitRows,
     parts: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
-) -> Result<(Vec<Piece>, Stalls)> {
+) -> Result<ReadUnit> {
     let clock = UnitClock::start(scan.clock());
     let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref() };
     let found = match rows {
         UnitRows::AllButDense(rows) => {
             let rows = read_dense(reader, rows, claims).await?;
-            return Ok((split(rows, &parts), clock.spans()));
+            return Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), is_late: false });
         }
         UnitRows::LookedUp(mut task) => clock.read(task.done()).await?,
         UnitRows::Positions(order, positions) => {
@@ -496,20 +570,7 @@ async fn read_unit(
         }
     };
     let rows = read_rows(reader, found, claims).await?;
-    Ok((split(rows, &parts), clock.spans()))
-}
-
-/// Cuts the rows of a unit into pieces at the boundaries of parts.
-fn split(rows: Rows, parts: &[u64]) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut start = 0;
-    for run in parts.chunk_by(|one, next| one == next) {
-        let range = start..start + run.len();
-        let Rows { light, addrs, bad } = rows.slice(range.clone());
-        pieces.push(Piece { part: run[0], light, addrs, bad, range });
-        start += run.len();
-    }
-    pieces
+    Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), is_late: false })
 }
 
 /// Returns the error for a consumer that dropped its end of the stream.

@@ -17,6 +17,7 @@ use stoker_types::to_usize;
 use crate::blocks::{Blocks, rows_per_block};
 use crate::found_rows::{FoundRows, SourceRows};
 use crate::light::read_light;
+use crate::part_builder::Piece;
 use crate::plan::PlanInner;
 use crate::source::ColumnPlan;
 use crate::unit_clock::UnitClock;
@@ -61,6 +62,25 @@ pub(crate) struct Reader<'a> {
     pub clock: &'a UnitClock,
     /// How whole blocks are read, or `None` if rows are read one by one.
     pub blocks: Option<&'a BlockReads>,
+}
+
+/// Rows of a dense column that one table supplies.
+pub(crate) struct DenseRequest {
+    /// The index of the column in the stream.
+    pub column: usize,
+    /// The index of the table among those that can supply the column.
+    pub supplier: usize,
+    /// For each run of neighbouring rows, the ordinal of the first row.
+    pub ordinals: Vec<u64>,
+    /// For each run, the address of the first row, and the slots of all of its rows.
+    pub wanted: Vec<(u64, SlotMut)>,
+}
+
+impl DenseRequest {
+    /// Makes a request without rows.
+    pub fn new(column: usize, supplier: usize) -> Self {
+        Self { column, supplier, ordinals: Vec::new(), wanted: Vec::new() }
+    }
 }
 
 /// Reads rows that were resolved: dense columns into `claims`, which has one list of slots for each column, and the
@@ -145,8 +165,9 @@ pub(crate) async fn read_light_rows(reader: Reader<'_>, found: FoundRows) -> Res
 }
 
 impl Reader<'_> {
-    /// Reads rows of one source.
-    async fn read_source(self, source: usize, found: SourceRows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
+    /// Reads rows of the dense columns of one source into their slots. Returns the bad rows of each request, with their
+    /// table.
+    pub async fn gather(self, source: usize, requests: Vec<DenseRequest>) -> Result<Vec<(usize, Vec<BadRow>)>> {
         let Self { plan, scan, clock, .. } = self;
         let order = &plan.spec.sources[source].order;
         let (number, source) = (source, &plan.sources[source]);
@@ -154,31 +175,41 @@ impl Reader<'_> {
             let rows_per_block = rows_per_block(reads, order, source.row_bytes, scan.has_cache())?;
             Some((reads, Blocks { source, rows_per_block }))
         });
+        let gathers = requests.into_iter().map(|request| async move {
+            let DenseRequest { column: output, supplier, ordinals, wanted } = request;
+            let ColumnPlan::Dense { sources, .. } = &source.columns[output] else { return Ok((0, Vec::new())) };
+            let (table, name, dense) = &sources[supplier];
+            let bad = match blocks {
+                Some((reads, blocks)) => {
+                    let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
+                    let column = BlockColumn { source: number, table: *table, output, name, column: dense };
+                    let addresses = |number| blocks.addresses(&tables, supplier, number);
+                    let wanted = blocks.of(&ordinals, wanted);
+                    clock.read(scan.gather_blocks(reads, column, wanted, addresses)).await?
+                }
+                None => clock.read(scan.gather(name, dense, wanted)).await?,
+            };
+            Ok::<_, Error>((*table, bad))
+        });
+        try_join_all(gathers).await
+    }
+
+    /// Reads rows of one source.
+    async fn read_source(self, source: usize, found: SourceRows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
+        let Self { plan, scan, clock, .. } = self;
+        let (number, source) = (source, &plan.sources[source]);
         let SourceRows { rows, places, ascending, .. } = &found;
-        let mut gathers = Vec::new();
-        for (output, (column, slots)) in source.columns.iter().zip(claims).enumerate() {
-            let ColumnPlan::Dense { sources, .. } = column else { continue };
-            let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
+        let mut requests = Vec::new();
+        for (column, (how, slots)) in source.columns.iter().zip(claims).enumerate() {
+            let ColumnPlan::Dense { sources, .. } = how else { continue };
             let in_order = ascending.iter().map(|place| (*place, to_usize(places[*place])));
-            let wanted = wanted(sources, &rows.addrs, in_order, slots)?;
-            for ((supplier, (table, name, dense)), (places, wanted)) in sources.iter().enumerate().zip(wanted) {
-                let (tables, ordinals) = (tables.clone(), &found.ordinals);
-                gathers.push(async move {
-                    let bad = match blocks {
-                        Some((reads, blocks)) => {
-                            let column = BlockColumn { source: number, table: *table, output, name, column: dense };
-                            let addresses = |number| blocks.addresses(&tables, supplier, number);
-                            let wanted = blocks.of(&pick(ordinals, &places), wanted);
-                            clock.read(scan.gather_blocks(reads, column, wanted, addresses)).await?
-                        }
-                        None => clock.read(scan.gather(name, dense, wanted)).await?,
-                    };
-                    Ok::<_, Error>((*table, bad))
-                });
+            for (supplier, (places, wanted)) in wanted(sources, &rows.addrs, in_order, slots)?.into_iter().enumerate() {
+                let ordinals = if self.blocks.is_some() { pick(&found.ordinals, &places) } else { Vec::new() };
+                requests.push(DenseRequest { column, supplier, ordinals, wanted });
             }
         }
         let light = read_light(source, scan, clock, rows);
-        let ((light, mut damaged), gathered) = futures::try_join!(light, try_join_all(gathers))?;
+        let ((light, mut damaged), gathered) = futures::try_join!(light, self.gather(number, requests))?;
         note(&mut damaged, gathered);
         let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, places)).collect();
         let bad = bad_places(&addrs, &damaged);
@@ -197,10 +228,10 @@ fn at_places(arrays: Vec<Option<ArrayRef>>, places: Vec<u64>) -> Result<Vec<Opti
 }
 
 /// The damaged rows, by table and address, with what is wrong with them.
-type Damaged = HashMap<(usize, u64), String>;
+pub(crate) type Damaged = HashMap<(usize, u64), String>;
 
 /// Adds the rows that a chunk scan found to be bad in a table. Their slots are marked as filled.
-fn note(damaged: &mut Damaged, gathered: impl IntoIterator<Item = (usize, Vec<BadRow>)>) {
+pub(crate) fn note(damaged: &mut Damaged, gathered: impl IntoIterator<Item = (usize, Vec<BadRow>)>) {
     for (table, bad_rows) in gathered {
         for BadRow { address, reason, slots } in bad_rows {
             slots.into_iter().for_each(SlotMut::fill);
@@ -210,7 +241,7 @@ fn note(damaged: &mut Damaged, gathered: impl IntoIterator<Item = (usize, Vec<Ba
 }
 
 /// Returns the indexes of the rows that are bad in one of their tables.
-fn bad_places(addrs: &[Vec<u64>], damaged: &Damaged) -> BTreeMap<usize, Damage> {
+pub(crate) fn bad_places(addrs: &[Vec<u64>], damaged: &Damaged) -> BTreeMap<usize, Damage> {
     let mut bad = BTreeMap::new();
     if damaged.is_empty() {
         return bad;
@@ -256,7 +287,7 @@ fn wanted(
 }
 
 /// Returns the values at these indexes.
-fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
+pub(crate) fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
     places.iter().map(|place| values[to_usize(*place)]).collect()
 }
 
@@ -264,4 +295,17 @@ fn pick(values: &[u64], places: &[u64]) -> Vec<u64> {
 /// an outer join. `addrs` is `[table][row]`.
 pub(crate) fn supplier(mut tables: impl Iterator<Item = usize>, addrs: &[Vec<u64>], row: usize) -> Option<usize> {
     tables.position(|table| addrs[table][row] != NO_ROW)
+}
+
+/// Cuts the rows of a unit into pieces at the boundaries of parts. `parts` has the part number of each row.
+pub(crate) fn split(rows: Rows, parts: &[u64]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for run in parts.chunk_by(|one, next| one == next) {
+        let range = start..start + run.len();
+        let Rows { light, addrs, bad } = rows.slice(range.clone());
+        pieces.push(Piece { part: run[0], light, addrs, bad, range });
+        start += run.len();
+    }
+    pieces
 }

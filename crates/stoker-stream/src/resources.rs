@@ -11,6 +11,7 @@ use stoker_types::calls::OpenStream;
 use stoker_types::{Digest, Slice};
 
 use crate::open_streams::{OpenEntry, OpenStreams};
+use crate::resident::ResidentMemory;
 
 /// The name of the client of streams in this process.
 const LOCAL_CLIENT: &str = "local";
@@ -114,8 +115,14 @@ impl Resources {
     }
 
     /// Adds a stream of the client to the open streams.
-    pub(crate) fn opened(&self, stream_id: Digest, slice: Slice, quota: Quota) -> OpenEntry {
-        self.open.add(stream_id, slice, self.client.clone(), quota, self.clock().now())
+    pub(crate) fn opened(
+        &self,
+        stream_id: Digest,
+        slice: Slice,
+        quota: Quota,
+        resident: Option<Arc<ResidentMemory>>,
+    ) -> OpenEntry {
+        self.open.add(stream_id, slice, self.client.clone(), (quota, resident), self.clock().now())
     }
 
     /// Adds a stream to a group of ranks that share blocks. The stream must do this before it joins the budget. While

@@ -17,6 +17,9 @@ const UNIT_BYTES: u64 = 64 << 20;
 /// them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
+/// The size of a unit of rows that are resident when they are due, in bytes. Such a unit is a copy in memory.
+const RESIDENT_UNIT_BYTES: u64 = 8 << 20;
+
 /// The largest number of rows in a first batch that is read row by row from object stores. For more rows, that takes as
 /// many requests as reading windows.
 const FIRST_ROWS_MAX: u64 = 1_024;
@@ -61,6 +64,11 @@ impl UnitSize {
             part_rows_max: part_size.rows_max(row_bytes),
             first_is_small: is_local || first_rows.saturating_mul(ranks_here) <= FIRST_ROWS_MAX,
         }
+    }
+
+    /// Returns the rules for rows that are resident when they are due. No unit is a window then.
+    pub fn resident(self) -> Self {
+        Self { by_window: false, bytes: RESIDENT_UNIT_BYTES, ..self }
     }
 
     /// Returns whether units are whole windows of an order.
