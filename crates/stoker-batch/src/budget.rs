@@ -229,6 +229,13 @@ impl Quota {
         (answer == Answer::Granted).then(|| self.hold(bytes))
     }
 
+    /// Reserves memory within the stream's share, if there is some now. Unlike [`Quota::try_reserve`], it does not give a
+    /// stream that holds nothing more than its share.
+    pub fn try_reserve_within(&self, bytes: u64) -> Option<Held> {
+        let is_granted = self.place.shared.ledger.lock().ask_within(self.place.id, bytes);
+        is_granted.then(|| self.hold(bytes))
+    }
+
     /// Waits for memory for a batch and reserves it. The wait ends at the latest when the consumer has taken all
     /// earlier batches. One task of a stream may wait at a time. Cancelling the future loses nothing.
     pub async fn reserve(&self, bytes: u64) -> Held {
@@ -277,6 +284,11 @@ impl Quota {
                 () = self.place.woken.notified() => {}
             }
         }
+    }
+
+    /// Sets how many bytes the stream wants to hold at the moment. It is still allowed no more than its share.
+    pub fn set_depth(&self, bytes: u64) {
+        self.place.shared.ledger.lock().set_depth(self.place.id, bytes);
     }
 
     /// Records that the stream requests nothing more. The other streams share what it does not hold.

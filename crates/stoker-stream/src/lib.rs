@@ -20,6 +20,7 @@ mod bad_row_log;
 mod batch_stream;
 mod blocks;
 mod cleanup;
+mod depth;
 mod error;
 mod found_rows;
 mod light;

@@ -13,6 +13,7 @@ use stoker_types::{BadRows, ReadOptions, Slice, Stalls, to_usize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::depth::Depth;
 use crate::found_rows::FoundRows;
 use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
 use crate::part_plan::{PartPlan, PartSize, Parts};
@@ -59,6 +60,8 @@ pub(crate) struct Planner {
     /// The reserved memory of parts that are not delivered yet, with the numbers of the parts, oldest first.
     held: VecDeque<(u64, Held)>,
     reading: VecDeque<Reading>,
+    /// How far the stream reads ahead, unless its units are windows.
+    depth: Option<Depth>,
     /// The memory for resident rows, if the stream has such rows.
     resident_memory: Option<Arc<ResidentMemory>>,
     /// The resident rows, once the first unit of them begins.
@@ -159,6 +162,7 @@ impl Planner {
             looked_up: None,
             held: VecDeque::new(),
             reading: VecDeque::new(),
+            depth: None,
             plan,
             slice,
         }
@@ -184,11 +188,19 @@ impl Planner {
         }
         let by_window = size.is_by_window(&self.order);
         let first_unit = size.first_unit(&self.order);
-        let units_at_once = match () {
+        let least_at_once = match () {
             () if by_window || self.resident_memory.is_some() => UNITS_AT_ONCE,
             () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
             () => DISTANT_UNITS_AT_ONCE,
         };
+        let first_rows = self.slice.global_batch().div_ceil(u64::from(self.slice.topology.world_size));
+        self.depth = match &self.resident_memory {
+            Some(memory) => Some(memory.depth()),
+            None => size.depth(&self.order, first_rows, self.options.memory_budget_bytes),
+        };
+        if let (Some(depth), None) = (&self.depth, &self.resident_memory) {
+            self.quota.set_depth(depth.bytes());
+        }
         // Resolved rows are held outside the budget. They are not resolved in advance if columns come from the row set,
         // whose values may be of any size.
         let is_kept = |column: &ColumnPlan| matches!(column, ColumnPlan::RowSet { .. });
@@ -201,7 +213,7 @@ impl Planner {
             let rest = || self.parts.peek().map(|part| part.positions.clone());
             let unit = units.next(&self.order, self.quota.bytes(), phase.unit_end_max());
             let Some(unit) = unit.or_else(rest) else { break };
-            while self.reading.len() >= units_at_once {
+            while self.reading.len() >= self.units_at_once(&units, least_at_once) {
                 self.deliver_oldest().await?;
             }
             let reads = self.unit_reads(phase, &unit);
@@ -222,6 +234,14 @@ impl Planner {
         // All units that are still being read have reserved their memory.
         self.quota.retire();
         self.deliver_all().await
+    }
+
+    /// Returns how many units are read at once.
+    fn units_at_once(&self, units: &Units, least: usize) -> usize {
+        match &self.depth {
+            Some(depth) if self.resident_memory.is_none() => units.at_once(depth, least),
+            _ => least,
+        }
     }
 
     /// Returns the phase in which the stream begins to read.
@@ -505,17 +525,27 @@ impl Planner {
         Ok(())
     }
 
+    /// Adapts how far the stream reads ahead after a unit of `num_bytes`. `is_late` says whether the consumer waited for
+    /// storage.
+    fn learn(&mut self, num_bytes: u64, is_late: bool) {
+        let Some(depth) = &mut self.depth else { return };
+        depth.read(num_bytes, is_late, self.scan.clock().now());
+        match &mut self.resident {
+            Some(resident) => resident.read_ahead(depth.bytes()),
+            None if self.resident_memory.is_none() => self.quota.set_depth(depth.bytes()),
+            None => {}
+        }
+    }
+
     /// Waits for the oldest unit and delivers the parts that it completes.
     async fn deliver_oldest(&mut self) -> Result<()> {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
+        let is_read = reading.task.0.is_finished();
         let ReadUnit { pieces, mut spans, is_late } = reading.task.done().await?;
-        if let Some(resident) = &mut self.resident {
-            // The consumer waits if it has taken all parts.
-            match is_late && self.output.capacity() == self.output.max_capacity() {
-                true => resident.deepen(),
-                false => resident.relax(),
-            }
-        }
+        // The consumer waits if it has taken all parts.
+        let is_waited_for = self.output.capacity() == self.output.max_capacity();
+        let num_bytes = (reading.positions.len() as u64).saturating_mul(self.plan.row_bytes());
+        self.learn(num_bytes, is_waited_for && if self.resident.is_some() { is_late } else { !is_read });
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(()) };
         let clock = self.scan.clock();
         let begun = clock.now();

@@ -27,6 +27,7 @@ use stoker_types::{Slice, Stalls, to_usize};
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
+use crate::depth::Depth;
 use crate::found_rows::FoundRows;
 use crate::light::read_light;
 use crate::planner::AbortOnDrop;
@@ -40,10 +41,10 @@ use crate::{Error, Result, StreamPlan};
 const GROUP_BYTES_MIN: u64 = 128 << 10;
 
 /// The bytes of blocks that are read before they are opened: what hides the latency of most object stores.
-const AHEAD_BYTES_MIN: u64 = 32 << 20;
+const AHEAD_BYTES_MIN: u64 = 48 << 20;
 
-/// The same number at most, for consumers that still wait for storage.
-const AHEAD_BYTES_MAX: u64 = 128 << 20;
+/// The same number at most, where the latency is greater.
+const AHEAD_BYTES_MAX: u64 = 256 << 20;
 
 /// The number of bytes that a task copies before other tasks get a turn.
 const COPIED_AT_ONCE: usize = 1 << 20;
@@ -174,6 +175,11 @@ impl ResidentMemory {
         bytes - resident_bytes(bytes)
     }
 
+    /// Returns how far the stream reads ahead of the super-strides that are delivered.
+    pub fn depth(&self) -> Depth {
+        Depth::new(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX.min(self.cap_bytes.load(Ordering::Relaxed) / 2))
+    }
+
     /// Returns the bytes that resident rows hold now.
     pub fn held_bytes(&self) -> u64 {
         self.quota.get().map_or(0, Quota::held_bytes)
@@ -248,14 +254,9 @@ impl ResidentRows {
         (self.shared.clone(), needed)
     }
 
-    /// Reads more ahead, because the consumer waits for storage.
-    pub fn deepen(&mut self) {
-        self.ahead_bytes = (self.ahead_bytes + self.ahead_bytes / 2).min(AHEAD_BYTES_MAX);
-    }
-
-    /// Reads a little less ahead, because nobody waits for storage.
-    pub fn relax(&mut self) {
-        self.ahead_bytes = (self.ahead_bytes - self.ahead_bytes / 64).max(AHEAD_BYTES_MIN);
+    /// Sets how many bytes are read ahead of the super-strides that are delivered.
+    pub fn read_ahead(&mut self, bytes: u64) {
+        self.ahead_bytes = bytes;
     }
 
     /// Starts to read the next arrival. Returns its size in bytes.
@@ -372,7 +373,9 @@ impl Shared {
         }
         let mut drafts: BTreeMap<u64, Draft> = BTreeMap::new();
         for (start, num_rows) in sizes {
-            let Some(held) = self.quota.try_reserve(num_rows.saturating_mul(self.plan.row_bytes())) else { continue };
+            let Some(held) = self.quota.try_reserve_within(num_rows.saturating_mul(self.plan.row_bytes())) else {
+                continue;
+            };
             let slots = |column: &ColumnPlan| match column.dense_row_bytes() {
                 Some(row_bytes) => Slots::try_new(self.scan.pool(), to_usize(num_rows), row_bytes).map(Some),
                 None => Ok(None),

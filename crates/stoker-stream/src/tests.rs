@@ -25,6 +25,7 @@ mod local_reads;
 mod mixtures;
 mod outer_joins;
 mod parts;
+mod resident;
 mod rows_beside;
 mod shared;
 mod spans;
@@ -73,10 +74,18 @@ async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
 }
 
 async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
-    let options =
-        StreamOptions { seed: 7, shuffle, shuffle_window_bytes: 400 << 10, block_bytes: 8 << 10, num_lanes: 12 };
+    plan_of_version(engine, sql, shuffle, 1).await
+}
+
+async fn plan_of_version(engine: &Engine, sql: &str, shuffle: ShuffleMode, order_version: u32) -> StreamPlan {
+    let (shuffle_window_bytes, block_bytes) = (400 << 10, 8 << 10);
+    let options = StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version };
     StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }
+
+/// The modes of shuffling, each with the versions of its order.
+const ORDERS: [(ShuffleMode, u32); 4] =
+    [(ShuffleMode::Block, 1), (ShuffleMode::Block, 2), (ShuffleMode::Full, 1), (ShuffleMode::Sequential, 1)];
 
 /// Returns the valid ids of each step of a slice. Checks that tensors and names belong to the ids, padding included.
 async fn ids(plan: &StreamPlan, slice: Slice, steps: u64) -> Vec<Vec<i64>> {
@@ -115,8 +124,8 @@ fn every_row_once_for_any_rows_worlds_and_modes() {
         for num_rows in [0, 1, 7, 1_000] {
             let folder = tempfile::tempdir().expect("a folder");
             let engine = engine(folder.path().to_str().expect("UTF-8"), num_rows).await;
-            for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
-                let plan = plan(&engine, ALL, shuffle).await;
+            for (shuffle, version) in ORDERS {
+                let plan = plan_of_version(&engine, ALL, shuffle, version).await;
                 for (world, size) in [(1, 64), (2, 7), (3, 100), (5, 1_000), (8, 3)] {
                     let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
                     for rank in 0..world {
@@ -368,18 +377,5 @@ fn rows_that_fill_no_batch_are_dropped_and_not_missing_also_beside_receipts_of_v
         assert!(verdict.is_exactly_once() && verdict.dropped.count == 10, "{verdict:?}");
         let whole = slice(0, 1, BatchSize::PerRank(10), LastBatch::Pad);
         assert_eq!(receipt(&plan, whole, 10).await.version, 2, "readable for older builds");
-    });
-}
-
-#[test]
-fn orders_of_version_2_are_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    run(async {
-        let engine = engine(folder.path().to_str().expect("UTF-8"), 100).await;
-        let mut spec = plan(&engine, ALL, ShuffleMode::Block).await.spec().clone();
-        spec.sources[0].order = StreamOptions::default().delay_line(100, WIDTH as u64);
-        let error = StreamPlan::load(&engine, &spec).await.err().expect("no stream reads version 2");
-        assert_eq!(error.kind(), stoker_types::ErrorKind::InvalidRequest);
-        assert!(error.to_string().contains("streams of version 2 cannot be read yet"), "{error}");
     });
 }

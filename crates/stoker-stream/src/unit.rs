@@ -4,18 +4,24 @@ use std::ops::Range;
 
 use stoker_lake::Table;
 use stoker_order::StreamOrder;
-use stoker_types::Slice;
+use stoker_types::{Slice, to_usize};
 
 use crate::StreamPlan;
+use crate::depth::Depth;
 use crate::part_plan::PartSize;
 use crate::phase::FirstUnit;
 
 /// The size of a unit, in bytes, where the order has no windows and reads may have a high latency.
-const UNIT_BYTES: u64 = 64 << 20;
+const UNIT_BYTES: u64 = 16 << 20;
 
 /// The size of a unit of local files for each reading thread, in bytes. The rows of such a unit, and the data kept for
 /// them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
+
+/// The smallest number of units that a stream reads ahead, and of batches or their parts. Three parts are enough to have
+/// one ready while two are being read.
+const UNITS_AHEAD: u64 = 6;
+const PARTS_AHEAD: u64 = 3;
 
 /// The size of a unit of rows that are resident when they are due, in bytes. Such a unit is a copy in memory.
 const RESIDENT_UNIT_BYTES: u64 = 8 << 20;
@@ -71,6 +77,16 @@ impl UnitSize {
         Self { by_window: false, bytes: RESIDENT_UNIT_BYTES, ..self }
     }
 
+    /// Returns how far a stream reads ahead that may hold `budget_bytes`, or `None` if its units are windows.
+    pub fn depth(&self, order: &StreamOrder, first_rows: u64, budget_bytes: u64) -> Option<Depth> {
+        if self.is_by_window(order) {
+            return None;
+        }
+        let part_bytes = first_rows.min(self.part_rows_max).saturating_mul(self.row_bytes);
+        let bytes_min = self.bytes.saturating_mul(UNITS_AHEAD).max(part_bytes.saturating_mul(PARTS_AHEAD));
+        Some(Depth::new(bytes_min, budget_bytes))
+    }
+
     /// Returns whether units are whole windows of an order.
     pub fn is_by_window(&self, order: &StreamOrder) -> bool {
         self.by_window && order.window_positions(0).is_some()
@@ -108,6 +124,11 @@ impl Units {
             global_batch: slice.global_batch(),
             size,
         }
+    }
+
+    /// Returns how many units of a stream with this depth are read at once: `least` or more.
+    pub fn at_once(&self, depth: &Depth, least: usize) -> usize {
+        to_usize(depth.bytes() / self.size.bytes.max(1)).max(least)
     }
 
     /// Returns the position at which the next unit begins.

@@ -80,6 +80,8 @@ struct Member {
     /// The cap while the stream prefetches, unless the streams before it leave more. It is `None` once the stream has
     /// begun.
     early: Option<u64>,
+    /// How many bytes the stream wants to read ahead at the moment.
+    depth: u64,
     held: u64,
     /// Whether the stream may request more memory.
     reads: bool,
@@ -100,7 +102,7 @@ impl Ledger {
     pub fn join(&mut self, cap: u64, early: Option<u64>, woken: Arc<Notify>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.members.insert(id, Member { cap, early, held: 0, reads: true, waits: None, woken });
+        self.members.insert(id, Member { cap, early, depth: u64::MAX, held: 0, reads: true, waits: None, woken });
         self.divide();
         id
     }
@@ -126,6 +128,14 @@ impl Ledger {
         self.divide();
     }
 
+    /// Sets how many bytes a stream wants to hold at the moment, within its share.
+    pub fn set_depth(&mut self, id: u64, bytes: u64) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.depth = bytes;
+        }
+        self.wake();
+    }
+
     /// Removes a stream.
     pub fn leave(&mut self, id: u64) {
         if let Some(member) = self.members.remove(&id) {
@@ -145,6 +155,15 @@ impl Ledger {
             self.held += wanted.bytes;
         }
         answer
+    }
+
+    /// Like [`Ledger::ask`], but grants nothing beyond the share of a stream that holds nothing.
+    pub fn ask_within(&mut self, id: u64, bytes: u64) -> bool {
+        let Some(member) = self.members.get(&id) else { return false };
+        if member.held == 0 && !self.fits(id, member, bytes) {
+            return false;
+        }
+        self.ask(id, Demand { bytes, kept: 0 }) == Answer::Granted
     }
 
     /// Like [`Ledger::ask`]. If the answer is [`Answer::Wait`], the stream is woken when a retry may succeed.
@@ -174,7 +193,7 @@ impl Ledger {
 
     /// Returns the number of bytes that a stream may hold once it has begun.
     pub fn limit(&self, id: u64) -> u64 {
-        self.members.get(&id).map_or(self.fair, |member| member.cap).min(self.fair)
+        self.members.get(&id).map_or(self.fair, |member| member.cap.min(member.depth)).min(self.fair)
     }
 
     /// Returns the number of bytes that a prefetching stream may reserve in addition to what it holds.
@@ -207,15 +226,18 @@ impl Ledger {
     }
 
     fn answer(&self, id: u64, member: &Member, wanted: Demand) -> Answer {
-        let fits = member.held.saturating_add(wanted.bytes) <= self.room(id, member)
-            && self.held.saturating_add(wanted.bytes) <= self.total;
-        if member.held == 0 || fits {
+        if member.held == 0 || self.fits(id, member, wanted.bytes) {
             Answer::Granted
         } else if member.held <= wanted.kept {
             Answer::OnlyKept
         } else {
             Answer::Wait
         }
+    }
+
+    /// Returns whether a member may hold this many bytes more.
+    fn fits(&self, id: u64, member: &Member, bytes: u64) -> bool {
+        member.held.saturating_add(bytes) <= self.room(id, member) && self.held.saturating_add(bytes) <= self.total
     }
 
     /// Returns the largest number of bytes that a member may hold, including what the streams that it replaces still
@@ -236,12 +258,13 @@ impl Ledger {
 
     /// Returns the number of bytes that a member may hold at the moment.
     fn room(&self, id: u64, member: &Member) -> u64 {
-        let Some(early) = member.early else { return member.cap.min(self.fair) };
+        let Some(early) = member.early else { return member.cap.min(self.fair).min(member.depth) };
         match self.left_before(id, member) {
             Left::Beside(early) => early,
             Left::TakeOver(taken) => member.cap.min(self.place_max(id)).saturating_sub(taken).max(early),
         }
         .min(self.fair)
+        .min(member.depth)
     }
 
     /// Returns the memory that other streams leave to a member. A prefetching member takes the share of all streams

@@ -181,6 +181,7 @@ pub fn options() -> StreamOptions {
         shuffle_window_bytes: 400 << 10,
         block_bytes: 8 << 10,
         num_lanes: 12,
+        order_version: 1,
     }
 }
 

@@ -96,8 +96,8 @@ fn all_ranks_substitute_the_same_rows_and_see_equal_steps() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let damaged: Vec<i64> = (0..10).map(|number| number * 97 + 3).chain([500, 501, 502]).collect();
         damage(&engine, &damaged).await;
-        for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
-            let plan = plan(&engine, ALL, shuffle).await;
+        for (shuffle, version) in ORDERS {
+            let plan = plan_of_version(&engine, ALL, shuffle, version).await;
             let mut decisions = Vec::new();
             for world in [1, 3, 8] {
                 let (mut bad, mut delivered, mut receipts) = (Vec::new(), Vec::new(), Vec::new());
@@ -115,13 +115,13 @@ fn all_ranks_substitute_the_same_rows_and_see_equal_steps() {
                 named.sort_unstable();
                 let mut expected: Vec<u64> = damaged.iter().map(|id| address(*id)).collect();
                 expected.sort_unstable();
-                assert_eq!(named, expected, "{shuffle:?}, {world} ranks");
+                assert_eq!(named, expected, "{shuffle:?} {version}, {world} ranks");
                 let verdict = plan.verify(&receipts).await.expect("a verdict").remove(0);
                 assert!(verdict.is_exactly_once(), "{verdict:?}");
                 assert_eq!(verdict.substituted, bad);
                 decisions.push((bad, delivered));
             }
-            assert!(decisions.windows(2).all(|pair| pair[0] == pair[1]), "{shuffle:?}");
+            assert!(decisions.windows(2).all(|pair| pair[0] == pair[1]), "{shuffle:?} {version}");
             let (_, delivered) = &decisions[0];
             assert!(delivered.len() == 1_000 && damaged.iter().all(|id| !delivered.contains(id)));
         }
@@ -149,8 +149,8 @@ fn a_window_with_too_many_bad_rows_ends_the_stream_early() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         damage(&engine, &(0..900).collect::<Vec<_>>()).await;
-        for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
-            let plan = plan(&engine, ALL, shuffle).await;
+        for (shuffle, version) in ORDERS {
+            let plan = plan_of_version(&engine, ALL, shuffle, version).await;
             for share in [0.01, 0.5] {
                 let max_bad_share = BadShare::try_new(share).expect("a share");
                 let options = ReadOptions { bad_rows: BadRows::Substitute, max_bad_share, ..ReadOptions::default() };
@@ -173,7 +173,7 @@ fn a_window_with_too_many_bad_rows_ends_the_stream_early() {
                 assert_eq!(
                     (num_bad, num_max),
                     (num_max + 1, ((num_rows as f64 * share) as u64).max(16)),
-                    "{shuffle:?}"
+                    "{shuffle:?} {version}"
                 );
             }
         }

@@ -28,8 +28,8 @@ fn many_streams_finish_within_a_small_budget() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let world_size = 24;
-        for shuffle in [ShuffleMode::Block, ShuffleMode::Full] {
-            let plan = plan(&engine, ALL, shuffle).await;
+        for (shuffle, version) in [(ShuffleMode::Block, 1), (ShuffleMode::Block, 2), (ShuffleMode::Full, 1)] {
+            let plan = plan_of_version(&engine, ALL, shuffle, version).await;
             // The totals range from less than a row to a few batches of each stream.
             for total in [1, 30 << 10, 600 << 10] {
                 let budget = Resources::new(total);

@@ -19,13 +19,14 @@ async fn budget(folder: &Path, bytes_max: u64) -> Resources {
 }
 
 /// Plans a stream over the table of [`distant`]. Its blocks have two rows.
-async fn plan_of(engine: &Engine, shuffle: ShuffleMode) -> StreamPlan {
+async fn plan_of(engine: &Engine, shuffle: ShuffleMode, order_version: u32) -> StreamPlan {
     let options = StreamOptions {
         seed: 7,
         shuffle,
         shuffle_window_bytes: 64 << 20,
         block_bytes: 2 * ROW_BYTES as u64 + 1_000,
         num_lanes: 12,
+        order_version,
     };
     StreamPlan::create(engine, ALL, &[], &options).await.expect("a plan")
 }
@@ -67,9 +68,9 @@ fn size(folder: &Path) -> u64 {
 fn epochs_ranks_and_processes_after_the_first_read_nothing() {
     run(async {
         let engine = distant().await;
-        for shuffle in [ShuffleMode::Block, ShuffleMode::Sequential] {
+        for (shuffle, version) in [(ShuffleMode::Block, 1), (ShuffleMode::Block, 2), (ShuffleMode::Sequential, 1)] {
             let folder = tempfile::tempdir().expect("a folder");
-            let plan = plan_of(&engine, shuffle).await;
+            let plan = plan_of(&engine, shuffle, version).await;
             assert_eq!(plan.spec().sources[0].order.rows_per_block, 2);
             let plain = Resources::new(64 << 20);
             let first = budget(folder.path(), 1 << 30).await;
@@ -84,7 +85,11 @@ fn epochs_ranks_and_processes_after_the_first_read_nothing() {
                 let budget = if number == 1 { &first } else { &other };
                 let (ids, stats) = epoch(&plan, budget, number, world_size).await;
                 assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>(), "{world_size} ranks");
-                assert_eq!((stats.requests, stats.bytes_read), (0, 0), "{shuffle:?}, {world_size} ranks: {stats:?}");
+                assert_eq!(
+                    (stats.requests, stats.bytes_read),
+                    (0, 0),
+                    "{shuffle:?} {version}, {world_size} ranks: {stats:?}"
+                );
                 assert!(stats.cache_hit_bytes >= TABLE_BYTES, "{stats:?}");
             }
         }

@@ -11,8 +11,8 @@ fn direct_reads_give_the_same_batches() {
         for (num_rows, width) in [(700, WIDTH), (500, 2_048), (60, 150_528)] {
             let folder = tempfile::tempdir().expect("a folder");
             let engine = engine_of(folder.path().to_str().expect("UTF-8"), num_rows, width).await;
-            for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
-                let plan = plan(&engine, ALL, shuffle).await;
+            for (shuffle, version) in ORDERS {
+                let plan = plan_of_version(&engine, ALL, shuffle, version).await;
                 let slice = slice(0, 1, BatchSize::PerRank(64), LastBatch::Pad);
                 let budget = Resources::default().with_local_reads(LocalReads::Direct);
                 let mut direct = plan.open_within(&budget, &slice, &ReadOptions::default()).expect("a stream");

@@ -139,8 +139,8 @@ fn parts_of_all_sizes_give_the_same_batches() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), NUM_ROWS).await;
         damage(&engine, &[3, 100, 101, 102, 449, 450, 499]).await;
         let mut plans = Vec::new();
-        for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
-            plans.push(plan(&engine, ALL, shuffle).await);
+        for (shuffle, version) in ORDERS {
+            plans.push(plan_of_version(&engine, ALL, shuffle, version).await);
         }
         let queries = ["SELECT x, id, name FROM t WHERE id < 200", "SELECT x, id, name FROM t WHERE id >= 200"];
         let request = PlanRequest {

@@ -51,8 +51,12 @@ fn rows_of_windows_are_those_that_stand_for_bad_ones() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         damage(&engine, &[3, 100, 500, 502, 504]).await;
-        for shuffle in [ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential] {
-            assert_eq!(check(&plan(&engine, ALL, shuffle).await, 1).await, 5, "{shuffle:?}");
+        for (shuffle, version) in ORDERS {
+            assert_eq!(
+                check(&plan_of_version(&engine, ALL, shuffle, version).await, 1).await,
+                5,
+                "{shuffle:?} {version}"
+            );
         }
         let mixed = mixtures::request(&[0.75, 0.25], MixtureStop::All, 0);
         let mixed = StreamPlan::plan(&engine, &mixed).await.expect("a plan");

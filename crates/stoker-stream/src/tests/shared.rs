@@ -64,8 +64,8 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
     run(async {
         let engine = distant().await;
         for (sql, num_rows) in [(ALL, NUM_ROWS), ("SELECT x, id, name FROM t WHERE id % 3 != 1", 1_333)] {
-            for shuffle in [ShuffleMode::Block, ShuffleMode::Sequential] {
-                let plan = plan(&engine, sql, shuffle).await;
+            for (shuffle, version) in [(ShuffleMode::Block, 1), (ShuffleMode::Block, 2), (ShuffleMode::Sequential, 1)] {
+                let plan = plan_of_version(&engine, sql, shuffle, version).await;
                 // The streams have 12 lanes.
                 for world_size in [7, 16, 64] {
                     let budget = Resources::new(16 << 20);
@@ -78,7 +78,10 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
                     let read: u64 = bytes.iter().sum();
                     // The first row of each rank is read alone, and rows between the selected ones are read along with
                     // them.
-                    assert!(read <= TABLE_BYTES * 11 / 10, "{shuffle:?}, {world_size} ranks: {read} of {TABLE_BYTES}");
+                    assert!(
+                        read <= TABLE_BYTES * 11 / 10,
+                        "{shuffle:?} {version}, {world_size} ranks: {read} of {TABLE_BYTES}"
+                    );
                     drop(streams);
                 }
             }
@@ -90,8 +93,8 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
 fn first_batches_that_were_read_ahead_leave_the_blocks_to_the_streams_after_them() {
     run(async {
         let engine = distant().await;
-        for shuffle in [ShuffleMode::Block, ShuffleMode::Sequential] {
-            let plan = plan(&engine, ALL, shuffle).await;
+        for (shuffle, version) in [(ShuffleMode::Block, 1), (ShuffleMode::Block, 2), (ShuffleMode::Sequential, 1)] {
+            let plan = plan_of_version(&engine, ALL, shuffle, version).await;
             let budget = Resources::new(16 << 20);
             let slices: Vec<Slice> =
                 (0..16).map(|rank| slice(rank, 16, BatchSize::PerRank(5), LastBatch::Uneven)).collect();
@@ -110,7 +113,7 @@ fn first_batches_that_were_read_ahead_leave_the_blocks_to_the_streams_after_them
             let (ids, bytes): (Vec<_>, Vec<u64>) = first.into_iter().chain(rest).unzip();
             assert_eq!(sorted(ids.into_iter().flatten()), (0..NUM_ROWS).collect::<Vec<_>>());
             let read: u64 = bytes.iter().sum();
-            assert!(read <= TABLE_BYTES * 11 / 10, "{shuffle:?}: {read} of {TABLE_BYTES}");
+            assert!(read <= TABLE_BYTES * 11 / 10, "{shuffle:?} {version}: {read} of {TABLE_BYTES}");
         }
     });
 }

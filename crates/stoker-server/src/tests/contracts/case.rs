@@ -229,13 +229,14 @@ pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
     let shuffle = select(vec![ShuffleMode::Block, ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential]);
     let window_rows = (0..=12u32).prop_map(move |bits| (table_rows / WINDOWS_MAX).max(1 << bits));
     let num_lanes = select(vec![1u32, 2, 3, 5, 12, 48, 1_000]);
-    let parts = (any::<u64>(), shuffle, window_rows, 0..=8u64, num_lanes);
-    parts.prop_map(|(seed, shuffle, window_rows, block_rows, num_lanes)| StreamOptions {
+    let parts = (any::<u64>(), shuffle, window_rows, 0..=8u64, num_lanes, 1..=2u32);
+    parts.prop_map(|(seed, shuffle, window_rows, block_rows, num_lanes, order_version)| StreamOptions {
         seed,
         shuffle,
         shuffle_window_bytes: window_rows * ROW_BYTES,
         block_bytes: block_rows * ROW_BYTES + 1,
         num_lanes,
+        order_version,
     })
 }
 

@@ -1,0 +1,145 @@
+//! How far a stream reads ahead.
+//!
+//! What hides the latency of storage is its bandwidth times its latency, which is some tens of megabytes. More memory
+//! costs time: the system clears each new page. So a stream begins with a depth that suits most stores, reads further
+//! ahead only while its consumer waits for storage and that makes the stream faster, and goes back when nobody waits.
+
+use stoker_types::Moment;
+
+/// The number of units after which a decision is made.
+const UNITS_PER_DECISION: u32 = 8;
+
+/// The number of decisions without another try after a greater depth did not make the stream faster.
+const PAUSE: u32 = 8;
+
+/// The rate of a greater depth, relative to that of the depth before, from which on the greater depth is kept.
+const GAIN_MIN: f64 = 1.08;
+
+/// The number of bytes that a stream reads ahead.
+#[derive(Clone, Debug)]
+pub(crate) struct Depth {
+    bytes: u64,
+    bytes_min: u64,
+    bytes_max: u64,
+    /// The rate before the current depth was tried, in bytes per second, and the depth at that time.
+    tried: Option<(f64, u64)>,
+    /// The number of decisions until a greater depth may be tried.
+    pause: u32,
+    period: Period,
+}
+
+/// The units since the last decision.
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    begun: Option<Moment>,
+    num_units: u32,
+    /// The number of units for which the consumer waited.
+    num_late: u32,
+    num_bytes: u64,
+}
+
+impl Depth {
+    /// Makes a depth of `bytes_min`, which never exceeds `bytes_max`.
+    pub fn new(bytes_min: u64, bytes_max: u64) -> Self {
+        let bytes = bytes_min.min(bytes_max);
+        Self { bytes, bytes_min: bytes, bytes_max, tried: None, pause: 0, period: Period::default() }
+    }
+
+    /// Returns the number of bytes to read ahead.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Records that a unit of `num_bytes` was read, at `now`. `is_late` says whether the consumer waited for it.
+    pub fn read(&mut self, num_bytes: u64, is_late: bool, now: Moment) {
+        let period = &mut self.period;
+        let Some(begun) = period.begun else {
+            // The period begins with the end of a unit, so that all of its units have the same neighbours.
+            period.begun = Some(now);
+            return;
+        };
+        period.num_units += 1;
+        period.num_late += u32::from(is_late);
+        period.num_bytes += num_bytes;
+        if period.num_units < UNITS_PER_DECISION {
+            return;
+        }
+        let rate = period.num_bytes as f64 / (now - begun).as_secs_f64().max(1e-9);
+        let (num_late, num_units) = (period.num_late, period.num_units);
+        self.period = Period { begun: Some(now), ..Period::default() };
+        self.decide(rate, num_late, num_units);
+    }
+
+    fn decide(&mut self, rate: f64, num_late: u32, num_units: u32) {
+        self.pause = self.pause.saturating_sub(1);
+        if let Some((before, bytes)) = self.tried.take()
+            && rate < before * GAIN_MIN
+        {
+            (self.bytes, self.pause) = (bytes, PAUSE);
+            return;
+        }
+        if num_late == 0 {
+            self.bytes = (self.bytes - self.bytes / 8).max(self.bytes_min);
+        } else if num_late * 2 > num_units && self.pause == 0 && self.bytes < self.bytes_max {
+            self.tried = Some((rate, self.bytes));
+            self.bytes = self.bytes.saturating_add(self.bytes / 2).min(self.bytes_max);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A store that delivers at most `bandwidth` bytes per second, and `depth / latency` bytes per second.
+    struct Store {
+        bandwidth: f64,
+        latency: f64,
+    }
+
+    impl Store {
+        /// Reads units of 8 MiB, which a consumer wants at `wanted` bytes per second.
+        fn read(&self, depth: &mut Depth, num_units: u32, wanted: f64) {
+            let mut now = Moment::default();
+            for _ in 0..num_units {
+                let rate = self.bandwidth.min(depth.bytes() as f64 / self.latency);
+                now = now + Duration::from_secs_f64(8.0 * MIB as f64 / rate.min(wanted));
+                depth.read(8 * MIB, rate < wanted, now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_depth_grows_where_that_makes_the_stream_faster() {
+        let mut depth = Depth::new(32 * MIB, 1_024 * MIB);
+        let store = Store { bandwidth: 2e9, latency: 0.2 };
+        store.read(&mut depth, 200, 1e12);
+        // 2 GB/s times 0.2 s are 400 MB.
+        assert!((350 * MIB..800 * MIB).contains(&depth.bytes()), "{}", depth.bytes());
+        // A consumer that waits for nothing needs no depth.
+        store.read(&mut depth, 400, 1e8);
+        assert_eq!(depth.bytes(), 32 * MIB);
+    }
+
+    #[test]
+    fn a_depth_does_not_grow_where_the_bandwidth_is_the_limit() {
+        let mut depth = Depth::new(96 * MIB, 1_024 * MIB);
+        let store = Store { bandwidth: 1e9, latency: 0.02 };
+        for _ in 0..50 {
+            store.read(&mut depth, 10, 1e12);
+            assert!(depth.bytes() <= 144 * MIB, "{}", depth.bytes());
+        }
+    }
+
+    #[test]
+    fn a_depth_stays_within_its_limits() {
+        let mut depth = Depth::new(64 * MIB, 16 * MIB);
+        assert_eq!(depth.bytes(), 16 * MIB);
+        Store { bandwidth: 1e12, latency: 1.0 }.read(&mut depth, 100, 1e12);
+        assert_eq!(depth.bytes(), 16 * MIB);
+    }
+}
