@@ -9,6 +9,8 @@ use stoker_batch::Quota;
 use stoker_types::calls::OpenStream;
 use stoker_types::{Digest, Moment, Slice};
 
+use crate::resident::ResidentMemory;
+
 /// A list of the open streams that share a memory budget. Cheap to clone; clones are the same list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenStreams(Arc<Mutex<List>>);

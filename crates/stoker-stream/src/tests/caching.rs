@@ -100,7 +100,7 @@ fn epochs_ranks_and_processes_after_the_first_read_nothing() {
 fn ranks_that_share_blocks_fill_the_cache() {
     run(async {
         let (engine, folder) = (distant().await, tempfile::tempdir().expect("a folder"));
-        let plan = plan_of(&engine, ShuffleMode::Block).await;
+        let plan = plan_of(&engine, ShuffleMode::Block, 1).await;
         let budget = budget(folder.path(), 1 << 30).await;
         let (ids, first) = epoch(&plan, &budget, 0, 16).await;
         assert_eq!(sorted(ids), (0..NUM_ROWS).collect::<Vec<_>>());
@@ -115,7 +115,7 @@ fn ranks_that_share_blocks_fill_the_cache() {
 fn a_full_folder_serves_as_much_as_it_holds() {
     run(async {
         let (engine, folder) = (distant().await, tempfile::tempdir().expect("a folder"));
-        let plan = plan_of(&engine, ShuffleMode::Block).await;
+        let plan = plan_of(&engine, ShuffleMode::Block, 1).await;
         let bytes_max = TABLE_BYTES / 3;
         let budget = budget(folder.path(), bytes_max).await;
         let mut hits = 0;
@@ -137,7 +137,7 @@ fn local_lakes_are_not_kept() {
     let (lake, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     run(async {
         let engine = engine_of(lake.path().to_str().expect("UTF-8"), NUM_ROWS, ROW_BYTES).await;
-        let plan = plan_of(&engine, ShuffleMode::Block).await;
+        let plan = plan_of(&engine, ShuffleMode::Block, 1).await;
         let budget = budget(folder.path(), 1 << 30).await;
         let (_, stats) = epoch(&plan, &budget, 0, 1).await;
         assert_eq!((stats.cache_hit_bytes, stats.cache_miss_bytes, size(folder.path())), (0, 0, 0));
@@ -150,7 +150,7 @@ fn an_order_without_blocks_keeps_large_rows_one_by_one() {
         for (num_rows, width) in [(40, 70_000), (400, 2_000)] {
             let (engine, folder) =
                 (engine_of("memory://", num_rows, width).await, tempfile::tempdir().expect("a folder"));
-            let plan = plan_of(&engine, ShuffleMode::Full).await;
+            let plan = plan_of(&engine, ShuffleMode::Full, 1).await;
             let budget = budget(folder.path(), 1 << 30).await;
             let mut last = StreamStats::default();
             for number in 0..3 {
