@@ -23,6 +23,9 @@ use crate::{Key, Permutation};
 const BLOCKS: u64 = 6;
 const ROUNDS: u64 = 7;
 
+/// The smallest number of rows in a window within which rows may replace each other.
+pub(crate) const WINDOW_ROWS_MIN: u64 = 1_024;
+
 /// The order of one epoch whose lanes are delay lines. [`EpochOrder`](crate::EpochOrder) has its ordinals and positions.
 /// All functions take constant time, and iterators take it for each item.
 ///
@@ -153,6 +156,21 @@ impl DelayLine {
             false => self.start(number + 1) * self.num_lanes,
         };
         self.start(number) * self.num_lanes..end
+    }
+
+    /// Returns the positions of the window that contains `position`, within which rows may replace each other. The last
+    /// window may have fewer super-strides than the others.
+    pub fn window(&self, position: u64) -> Range<u64> {
+        let strides = self.window_strides();
+        let first = self.super_stride(position).number / strides * strides;
+        let last = first.saturating_add(strides).min(self.num_super_strides()) - 1;
+        self.positions(first).start..self.positions(last).end
+    }
+
+    /// Returns the number of super-strides of all lanes that a window has: as many as deliver a block, and as many as
+    /// have [`WINDOW_ROWS_MIN`] rows.
+    pub fn window_strides(&self) -> u64 {
+        self.strides.max(WINDOW_ROWS_MIN.div_ceil(self.rows_per_block.saturating_mul(self.num_lanes)))
     }
 
     /// Returns the number of lane blocks that a lane delivers in one super-stride, and so holds at once.

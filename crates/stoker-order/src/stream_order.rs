@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stoker_types::{Mixing, OrderOptions, ShuffleMode, SourceSpec, StreamSpec};
 
+use crate::delay_line::WINDOW_ROWS_MIN;
 use crate::{DelayLine, EpochOrder, Key, Mixture};
 
 /// The label that derives the keys of sources.
@@ -131,7 +132,7 @@ impl StreamOrder {
     }
 
     /// Returns the positions that are best read together with `position`. Where rows are shuffled inside windows, they
-    /// are the positions that share its window; for a delay line, those of the super-strides of all lanes. For a
+    /// are the positions that share its window; for a delay line, those of its super-stride, of all lanes. For a
     /// mixture, they are as many positions as the windows of all sources have rows together, because these windows are
     /// used up at about the same time.
     ///
@@ -157,19 +158,20 @@ impl StreamOrder {
     }
 
     /// Returns the positions, in the visit's epoch of its source, of the window that contains the visit. It is the
-    /// window of all lanes together; for a delay line, the super-strides of all lanes.
+    /// window of all lanes together. Rows of a window may replace each other.
     pub fn window_of(&self, visit: &Visit) -> Range<u64> {
         let source = &self.sources[visit.source];
-        if let (ShuffleMode::Block, Mixing::DelayLine { .. }) = (source.order.mode, source.order.mixing) {
-            let window = |order: &EpochOrder| order.window_positions(visit.position).unwrap_or_default();
-            return match &self.kind {
-                Kind::One { order, .. } => window(order),
-                Kind::Mixed { .. } => window(&source.epoch(visit.epoch)),
-            };
-        }
-        let rows = source.window_rows();
-        let start = visit.position / rows * rows;
-        start..start.saturating_add(rows).min(source.num_rows)
+        let windows = |order: &EpochOrder| order.delay_line().map(|line| line.window(visit.position));
+        let window = match (&self.kind, source.order.mixing) {
+            (_, Mixing::Windows { .. }) => None,
+            (Kind::One { order, .. }, Mixing::DelayLine { .. }) => windows(order),
+            (Kind::Mixed { .. }, Mixing::DelayLine { .. }) => windows(&source.epoch(visit.epoch)),
+        };
+        window.unwrap_or_else(|| {
+            let rows = source.window_rows();
+            let start = visit.position / rows * rows;
+            start..start.saturating_add(rows).min(source.num_rows)
+        })
     }
 
     /// Returns the visit of another position in the same epoch of the same source.
@@ -183,14 +185,16 @@ impl StreamOrder {
 }
 
 impl Source {
-    /// Returns the number of rows in the windows of all lanes together. For a delay line, it is one block for each
-    /// lane, which is about the number of rows in a super-stride of each.
+    /// Returns the number of rows in the windows of all lanes together. For a delay line, it is about the number of rows
+    /// that the lanes deliver while they deliver a block.
     fn window_rows(&self) -> u64 {
-        let lane_rows = match self.order.mixing {
-            Mixing::Windows { rows_per_window } => rows_per_window,
-            Mixing::DelayLine { .. } => self.order.rows_per_block,
-        };
-        lane_rows.saturating_mul(u64::from(self.order.num_lanes)).max(1)
+        let of_lanes = |lane_rows: u64| lane_rows.saturating_mul(u64::from(self.order.num_lanes));
+        match self.order.mixing {
+            Mixing::Windows { rows_per_window } => of_lanes(rows_per_window).max(1),
+            Mixing::DelayLine { super_strides_per_block } => {
+                of_lanes(self.order.rows_per_block.saturating_mul(super_strides_per_block)).max(WINDOW_ROWS_MIN)
+            }
+        }
     }
 
     fn epoch(&self, epoch: u64) -> EpochOrder {

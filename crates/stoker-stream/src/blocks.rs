@@ -10,7 +10,7 @@ use stoker_batch::SlotMut;
 use stoker_chunks::{Block, BlockReads, Group};
 use stoker_lake::Table;
 use stoker_sql::NO_ROW;
-use stoker_types::{OrderOptions, ShuffleMode, Slice};
+use stoker_types::{OrderOptions, ShuffleMode, Slice, to_usize};
 
 use crate::plan::PlanInner;
 use crate::source::SourcePlan;
@@ -75,11 +75,21 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Returns the blocks that contain the rows with these ordinals. `wanted` has the address and slot of each row, in
-    /// the order of `ordinals`.
-    pub fn of(self, ordinals: &[u64], wanted: Vec<(u64, SlotMut)>) -> Vec<Block> {
-        let mut rows: Vec<(u64, (u64, SlotMut))> =
-            ordinals.iter().map(|ordinal| ordinal / self.rows_per_block).zip(wanted).collect();
+    /// Returns the blocks that contain some runs of rows. `ordinals` has the ordinal of the first row of each run, and
+    /// `wanted` the address of this row and the slots of all rows.
+    pub fn of(self, ordinals: &[u64], wanted: Vec<(u64, SlotMut)>) -> Result<Vec<Block>> {
+        let mut rows: Vec<(u64, (u64, SlotMut))> = Vec::with_capacity(wanted.len());
+        for (ordinal, (address, slot)) in ordinals.iter().zip(wanted) {
+            let (mut ordinal, mut address, mut rest) = (*ordinal, address, Some(slot));
+            while let Some(mut slot) = rest.take() {
+                let num_rows = (self.rows_per_block - ordinal % self.rows_per_block).min(slot.num_rows() as u64);
+                if num_rows < slot.num_rows() as u64 {
+                    rest = Some(slot.split_off(to_usize(num_rows))?);
+                }
+                rows.push((ordinal / self.rows_per_block, (address, slot)));
+                (ordinal, address) = (ordinal + num_rows, address + num_rows);
+            }
+        }
         rows.sort_by_key(|(number, _)| *number);
         let mut blocks: Vec<Block> = Vec::new();
         for (number, row) in rows {
@@ -91,7 +101,7 @@ impl Blocks<'_> {
                 }
             }
         }
-        blocks
+        Ok(blocks)
     }
 
     /// Returns the ascending addresses of the rows of a block that the table `tables[supplier]` supplies. An address is

@@ -99,16 +99,16 @@ mod tests {
     struct Store {
         bandwidth: f64,
         latency: f64,
+        now: Moment,
     }
 
     impl Store {
         /// Reads units of 8 MiB, which a consumer wants at `wanted` bytes per second.
-        fn read(&self, depth: &mut Depth, num_units: u32, wanted: f64) {
-            let mut now = Moment::default();
+        fn read(&mut self, depth: &mut Depth, num_units: u32, wanted: f64) {
             for _ in 0..num_units {
                 let rate = self.bandwidth.min(depth.bytes() as f64 / self.latency);
-                now = now + Duration::from_secs_f64(8.0 * MIB as f64 / rate.min(wanted));
-                depth.read(8 * MIB, rate < wanted, now);
+                self.now = self.now + Duration::from_secs_f64(8.0 * MIB as f64 / rate.min(wanted));
+                depth.read(8 * MIB, rate < wanted, self.now);
             }
         }
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_depth_grows_where_that_makes_the_stream_faster() {
         let mut depth = Depth::new(32 * MIB, 1_024 * MIB);
-        let store = Store { bandwidth: 2e9, latency: 0.2 };
+        let mut store = Store { bandwidth: 2e9, latency: 0.2, now: Moment::START };
         store.read(&mut depth, 200, 1e12);
         // 2 GB/s times 0.2 s are 400 MB.
         assert!((350 * MIB..800 * MIB).contains(&depth.bytes()), "{}", depth.bytes());
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_depth_does_not_grow_where_the_bandwidth_is_the_limit() {
         let mut depth = Depth::new(96 * MIB, 1_024 * MIB);
-        let store = Store { bandwidth: 1e9, latency: 0.02 };
+        let mut store = Store { bandwidth: 1e9, latency: 0.02, now: Moment::START };
         for _ in 0..50 {
             store.read(&mut depth, 10, 1e12);
             assert!(depth.bytes() <= 144 * MIB, "{}", depth.bytes());
@@ -139,7 +139,7 @@ mod tests {
     fn a_depth_stays_within_its_limits() {
         let mut depth = Depth::new(64 * MIB, 16 * MIB);
         assert_eq!(depth.bytes(), 16 * MIB);
-        Store { bandwidth: 1e12, latency: 1.0 }.read(&mut depth, 100, 1e12);
+        Store { bandwidth: 1e12, latency: 1.0, now: Moment::START }.read(&mut depth, 100, 1e12);
         assert_eq!(depth.bytes(), 16 * MIB);
     }
 }

@@ -25,8 +25,9 @@ pub(crate) struct SourceRows {
     pub rows: ResolvedRows,
     /// For each ordinal, the index of its row in `rows`.
     pub places: Vec<u64>,
-    /// The indexes into `ordinals`, sorted so that the ordinals ascend.
-    pub ascending: Vec<usize>,
+    /// The indexes into `ordinals`, sorted so that the ordinals ascend. `None` if they ascend already, and `places` are
+    /// the indexes themselves.
+    pub ascending: Option<Vec<usize>>,
 }
 
 impl FoundRows {
@@ -59,7 +60,7 @@ impl SourceRows {
             return Ok(Self {
                 rows: source.row_set.resolve(&ordinals).await?,
                 places: (0..ordinals.len() as u64).collect(),
-                ascending: (0..ordinals.len()).collect(),
+                ascending: None,
                 ordinals,
             });
         }
@@ -73,7 +74,7 @@ impl SourceRows {
             }
             places[*index] = unique.len() as u64 - 1;
         }
-        let ascending = sorted.into_iter().map(|(_, index)| index).collect();
+        let ascending = Some(sorted.into_iter().map(|(_, index)| index).collect());
         Ok(Self { rows: source.row_set.resolve(&unique).await?, places, ascending, ordinals })
     }
 }

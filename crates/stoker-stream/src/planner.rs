@@ -371,8 +371,8 @@ impl Planner {
         let parts: Vec<u64> = entries.iter().map(|entry| entry.part).collect();
         let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
         let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
+        let claims = self.claim(&entries)?;
         if let UnitReads::Resident = reads {
-            let claims = self.claim_runs(&entries)?;
             let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit);
             let taken = positions.clone();
             let task = async move {
@@ -382,7 +382,6 @@ impl Planner {
             self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), positions, complete_below });
             return Ok(unit.end);
         }
-        let claims = self.claim(&entries)?;
         let (blocks, known) = match reads {
             UnitReads::Blocks(blocks) => (Some(blocks), None),
             UnitReads::Spans => (None, self.known(&positions).await),
@@ -468,26 +467,9 @@ impl Planner {
         self.spans.rows(positions, positions.iter().copied().chain(open).chain(more)).await
     }
 
-    /// Returns, for each column, the slots of the entries in order. Columns that are not dense have none.
-    fn claim(&self, entries: &[Entry]) -> Result<Vec<Vec<SlotMut>>> {
-        let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(Vec::new()) };
-        let num_columns = self.plan.inner.columns().len();
-        let mut claims = Vec::with_capacity(num_columns);
-        for column in 0..num_columns {
-            let mut slots = Vec::new();
-            for entry in entries {
-                let builder = &self.builders[to_usize(entry.part - first)];
-                if let Some(memory) = builder.slots(column) {
-                    slots.push(memory.claim(to_usize(entry.row))?);
-                }
-            }
-            claims.push(slots);
-        }
-        Ok(claims)
-    }
-
     /// Returns, for each column, the slots of the entries in order. Rows that are neighbours in a part have one claim.
-    fn claim_runs(&self, entries: &[Entry]) -> Result<Vec<Vec<SlotMut>>> {
+    /// Columns that are not dense have none.
+    fn claim(&self, entries: &[Entry]) -> Result<Vec<Vec<SlotMut>>> {
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(Vec::new()) };
         let is_run = |one: &Entry, next: &Entry| one.part == next.part && one.row + 1 == next.row;
         let mut claims: Vec<Vec<SlotMut>> = self.plan.inner.columns().iter().map(|_| Vec::new()).collect();

@@ -105,7 +105,7 @@ pub(crate) async fn read_rows(reader: Reader<'_>, found: FoundRows, claims: Vec<
     let mut slots: Vec<Vec<Vec<SlotMut>>> =
         (0..num_sources).map(|_| claims.iter().map(|_| Vec::new()).collect()).collect();
     for (column, claims) in claims.into_iter().enumerate() {
-        for (source, slot) in sources.iter().zip(claims) {
+        for (source, slot) in sources.iter().zip(single(claims)?) {
             slots[*source][column].push(slot);
         }
     }
@@ -136,18 +136,13 @@ pub(crate) async fn read_rows(reader: Reader<'_>, found: FoundRows, claims: Vec<
 
 /// Reads the dense columns of rows of the only source into `claims`. `rows` has everything else of these rows.
 pub(crate) async fn read_dense(reader: Reader<'_>, mut rows: Rows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
-    let Reader { plan, scan, clock, .. } = reader;
-    let places = 0..rows.addrs.first().map_or(0, Vec::len);
-    let mut gathers = Vec::new();
-    for (column, slots) in plan.sources[0].columns.iter().zip(claims) {
-        let ColumnPlan::Dense { sources, .. } = column else { continue };
-        let wanted = wanted(sources, &rows.addrs, places.clone().zip(places.clone()), slots)?;
-        gathers.extend(sources.iter().zip(wanted).map(async |((table, name, dense), (_, wanted))| {
-            Ok::<_, Error>((*table, clock.read(scan.gather(name, dense, wanted)).await?))
-        }));
+    let mut requests = Vec::new();
+    for (column, (how, slots)) in reader.plan.sources[0].columns.iter().zip(claims).enumerate() {
+        let ColumnPlan::Dense { sources, .. } = how else { continue };
+        requests.extend(run_requests(column, sources, &rows.addrs, None, slots)?);
     }
     let mut damaged = Damaged::new();
-    note(&mut damaged, try_join_all(gathers).await?);
+    note(&mut damaged, reader.gather(0, requests).await?);
     for (place, damage) in bad_places(&rows.addrs, &damaged) {
         rows.bad.entry(place).or_insert(damage);
     }
@@ -184,7 +179,7 @@ impl Reader<'_> {
                     let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
                     let column = BlockColumn { source: number, table: *table, output, name, column: dense };
                     let addresses = |number| blocks.addresses(&tables, supplier, number);
-                    let wanted = blocks.of(&ordinals, wanted);
+                    let wanted = blocks.of(&ordinals, wanted)?;
                     clock.read(scan.gather_blocks(reads, column, wanted, addresses)).await?
                 }
                 None => clock.read(scan.gather(name, dense, wanted)).await?,
@@ -202,8 +197,13 @@ impl Reader<'_> {
         let mut requests = Vec::new();
         for (column, (how, slots)) in source.columns.iter().zip(claims).enumerate() {
             let ColumnPlan::Dense { sources, .. } = how else { continue };
+            let Some(ascending) = ascending else {
+                requests.extend(run_requests(column, sources, &rows.addrs, Some(&found.ordinals), slots)?);
+                continue;
+            };
             let in_order = ascending.iter().map(|place| (*place, to_usize(places[*place])));
-            for (supplier, (places, wanted)) in wanted(sources, &rows.addrs, in_order, slots)?.into_iter().enumerate() {
+            let wanted = wanted(sources, &rows.addrs, in_order, single(slots)?)?;
+            for (supplier, (places, wanted)) in wanted.into_iter().enumerate() {
                 let ordinals = if self.blocks.is_some() { pick(&found.ordinals, &places) } else { Vec::new() };
                 requests.push(DenseRequest { column, supplier, ordinals, wanted });
             }
@@ -284,6 +284,89 @@ fn wanted(
         wanted[supplier].1.push((addrs[sources[supplier].0][found], slot));
     }
     Ok(wanted)
+}
+
+/// Returns slots as slots of one row each.
+fn single(slots: Vec<SlotMut>) -> Result<Vec<SlotMut>> {
+    if slots.iter().all(|slot| slot.num_rows() == 1) {
+        return Ok(slots);
+    }
+    let mut single = Vec::with_capacity(slots.iter().map(SlotMut::num_rows).sum());
+    for mut slot in slots {
+        while slot.num_rows() > 1 {
+            let rest = slot.split_off(1)?;
+            single.push(std::mem::replace(&mut slot, rest));
+        }
+        single.push(slot);
+    }
+    Ok(single)
+}
+
+/// Returns the requests for the rows of a dense column, one for each of its sources. `slots` are those of all rows, in
+/// order, and neighbours among the rows are requested together. The rows are neighbours if their addresses are, and
+/// their `ordinals`, where these are needed.
+fn run_requests(
+    column: usize,
+    sources: &[(usize, String, Arc<DenseColumn>)],
+    addrs: &[Vec<u64>],
+    ordinals: Option<&[u64]>,
+    slots: Vec<SlotMut>,
+) -> Result<Vec<DenseRequest>> {
+    let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
+    let mut requests: Vec<DenseRequest> =
+        (0..sources.len()).map(|supplier| DenseRequest::new(column, supplier)).collect();
+    let mut row = 0;
+    for slot in slots {
+        let rows = row..row + slot.num_rows();
+        row = rows.end;
+        add_runs(&tables, addrs, ordinals, rows, slot, &mut requests)?;
+    }
+    Ok(requests)
+}
+
+/// Adds neighbouring rows of a dense column to the requests for its sources. `slot` has the slots of these rows.
+pub(crate) fn add_runs(
+    tables: &[usize],
+    addrs: &[Vec<u64>],
+    ordinals: Option<&[u64]>,
+    rows: Range<usize>,
+    slot: SlotMut,
+    requests: &mut [DenseRequest],
+) -> Result<()> {
+    let mut rest = Some(slot);
+    let mut row = rows.start;
+    while let Some(mut slot) = rest.take() {
+        let (supplier, num_rows) = neighbours(tables, addrs, ordinals, row..rows.end)?;
+        if num_rows < slot.num_rows() {
+            rest = Some(slot.split_off(num_rows)?);
+        }
+        let request = &mut requests[supplier];
+        request.ordinals.extend(ordinals.map(|ordinals| ordinals[row]));
+        request.wanted.push((addrs[tables[supplier]][row], slot));
+        row += num_rows;
+    }
+    Ok(())
+}
+
+/// Returns which table supplies the first of some rows, and how many rows from there on are its neighbours in that
+/// table.
+fn neighbours(
+    tables: &[usize],
+    addrs: &[Vec<u64>],
+    ordinals: Option<&[u64]>,
+    rows: Range<usize>,
+) -> Result<(usize, usize)> {
+    let supplied_by = |row| supplier(tables.iter().copied(), addrs, row);
+    let missing = || Error::Internal { reason: "a row has no tensor: no table supplies it".into() };
+    let mine = supplied_by(rows.start).ok_or_else(missing)?;
+    let follows =
+        |values: &[u64], row: usize| values[row].checked_sub(values[rows.start]) == Some((row - rows.start) as u64);
+    let is_neighbour = |row: &usize| {
+        follows(&addrs[tables[mine]], *row)
+            && ordinals.is_none_or(|ordinals| follows(ordinals, *row))
+            && (tables.len() == 1 || supplied_by(*row) == Some(mine))
+    };
+    Ok((mine, rows.clone().take_while(is_neighbour).count().max(1)))
 }
 
 /// Returns the values at these indexes.

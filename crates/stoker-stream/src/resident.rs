@@ -31,7 +31,7 @@ use crate::depth::Depth;
 use crate::found_rows::FoundRows;
 use crate::light::read_light;
 use crate::planner::AbortOnDrop;
-use crate::read::{Damage, DenseRequest, Reader, Rows, bad_places, note, pick, read_rows, supplier};
+use crate::read::{Damage, DenseRequest, Reader, Rows, add_runs, bad_places, note, pick, read_rows};
 use crate::source::ColumnPlan;
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result, StreamPlan};
@@ -453,18 +453,8 @@ impl Shared {
             for (plan, (slots, first)) in columns.iter().zip(draft.slots.iter().zip(&firsts)) {
                 let (ColumnPlan::Dense { sources, .. }, Some(slots)) = (plan, slots) else { continue };
                 let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
-                let mut rest = Some(slots.claim_rows(at..at + rows.len())?);
-                let mut row = rows.start;
-                while let Some(mut slot) = rest.take() {
-                    let (supplier, num_rows) = neighbours(&tables, &found.addrs, row..rows.end)?;
-                    if num_rows < slot.num_rows() {
-                        rest = Some(slot.split_off(num_rows)?);
-                    }
-                    let request = &mut requests[first + supplier];
-                    request.ordinals.push(ordinals[row]);
-                    request.wanted.push((found.addrs[tables[supplier]][row], slot));
-                    row += num_rows;
-                }
+                let (slots, sources) = (slots.claim_rows(at..at + rows.len())?, *first..first + sources.len());
+                add_runs(&tables, &found.addrs, Some(ordinals), rows.clone(), slots, &mut requests[sources])?;
             }
         }
         requests.retain(|request| !request.wanted.is_empty());
@@ -673,21 +663,6 @@ fn divided(slots: Vec<SlotMut>, absent: &[usize]) -> Result<(Vec<SlotMut>, Vec<S
         }
     }
     Ok((present, others))
-}
-
-/// Returns which table supplies the first of some rows, and how many rows from there on that table supplies at
-/// neighbouring addresses.
-fn neighbours(tables: &[usize], addrs: &[Vec<u64>], rows: Range<usize>) -> Result<(usize, usize)> {
-    let supplied_by = |row| supplier(tables.iter().copied(), addrs, row);
-    let missing = || Error::Internal { reason: "a row has no tensor: no table supplies it".into() };
-    let mine = supplied_by(rows.start).ok_or_else(missing)?;
-    let addrs_of_table = &addrs[tables[mine]];
-    let first = addrs_of_table[rows.start];
-    let follows = |row: &usize| {
-        addrs_of_table[*row] == first.wrapping_add((row - rows.start) as u64)
-            && (tables.len() == 1 || supplied_by(*row) == Some(mine))
-    };
-    Ok((mine, rows.clone().take_while(follows).count().max(1)))
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {

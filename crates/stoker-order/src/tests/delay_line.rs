@@ -187,6 +187,8 @@ proptest! {
         let ordinals = all(&order);
         let lanes = u64::from(lanes);
         let lane_blocks = num_rows / block / lanes;
+        let window_strides = line.window_strides();
+        prop_assert_eq!(window_strides, strides.min(lane_blocks.max(1)).max(1_024u64.div_ceil(block * lanes)));
         prop_assert_eq!(line.num_super_strides(), lane_blocks.max(1));
         let mut delivered: BTreeMap<u64, BTreeSet<(SuperStride, u64, u64)>> = BTreeMap::new();
         let mut end = 0;
@@ -210,6 +212,13 @@ proptest! {
                 let stride = line.super_stride(position);
                 prop_assert_eq!(stride, SuperStride { lane: position % lanes, number });
                 prop_assert_eq!(order.window_positions(position), Some(positions.clone()));
+                let window = line.window(position);
+                prop_assert!(window.start <= positions.start && positions.end <= window.end);
+                let numbers = [window.start, window.end - 1].map(|position| line.super_stride(position).number);
+                prop_assert_eq!(numbers[0] % window_strides, 0);
+                prop_assert_eq!(numbers[1], (numbers[0] + window_strides).min(line.num_super_strides()) - 1);
+                prop_assert_eq!(line.positions(numbers[0]).start, window.start);
+                prop_assert_eq!(line.positions(numbers[1]).end, window.end);
             }
         }
         prop_assert_eq!(end, num_rows);

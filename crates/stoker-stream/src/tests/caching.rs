@@ -71,7 +71,8 @@ fn epochs_ranks_and_processes_after_the_first_read_nothing() {
         for (shuffle, version) in [(ShuffleMode::Block, 1), (ShuffleMode::Block, 2), (ShuffleMode::Sequential, 1)] {
             let folder = tempfile::tempdir().expect("a folder");
             let plan = plan_of(&engine, shuffle, version).await;
-            assert_eq!(plan.spec().sources[0].order.rows_per_block, 2);
+            // A table for a delay line has 2,048 blocks if it has as many rows.
+            assert_eq!(plan.spec().sources[0].order.rows_per_block, if version == 1 { 2 } else { 1 });
             let plain = Resources::new(64 << 20);
             let first = budget(folder.path(), 1 << 30).await;
             let (ids, stats) = epoch(&plan, &first, 0, 1).await;
