@@ -41,8 +41,9 @@ struct State {
 /// Memory that returns to its pool when it is dropped.
 #[derive(Debug)]
 pub struct Pooled {
-    /// `None` only while the value is dropped.
+    /// The memory, which may be a little longer than was asked for. `None` only while the value is dropped.
     memory: Option<Memory>,
+    length: usize,
     pool: Weak<Shared>,
 }
 
@@ -82,23 +83,27 @@ impl BufferPool {
         self.shared.returned.notified()
     }
 
-    /// Takes exactly `length` bytes of initialised memory with arbitrary content from the pool.
+    /// Takes `length` bytes of initialised memory with arbitrary content from the pool.
+    ///
+    /// Memory of a batch that has a few rows more or less than another one serves both: lengths are rounded up by a
+    /// sixteenth at most.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the operating system has no memory.
     pub fn take(&self, length: usize) -> Result<Pooled> {
+        let size = size_of_memory(length);
         let (found, room) = {
             let mut state = self.shared.state.lock();
-            state.used_bytes += length;
-            let found = state.free.take(length);
+            state.used_bytes += size;
+            let found = state.free.take(size);
             state.shrink();
             (found, state.bytes_max.saturating_sub(state.used_bytes + state.free.bytes()))
         };
-        let Some(memory) = found.or_else(|| self.make(length, room)) else {
-            self.shared.state.lock().used_bytes -= length;
+        let Some(memory) = found.or_else(|| self.make(size, room)) else {
+            self.shared.state.lock().used_bytes -= size;
             return Err(Error::OutOfMemory { bytes: length });
         };
-        Ok(Pooled { memory: Some(memory), pool: Arc::downgrade(&self.shared) })
+        Ok(Pooled { memory: Some(memory), length, pool: Arc::downgrade(&self.shared) })
     }
 
     /// Makes new memory. Other memory of the same region is added to the free memory.
@@ -112,6 +117,18 @@ impl BufferPool {
         }
         memory
     }
+}
+
+/// Memory of fewer bytes has exactly the length that was asked for.
+const ROUNDED_MIN: usize = 64 << 10;
+
+/// Returns the size of the memory for a length.
+fn size_of_memory(length: usize) -> usize {
+    if length < ROUNDED_MIN {
+        return length;
+    }
+    let step = (1usize << length.ilog2()) / 16;
+    length.checked_next_multiple_of(step).unwrap_or(length)
 }
 
 impl State {
@@ -141,13 +158,13 @@ impl Pooled {
 
 impl AsRef<[u8]> for Pooled {
     fn as_ref(&self) -> &[u8] {
-        self.memory.as_deref().unwrap_or_default()
+        self.memory.as_deref().and_then(|memory| memory.get(..self.length)).unwrap_or_default()
     }
 }
 
 impl AsMut<[u8]> for Pooled {
     fn as_mut(&mut self) -> &mut [u8] {
-        self.memory.as_deref_mut().unwrap_or_default()
+        self.memory.as_deref_mut().and_then(|memory| memory.get_mut(..self.length)).unwrap_or_default()
     }
 }
 

@@ -4,7 +4,7 @@
 //! costs time: the system clears each new page. So a stream begins with a depth that suits most stores, reads further
 //! ahead only while its consumer waits for storage and that makes the stream faster, and goes back when nobody waits.
 
-use stoker_types::Moment;
+use stoker_types::{Moment, to_usize};
 
 /// The number of units after which a decision is made.
 const UNITS_PER_DECISION: u32 = 8;
@@ -48,6 +48,11 @@ impl Depth {
     /// Returns the number of bytes to read ahead.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns how many units to read at once, where `least` are read at once with the smallest depth.
+    pub fn units_at_once(&self, least: usize) -> usize {
+        to_usize((least as u64).saturating_mul(self.bytes) / self.bytes_min.max(1))
     }
 
     /// Records that a unit of `num_bytes` was read, at `now`. `is_late` says whether the consumer waited for it.

@@ -213,7 +213,7 @@ impl Planner {
             let rest = || self.parts.peek().map(|part| part.positions.clone());
             let unit = units.next(&self.order, self.quota.bytes(), phase.unit_end_max());
             let Some(unit) = unit.or_else(rest) else { break };
-            while self.reading.len() >= self.units_at_once(&units, least_at_once) {
+            while self.reading.len() >= self.units_at_once(least_at_once) {
                 self.deliver_oldest().await?;
             }
             let reads = self.unit_reads(phase, &unit);
@@ -237,9 +237,9 @@ impl Planner {
     }
 
     /// Returns how many units are read at once.
-    fn units_at_once(&self, units: &Units, least: usize) -> usize {
+    fn units_at_once(&self, least: usize) -> usize {
         match &self.depth {
-            Some(depth) if self.resident_memory.is_none() => units.at_once(depth, least),
+            Some(depth) if self.resident_memory.is_none() => depth.units_at_once(least),
             _ => least,
         }
     }
@@ -277,6 +277,16 @@ impl Planner {
                 phase.begun().read_up_to(units.position())
             }
             Phase::Ahead(_) if self.quota.has_begun() => phase.begun(),
+            Phase::Ahead(_) if self.resident_memory.is_some() => {
+                if let Some(unit) = units.next(&self.order, self.quota.bytes(), None) {
+                    // The streams before this one have begun to read their last rows. Their memory is released while
+                    // this one reads its first blocks.
+                    self.resident_rows(&unit)?.begin(&unit);
+                }
+                self.deliver_all().await?;
+                self.quota.until_begun().await;
+                phase
+            }
             Phase::Ahead(pause) if !self.reads_ahead(pause, units) => {
                 if let Some(unit) = units.next(&self.order, self.quota.bytes(), None).filter(|_| looks_up) {
                     self.look_up(&unit);

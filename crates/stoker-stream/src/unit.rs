@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use stoker_lake::Table;
 use stoker_order::StreamOrder;
-use stoker_types::{Slice, to_usize};
+use stoker_types::Slice;
 
 use crate::StreamPlan;
 use crate::depth::Depth;
@@ -18,10 +18,10 @@ const UNIT_BYTES: u64 = 16 << 20;
 /// them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
-/// The smallest number of units that a stream reads ahead, and of batches or their parts. Three parts are enough to have
-/// one ready while two are being read.
+/// The smallest number of units that a stream reads ahead, and of batches or their parts. Four parts are enough to have
+/// one ready while three are being read.
 const UNITS_AHEAD: u64 = 6;
-const PARTS_AHEAD: u64 = 3;
+const PARTS_AHEAD: u64 = 4;
 
 /// The size of a unit of rows that are resident when they are due, in bytes. Such a unit is a copy in memory.
 const RESIDENT_UNIT_BYTES: u64 = 8 << 20;
@@ -124,11 +124,6 @@ impl Units {
             global_batch: slice.global_batch(),
             size,
         }
-    }
-
-    /// Returns how many units of a stream with this depth are read at once: `least` or more.
-    pub fn at_once(&self, depth: &Depth, least: usize) -> usize {
-        to_usize(depth.bytes() / self.size.bytes.max(1)).max(least)
     }
 
     /// Returns the position at which the next unit begins.
