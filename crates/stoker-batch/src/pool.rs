@@ -91,7 +91,15 @@ impl BufferPool {
     /// # Errors
     /// [`Error::OutOfMemory`] if the operating system has no memory.
     pub fn take(&self, length: usize) -> Result<Pooled> {
-        let size = size_of_memory(length);
+        self.take_part(length, length)
+    }
+
+    /// Takes memory of `capacity` bytes, of which the first `length` bytes are used.
+    ///
+    /// # Errors
+    /// The errors of [`BufferPool::take`].
+    pub(crate) fn take_part(&self, length: usize, capacity: usize) -> Result<Pooled> {
+        let size = size_of_memory(capacity.max(length));
         let (found, room) = {
             let mut state = self.shared.state.lock();
             state.used_bytes += size;

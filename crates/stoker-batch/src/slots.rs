@@ -37,8 +37,17 @@ impl Slots {
     /// # Errors
     /// [`Error::OutOfMemory`] if the operating system has no memory.
     pub fn try_new(pool: &BufferPool, num_rows: usize, row_bytes: usize) -> Result<Arc<Self>> {
-        let bytes = num_rows.checked_mul(row_bytes).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
-        let mut memory = pool.take(bytes)?;
+        Self::with_capacity(pool, num_rows, num_rows, row_bytes)
+    }
+
+    /// Like [`Slots::try_new`], in memory that is large enough for `capacity` slots, so that slots of other numbers of
+    /// rows may reuse it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the operating system has no memory.
+    pub fn with_capacity(pool: &BufferPool, num_rows: usize, capacity: usize, row_bytes: usize) -> Result<Arc<Self>> {
+        let bytes = |rows: usize| rows.checked_mul(row_bytes).ok_or(Error::OutOfMemory { bytes: usize::MAX });
+        let mut memory = pool.take_part(bytes(num_rows)?, bytes(capacity)?)?;
         let base = memory.as_mut_ptr();
         let states = (0..num_rows).map(|_| AtomicU8::new(FREE)).collect();
         Ok(Arc::new(Self { base, memory, row_bytes, states }))

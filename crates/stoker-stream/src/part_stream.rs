@@ -6,7 +6,7 @@ use arrow_schema::SchemaRef;
 use stoker_batch::{Part, Quota, StallMeter};
 use stoker_chunks::{IoStats, RequestLimit};
 use stoker_clock::Clock;
-use stoker_types::{Moment, ReadOptions, Slice, StreamStats, to_nanos};
+use stoker_types::{Moment, ReadOptions, Slice, StreamStats, to_nanos, to_usize};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
@@ -26,8 +26,9 @@ const QUEUE_PARTS: usize = 64;
 /// enough to take one while the next one is finished.
 const QUEUE_PARTS_CACHED: usize = 2;
 
-/// The same number for batches whose rows are resident when they are due. One batch is ready while another is copied.
-const QUEUE_BATCHES_RESIDENT: usize = 1;
+/// The bytes of finished parts that wait for the consumer where rows are resident when they are due, or one part. One
+/// part is ready while another one is copied.
+const QUEUE_BYTES_RESIDENT: u64 = 16 << 20;
 
 /// The parts of a rank's batches, in order. It prefetches within its quota of a memory budget. Dropping it cancels all
 /// of its reads.
@@ -71,7 +72,11 @@ impl PartStream {
         let quota = budget.join_with(&options);
         let queue = match part_size {
             _ if part_size.stays_cached(&plan.inner) => QUEUE_PARTS_CACHED,
-            PartSize::Batch if resident.is_some() => QUEUE_BATCHES_RESIDENT,
+            _ if resident.is_some() => {
+                let rows = slice.global_batch().div_ceil(u64::from(slice.topology.world_size));
+                let rows = rows.min(part_size.rows_max(plan.row_bytes()));
+                to_usize(QUEUE_BYTES_RESIDENT / rows.saturating_mul(plan.row_bytes()).max(1)).clamp(1, QUEUE_PARTS)
+            }
             _ => QUEUE_PARTS,
         };
         let (output, input) = mpsc::channel(queue);

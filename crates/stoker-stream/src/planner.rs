@@ -38,6 +38,9 @@ const SMALL_UNITS_AT_ONCE: usize = 3;
 /// for at the end of each unit.
 const DISTANT_UNITS_AT_ONCE: usize = 4;
 
+/// The bytes of parts of resident rows that are open at once, unless a part is larger.
+const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
+
 /// Plans units, reads them and delivers the parts of batches in order.
 pub(crate) struct Planner {
     plan: StreamPlan,
@@ -362,6 +365,13 @@ impl Planner {
                 break;
             }
             num_rows += part.num_rows();
+            if self.resident_memory.is_some() && !self.opens_beside(&part) {
+                if part.positions.start > unit.start || self.num_opened > opened_before {
+                    unit.end = part.positions.start;
+                    break;
+                }
+                self.deliver_all().await?;
+            }
             if !self.reserve(&part).await? {
                 // Incomplete parts hold the memory, so their rows are at positions before this part.
                 let begin = part.positions.start;
@@ -407,6 +417,14 @@ impl Planner {
         let task = AbortOnDrop(tokio::spawn(task));
         self.reading.push_back(Reading { task, positions, complete_below });
         Ok(unit.end)
+    }
+
+    /// Returns whether a part of resident rows is opened while other parts are open. It is copied so fast that nobody
+    /// waits for it, so only small parts are.
+    fn opens_beside(&self, part: &PartPlan) -> bool {
+        let held: u64 = self.held.iter().map(|(_, held)| held.bytes()).sum();
+        let wanted = part.num_rows().saturating_mul(self.plan.row_bytes());
+        self.builders.is_empty() || held.saturating_add(wanted) <= RESIDENT_PARTS_BYTES
     }
 
     /// Reserves memory for a part and waits for it. Returns `false` if all of the stream's memory is held by parts that

@@ -133,6 +133,13 @@ struct Run {
     ordinals: Range<u64>,
 }
 
+/// Neighbouring rows of a block that are to be read into the same group.
+struct GroupedRun {
+    /// The index of the group in the arrival.
+    group: usize,
+    ordinals: Range<u64>,
+}
+
 /// The memory for a group, and which rows of the arrival are in it.
 struct Draft {
     held: Held,
@@ -357,76 +364,92 @@ impl Shared {
         self.positions.contains(&position) && (position - self.slice.origin) % u64::from(world_size) == u64::from(rank)
     }
 
-    /// Returns the first super-stride of the group of an arrival that has the rows due in `due`.
-    fn group_start(&self, number: u64, due: u64) -> u64 {
-        let block_bytes = self.rows_per_block.saturating_mul(self.plan.row_bytes());
-        let bytes = block_bytes.saturating_mul(self.lanes.len() as u64) / self.line.open_blocks().max(1);
+    /// Returns the rows of a group at most, and the number of super-strides in which they are due at most.
+    fn group_size(&self) -> (u64, u64) {
+        let rows =
+            (self.lanes.len() as u64).saturating_mul(self.rows_per_block.div_ceil(self.line.open_blocks().max(1)));
+        let bytes = rows.saturating_mul(self.plan.row_bytes());
         let strides = GROUP_BYTES_MIN.div_ceil(bytes.max(1)).max(1);
-        number + (due - number) / strides * strides
+        (rows.saturating_mul(strides).max(1), strides)
+    }
+
+    /// Divides the rows of an arrival into groups. All groups have memory of the same size, so that later ones reuse the
+    /// memory of earlier ones. Returns the number of rows of each group.
+    fn grouped(&self, number: u64, runs: Vec<Run>) -> (Vec<GroupedRun>, Vec<u64>) {
+        let (rows_max, strides) = self.group_size();
+        let (mut grouped, mut sizes) = (Vec::with_capacity(runs.len()), Vec::new());
+        let mut open: HashMap<u64, usize> = HashMap::new();
+        for Run { due, mut ordinals } in runs {
+            let group = open.entry((due - number) / strides).or_insert(usize::MAX);
+            while !ordinals.is_empty() {
+                if sizes.get(*group).is_none_or(|rows| *rows >= rows_max) {
+                    *group = sizes.len();
+                    sizes.push(0);
+                }
+                let end = ordinals.end.min(ordinals.start + (rows_max - sizes[*group]));
+                sizes[*group] += end - ordinals.start;
+                grouped.push(GroupedRun { group: *group, ordinals: ordinals.start..end });
+                ordinals.start = end;
+            }
+        }
+        (grouped, sizes)
     }
 
     /// Reads the rows of an arrival, as far as there is memory for them.
-    async fn read(&self, number: u64, mut runs: Vec<Run>) -> Result<()> {
-        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
-        for run in &runs {
-            *sizes.entry(self.group_start(number, run.due)).or_default() += run.ordinals.end - run.ordinals.start;
-        }
-        let mut drafts: BTreeMap<u64, Draft> = BTreeMap::new();
-        for (start, num_rows) in sizes {
-            let Some(held) = self.quota.try_reserve_within(num_rows.saturating_mul(self.plan.row_bytes())) else {
-                continue;
-            };
-            let slots = |column: &ColumnPlan| match column.dense_row_bytes() {
-                Some(row_bytes) => Slots::try_new(self.scan.pool(), to_usize(num_rows), row_bytes).map(Some),
-                None => Ok(None),
-            };
-            let slots = self.plan.inner.columns().iter().map(slots).collect::<stoker_batch::Result<_>>()?;
-            let rows = Vec::with_capacity(to_usize(num_rows));
-            drafts.insert(start, Draft { held, rows, blocks: Vec::new(), slots });
-        }
-        runs.retain(|run| drafts.contains_key(&self.group_start(number, run.due)));
+    async fn read(&self, number: u64, runs: Vec<Run>) -> Result<()> {
+        let (mut runs, sizes) = self.grouped(number, runs);
+        let mut drafts = sizes.into_iter().map(|num_rows| self.draft(num_rows)).collect::<Result<Vec<_>>>()?;
+        runs.retain(|run| drafts[run.group].is_some());
         let ordinals: Vec<u64> = runs.iter().flat_map(|run| run.ordinals.clone()).collect();
         if ordinals.is_empty() {
             return Ok(());
         }
         let source = &self.plan.inner.sources[0];
         let found = source.row_set.resolve(&ordinals).await?;
-        let (requests, stretches) = self.requests(number, &runs, &ordinals, &found, &mut drafts)?;
+        let (requests, firsts) = self.requests(&runs, &ordinals, &found, &mut drafts)?;
         let clock = UnitClock::start(self.scan.clock());
         let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks: self.blocks.as_ref() };
         let light = read_light(source, &self.scan, &clock, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, reader.gather(0, requests))?;
         note(&mut damaged, gathered);
         let bad = bad_places(&found.addrs, &damaged);
-        let mut groups = BTreeMap::new();
-        for (start, draft) in drafts {
-            groups.insert(start, Arc::new(draft.group(&light, &found, &bad)?));
-        }
+        let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &found, &bad)?));
+        let groups = drafts.into_iter().map(|draft| draft.map(group).transpose()).collect::<Result<Vec<_>>>()?;
         let mut kept = self.kept.lock();
-        for (start, ordinals, at) in stretches {
-            let Some(group) = groups.get(&start) else { continue };
+        for (GroupedRun { group, ordinals }, at) in runs.into_iter().zip(firsts) {
+            let Some(group) = &groups[group] else { continue };
             let stretches = kept.entry(ordinals.start / self.rows_per_block).or_default();
-            stretches.push(Stretch { ordinals, group: group.clone(), at });
-        }
-        for block in groups.values().flat_map(|group| &group.blocks) {
-            if let Some(stretches) = kept.get_mut(block) {
-                stretches.sort_unstable_by_key(|stretch| stretch.ordinals.start);
-            }
+            let place = stretches.partition_point(|stretch| stretch.ordinals.start < ordinals.start);
+            stretches.insert(place, Stretch { ordinals, group: group.clone(), at });
         }
         Ok(())
     }
 
-    /// Claims the slots of the rows. Returns the reads of dense columns, and where the rows are: the start of their
-    /// group, their ordinals, and the index of the first of them in the group.
-    #[expect(clippy::type_complexity, reason = "the second part is used once")]
+    /// Reserves memory for a group. Returns `None` if there is none.
+    fn draft(&self, num_rows: u64) -> Result<Option<Draft>> {
+        let (rows_max, _) = self.group_size();
+        let Some(held) = self.quota.try_reserve_within(rows_max.saturating_mul(self.plan.row_bytes())) else {
+            return Ok(None);
+        };
+        let slots = |column: &ColumnPlan| match column.dense_row_bytes() {
+            Some(row_bytes) => {
+                Slots::with_capacity(self.scan.pool(), to_usize(num_rows), to_usize(rows_max), row_bytes).map(Some)
+            }
+            None => Ok(None),
+        };
+        let slots = self.plan.inner.columns().iter().map(slots).collect::<stoker_batch::Result<_>>()?;
+        Ok(Some(Draft { held, rows: Vec::with_capacity(to_usize(num_rows)), blocks: Vec::new(), slots }))
+    }
+
+    /// Claims the slots of the rows. Returns the reads of dense columns, and for each run the index in its group of the
+    /// first row.
     fn requests(
         &self,
-        number: u64,
-        runs: &[Run],
+        runs: &[GroupedRun],
         ordinals: &[u64],
         found: &ResolvedRows,
-        drafts: &mut BTreeMap<u64, Draft>,
-    ) -> Result<(Vec<DenseRequest>, Vec<(u64, Range<u64>, usize)>)> {
+        drafts: &mut [Option<Draft>],
+    ) -> Result<(Vec<DenseRequest>, Vec<usize>)> {
         let columns = &self.plan.inner.sources[0].columns;
         let mut requests: Vec<DenseRequest> = Vec::new();
         let mut firsts: Vec<usize> = Vec::with_capacity(columns.len());
@@ -436,20 +459,19 @@ impl Shared {
                 requests.extend((0..sources.len()).map(|supplier| DenseRequest::new(column, supplier)));
             }
         }
-        let mut stretches = Vec::with_capacity(runs.len());
+        let mut places = Vec::with_capacity(runs.len());
         let mut first = 0;
         for run in runs {
             let rows = first..first + to_usize(run.ordinals.end - run.ordinals.start);
             first = rows.end;
-            let start = self.group_start(number, run.due);
-            let Some(draft) = drafts.get_mut(&start) else { continue };
+            let Some(draft) = &mut drafts[run.group] else { continue };
             let at = draft.rows.len();
             draft.rows.extend(rows.clone().map(|row| row as u64));
             let block = run.ordinals.start / self.rows_per_block;
             if draft.blocks.last() != Some(&block) {
                 draft.blocks.push(block);
             }
-            stretches.push((start, run.ordinals.clone(), at));
+            places.push(at);
             for (plan, (slots, first)) in columns.iter().zip(draft.slots.iter().zip(&firsts)) {
                 let (ColumnPlan::Dense { sources, .. }, Some(slots)) = (plan, slots) else { continue };
                 let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
@@ -458,7 +480,7 @@ impl Shared {
             }
         }
         requests.retain(|request| !request.wanted.is_empty());
-        Ok((requests, stretches))
+        Ok((requests, places))
     }
 
     /// Takes the rows at some positions, once these arrivals are read: dense columns into `claims`, which has for each
