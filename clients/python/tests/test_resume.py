@@ -17,15 +17,18 @@ def ids_of(batch: stoker.Batch) -> list[int]:
     return batch["id"][batch.valid].tolist()
 
 
+@pytest.mark.parametrize("order_version", [1, 2])
 @pytest.mark.parametrize("through_server", [False, True])
-def test_a_stream_goes_on_after_its_table_grew(tmp_path: Path, through_server: bool) -> None:
+def test_a_stream_goes_on_after_its_table_grew(tmp_path: Path, through_server: bool, order_version: int) -> None:
     path = str(tmp_path)
     local = stoker.connect(path)
     table = local.create_table("t", make_columns(60))
     server = Server(path) if through_server else None
     try:
         lake = stoker.connect(server.url) if server else local
-        stream = lake.sql(QUERY, params=[7]).stream(batch_size=8, seed=3)
+        stream = lake.sql(QUERY, params=[7]).stream(batch_size=8, seed=3, order_version=order_version)
+        spec = json.loads((tmp_path / "_stoker" / "specs" / stream.stream_id).read_text())
+        assert spec["sources"][0]["order"]["version"] == order_version
         rows = []
         for batch in stream:
             rows += ids_of(batch)
@@ -34,7 +37,8 @@ def test_a_stream_goes_on_after_its_table_grew(tmp_path: Path, through_server: b
         state = stream.state_dict()
         table.append(make_columns(20, start=60))
         with pytest.raises(stoker.StateMismatchError, match=r"lake\.resume"):
-            lake.sql(QUERY, params=[7]).stream(batch_size=8, seed=3).load_state_dict(state)
+            again = lake.sql(QUERY, params=[7]).stream(batch_size=8, seed=3, order_version=order_version)
+            again.load_state_dict(state)
         resumed = [lake.resume(json.dumps(state), batch_size=5, rank=rank, world_size=2) for rank in range(2)]
         assert [stream.step for stream in resumed] == [2, 2]
         rows += [row for stream in resumed for batch in stream for row in ids_of(batch)]

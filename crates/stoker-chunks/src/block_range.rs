@@ -9,7 +9,7 @@ use crate::cache::entry::ChunkKey;
 use crate::chunk_scan::REMOTE;
 use crate::coalesce::{Piece, Read};
 use crate::locator::Locator;
-use crate::runs::{Run, divide, take_until};
+use crate::runs::{RowRun, divide, take_until};
 use crate::{Error, Result};
 
 /// A range of one file that contains rows of a block.
@@ -24,7 +24,7 @@ pub(crate) struct BlockRange {
 }
 
 /// A range with the runs of wanted rows in it.
-pub(crate) type BlockRequest = (BlockRange, Vec<Run>);
+pub(crate) type BlockRequest = (BlockRange, Vec<RowRun>);
 
 impl BlockRange {
     /// Returns the range's key in a cache.
@@ -37,7 +37,7 @@ impl BlockRange {
     }
 
     /// Makes a read of some rows of the range.
-    pub fn read(&self, name: &str, column: &DenseColumn, runs: Vec<Run>) -> Result<Read> {
+    pub fn read(&self, name: &str, column: &DenseColumn, runs: Vec<RowRun>) -> Result<Read> {
         let mut pieces: Vec<Piece> = Vec::with_capacity(runs.len());
         // A row before the range, which would be a bug, gets an offset beyond the range's end.
         let put = |piece: Piece| pieces.push(Piece { at: piece.at.wrapping_sub(self.offset), ..piece });
@@ -52,9 +52,9 @@ impl BlockRange {
 pub(crate) fn wanted_ranges(
     column: BlockColumn<'_>,
     addresses: Vec<u64>,
-    mut wanted: Vec<Run>,
+    mut wanted: Vec<RowRun>,
     whole: &mut Vec<BlockRequest>,
-) -> Result<VecDeque<Run>> {
+) -> Result<VecDeque<RowRun>> {
     wanted.sort_unstable_by_key(|(address, _)| *address);
     let mut wanted = VecDeque::from(wanted);
     for range in ranges(column.name, column.column, addresses)? {

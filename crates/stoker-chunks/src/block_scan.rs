@@ -12,7 +12,7 @@ use stoker_types::to_usize;
 
 use crate::block_range::{BlockRange, BlockRequest, key, num_bytes, runs, wanted_ranges};
 use crate::coalesce::{Piece, Read};
-use crate::runs::Run;
+use crate::runs::RowRun;
 use crate::shared_reads::Membership;
 use crate::verify::{addresses, expect};
 use crate::{BadRow, ChunkCache, ChunkScan, Error, Result};
@@ -68,7 +68,7 @@ struct Sorted {
     /// Ranges that are read from the store as a whole, for the cache.
     absent: Vec<BlockRequest>,
     /// Rows that are read from the store alone.
-    alone: Vec<Run>,
+    alone: Vec<RowRun>,
 }
 
 impl ChunkScan {
@@ -169,7 +169,7 @@ impl ChunkScan {
         name: &str,
         column: &Arc<DenseColumn>,
         range: BlockRange,
-        rows: Vec<Run>,
+        rows: Vec<RowRun>,
     ) -> Result<Vec<BadRow>> {
         let Some(cache) = self.cache() else { return self.gather(name, column, rows).await };
         let _memory = cache.enter(range.length).await?;

@@ -4,7 +4,7 @@ use stoker_batch::SlotMut;
 use stoker_lake::DenseColumn;
 
 use crate::Result;
-use crate::runs::{Run, divide};
+use crate::runs::{RowRun, divide};
 use crate::verify::Checks;
 
 /// The limits by which rows are combined into reads.
@@ -133,7 +133,7 @@ pub(crate) fn merged(mut reads: Vec<Read>, limits: Limits) -> Vec<Read> {
 ///
 /// # Errors
 /// As for [`divide`].
-pub(crate) fn coalesce(name: &str, column: &DenseColumn, runs: Vec<Run>, limits: Limits) -> Result<Vec<Read>> {
+pub(crate) fn coalesce(name: &str, column: &DenseColumn, runs: Vec<RowRun>, limits: Limits) -> Result<Vec<Read>> {
     let mut reads: Vec<Read> = Vec::new();
     let mut used_bytes = 0;
     divide(name, column, runs, limits.read_bytes_max, |mut piece| {

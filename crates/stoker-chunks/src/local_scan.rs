@@ -15,7 +15,7 @@ use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::chunk_scan::all_bad;
 use crate::coalesce::{Limits, Read, coalesce};
 use crate::local::{Progress, ReadFrom, forget, read_local, read_past_cache};
-use crate::runs::{Run, disjoint, take_rows};
+use crate::runs::{RowRun, disjoint, take_rows};
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
 use crate::{BadRow, ChunkScan, Error, IoStats, Result};
@@ -67,7 +67,7 @@ impl ChunkScan {
         &self,
         name: &str,
         column: &Arc<DenseColumn>,
-        runs: Vec<Run>,
+        runs: Vec<RowRun>,
     ) -> Result<Vec<BadRow>> {
         let num_rows = runs.iter().map(|(_, slot)| slot.num_rows()).sum::<usize>();
         let bytes = (num_rows as u64).saturating_mul(column.row_bytes as u64);
@@ -88,7 +88,7 @@ impl ChunkScan {
         all_bad(tasks).await
     }
 
-    async fn gather_group(&self, name: &str, column: &Arc<DenseColumn>, runs: Vec<Run>) -> Result<Vec<BadRow>> {
+    async fn gather_group(&self, name: &str, column: &Arc<DenseColumn>, runs: Vec<RowRun>) -> Result<Vec<BadRow>> {
         let mut reads = coalesce(name, column, runs, self.local_reads().limits())?;
         let checksums = self.checksums(column, &addresses(&reads)).await?;
         expect(&mut reads, checksums)?;

@@ -18,7 +18,7 @@ use crate::locator::Locator;
 use crate::{Error, Result};
 
 /// The address of the first row of a run, and the slots of rows at consecutive addresses from there on.
-pub(crate) type Run = (u64, SlotMut);
+pub(crate) type RowRun = (u64, SlotMut);
 
 /// Divides runs into pieces that are contiguous in their file and at most `bytes_max` long, unless a single row is
 /// longer. Slots that want the same rows become copies of one piece. `put` gets the pieces in the order of their
@@ -29,7 +29,7 @@ pub(crate) type Run = (u64, SlotMut);
 pub(crate) fn divide(
     name: &str,
     column: &DenseColumn,
-    runs: Vec<Run>,
+    runs: Vec<RowRun>,
     bytes_max: u64,
     mut put: impl FnMut(Piece),
 ) -> Result<()> {
@@ -67,13 +67,13 @@ pub(crate) fn divide(
 /// # Errors
 /// [`Error::Internal`] for a run that crosses the end of a fragment's addresses, or whose slots do not have the size of
 /// the column's rows.
-pub(crate) fn disjoint(column: &DenseColumn, mut runs: Vec<Run>) -> Result<Vec<Run>> {
+pub(crate) fn disjoint(column: &DenseColumn, mut runs: Vec<RowRun>) -> Result<Vec<RowRun>> {
     for (address, slot) in &runs {
         check(column, *address, slot)?;
     }
     runs.sort_unstable_by_key(|(address, _)| *address);
     let mut ends = 0;
-    let overlap = |pair: &[Run]| {
+    let overlap = |pair: &[RowRun]| {
         let [one, next] = pair else { return false };
         ends = end(one).max(ends);
         next.0 < ends && (one.0, end(one)) != (next.0, end(next))
@@ -99,7 +99,7 @@ pub(crate) fn disjoint(column: &DenseColumn, mut runs: Vec<Run>) -> Result<Vec<R
 
 /// Moves the rows at addresses up to `last` from `runs`, which are sorted by address, to `taken`. A run that goes on
 /// beyond `last` is divided.
-pub(crate) fn take_until(runs: &mut VecDeque<Run>, last: u64, taken: &mut Vec<Run>) -> Result<()> {
+pub(crate) fn take_until(runs: &mut VecDeque<RowRun>, last: u64, taken: &mut Vec<RowRun>) -> Result<()> {
     let mut left = Vec::new();
     while let Some(mut run) = runs.pop_front_if(|(address, _)| *address <= last) {
         if end(&run) - 1 > last {
@@ -114,7 +114,7 @@ pub(crate) fn take_until(runs: &mut VecDeque<Run>, last: u64, taken: &mut Vec<Ru
 
 /// Removes about `num_rows` rows from runs that [`disjoint`] returned, and returns them. The last run is divided if it
 /// has more rows than are missing. Runs of the same rows stay together.
-pub(crate) fn take_rows(runs: &mut VecDeque<Run>, num_rows: usize) -> Result<Vec<Run>> {
+pub(crate) fn take_rows(runs: &mut VecDeque<RowRun>, num_rows: usize) -> Result<Vec<RowRun>> {
     let (mut taken, mut num_taken) = (Vec::new(), 0);
     while num_taken < num_rows
         && let Some((address, slot)) = runs.front()
@@ -142,6 +142,6 @@ fn check(column: &DenseColumn, address: u64, slot: &SlotMut) -> Result<()> {
 }
 
 /// Returns the address after the last row of a run.
-fn end((address, slot): &Run) -> u64 {
+fn end((address, slot): &RowRun) -> u64 {
     address.saturating_add(slot.num_rows() as u64)
 }

@@ -104,7 +104,7 @@ pub(crate) struct Arrival {
 }
 
 /// Rows of one arrival that are due at about the same time.
-struct Group {
+struct DueGroup {
     /// For each dense column, the bytes of its rows.
     dense: Vec<Option<Buffer>>,
     /// For each other column, an array.
@@ -122,19 +122,19 @@ struct Group {
 /// Neighbouring rows of a block that are neighbours in a group.
 struct Stretch {
     ordinals: Range<u64>,
-    group: Arc<Group>,
+    group: Arc<DueGroup>,
     /// The index in the group of the first row.
     at: usize,
 }
 
 /// Neighbouring rows of a block that are to be read and are due in the same super-stride.
-struct Run {
+struct DueRows {
     due: u64,
     ordinals: Range<u64>,
 }
 
 /// Neighbouring rows of a block that are to be read into the same group.
-struct GroupedRun {
+struct GroupRows {
     /// The index of the group in the arrival.
     group: usize,
     ordinals: Range<u64>,
@@ -151,8 +151,8 @@ struct Draft {
 
 /// Where the rows of a unit are.
 #[derive(Default)]
-struct Places {
-    groups: Vec<Arc<Group>>,
+struct Located {
+    groups: Vec<Arc<DueGroup>>,
     /// For each row, the index of its group and its index in the group. The group of a row that is not in memory is the
     /// one after the last.
     rows: Vec<(usize, usize)>,
@@ -325,7 +325,7 @@ impl Shared {
     }
 
     /// Returns what is read when a super-stride begins, by ascending ordinals.
-    fn runs(&self, number: u64, pending: Vec<BlockPiece>) -> Vec<Run> {
+    fn runs(&self, number: u64, pending: Vec<BlockPiece>) -> Vec<DueRows> {
         let opened = self.lanes.iter().flat_map(|lane| self.line.arrivals(SuperStride { lane: *lane, number }));
         let mut runs = Vec::new();
         for piece in pending.into_iter().chain(opened) {
@@ -342,10 +342,10 @@ impl Shared {
     }
 
     /// Adds those rows of a delivery that this rank wants.
-    fn add_needed(&self, due: u64, ordinals: Range<u64>, runs: &mut Vec<Run>) {
+    fn add_needed(&self, due: u64, ordinals: Range<u64>, runs: &mut Vec<DueRows>) {
         let delivered = self.line.positions(due);
         if self.owns_lanes && self.positions.start <= delivered.start && delivered.end <= self.positions.end {
-            runs.push(Run { due, ordinals });
+            runs.push(DueRows { due, ordinals });
             return;
         }
         for ordinal in ordinals {
@@ -354,7 +354,7 @@ impl Shared {
             }
             match runs.last_mut().filter(|run| run.due == due && run.ordinals.end == ordinal) {
                 Some(run) => run.ordinals.end += 1,
-                None => runs.push(Run { due, ordinals: ordinal..ordinal + 1 }),
+                None => runs.push(DueRows { due, ordinals: ordinal..ordinal + 1 }),
             }
         }
     }
@@ -375,11 +375,11 @@ impl Shared {
 
     /// Divides the rows of an arrival into groups. All groups have memory of the same size, so that later ones reuse the
     /// memory of earlier ones. Returns the number of rows of each group.
-    fn grouped(&self, number: u64, runs: Vec<Run>) -> (Vec<GroupedRun>, Vec<u64>) {
+    fn grouped(&self, number: u64, runs: Vec<DueRows>) -> (Vec<GroupRows>, Vec<u64>) {
         let (rows_max, strides) = self.group_size();
         let (mut grouped, mut sizes) = (Vec::with_capacity(runs.len()), Vec::new());
         let mut open: HashMap<u64, usize> = HashMap::new();
-        for Run { due, mut ordinals } in runs {
+        for DueRows { due, mut ordinals } in runs {
             let group = open.entry((due - number) / strides).or_insert(usize::MAX);
             while !ordinals.is_empty() {
                 if sizes.get(*group).is_none_or(|rows| *rows >= rows_max) {
@@ -388,7 +388,7 @@ impl Shared {
                 }
                 let end = ordinals.end.min(ordinals.start + (rows_max - sizes[*group]));
                 sizes[*group] += end - ordinals.start;
-                grouped.push(GroupedRun { group: *group, ordinals: ordinals.start..end });
+                grouped.push(GroupRows { group: *group, ordinals: ordinals.start..end });
                 ordinals.start = end;
             }
         }
@@ -396,7 +396,7 @@ impl Shared {
     }
 
     /// Reads the rows of an arrival, as far as there is memory for them.
-    async fn read(&self, number: u64, runs: Vec<Run>) -> Result<()> {
+    async fn read(&self, number: u64, runs: Vec<DueRows>) -> Result<()> {
         let (mut runs, sizes) = self.grouped(number, runs);
         let mut drafts = sizes.into_iter().map(|num_rows| self.draft(num_rows)).collect::<Result<Vec<_>>>()?;
         runs.retain(|run| drafts[run.group].is_some());
@@ -416,7 +416,7 @@ impl Shared {
         let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &found, &bad)?));
         let groups = drafts.into_iter().map(|draft| draft.map(group).transpose()).collect::<Result<Vec<_>>>()?;
         let mut kept = self.kept.lock();
-        for (GroupedRun { group, ordinals }, at) in runs.into_iter().zip(firsts) {
+        for (GroupRows { group, ordinals }, at) in runs.into_iter().zip(firsts) {
             let Some(group) = &groups[group] else { continue };
             let stretches = kept.entry(ordinals.start / self.rows_per_block).or_default();
             let place = stretches.partition_point(|stretch| stretch.ordinals.start < ordinals.start);
@@ -445,7 +445,7 @@ impl Shared {
     /// first row.
     fn requests(
         &self,
-        runs: &[GroupedRun],
+        runs: &[GroupRows],
         ordinals: &[u64],
         found: &ResolvedRows,
         drafts: &mut [Option<Draft>],
@@ -525,9 +525,9 @@ impl Shared {
     }
 
     /// Finds the rows with these ordinals.
-    fn find(&self, ordinals: &[u64]) -> Places {
-        let mut places = Places { rows: Vec::with_capacity(ordinals.len()), ..Places::default() };
-        let mut known: HashMap<*const Group, usize> = HashMap::new();
+    fn find(&self, ordinals: &[u64]) -> Located {
+        let mut places = Located { rows: Vec::with_capacity(ordinals.len()), ..Located::default() };
+        let mut known: HashMap<*const DueGroup, usize> = HashMap::new();
         let kept = self.kept.lock();
         for (row, ordinal) in ordinals.iter().enumerate() {
             let stretches = kept.get(&(ordinal / self.rows_per_block)).map_or(&[][..], Vec::as_slice);
@@ -553,7 +553,7 @@ impl Shared {
     }
 
     /// Releases the groups whose rows were all taken.
-    fn release(&self, places: &Places) {
+    fn release(&self, places: &Located) {
         let mut taken = vec![0; places.groups.len()];
         for (group, _) in &places.rows {
             if let Some(count) = taken.get_mut(*group) {
@@ -582,7 +582,12 @@ impl Shared {
 
 impl Draft {
     /// Makes the group, whose slots must be filled. `light`, `found` and `bad` are those of the whole arrival.
-    fn group(self, light: &[Option<ArrayRef>], found: &ResolvedRows, bad: &BTreeMap<usize, Damage>) -> Result<Group> {
+    fn group(
+        self,
+        light: &[Option<ArrayRef>],
+        found: &ResolvedRows,
+        bad: &BTreeMap<usize, Damage>,
+    ) -> Result<DueGroup> {
         let Self { held, rows, blocks, slots } = self;
         let left = AtomicUsize::new(rows.len());
         let addrs = found.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
@@ -598,11 +603,11 @@ impl Draft {
         let light = light.iter().map(of_group).collect::<Result<_>>()?;
         let dense = slots.into_iter().map(|slots| slots.map(Slots::freeze).transpose());
         let dense = dense.collect::<stoker_batch::Result<_>>()?;
-        Ok(Group { dense, light, addrs, bad, blocks, left, _held: held })
+        Ok(DueGroup { dense, light, addrs, bad, blocks, left, _held: held })
     }
 }
 
-impl Places {
+impl Located {
     /// Copies the rows of a dense column that are in memory into their slots, which are in the order of the rows.
     async fn copy(&self, column: usize, slots: Vec<SlotMut>) -> Result<()> {
         let missing = || Error::Internal { reason: "rows of a unit have too few slots, or too many".into() };

@@ -78,8 +78,10 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
                     let read: u64 = bytes.iter().sum();
                     // The first row of each rank is read alone, and rows between the selected ones are read along with
                     // them.
+                    // The blocks of version 2 have one row here, and a row between two blocks is read with them.
+                    let more = if version == 1 { 11 } else { 14 };
                     assert!(
-                        read <= TABLE_BYTES * 11 / 10,
+                        read <= TABLE_BYTES * more / 10,
                         "{shuffle:?} {version}, {world_size} ranks: {read} of {TABLE_BYTES}"
                     );
                     drop(streams);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use stoker::{Connection, Error, StreamHandle};
 use stoker_types::calls::VerifyReceipts;
-use stoker_types::{BadRows, BadShare, ErrorKind, ReadOptions, Receipt, Slice};
+use stoker_types::{BadRows, BadShare, ErrorKind, Mixing, OrderOptions, ReadOptions, Receipt, ShuffleMode, Slice};
 
 use crate::tests::contracts::case::{Case, Job, damaged_case};
 use crate::tests::contracts::delivery::{Delivered, Stop, read_rank};
@@ -66,6 +66,28 @@ fn with_policy(job: &Job, bad_rows: BadRows) -> Job {
     Job { read: ReadOptions { bad_rows, max_bad_share: BadShare::ALL, ..job.read }, ..*job }
 }
 
+/// Returns the position at which the window ends that begins at `start`, as the order's definition says.
+fn window_end(order: &OrderOptions, num_rows: u64, start: u64) -> u64 {
+    let (lanes, block) = (u64::from(order.num_lanes), order.rows_per_block);
+    let next_multiple = |rows: u64| (start / rows + 1).saturating_mul(rows).min(num_rows);
+    match (order.mode, order.mixing) {
+        (_, Mixing::Windows { rows_per_window }) => next_multiple(rows_per_window.saturating_mul(lanes)),
+        (ShuffleMode::Block, Mixing::DelayLine { super_strides_per_block }) => {
+            let lane_blocks = num_rows / block / lanes;
+            let num_strides = lane_blocks.max(1);
+            let rows = if lane_blocks == 0 { 0 } else { block };
+            let rest = num_rows / lanes - lane_blocks * block;
+            let strides = super_strides_per_block.min(num_strides).max(1_024u64.div_ceil(block * lanes));
+            let begin = |stride: u64| (stride * rows + rest * stride / num_strides) * lanes;
+            let borders = (1..).map(|window| window * strides).take_while(|stride| *stride < num_strides).map(begin);
+            borders.chain([num_rows]).find(|border| *border > start).expect("the last window ends with the epoch")
+        }
+        (_, Mixing::DelayLine { super_strides_per_block }) => {
+            next_multiple(block.saturating_mul(super_strides_per_block).saturating_mul(lanes).max(1_024))
+        }
+    }
+}
+
 /// The expected content of an epoch of a damaged table.
 struct Epoch {
     /// The address of the selected row at each position.
@@ -88,10 +110,12 @@ impl Epoch {
         let bad: BTreeSet<u64> = damaged.filter(|addr| selected.contains(addr)).collect();
 
         let order = &handle.spec().sources[0].order;
-        let window_rows = order.rows_per_window().expect("windows").saturating_mul(u64::from(order.num_lanes));
-        let window_rows = usize::try_from(window_rows)?;
         let mut delivered = Vec::with_capacity(wanted.len());
-        for window in wanted.chunks(window_rows) {
+        let mut rest = wanted.as_slice();
+        while !rest.is_empty() {
+            let end = window_end(order, num_rows, delivered.len() as u64) as usize;
+            let window;
+            (window, rest) = rest.split_at(end - delivered.len());
             for at in 0..window.len() {
                 let from_here_on = window[at..].iter().chain(&window[..at]);
                 delivered.push(from_here_on.copied().find(|addr| !bad.contains(addr)));
