@@ -18,7 +18,11 @@ STREAMS: dict[str, dict[str, Any]] = {
     "sequential": {"shuffle": False, "last_batch": "uneven"},
     "block": {"shuffle": "block", "seed": 3, "block_bytes": 4096, "shuffle_window_bytes": 1 << 18, "num_lanes": 3},
     "delay line": {
-        "shuffle": "block", "seed": 5, "block_bytes": 4096, "shuffle_window_bytes": 1 << 20, "num_lanes": 3,
+        "shuffle": "block",
+        "seed": 5,
+        "block_bytes": 4096,
+        "shuffle_window_bytes": 1 << 20,
+        "num_lanes": 3,
         "order_version": 2,
     },
     "full": {"shuffle": "full", "seed": 4},

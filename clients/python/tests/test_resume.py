@@ -36,8 +36,8 @@ def test_a_stream_goes_on_after_its_table_grew(tmp_path: Path, through_server: b
                 break
         state = stream.state_dict()
         table.append(make_columns(20, start=60))
+        again = lake.sql(QUERY, params=[7]).stream(batch_size=8, seed=3, order_version=order_version)
         with pytest.raises(stoker.StateMismatchError, match=r"lake\.resume"):
-            again = lake.sql(QUERY, params=[7]).stream(batch_size=8, seed=3, order_version=order_version)
             again.load_state_dict(state)
         resumed = [lake.resume(json.dumps(state), batch_size=5, rank=rank, world_size=2) for rank in range(2)]
         assert [stream.step for stream in resumed] == [2, 2]

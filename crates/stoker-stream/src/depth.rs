@@ -112,7 +112,7 @@ mod tests {
         fn read(&mut self, depth: &mut Depth, num_units: u32, wanted: f64) {
             for _ in 0..num_units {
                 let rate = self.bandwidth.min(depth.bytes() as f64 / self.latency);
-                self.now = self.now + Duration::from_secs_f64(8.0 * MIB as f64 / rate.min(wanted));
+                self.now += Duration::from_secs_f64(8.0 * MIB as f64 / rate.min(wanted));
                 depth.read(8 * MIB, rate < wanted, self.now);
             }
         }
