@@ -370,7 +370,8 @@ impl Shared {
             (self.lanes.len() as u64).saturating_mul(self.rows_per_block.div_ceil(self.line.open_blocks().max(1)));
         let bytes = rows.saturating_mul(self.plan.row_bytes());
         let strides = GROUP_BYTES_MIN.div_ceil(bytes.max(1)).max(1);
-        (rows.saturating_mul(strides).max(1), strides)
+        let rows_of_arrival = (self.lanes.len() as u64).saturating_mul(self.rows_per_block);
+        (rows.saturating_mul(strides).min(rows_of_arrival).max(1), strides)
     }
 
     /// Divides the rows of an arrival into groups. All groups have memory of the same size, so that later ones reuse the
@@ -510,7 +511,8 @@ impl Shared {
         let absent = match places.absent.is_empty() {
             true => None,
             false => {
-                let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks: None };
+                let blocks = self.blocks.as_ref();
+                let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks };
                 let absent = places.absent.iter().map(|row| positions[*row]);
                 let found = FoundRows::at(&self.plan.inner, &self.order, absent).await?;
                 Some(read_rows(reader, found, absent_claims).await?)
