@@ -281,7 +281,9 @@ impl Planner {
             }
             Phase::Ahead(_) if self.quota.has_begun() => phase.begun(),
             Phase::Ahead(_) if self.resident_memory.is_some() => {
-                if let Some(unit) = units.next(&self.order, self.quota.bytes(), None) {
+                let unit = units.next(&self.order, self.quota.bytes(), None);
+                // Blocks that ranks share would be lost to them if this stream were dropped before it begins.
+                if let Some(unit) = unit.filter(|_| self.shared.is_none()) {
                     // The streams before this one have begun to read their last rows. Their memory is released while
                     // this one reads its first blocks.
                     self.resident_rows(&unit)?.begin(&unit);
