@@ -43,6 +43,16 @@ impl Slice {
         self.batching.global(self.topology.world_size)
     }
 
+    /// Returns the largest number of rows of one rank in a batch.
+    pub fn rows_per_batch(&self) -> u64 {
+        self.global_batch().div_ceil(u64::from(self.topology.world_size))
+    }
+
+    /// Returns whether the rank takes a position, which must not be before `origin`.
+    pub fn takes(&self, position: u64) -> bool {
+        position.saturating_sub(self.origin) % u64::from(self.topology.world_size) == u64::from(self.topology.rank)
+    }
+
     /// Returns the number of steps from `origin` to the end of an epoch of `num_rows` rows. It is the same on all
     /// ranks.
     pub fn num_steps(&self, num_rows: u64) -> u64 {

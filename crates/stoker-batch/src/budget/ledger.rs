@@ -159,11 +159,8 @@ impl Ledger {
 
     /// Like [`Ledger::ask`], but grants nothing beyond the share of a stream that holds nothing.
     pub fn ask_within(&mut self, id: u64, bytes: u64) -> bool {
-        let Some(member) = self.members.get(&id) else { return false };
-        if member.held == 0 && !self.fits(id, member, bytes) {
-            return false;
-        }
-        self.ask(id, Demand { bytes, kept: 0 }) == Answer::Granted
+        let fits = self.members.get(&id).is_some_and(|member| self.fits(id, member, bytes));
+        fits && self.ask(id, Demand { bytes, kept: 0 }) == Answer::Granted
     }
 
     /// Like [`Ledger::ask`]. If the answer is [`Answer::Wait`], the stream is woken when a retry may succeed.

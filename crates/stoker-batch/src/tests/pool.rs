@@ -179,3 +179,21 @@ fn neighbouring_slots_are_claimed_together_or_not_at_all() {
     sixth.fill();
     assert!(slots.freeze().is_err(), "row 3 was reopened");
 }
+
+#[test]
+fn memory_of_similar_lengths_serves_each_other() {
+    let pool = BufferPool::new(1 << 20);
+    let mut first = pool.take(100_000).expect("memory");
+    let address = first.as_mut_ptr();
+    drop(first);
+    // The lengths from 2^16 on are rounded up to multiples of 2^12.
+    let mut again = pool.take(98_305).expect("memory");
+    assert_eq!((again.as_mut_ptr(), again.as_ref().len()), (address, 98_305));
+    assert_ne!(pool.take(98_304).expect("memory").as_mut_ptr(), address);
+    drop(again);
+    // Slots may take more memory than their rows, so that more rows find it again.
+    let few = Slots::with_capacity(&pool, 3, 100, 1_000).expect("memory");
+    few.claim_rows(0..3).expect("free").fill();
+    assert!(few.claim(3).is_err(), "there are three rows");
+    assert_eq!(few.freeze().expect("filled").as_ptr(), address.cast_const());
+}
