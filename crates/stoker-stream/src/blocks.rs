@@ -36,16 +36,22 @@ pub(crate) fn group(plan: &StreamPlan, slice: &Slice) -> Option<(Group, u64)> {
     }
     let (residue, num_ranks) = match spec.sources.as_slice() {
         [source] if source.order.mode == ShuffleMode::Block => {
-            let num_groups = greatest_common_divisor(world_size, u64::from(source.order.num_lanes));
+            let (num_groups, residue) = lanes_in_common(slice, u64::from(source.order.num_lanes));
             if num_groups == world_size {
                 return None;
             }
-            let rank = slice.origin.wrapping_add(u64::from(slice.topology.rank));
-            (rank % num_groups, world_size / num_groups)
+            (residue, world_size / num_groups)
         }
         _ => (0, world_size),
     };
     Some((Group { stream: *stream_id, epoch: slice.epoch, residue }, num_ranks))
+}
+
+/// Returns into how many groups the lanes fall by the ranks that share them, and the number of the group with the lanes
+/// of a slice's rank. The group `residue` of `num_groups` has the lanes l with `l mod num_groups == residue`.
+pub(crate) fn lanes_in_common(slice: &Slice, num_lanes: u64) -> (u64, u64) {
+    let num_groups = greatest_common_divisor(u64::from(slice.topology.world_size), num_lanes);
+    (num_groups, slice.origin.wrapping_add(u64::from(slice.topology.rank)) % num_groups)
 }
 
 /// Returns whether a cache keeps the blocks of a stream. It does not keep local files, because the page cache serves

@@ -73,8 +73,7 @@ impl PartStream {
         let queue = match part_size {
             _ if part_size.stays_cached(&plan.inner) => QUEUE_PARTS_CACHED,
             _ if resident.is_some() => {
-                let rows = slice.global_batch().div_ceil(u64::from(slice.topology.world_size));
-                let rows = rows.min(part_size.rows_max(plan.row_bytes()));
+                let rows = slice.rows_per_batch().min(part_size.rows_max(plan.row_bytes()));
                 to_usize(QUEUE_BYTES_RESIDENT / rows.saturating_mul(plan.row_bytes()).max(1)).clamp(1, QUEUE_PARTS)
             }
             _ => QUEUE_PARTS,

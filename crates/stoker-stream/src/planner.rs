@@ -86,8 +86,8 @@ struct ReadUnit {
     pieces: Vec<Piece>,
     /// Where the time went.
     spans: Stalls,
-    /// Whether the unit waited for blocks that were to be resident.
-    is_late: bool,
+    /// Whether the unit waited for blocks that were to be resident. `None` if it read its rows itself.
+    waited: Option<bool>,
 }
 
 /// The rows at some positions, which another task resolves.
@@ -196,14 +196,11 @@ impl Planner {
             () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
             () => DISTANT_UNITS_AT_ONCE,
         };
-        let first_rows = self.slice.global_batch().div_ceil(u64::from(self.slice.topology.world_size));
         self.depth = match &self.resident_memory {
             Some(memory) => Some(memory.depth()),
-            None => size.depth(&self.order, first_rows, self.options.memory_budget_bytes),
+            None => size.depth(&self.order, self.options.memory_budget_bytes),
         };
-        if let (Some(depth), None) = (&self.depth, &self.resident_memory) {
-            self.quota.set_depth(depth.bytes());
-        }
+        self.follow_depth();
         // Resolved rows are held outside the budget. They are not resolved in advance if columns come from the row set,
         // whose values may be of any size.
         let is_kept = |column: &ColumnPlan| matches!(column, ColumnPlan::RowSet { .. });
@@ -258,6 +255,7 @@ impl Planner {
             // prefetches and drops would be lost. If only the first batch is wanted, nobody takes what is read after
             // it.
             () if self.shared.is_some() || self.options.first_batch_only => Some(Pause::UntilBegun),
+            // Blocks are opened by super-strides, whatever memory there is.
             () if self.resident_memory.is_some() => Some(Pause::UntilBegun),
             () if by_window => Some(Pause::UntilRoom),
             () => None,
@@ -335,8 +333,10 @@ impl Planner {
         let first = phase.first();
         let is_small = first.is_some_and(|first| first.unit == FirstUnit::Rows)
             && unit.end - unit.start <= self.slice.global_batch();
+        // A stream that has not begun may be dropped. Then the rows of shared blocks that it has taken up would be lost.
+        let may_take_up = self.shared.is_none() || self.quota.has_begun();
         match self.block_reads(is_small) {
-            _ if self.resident_memory.is_some() && !is_small => UnitReads::Resident,
+            _ if self.resident_memory.is_some() && !is_small && may_take_up => UnitReads::Resident,
             Some(blocks) => UnitReads::Blocks(blocks),
             // The first batch does not use spans, because their reads include rows after the batch.
             None if first.is_none() && self.spans.are_used() => UnitReads::Spans,
@@ -394,20 +394,20 @@ impl Planner {
         let complete_below = self.builders.iter().find(|builder| builder.part.positions.end > unit.end);
         let complete_below = complete_below.map_or(self.num_opened, |builder| builder.part.number);
         let claims = self.claim(&entries)?;
-        if let UnitReads::Resident = reads {
-            let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit);
-            let taken = positions.clone();
-            let task = async move {
-                let TakenRows { rows, spans, is_late } = shared.take(arrivals, taken, claims).await?;
-                Ok(ReadUnit { pieces: split(rows, &parts), spans, is_late })
-            };
-            self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), positions, complete_below });
-            return Ok(unit.end);
-        }
         let (blocks, known) = match reads {
             UnitReads::Blocks(blocks) => (Some(blocks), None),
             UnitReads::Spans => (None, self.known(&positions).await),
-            UnitReads::Rows | UnitReads::Resident => (None, None),
+            UnitReads::Rows => (None, None),
+            UnitReads::Resident => {
+                let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit);
+                let taken = positions.clone();
+                let task = async move {
+                    let TakenRows { rows, spans, waited } = shared.take(arrivals, taken, claims).await?;
+                    Ok(ReadUnit { pieces: split(rows, &parts), spans, waited: Some(waited) })
+                };
+                self.reading.push_back(Reading { task: AbortOnDrop(tokio::spawn(task)), positions, complete_below });
+                return Ok(unit.end);
+            }
         };
         let looked_up = self.looked_up.take().filter(|found| found.positions == positions[..]);
         let rows = match (known, looked_up) {
@@ -540,24 +540,32 @@ impl Planner {
     /// Adapts how far the stream reads ahead after a unit of `num_bytes`. `is_late` says whether the consumer waited for
     /// storage.
     fn learn(&mut self, num_bytes: u64, is_late: bool) {
-        let Some(depth) = &mut self.depth else { return };
-        depth.read(num_bytes, is_late, self.scan.clock().now());
-        match &mut self.resident {
-            Some(resident) => resident.read_ahead(depth.bytes()),
-            None if self.resident_memory.is_none() => self.quota.set_depth(depth.bytes()),
-            None => {}
+        if let Some(depth) = &mut self.depth {
+            depth.read(num_bytes, is_late, self.scan.clock().now());
+        }
+        self.follow_depth();
+    }
+
+    /// Reads ahead as far as the depth says: blocks of resident rows, otherwise batches.
+    fn follow_depth(&mut self) {
+        let Some(depth) = &self.depth else { return };
+        match (&mut self.resident, &self.resident_memory) {
+            (Some(resident), _) => resident.read_ahead(depth.bytes()),
+            (None, Some(_)) => {}
+            (None, None) => self.quota.set_depth(depth.bytes()),
         }
     }
 
     /// Waits for the oldest unit and delivers the parts that it completes.
     async fn deliver_oldest(&mut self) -> Result<()> {
         let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
-        let is_read = reading.task.0.is_finished();
-        let ReadUnit { pieces, mut spans, is_late } = reading.task.done().await?;
+        let was_read = reading.task.0.is_finished();
+        let ReadUnit { pieces, mut spans, waited } = reading.task.done().await?;
+        let waited = waited.unwrap_or(!was_read);
         // The consumer waits if it has taken all parts.
-        let is_waited_for = self.output.capacity() == self.output.max_capacity();
+        let is_consumer_waiting = self.output.capacity() == self.output.max_capacity();
         let num_bytes = (reading.positions.len() as u64).saturating_mul(self.plan.row_bytes());
-        self.learn(num_bytes, is_waited_for && if self.resident.is_some() { is_late } else { !is_read });
+        self.learn(num_bytes, waited && is_consumer_waiting);
         let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(()) };
         let clock = self.scan.clock();
         let begun = clock.now();
@@ -604,7 +612,7 @@ async fn read_unit(
     let found = match rows {
         UnitRows::AllButDense(rows) => {
             let rows = read_dense(reader, rows, claims).await?;
-            return Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), is_late: false });
+            return Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), waited: None });
         }
         UnitRows::LookedUp(mut task) => clock.read(task.done()).await?,
         UnitRows::Positions(order, positions) => {
@@ -612,7 +620,7 @@ async fn read_unit(
         }
     };
     let rows = read_rows(reader, found, claims).await?;
-    Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), is_late: false })
+    Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), waited: None })
 }
 
 /// Returns the error for a consumer that dropped its end of the stream.

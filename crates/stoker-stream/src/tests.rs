@@ -12,8 +12,8 @@ use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions};
 use stoker_types::{
-    BatchSize, Batching, LastBatch, ReadOptions, Receipt, ShuffleMode, Skipped, Slice, StreamOptions, TableName,
-    Topology,
+    BatchSize, Batching, LastBatch, Mixing, ReadOptions, Receipt, ShuffleMode, Skipped, Slice, StreamOptions,
+    TableName, Topology,
 };
 
 use crate::*;
@@ -74,13 +74,25 @@ async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
 }
 
 async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
-    plan_of_version(engine, sql, shuffle, 1).await
+    let (shuffle_window_bytes, block_bytes) = (400 << 10, 8 << 10);
+    let options =
+        StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version: 1 };
+    StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }
 
+/// Makes the same plan with a version of the order. Version 2 has the same blocks, each in several super-strides: for
+/// as small tables, the options would make blocks of one row, which are delivered at once.
 async fn plan_of_version(engine: &Engine, sql: &str, shuffle: ShuffleMode, order_version: u32) -> StreamPlan {
-    let (shuffle_window_bytes, block_bytes) = (400 << 10, 8 << 10);
-    let options = StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version };
-    StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
+    of_version(engine, plan(engine, sql, shuffle).await, order_version).await
+}
+
+async fn of_version(engine: &Engine, plan: StreamPlan, order_version: u32) -> StreamPlan {
+    if order_version == 1 {
+        return plan;
+    }
+    let mut spec = plan.spec().clone();
+    spec.sources[0].order.mixing = Mixing::DelayLine { super_strides_per_block: 8 };
+    StreamPlan::load(engine, &spec).await.expect("the same rows in another order")
 }
 
 /// The modes of shuffling, each with the versions of its order.

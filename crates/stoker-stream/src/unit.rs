@@ -18,9 +18,11 @@ const UNIT_BYTES: u64 = 16 << 20;
 /// them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
-/// The smallest number of units that a stream reads ahead, and of batches or their parts. Four parts are enough to have
-/// one ready while three are being read.
+/// The smallest number of units that a stream reads ahead.
 const UNITS_AHEAD: u64 = 6;
+
+/// The smallest number of batches, or of their parts, that a stream reads ahead. Four are enough to have one ready while
+/// three are being read.
 const PARTS_AHEAD: u64 = 4;
 
 /// The size of a unit of rows that are resident when they are due, in bytes. Such a unit is a copy in memory.
@@ -52,6 +54,8 @@ pub(crate) struct UnitSize {
     row_bytes: u64,
     /// The largest number of rows in a part. A unit has at least the rows of one part, whatever the budget is.
     part_rows_max: u64,
+    /// The largest number of rows of the rank in a batch.
+    batch_rows: u64,
     /// Whether the first batch has so few rows that they are best read row by row.
     first_is_small: bool,
 }
@@ -62,13 +66,14 @@ impl UnitSize {
     pub fn new(plan: &StreamPlan, slice: &Slice, part_size: PartSize, io_threads: usize, ranks_here: u64) -> Self {
         let row_bytes = plan.row_bytes().max(1);
         let is_local = plan.tables().all(Table::is_local);
-        let first_rows = slice.global_batch().div_ceil(u64::from(slice.topology.world_size));
+        let batch_rows = slice.rows_per_batch();
         Self {
             by_window: !plan.inner.reads_rows_alone(),
             bytes: if is_local { local_unit_bytes(io_threads) } else { UNIT_BYTES },
             row_bytes,
             part_rows_max: part_size.rows_max(row_bytes),
-            first_is_small: is_local || first_rows.saturating_mul(ranks_here) <= FIRST_ROWS_MAX,
+            batch_rows,
+            first_is_small: is_local || batch_rows.saturating_mul(ranks_here) <= FIRST_ROWS_MAX,
         }
     }
 
@@ -78,11 +83,11 @@ impl UnitSize {
     }
 
     /// Returns how far a stream reads ahead that may hold `budget_bytes`, or `None` if its units are windows.
-    pub fn depth(&self, order: &StreamOrder, first_rows: u64, budget_bytes: u64) -> Option<Depth> {
+    pub fn depth(&self, order: &StreamOrder, budget_bytes: u64) -> Option<Depth> {
         if self.is_by_window(order) {
             return None;
         }
-        let part_bytes = first_rows.min(self.part_rows_max).saturating_mul(self.row_bytes);
+        let part_bytes = self.batch_rows.min(self.part_rows_max).saturating_mul(self.row_bytes);
         let bytes_min = self.bytes.saturating_mul(UNITS_AHEAD).max(part_bytes.saturating_mul(PARTS_AHEAD));
         Some(Depth::new(bytes_min, budget_bytes))
     }
@@ -178,7 +183,7 @@ impl Units {
 
     /// Returns the largest number of positions in a unit, over all ranks.
     fn positions_max(&self, budget_bytes: u64) -> u64 {
-        let rows_min = self.global_batch.div_ceil(self.world_size).min(self.size.part_rows_max);
+        let rows_min = self.size.batch_rows.min(self.size.part_rows_max);
         let rows = (budget_bytes / 2 / self.size.row_bytes).max(rows_min);
         rows.clamp(1, UNIT_ROWS_MAX).saturating_mul(self.world_size)
     }

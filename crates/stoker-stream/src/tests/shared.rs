@@ -78,10 +78,8 @@ fn ranks_that_share_blocks_read_each_of_them_once() {
                     let read: u64 = bytes.iter().sum();
                     // The first row of each rank is read alone, and rows between the selected ones are read along with
                     // them.
-                    // The blocks of version 2 have one row here, and a row between two blocks is read with them.
-                    let more = if version == 1 { 11 } else { 14 };
                     assert!(
-                        read <= TABLE_BYTES * more / 10,
+                        read <= TABLE_BYTES * 11 / 10,
                         "{shuffle:?} {version}, {world_size} ranks: {read} of {TABLE_BYTES}"
                     );
                     drop(streams);
@@ -115,9 +113,7 @@ fn first_batches_that_were_read_ahead_leave_the_blocks_to_the_streams_after_them
             let (ids, bytes): (Vec<_>, Vec<u64>) = first.into_iter().chain(rest).unzip();
             assert_eq!(sorted(ids.into_iter().flatten()), (0..NUM_ROWS).collect::<Vec<_>>());
             let read: u64 = bytes.iter().sum();
-            // The blocks of version 2 have one row here, and a row between two blocks is read with them.
-            let more = if version == 1 { 11 } else { 14 };
-            assert!(read <= TABLE_BYTES * more / 10, "{shuffle:?} {version}: {read} of {TABLE_BYTES}");
+            assert!(read <= TABLE_BYTES * 11 / 10, "{shuffle:?} {version}: {read} of {TABLE_BYTES}");
         }
     });
 }
