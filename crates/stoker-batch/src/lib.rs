@@ -21,6 +21,7 @@ mod free_memory;
 mod interleave;
 mod memory;
 mod memory_limit;
+mod page_choice;
 mod part;
 mod pool;
 mod receipt;

@@ -1,4 +1,4 @@
-//! Memory for batches, in huge pages if the operating system has them.
+//! Memory for batches, in huge pages if the operating system has them and hands them out fast ([`PageChoice`]).
 #![expect(unsafe_code, reason = "the standard library has no memory in huge pages; see the safety comments")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -6,6 +6,11 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+
+use crate::page_choice::{PageChoice, Pages};
+
+/// The pages of the memory of this process.
+static PAGES: PageChoice = PageChoice::new();
 
 /// The size of huge pages in bytes: of x86-64, and of AArch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
@@ -18,6 +23,12 @@ const WASTE_DIVISOR: usize = 8;
 
 /// The alignment of memory in bytes: a cache line, as Arrow recommends.
 const LINE_BYTES: usize = 64;
+
+/// The bytes of new memory for which the time of the system is measured: one huge page, or some small ones.
+const MEASURED_BYTES: usize = 512 << 10;
+
+/// The size of small pages in bytes.
+const SMALL_BYTES: usize = 4 << 10;
 
 /// A fixed number of initialised bytes. The first access to memory costs a page fault per page: with huge pages, one
 /// fault per 2 MiB rather than 512. Memory that is smaller than a huge page shares a region with other memory of its
@@ -72,7 +83,7 @@ impl Memory {
 
     /// Returns memory from the allocator.
     fn small(length: usize) -> Option<Self> {
-        let region = Region::try_new(Layout::from_size_align(length.max(1), LINE_BYTES).ok()?)?;
+        let region = Region::try_new(Layout::from_size_align(length.max(1), LINE_BYTES).ok()?, Pages::Small)?;
         Some(Self { base: region.base, length, _region: Arc::new(region) })
     }
 
@@ -81,7 +92,12 @@ impl Memory {
         // The size is rounded up, so that the last huge page belongs to the region too.
         let stride = length.checked_next_multiple_of(LINE_BYTES)?;
         let size = stride.checked_mul(count)?.checked_next_multiple_of(HUGE_BYTES)?;
-        let region = Arc::new(Region::try_new(Layout::from_size_align(size, HUGE_BYTES).ok()?)?);
+        let pages = PAGES.next();
+        let mut region = Region::try_new(Layout::from_size_align(size, HUGE_BYTES).ok()?, pages)?;
+        if let Some(nanos) = region.nanos_of_pages(pages) {
+            PAGES.measured(pages, nanos);
+        }
+        let region = Arc::new(region);
         // SAFETY: the region has at least `count * stride` bytes.
         let base = |index: usize| unsafe { region.base.add(index * stride) };
         Some((0..count).map(|index| Self { base: base(index), length, _region: region.clone() }).collect())
@@ -89,10 +105,27 @@ impl Memory {
 }
 
 impl Region {
-    fn try_new(layout: Layout) -> Option<Self> {
+    fn try_new(layout: Layout, pages: Pages) -> Option<Self> {
         // SAFETY: all layouts above have a size of at least 1.
-        let base = unsafe { allocate(layout) };
+        let base = unsafe { allocate(layout, pages) };
         Some(Self { base: NonNull::new(base)?, layout })
+    }
+
+    /// Makes the system hand out the first pages of new memory, and returns the processor time that it took, in
+    /// nanoseconds per MiB. Returns `None` if the time cannot be measured.
+    fn nanos_of_pages(&mut self, pages: Pages) -> Option<f64> {
+        let begun = cpu_nanos()?;
+        let bytes = MEASURED_BYTES.min(self.layout.size());
+        // The first byte brings the whole of a huge page.
+        let (step, brought) = match pages {
+            Pages::Huge => (bytes, HUGE_BYTES),
+            Pages::Small => (SMALL_BYTES, bytes),
+        };
+        for offset in (0..bytes).step_by(step) {
+            // SAFETY: the offset is within the region, which nothing else uses yet. Its bytes are zero.
+            unsafe { self.base.add(offset).write_volatile(0) };
+        }
+        Some((cpu_nanos()? - begun) * (1 << 20) as f64 / brought as f64)
     }
 }
 
@@ -119,13 +152,30 @@ impl DerefMut for Memory {
     }
 }
 
+/// Returns the processor time of this thread in nanoseconds. Other threads that take the processor meanwhile do not
+/// count.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn cpu_nanos() -> Option<f64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `time`, and to nothing else.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    (status == 0).then_some(time.tv_sec as f64 * 1e9 + time.tv_nsec as f64)
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn cpu_nanos() -> Option<f64> {
+    None
+}
+
 /// # Safety
 /// The layout's size must not be zero.
-unsafe fn allocate(layout: Layout) -> *mut u8 {
+unsafe fn allocate(layout: Layout, pages: Pages) -> *mut u8 {
     #[cfg(all(target_os = "linux", not(miri)))]
     if layout.align() == HUGE_BYTES {
-        return huge::map(layout.size());
+        return huge::map(layout.size(), pages);
     }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = pages;
     // SAFETY: the caller guarantees that the size is not zero.
     unsafe { alloc_zeroed(layout) }
 }
@@ -149,11 +199,15 @@ unsafe fn release(base: *mut u8, layout: Layout) {
 mod huge {
     use std::ptr;
 
-    use super::HUGE_BYTES;
+    use super::{HUGE_BYTES, Pages};
 
     /// Maps `size` zeroed bytes at a multiple of 2 MiB; returns null if there is no memory. `size` must be a multiple
     /// of 2 MiB.
-    pub fn map(size: usize) -> *mut u8 {
+    pub fn map(size: usize, pages: Pages) -> *mut u8 {
+        let advice = match pages {
+            Pages::Huge => libc::MADV_HUGEPAGE,
+            Pages::Small => libc::MADV_NOHUGEPAGE,
+        };
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let Some(total) = size.checked_add(HUGE_BYTES) else { return ptr::null_mut() };
         // SAFETY: this makes a new mapping at an address that the operating system chooses.
@@ -173,7 +227,7 @@ mod huge {
             if total - before > size {
                 libc::munmap(base.wrapping_add(size).cast(), total - before - size);
             }
-            libc::madvise(base.cast(), size, libc::MADV_HUGEPAGE);
+            libc::madvise(base.cast(), size, advice);
         }
         base
     }
