@@ -48,7 +48,7 @@ class DeviceCopier:
     """Copies tensors to one device.
 
     For CUDA, tensors are copied through pinned host memory, which is reused, on a CUDA stream of its own: while the
-    training loop works on one batch, the copy of the next one runs. This takes the device memory of two batches, and as
+    training loop works on a batch after the first, the copy of the next one runs. This takes the device memory of two batches, and as
     much pinned memory. For other devices, tensors are copied one batch ahead, without pinned memory and CUDA stream.
     """
 
@@ -58,12 +58,18 @@ class DeviceCopier:
         self._slots: tuple[_Slot, _Slot] = (_Slot(), _Slot())
 
     def copied(self, batches: Iterable[tuple[_Tag, Any]]) -> Iterator[tuple[_Tag, Any]]:
-        """Yields each batch on the device, in order; values that are no tensors do not change."""
+        """Yields each batch on the device, in order; values that are no tensors do not change.
+
+        The first batch is not kept back until the second one is there.
+        """
         ahead: tuple[_Tag, Any, torch.cuda.Event | None] | None = None
         for number, (tag, batch) in enumerate(batches):
             started = (tag, *self._start(batch, self._slots[number % 2]))
             if ahead is not None:
                 yield ahead[0], self._finish(ahead[1], ahead[2])
+            elif number == 0:
+                yield tag, self._finish(*started[1:])
+                continue
             ahead = started
         if ahead is not None:
             yield ahead[0], self._finish(ahead[1], ahead[2])

@@ -1,5 +1,6 @@
 //! Decodes images before the consumer asks for their batches.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use stoker_batch::{Batch, Held, Quota, StallMeter, record_batch_bytes};
 use stoker_clock::Clock;
 use stoker_types::{IoTotals, Moment, Stalls, StreamStats, to_nanos};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::image_columns::{ImageBatch, ImageColumns};
@@ -20,10 +22,15 @@ use crate::{BatchSource, Error, Result, WaitClock};
 /// The most decoded batches that wait in the queue; the memory budget bounds their bytes.
 const QUEUE_BATCHES: usize = 4;
 
+/// The most batches that are decoded at the same time. While the last images of one are decoded, threads without work
+/// begin the next one.
+const BATCHES_AT_ONCE: usize = 2;
+
 /// A stage that replaces encoded images with tensors, in a task of its own.
 ///
 /// ```text
 /// BatchSource (encoded) ──next──► task ──threads of BatchDecoder──► queue, within the quota ──next──► consumer
+///                                        two batches at once
 /// ```
 ///
 /// Dropping the stage stops the task. The threads finish the batch that they are decoding, and drop it.
@@ -52,9 +59,29 @@ struct Decoded {
     _held: Held,
 }
 
+/// A batch that is being decoded.
+struct Decoding {
+    images: JoinHandle<Result<ImageBatch>>,
+    /// How the time of the batch's step was spent before.
+    spans: Stalls,
+    begun: Moment,
+}
+
+/// The encoded batches.
+struct Encoded {
+    batches: Box<dyn BatchSource>,
+    budget: watch::Receiver<Option<u64>>,
+}
+
 /// The task that decodes.
 struct Worker {
-    batches: Box<dyn BatchSource>,
+    encoded: Encoded,
+    /// How the encoded batches ended, until that is delivered.
+    end: Option<Result<()>>,
+    /// An encoded batch that waits for the memory of its tensors.
+    waiting: Option<(Batch, Stalls)>,
+    /// Batches that are being decoded, oldest first.
+    decoding: VecDeque<Decoding>,
     columns: Arc<ImageColumns>,
     /// Finds substitutes for bad rows; `None` when a bad row is an error.
     substitutes: Option<ImageSubstitutes>,
@@ -62,8 +89,7 @@ struct Worker {
     substitutes_read: IoTotals,
     quota: Quota,
     clock: Clock,
-    encoded: Arc<Mutex<StreamStats>>,
-    encoded_budget: watch::Receiver<Option<u64>>,
+    stats: Arc<Mutex<StreamStats>>,
     output: mpsc::Sender<Result<Option<Decoded>>>,
 }
 
@@ -79,16 +105,18 @@ impl DecodeStage {
         let waited = batches.read_ahead();
         let (output, input) = mpsc::channel(QUEUE_BATCHES);
         let encoded = Arc::new(Mutex::new(batches.stats()));
-        let (encoded_budget, followed) = watch::channel(None);
+        let (encoded_budget, budget) = watch::channel(None);
         let worker = Worker {
-            batches,
+            encoded: Encoded { batches, budget },
+            end: None,
+            waiting: None,
+            decoding: VecDeque::with_capacity(BATCHES_AT_ONCE),
             columns,
             substitutes,
             substitutes_read: IoTotals::default(),
             quota: quota.clone(),
             clock: clock.clone(),
-            encoded: encoded.clone(),
-            encoded_budget: followed,
+            stats: encoded.clone(),
             output,
         };
         Self {
@@ -136,12 +164,12 @@ impl BatchSource for DecodeStage {
         self.take().boxed()
     }
 
-    /// Waits until all batches are decoded.
+    /// Waits until no batch is left to begin with.
     fn until_read(&self) -> BoxFuture<'static, ()> {
         self.quota.until_retired().boxed()
     }
 
-    /// Whether all batches are decoded.
+    /// Whether no batch is left to begin with.
     fn is_read(&self) -> bool {
         self.quota.is_retired()
     }
@@ -172,6 +200,23 @@ impl BatchSource for DecodeStage {
     }
 }
 
+impl Encoded {
+    /// Returns the next batch. Meanwhile it applies each change of the memory budget. Cancelling the future loses
+    /// nothing.
+    async fn next(&mut self) -> Result<Option<Batch>> {
+        loop {
+            tokio::select! {
+                biased;
+                Ok(()) = self.budget.changed() => {
+                    let budget = *self.budget.borrow_and_update();
+                    budget.into_iter().for_each(|bytes| self.batches.begin(bytes));
+                }
+                next = self.batches.next() => return next,
+            }
+        }
+    }
+}
+
 impl Worker {
     async fn run(mut self) {
         loop {
@@ -186,32 +231,57 @@ impl Worker {
         }
     }
 
-    /// Returns the next encoded batch. Meanwhile it applies each change of the memory budget.
-    async fn next_encoded(&mut self) -> Result<Option<Batch>> {
+    /// Returns the next decoded batch. Begins to decode the one after it meanwhile.
+    async fn decoded(&mut self) -> Result<Option<Decoded>> {
         loop {
-            tokio::select! {
-                biased;
-                Ok(()) = self.encoded_budget.changed() => {
-                    let budget = *self.encoded_budget.borrow_and_update();
-                    budget.into_iter().for_each(|bytes| self.batches.begin(bytes));
+            self.begin_waiting().await;
+            let is_room = self.waiting.is_none() && self.end.is_none() && self.decoding.len() < BATCHES_AT_ONCE;
+            let next = match self.decoding.front_mut() {
+                None if !is_room => return self.end.take().unwrap_or(Ok(())).map(|()| None),
+                None => self.encoded.next().await,
+                Some(oldest) => tokio::select! {
+                    biased;
+                    images = &mut oldest.images => return self.finish_oldest(images.map_err(Error::internal)??).await,
+                    next = self.encoded.next(), if is_room => next,
+                },
+            };
+            let spans = self.note_stats();
+            match next {
+                Ok(Some(batch)) => self.waiting = Some((batch, spans)),
+                Ok(None) => {
+                    self.quota.retire();
+                    self.end = Some(Ok(()));
                 }
-                next = self.batches.next() => return next,
+                Err(error) => self.end = Some(Err(error)),
             }
         }
     }
 
-    async fn decoded(&mut self) -> Result<Option<Decoded>> {
-        let next = self.next_encoded().await;
-        let last_step = self.note_stats();
-        let Some(batch) = next? else { return Ok(None) };
-        let held = self.quota.reserve(self.columns.tensor_bytes(batch.data.num_rows())).await;
+    /// Begins to decode the batch that waits, if there is memory for it.
+    async fn begin_waiting(&mut self) {
+        let Some((batch, spans)) = self.waiting.take() else { return };
+        let bytes = self.columns.tensor_bytes(batch.data.num_rows());
+        let held = match self.decoding.is_empty() {
+            true => Some(self.quota.reserve(bytes).await),
+            // A batch that is being decoded releases its memory only after it is delivered, so waiting could be endless.
+            false => self.quota.try_reserve(bytes),
+        };
+        let Some(held) = held else {
+            self.waiting = Some((batch, spans));
+            return;
+        };
         let (columns, begun) = (self.columns.clone(), self.clock.now());
         // The decoding threads get the reservation, because they go on when this task is aborted.
-        let decoding = tokio::task::spawn_blocking(move || columns.decode(batch, held));
-        let images = decoding.await.map_err(Error::internal)??;
+        let images = tokio::task::spawn_blocking(move || columns.decode(batch, held));
+        self.decoding.push_back(Decoding { images, spans, begun });
+    }
+
+    /// Finishes the oldest batch that is being decoded.
+    async fn finish_oldest(&mut self, images: ImageBatch) -> Result<Option<Decoded>> {
+        let Some(Decoding { spans, begun, .. }) = self.decoding.pop_front() else { return Ok(None) };
         let images = self.without_bad_rows(images).await?;
         let (batch, held) = self.columns.finish(images)?;
-        let mut spans = Stalls { consumer: Duration::ZERO, ..last_step };
+        let mut spans = Stalls { consumer: Duration::ZERO, ..spans };
         spans.decode += self.clock.since(begun);
         Ok(Some(Decoded { batch, spans, _held: held }))
     }
@@ -230,9 +300,9 @@ impl Worker {
 
     /// Publishes to the consumer's side what was read so far, and returns how the time of the last step was spent.
     fn note_stats(&self) -> Stalls {
-        let mut stats = self.batches.stats();
+        let mut stats = self.encoded.batches.stats();
         stats.add_io(&self.substitutes_read);
-        *self.encoded.lock() = stats;
+        *self.stats.lock() = stats;
         stats.last_step
     }
 }
