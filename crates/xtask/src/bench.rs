@@ -10,8 +10,9 @@ use crate::narrate::Narrator;
 use crate::python::{self, Python};
 use crate::workspace::Workspace;
 
-/// The part that is not one of `stoker bench`.
+/// The parts that are not one of `stoker bench`: other libraries, and first epochs of Python processes.
 const PEERS: &str = "peers";
+const PYTHON: &str = "python";
 
 /// Arguments that ask for the others.
 const HELP: [&str; 2] = ["--help", "-h"];
@@ -20,14 +21,16 @@ const HELP: [&str; 2] = ["--help", "-h"];
 const WITHOUT_PYTHON: [&str; 10] =
     ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
-/// Builds and measures: `peers` with the arguments after it, or `stoker bench` with the arguments as they are. Without arguments,
-/// one after the other.
+/// Builds and measures: `peers` or `python` with the arguments after it, or `stoker bench` with the arguments as they
+/// are. Without arguments, one after the other.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
+        Some((part, args)) if part == PYTHON => first_epochs(workspace, narrator, args),
         Some(_) => ceilings(workspace, narrator, args),
         None => {
             narrator.say("Measures for an hour or more; `cargo xtask bench --help` lists shorter parts");
+            first_epochs(workspace, narrator, args)?;
             ceilings(workspace, narrator, args)?;
             peers(workspace, narrator, args)
         }
@@ -48,6 +51,23 @@ fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> 
     }
     narrator.step("Measure", |_| {
         command::run(&mut bench, "see its message above; `cargo xtask bench --help` lists the arguments")
+    })
+}
+
+/// The first epochs of fresh Python processes beside their ceilings, in the environment for tests.
+fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    let script = workspace.python_dir().join("bench").join("bench_python.py");
+    if args.iter().any(|arg| HELP.contains(&arg.as_str())) {
+        return command::run(python::base()?.arg(script).args(args), "see its message above");
+    }
+    let python = Python::locate(workspace)?;
+    let (python, ()) =
+        python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
+    build::install_native_modules(workspace, narrator)?;
+    let mut bench = python.command();
+    bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);
+    narrator.step("Measure first epochs of Python processes", |_| {
+        command::run(&mut bench, "see its message above; `cargo xtask bench python --help` lists the arguments")
     })
 }
 

@@ -37,6 +37,7 @@ Stoker's tasks. Each makes its own set-up and says what it does.
   cargo xtask bench              rates beside their ceilings, and beside other libraries: takes an hour or more
   cargo xtask bench ARGS…        `stoker bench` with these arguments
   cargo xtask bench peers ARGS…  only the other libraries; --help lists the arguments
+  cargo xtask bench python ARGS… only first epochs of Python processes; --help lists the arguments
   cargo xtask wheel [--lto]      the Python packages as files for `pip install`; with --lto smaller, after an hour or more
   cargo xtask help               this text
 

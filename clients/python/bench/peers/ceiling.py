@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from http.client import HTTPConnection
 from pathlib import Path
-from threading import local
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from harness.getter import Getter
 from harness.rows import IMAGE_BYTES, IMAGE_SHAPE
 from harness.task import Epochs, Order, Place, System, Task
 
@@ -71,7 +69,7 @@ def _from_s3(task: Task) -> Epochs:
 
     labels = task.dataset.labels
     pool = ThreadPoolExecutor(64 if task.order is Order.SUBSET else 16)
-    getter = _Getter(f"{task.http_url('flat')}/images.bin")
+    getter = Getter(f"{task.http_url('flat')}/images.bin")
 
     def ask(rows: Array) -> tuple[Array, Array, list[Future[None]]]:
         pixels = np.empty((len(rows), IMAGE_BYTES), np.uint8)
@@ -99,29 +97,6 @@ def _from_s3(task: Task) -> Epochs:
             yield torch.from_numpy(pixels.reshape(-1, *IMAGE_SHAPE)), torch.from_numpy(labels[rows])
 
     return epoch
-
-
-class _Getter:
-    """Makes GETs of ranges of an object, with one connection per thread."""
-
-    def __init__(self, url: str) -> None:
-        self._url = urlsplit(url)
-        self._thread = local()
-
-    def get(self, start: int, target: Array) -> None:
-        if not hasattr(self._thread, "connection"):
-            self._thread.connection = HTTPConnection(str(self._url.hostname), self._url.port)
-        headers = {"Range": f"bytes={start}-{start + len(target) - 1}"}
-        self._thread.connection.request("GET", self._url.path, headers=headers)
-        with self._thread.connection.getresponse() as response:
-            if response.status != 206:
-                raise OSError(f"the server answered {response.status} to a GET of a range of {self._url.path}")
-            view = target.data
-            while view:
-                size = response.readinto(view)
-                if not size:
-                    raise OSError(f"{len(view)} bytes of a range of {self._url.path} did not come")
-                view = view[size:]
 
 
 SYSTEMS = [System("ceiling", "ceiling (memmap; raw GETs)", None, (), "flat", _write, _open)]
