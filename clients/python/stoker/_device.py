@@ -48,8 +48,9 @@ class DeviceCopier:
     """Copies tensors to one device.
 
     For CUDA, tensors are copied through pinned host memory, which is reused, on a CUDA stream of its own: while the
-    training loop works on a batch after the first, the copy of the next one runs. This takes the device memory of two batches, and as
-    much pinned memory. For other devices, tensors are copied one batch ahead, without pinned memory and CUDA stream.
+    training loop works on a batch after the first, the copy of the next one runs. This takes the device memory of two
+    batches, and as much pinned memory. For other devices, tensors are copied one batch ahead, without pinned memory and
+    CUDA stream.
     """
 
     def __init__(self, device: torch.device) -> None:
