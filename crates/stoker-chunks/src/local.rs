@@ -94,6 +94,26 @@ pub(crate) fn forget(file: &File, range: Range<u64>) {
     let _ = (file, range);
 }
 
+/// The most bytes that the system is asked for at once; it ignores what is beyond its own limit, which is larger.
+#[cfg(target_os = "linux")]
+const ASKED_BYTES_MAX: u64 = 256 << 10;
+
+/// Asks the system to read a range of a file into the page cache, and does not wait for it. Only Linux can do this, and a
+/// file system may refuse; then the read of the range waits.
+pub(crate) fn will_need(file: &File, range: Range<u64>) {
+    #[cfg(target_os = "linux")]
+    {
+        let mut start = range.start;
+        while start < range.end {
+            let length = (range.end - start).min(ASKED_BYTES_MAX);
+            let _ = rustix::fs::fadvise(file, start, NonZeroU64::new(length), rustix::fs::Advice::WillNeed);
+            start += length;
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, range);
+}
+
 /// The rows that one system call reads.
 struct Span {
     /// The pieces with these rows. The first and the last one may have more rows.

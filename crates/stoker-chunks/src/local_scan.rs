@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
@@ -14,7 +15,8 @@ use tokio::task::JoinSet;
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::chunk_scan::all_bad;
 use crate::coalesce::{Limits, Read, coalesce};
-use crate::local::{Progress, ReadFrom, forget, read_local, read_past_cache};
+use crate::local::{Progress, ReadFrom, forget, read_local, read_past_cache, will_need};
+use crate::locator::Locator;
 use crate::runs::{RowRun, disjoint, take_rows};
 use crate::stats::Asked;
 use crate::verify::{addresses, expect};
@@ -61,7 +63,38 @@ impl LocalReads {
     }
 }
 
+/// The largest gap between rows of local files that are wanted soon, in bytes, across which the system reads on.
+const SOON_GAP_BYTES: u64 = 64 << 10;
+
 impl ChunkScan {
+    /// Asks the operating system to read rows of local files into the page cache, and does not wait for them. What is
+    /// wrong with a row is reported when it is read. The addresses should ascend.
+    pub fn fill_page_cache(&self, name: &str, column: &DenseColumn, addresses: &[u64]) {
+        let ask = |fragment: u32, range: Range<u64>| {
+            let file = column.file(fragment).and_then(|file| file.reader.local());
+            file.into_iter().for_each(|file| will_need(file, range.clone()));
+        };
+        let mut locator = Locator::new(name, column);
+        let mut soon: Option<(u32, Range<u64>)> = None;
+        for address in addresses {
+            let Ok((offset, _)) = locator.locate(*address) else { continue };
+            let (fragment, end) = ((*address >> 32) as u32, offset.saturating_add(column.row_bytes as u64));
+            match &mut soon {
+                Some((last, range))
+                    if *last == fragment
+                        && (range.start..=range.end.saturating_add(SOON_GAP_BYTES)).contains(&offset) =>
+                {
+                    range.end = range.end.max(end);
+                }
+                _ => {
+                    let done = soon.replace((fragment, offset..end));
+                    done.into_iter().for_each(|(fragment, range)| ask(fragment, range));
+                }
+            }
+        }
+        soon.into_iter().for_each(|(fragment, range)| ask(fragment, range));
+    }
+
     /// Gathers rows of local files, as [`ChunkScan::gather`] does.
     pub(crate) async fn gather_local(
         &self,
