@@ -28,16 +28,6 @@ use crate::unit::{UnitSize, Units, rows_of_local_unit};
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
-/// The number of units that are read concurrently: one begins while another one finishes.
-const UNITS_AT_ONCE: usize = 2;
-
-/// The same number for small units. One unit is then always ready whose reads have not begun.
-const SMALL_UNITS_AT_ONCE: usize = 3;
-
-/// The same number where reads may have a high latency and units need not be whole windows. Few reads are then waited
-/// for at the end of each unit.
-const DISTANT_UNITS_AT_ONCE: usize = 4;
-
 /// The bytes of parts of resident rows that are open at once, unless a part is larger.
 const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
 
@@ -191,11 +181,7 @@ impl Planner {
         }
         let by_window = size.is_by_window(&self.order);
         let first_unit = size.first_unit(&self.order);
-        let least_at_once = match () {
-            () if by_window || self.resident_memory.is_some() => UNITS_AT_ONCE,
-            () if self.plan.inner.reads_rows_alone() => SMALL_UNITS_AT_ONCE,
-            () => DISTANT_UNITS_AT_ONCE,
-        };
+        let least_at_once = size.at_once(&self.order);
         self.depth = match &self.resident_memory {
             Some(memory) => Some(memory.depth()),
             None => size.depth(&self.order, self.options.memory_budget_bytes),

@@ -12,18 +12,32 @@ use crate::part_plan::PartSize;
 use crate::phase::FirstUnit;
 
 /// The size of a unit, in bytes, where the order has no windows and reads may have a high latency.
-const UNIT_BYTES: u64 = 16 << 20;
+const UNIT_BYTES: u64 = 8 << 20;
+
+/// The smallest number of such units that are read at once. Each is one or two requests, and another one begins when the
+/// oldest one is there.
+const UNITS_AT_ONCE: usize = 12;
+
+/// The number of units that are read at once if they are windows or copies of resident rows: one begins while another
+/// one finishes.
+const LARGE_UNITS_AT_ONCE: usize = 2;
+
+/// The same number for units of local files: few reads are then waited for at the end of each unit.
+const LOCAL_UNITS_AT_ONCE: usize = 4;
+
+/// The same number for units of large rows of local files. One unit is then always ready whose reads have not begun.
+const CACHED_UNITS_AT_ONCE: usize = 3;
 
 /// The size of a unit of local files for each reading thread, in bytes. The rows of such a unit, and the data kept for
 /// them, stay in a processor's cache.
 const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 
-/// The smallest number of units that a stream reads ahead.
-const UNITS_AHEAD: u64 = 6;
+/// The smallest number of units of local files that a stream reads ahead.
+const LOCAL_UNITS_AHEAD: u64 = 6;
 
-/// The smallest number of batches, or of their parts, that a stream reads ahead. Four are enough to have one ready while
-/// three are being read.
-const PARTS_AHEAD: u64 = 4;
+/// The smallest number of batches, or of their parts, that a stream reads ahead. Three are enough to have one ready while
+/// two are being read.
+const PARTS_AHEAD: u64 = 3;
 
 /// The size of a unit of rows that are resident when they are due, in bytes. Such a unit is a copy in memory.
 const RESIDENT_UNIT_BYTES: u64 = 8 << 20;
@@ -51,6 +65,9 @@ pub(crate) struct UnitSize {
     by_window: bool,
     /// The size of a unit that is not a window, in bytes.
     bytes: u64,
+    /// The number of such units that are read at once, and the number that are read ahead, both at least.
+    at_once: usize,
+    ahead: u64,
     row_bytes: u64,
     /// The largest number of rows in a part. A unit has at least the rows of one part, whatever the budget is.
     part_rows_max: u64,
@@ -70,6 +87,12 @@ impl UnitSize {
         Self {
             by_window: !plan.inner.reads_rows_alone(),
             bytes: if is_local { local_unit_bytes(io_threads) } else { UNIT_BYTES },
+            at_once: match is_local {
+                true if plan.inner.reads_rows_alone() => CACHED_UNITS_AT_ONCE,
+                true => LOCAL_UNITS_AT_ONCE,
+                false => UNITS_AT_ONCE,
+            },
+            ahead: if is_local { LOCAL_UNITS_AHEAD } else { UNITS_AT_ONCE as u64 },
             row_bytes,
             part_rows_max: part_size.rows_max(row_bytes),
             batch_rows,
@@ -79,7 +102,7 @@ impl UnitSize {
 
     /// Returns the rules for rows that are resident when they are due. No unit is a window then.
     pub fn resident(self) -> Self {
-        Self { by_window: false, bytes: RESIDENT_UNIT_BYTES, ..self }
+        Self { by_window: false, bytes: RESIDENT_UNIT_BYTES, at_once: LARGE_UNITS_AT_ONCE, ..self }
     }
 
     /// Returns how far a stream reads ahead that may hold `budget_bytes`, or `None` if its units are windows.
@@ -88,8 +111,13 @@ impl UnitSize {
             return None;
         }
         let part_bytes = self.batch_rows.min(self.part_rows_max).saturating_mul(self.row_bytes);
-        let bytes_min = self.bytes.saturating_mul(UNITS_AHEAD).max(part_bytes.saturating_mul(PARTS_AHEAD));
+        let bytes_min = self.bytes.saturating_mul(self.ahead).max(part_bytes.saturating_mul(PARTS_AHEAD));
         Some(Depth::new(bytes_min, budget_bytes))
+    }
+
+    /// Returns how many units are read at once with the smallest depth.
+    pub fn at_once(&self, order: &StreamOrder) -> usize {
+        if self.is_by_window(order) { LARGE_UNITS_AT_ONCE } else { self.at_once }
     }
 
     /// Returns whether units are whole windows of an order.
