@@ -320,6 +320,11 @@ impl PlanInner {
             && !self.reads_rows_alone()
     }
 
+    /// Returns the bytes of a row in columns that are read by chunk scan.
+    pub fn dense_row_bytes(&self) -> u64 {
+        self.columns().iter().filter_map(ColumnPlan::dense_row_bytes).map(|bytes| bytes as u64).sum()
+    }
+
     /// Returns whether rows may be read one by one at no extra cost.
     pub fn reads_rows_alone(&self) -> bool {
         self.sources.iter().all(SourcePlan::reads_rows_alone)

@@ -8,30 +8,38 @@
 //! A block is read once, as a whole, when the super-stride begins that opens it. Its rows are due in that super-stride
 //! and in the following ones. The rows of an arrival that are due at the same time share memory, which is released when
 //! the last of these rows is taken. If there is no memory for a group, its rows are read one by one when they are due.
+//!
+//! Dense columns of local files stay in the page cache: when a super-stride begins, the system is asked to read its
+//! blocks, and rows are copied from there to their batch when they are due, which saves a copy and the memory.
 
 mod due;
 mod groups;
+mod kept;
 mod memory;
 mod taken;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stoker_batch::Quota;
-use stoker_chunks::{BlockReads, ChunkScan};
+use stoker_chunks::{BlockReads, ChunkScan, LocalReads};
 use stoker_order::{BlockPiece, DelayLine, EpochOrder, StreamOrder};
 use stoker_types::Slice;
 use tokio::sync::watch;
 
 use crate::blocks::lanes_in_common;
 use crate::planner::AbortOnDrop;
-use crate::resident::groups::DueGroup;
+use crate::resident::kept::KeptRows;
 use crate::resident::memory::AHEAD_BYTES_MIN;
 pub(crate) use crate::resident::memory::ResidentMemory;
 pub(crate) use crate::resident::taken::TakenRows;
+use crate::source::SourcePlan;
 use crate::{Error, Result, StreamPlan};
+
+/// The bytes that a row takes at least: its address, and where it is.
+const MIN_ROW_BYTES: u64 = 16;
 
 /// The rows of a slice that are in memory, or are being read, before they are due.
 pub(crate) struct ResidentRows {
@@ -64,9 +72,13 @@ pub(crate) struct Shared {
     /// Whether all rows of these lanes are this rank's.
     owns_lanes: bool,
     blocks: Option<BlockReads>,
+    /// Whether dense columns are in memory of the stream. Otherwise they are in the page cache, from which rows are read
+    /// when they are due.
+    keeps_dense: bool,
+    /// The bytes of the stream's memory for each row.
+    kept_row_bytes: u64,
     quota: Quota,
-    /// By block, the rows that are in memory, in ascending order.
-    kept: Mutex<HashMap<u64, Vec<Stretch>>>,
+    kept: Mutex<KeptRows>,
 }
 
 /// The blocks that are read when a super-stride begins.
@@ -76,14 +88,6 @@ pub(crate) struct Arrival {
     is_read: watch::Receiver<bool>,
     failed: Arc<Mutex<Option<Error>>>,
     _task: AbortOnDrop<()>,
-}
-
-/// Neighbouring rows of a block that are neighbours in a group.
-struct Stretch {
-    ordinals: Range<u64>,
-    group: Arc<DueGroup>,
-    /// The index in the group of the first row.
-    at: usize,
 }
 
 impl ResidentRows {
@@ -101,6 +105,13 @@ impl ResidentRows {
         let (num_groups, residue) = lanes_in_common(&slice, num_lanes);
         let first = line.super_stride(positions.start).number;
         let end = if positions.is_empty() { first } else { line.super_stride(positions.end - 1).number + 1 };
+        let keeps_dense = blocks.is_some()
+            || scan.local_reads() == LocalReads::Direct
+            || !plan.inner.sources.iter().all(SourcePlan::dense_is_local);
+        let kept_row_bytes = match keeps_dense {
+            true => plan.row_bytes(),
+            false => plan.row_bytes().saturating_sub(plan.inner.dense_row_bytes()).max(MIN_ROW_BYTES),
+        };
         let shared = Shared {
             plan: plan.clone(),
             scan: scan.clone(),
@@ -113,6 +124,8 @@ impl ResidentRows {
             lanes: (0..num_lanes).filter(|lane| lane % num_groups == residue).collect(),
             owns_lanes: num_groups == u64::from(slice.topology.world_size),
             blocks,
+            keeps_dense,
+            kept_row_bytes,
             quota: memory.quota(),
             kept: Mutex::default(),
         };

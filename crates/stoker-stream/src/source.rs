@@ -74,6 +74,13 @@ impl SourcePlan {
     /// Returns whether rows are so large, and their files local, that reading rows one by one costs no more than
     /// reading whole blocks.
     pub fn reads_rows_alone(&self) -> bool {
+        self.dense_is_local()
+            && self.columns.iter().filter_map(ColumnPlan::dense_row_bytes).all(|bytes| bytes >= ALONE_BYTES)
+            && self.columns.iter().any(|column| matches!(column, ColumnPlan::Dense { .. }))
+    }
+
+    /// Returns whether all columns that are read by chunk scan are in local files.
+    pub fn dense_is_local(&self) -> bool {
         let tables = self.row_set.sources();
         let is_local = |(source, _, dense): &(usize, String, Arc<DenseColumn>)| {
             let fragment = tables[*source].fragments().first().map(|fragment| fragment.id);
@@ -81,9 +88,9 @@ impl SourcePlan {
             file.is_some_and(|file| file.reader.local().is_some())
         };
         self.columns.iter().all(|column| match column {
-            ColumnPlan::Dense { sources, row_bytes } => *row_bytes >= ALONE_BYTES && sources.iter().all(is_local),
+            ColumnPlan::Dense { sources, .. } => sources.iter().all(is_local),
             ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => true,
-        }) && self.columns.iter().any(|column| matches!(column, ColumnPlan::Dense { .. }))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads the rows of an arrival into groups of rows that are due at about the same time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -14,14 +14,13 @@ use stoker_types::to_usize;
 
 use crate::light::read_light;
 use crate::read::{Damage, DenseRequest, Reader, add_runs, bad_places, note, pick};
+use crate::resident::Shared;
 use crate::resident::due::DueRows;
-use crate::resident::{Shared, Stretch};
 use crate::source::ColumnPlan;
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
-/// The approximate size of a group of rows that are due at the same time at least, in bytes. Smaller groups are joined
-/// with those that are due next.
+/// The size of a group at least, in bytes, unless an arrival has less.
 const GROUP_BYTES_MIN: u64 = 128 << 10;
 
 /// Rows of one arrival that are due at about the same time.
@@ -38,6 +37,16 @@ pub(super) struct DueGroup {
     /// The number of rows that were not taken.
     pub left: AtomicUsize,
     _held: Held,
+}
+
+#[cfg(test)]
+impl DueGroup {
+    /// Makes a group without rows that says that it has rows of these blocks.
+    pub fn without_rows(blocks: Vec<u64>) -> Self {
+        let held = stoker_batch::MemoryBudget::new(1).join(1).try_reserve(1).expect("memory");
+        let (dense, light, addrs, bad) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
+        Self { dense, light, addrs, bad, blocks, left: AtomicUsize::new(0), _held: held }
+    }
 }
 
 /// Neighbouring rows of a block that are to be read into the same group.
@@ -57,36 +66,46 @@ struct Draft {
 }
 
 impl Shared {
-    /// Returns the rows of a group at most, and the number of super-strides in which they are due at most.
-    fn group_size(&self) -> (u64, u64) {
-        let rows =
-            (self.lanes.len() as u64).saturating_mul(self.rows_per_block.div_ceil(self.line.open_blocks().max(1)));
-        let bytes = rows.saturating_mul(self.plan.row_bytes());
-        let strides = GROUP_BYTES_MIN.div_ceil(bytes.max(1)).max(1);
+    /// Returns the rows of a group: about as many as rows of an arrival are due in one super-stride, or more if they are
+    /// few bytes.
+    fn group_rows(&self) -> u64 {
         let rows_of_arrival = (self.lanes.len() as u64).saturating_mul(self.rows_per_block);
-        (rows.saturating_mul(strides).min(rows_of_arrival).max(1), strides)
+        let rows_of_stride = rows_of_arrival.div_ceil(self.line.open_blocks().max(1));
+        let rows_min = GROUP_BYTES_MIN.div_ceil(self.kept_row_bytes.max(1));
+        rows_of_stride.max(rows_min).min(rows_of_arrival).max(1)
     }
 
-    /// Divides the rows of an arrival into groups. All groups have memory of the same size, so that later ones reuse the
-    /// memory of earlier ones. Returns the number of rows of each group.
+    /// Divides the rows of an arrival into groups, in the order in which they are due. All groups have memory of the same
+    /// size, so that later ones reuse the memory of earlier ones; all but the last one are full. Returns the number of
+    /// rows of each group.
     fn grouped(&self, number: u64, runs: Vec<DueRows>) -> (Vec<GroupRows>, Vec<u64>) {
-        let (rows_max, strides) = self.group_size();
-        let (mut grouped, mut sizes) = (Vec::with_capacity(runs.len()), Vec::new());
-        let mut open: HashMap<u64, usize> = HashMap::new();
+        let rows_max = self.group_rows();
+        // For each super-stride from this one on, how many rows are due before the next of its rows.
+        let mut due_before: Vec<u64> = Vec::new();
+        for DueRows { due, ordinals } in &runs {
+            let stride = to_usize(due - number);
+            if due_before.len() <= stride {
+                due_before.resize(stride + 1, 0);
+            }
+            due_before[stride] += ordinals.end - ordinals.start;
+        }
+        let mut num_rows = 0;
+        for rows in &mut due_before {
+            num_rows += std::mem::replace(rows, num_rows);
+        }
+        let mut grouped = Vec::with_capacity(runs.len());
         for DueRows { due, mut ordinals } in runs {
-            let group = open.entry((due - number) / strides).or_insert(usize::MAX);
+            let next = &mut due_before[to_usize(due - number)];
             while !ordinals.is_empty() {
-                if sizes.get(*group).is_none_or(|rows| *rows >= rows_max) {
-                    *group = sizes.len();
-                    sizes.push(0);
-                }
-                let end = ordinals.end.min(ordinals.start + (rows_max - sizes[*group]));
-                sizes[*group] += end - ordinals.start;
-                grouped.push(GroupRows { group: *group, ordinals: ordinals.start..end });
+                let room = rows_max - *next % rows_max;
+                let end = ordinals.end.min(ordinals.start.saturating_add(room));
+                grouped.push(GroupRows { group: to_usize(*next / rows_max), ordinals: ordinals.start..end });
+                *next += end - ordinals.start;
                 ordinals.start = end;
             }
         }
-        (grouped, sizes)
+        let sizes = (0..num_rows.div_ceil(rows_max)).map(|group| rows_max.min(num_rows - group * rows_max));
+        (grouped, sizes.collect())
     }
 
     /// Reads the rows of an arrival, as far as there is memory for them.
@@ -101,6 +120,9 @@ impl Shared {
         let source = &self.plan.inner.sources[0];
         let found = source.row_set.resolve(&ordinals).await?;
         let (requests, firsts) = self.requests(&runs, &ordinals, &found, &mut drafts)?;
+        if !self.keeps_dense {
+            self.fill_page_cache(&found);
+        }
         let clock = UnitClock::start(self.scan.clock());
         let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks: self.blocks.as_ref() };
         let light = read_light(source, &self.scan, &clock, &found);
@@ -110,22 +132,34 @@ impl Shared {
         let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &found, &bad)?));
         let groups = drafts.into_iter().map(|draft| draft.map(group).transpose()).collect::<Result<Vec<_>>>()?;
         let mut kept = self.kept.lock();
+        let mut add = |group: Option<_>| kept.add(group?, self.rows_per_block);
+        let numbers: Vec<Option<u32>> = groups.into_iter().map(&mut add).collect();
         for (GroupRows { group, ordinals }, at) in runs.into_iter().zip(firsts) {
-            let Some(group) = &groups[group] else { continue };
-            let stretches = kept.entry(ordinals.start / self.rows_per_block).or_default();
-            let place = stretches.partition_point(|stretch| stretch.ordinals.start < ordinals.start);
-            stretches.insert(place, Stretch { ordinals, group: group.clone(), at });
+            let Some(number) = numbers[group] else { continue };
+            let (block, row) = (ordinals.start / self.rows_per_block, ordinals.start % self.rows_per_block);
+            let rows = to_usize(row)..to_usize(row + (ordinals.end - ordinals.start));
+            kept.place(block, rows, number, at);
         }
         Ok(())
     }
 
+    /// Asks the system to read the dense columns of these rows, in ascending order, into the page cache.
+    fn fill_page_cache(&self, found: &ResolvedRows) {
+        for plan in &self.plan.inner.sources[0].columns {
+            let ColumnPlan::Dense { sources, .. } = plan else { continue };
+            for (table, name, column) in sources {
+                self.scan.fill_page_cache(name, column, &found.addrs[*table]);
+            }
+        }
+    }
+
     /// Reserves memory for a group. Returns `None` if there is none.
     fn draft(&self, num_rows: u64) -> Result<Option<Draft>> {
-        let (rows_max, _) = self.group_size();
-        let Some(held) = self.quota.try_reserve_within(rows_max.saturating_mul(self.plan.row_bytes())) else {
+        let rows_max = self.group_rows();
+        let Some(held) = self.quota.try_reserve_within(rows_max.saturating_mul(self.kept_row_bytes)) else {
             return Ok(None);
         };
-        let slots = |column: &ColumnPlan| match column.dense_row_bytes() {
+        let slots = |column: &ColumnPlan| match column.dense_row_bytes().filter(|_| self.keeps_dense) {
             Some(row_bytes) => {
                 Slots::with_capacity(self.scan.pool(), to_usize(num_rows), to_usize(rows_max), row_bytes).map(Some)
             }

@@ -1,6 +1,6 @@
 //! Takes resident rows when they are due.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,19 +11,24 @@ use stoker_types::{Stalls, to_usize};
 use tokio::task::yield_now;
 
 use crate::found_rows::FoundRows;
-use crate::read::{Damage, Reader, Rows, read_rows};
+use crate::read::{Damage, Reader, Rows, pick, read_dense, read_rows};
 use crate::resident::groups::DueGroup;
-use crate::resident::{Arrival, Shared, Stretch};
+use crate::resident::kept::KeptRow;
+use crate::resident::{Arrival, Shared};
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
 /// The number of bytes that a task copies before other tasks get a turn.
 const COPIED_AT_ONCE: usize = 1 << 20;
 
+/// The number of rows that are copied before a row of which one byte was read.
+const ROWS_AHEAD: usize = 4;
+
 /// Where the rows of a unit are.
 #[derive(Default)]
 struct Located {
-    groups: Vec<Arc<DueGroup>>,
+    /// The groups that have some of the rows, with their numbers.
+    groups: Vec<(u32, Arc<DueGroup>)>,
     /// For each row, the index of its group and its index in the group. The group of a row that is not in memory is the
     /// one after the last.
     rows: Vec<(usize, usize)>,
@@ -64,20 +69,24 @@ impl Shared {
             present.push(mine);
             absent_claims.push(others);
         }
+        let blocks = self.blocks.as_ref();
+        let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks };
         let absent = match places.absent.is_empty() {
             true => None,
             false => {
-                let blocks = self.blocks.as_ref();
-                let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks };
                 let absent = places.absent.iter().map(|row| positions[*row]);
                 let found = FoundRows::at(&self.plan.inner, &self.order, absent).await?;
                 Some(read_rows(reader, found, absent_claims).await?)
             }
         };
-        for (column, slots) in present.into_iter().enumerate() {
-            places.copy(column, slots).await?;
+        let mut rows = places.rows(self.plan.inner.columns().len(), self.plan.inner.num_tables(), absent)?;
+        if self.keeps_dense {
+            for (column, slots) in present.into_iter().enumerate() {
+                places.copy(column, slots).await?;
+            }
+        } else {
+            places.read_dense(reader, present, &mut rows).await?;
         }
-        let rows = places.rows(self.plan.inner.columns().len(), self.plan.inner.num_tables(), absent)?;
         self.release(&places);
         Ok(TakenRows { rows, spans: clock.spans(), waited })
     }
@@ -85,19 +94,20 @@ impl Shared {
     /// Finds the rows with these ordinals.
     fn find(&self, ordinals: &[u64]) -> Located {
         let mut places = Located { rows: Vec::with_capacity(ordinals.len()), ..Located::default() };
-        let mut known: HashMap<*const DueGroup, usize> = HashMap::new();
         let kept = self.kept.lock();
+        let (first_group, num_groups) = kept.numbers();
+        // For each group, its index among those of this unit.
+        let mut known: Vec<u32> = vec![u32::MAX; num_groups];
         for (row, ordinal) in ordinals.iter().enumerate() {
-            let stretches = kept.get(&(ordinal / self.rows_per_block)).map_or(&[][..], Vec::as_slice);
-            let after = stretches.partition_point(|stretch| stretch.ordinals.start <= *ordinal);
-            let stretch = after.checked_sub(1).map(|index| &stretches[index]);
-            match stretch.filter(|stretch| stretch.ordinals.contains(ordinal)) {
-                Some(Stretch { ordinals, group, at }) => {
-                    let index = *known.entry(Arc::as_ptr(group)).or_insert_with(|| {
-                        places.groups.push(group.clone());
-                        places.groups.len() - 1
-                    });
-                    places.rows.push((index, at + to_usize(ordinal - ordinals.start)));
+            let block = ordinal / self.rows_per_block;
+            match kept.find(block, to_usize(ordinal - block * self.rows_per_block)) {
+                Some((KeptRow { group: number, row }, group)) => {
+                    let index = &mut known[(number - first_group) as usize];
+                    if *index == u32::MAX {
+                        *index = u32::try_from(places.groups.len()).unwrap_or(u32::MAX);
+                        places.groups.push((number, group.clone()));
+                    }
+                    places.rows.push((*index as usize, row as usize));
                 }
                 None => {
                     places.rows.push((usize::MAX, places.absent.len()));
@@ -118,21 +128,12 @@ impl Shared {
                 *count += 1;
             }
         }
-        for (group, count) in places.groups.iter().zip(taken) {
+        for ((number, group), count) in places.groups.iter().zip(taken) {
             // Padding takes rows twice.
             let left =
                 group.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| Some(left.saturating_sub(count)));
-            if left.is_ok_and(|left| left > count) {
-                continue;
-            }
-            let mut kept = self.kept.lock();
-            for block in &group.blocks {
-                if let Some(stretches) = kept.get_mut(block) {
-                    stretches.retain(|stretch| !Arc::ptr_eq(&stretch.group, group));
-                    if stretches.is_empty() {
-                        kept.remove(block);
-                    }
-                }
+            if !left.is_ok_and(|left| left > count) {
+                self.kept.lock().remove(*number);
             }
         }
     }
@@ -143,12 +144,18 @@ impl Located {
     async fn copy(&self, column: usize, slots: Vec<SlotMut>) -> Result<()> {
         let missing = || Error::Internal { reason: "a unit has more slots than resident rows".into() };
         let sources: Vec<&[u8]> =
-            self.groups.iter().map(|group| group.dense[column].as_deref().unwrap_or_default()).collect();
+            self.groups.iter().map(|(_, group)| group.dense[column].as_deref().unwrap_or_default()).collect();
         let mut rows = self.rows.iter().filter(|(group, _)| *group < sources.len());
+        let mut soon = rows.clone().skip(ROWS_AHEAD);
         let mut copied = 0;
         for mut slot in slots {
             let row_bytes = slot.row_bytes();
             for target in slot.chunks_exact_mut(row_bytes.max(1)) {
+                // Rows lie anywhere in hundreds of MiB. Reading a byte of a later row brings its page and its first line
+                // while this row is copied.
+                if let Some((group, row)) = soon.next() {
+                    std::hint::black_box(sources[*group].get(row * row_bytes));
+                }
                 let (group, row) = rows.next().ok_or_else(missing)?;
                 let row = sources[*group].get(row * row_bytes..(row + 1) * row_bytes);
                 target.copy_from_slice(row.ok_or_else(missing)?);
@@ -163,11 +170,24 @@ impl Located {
         Ok(())
     }
 
+    /// Reads the dense columns of the rows that have all else in memory into their slots. `rows` are all rows of the unit.
+    async fn read_dense(&self, reader: Reader<'_>, slots: Vec<Vec<SlotMut>>, rows: &mut Rows) -> Result<()> {
+        let mut absent = self.absent.iter().peekable();
+        let present: Vec<u64> =
+            (0..self.rows.len()).filter(|row| absent.next_if_eq(&row).is_none()).map(|row| row as u64).collect();
+        let addrs = rows.addrs.iter().map(|addrs| pick(addrs, &present)).collect();
+        let read = Rows { light: Vec::new(), addrs, bad: BTreeMap::new() };
+        for (row, damage) in read_dense(reader, read, slots).await?.bad {
+            rows.bad.entry(to_usize(present[row])).or_insert(damage);
+        }
+        Ok(())
+    }
+
     /// Returns the rows without their dense columns. `absent` are those of the rows that are not in memory.
     fn rows(&self, num_columns: usize, num_tables: usize, absent: Option<Rows>) -> Result<Rows> {
         let mut light = Vec::with_capacity(num_columns);
         for column in 0..num_columns {
-            let arrays = self.groups.iter().filter_map(|group| group.light[column].as_deref());
+            let arrays = self.groups.iter().filter_map(|(_, group)| group.light[column].as_deref());
             let arrays = arrays.chain(absent.as_ref().and_then(|rows| rows.light[column].as_deref()));
             let arrays: Vec<&dyn Array> = arrays.collect();
             light.push(match arrays.is_empty() {
@@ -176,13 +196,13 @@ impl Located {
             });
         }
         let of_table = |table: usize| {
-            let groups = self.groups.iter().map(|group| group.addrs[table].as_slice());
+            let groups = self.groups.iter().map(|(_, group)| group.addrs[table].as_slice());
             let addrs: Vec<&[u64]> = groups.chain(absent.as_ref().map(|rows| rows.addrs[table].as_slice())).collect();
             self.rows.iter().map(|(group, row)| addrs[*group][*row]).collect()
         };
         let addrs = (0..num_tables).map(of_table).collect();
         let bad: Vec<&BTreeMap<usize, Damage>> =
-            self.groups.iter().map(|group| &group.bad).chain(absent.as_ref().map(|rows| &rows.bad)).collect();
+            self.groups.iter().map(|(_, group)| &group.bad).chain(absent.as_ref().map(|rows| &rows.bad)).collect();
         let is_bad = |(index, (group, row)): (usize, &(usize, usize))| Some((index, bad[*group].get(row)?.clone()));
         let bad = match bad.iter().all(|bad| bad.is_empty()) {
             true => BTreeMap::new(),
