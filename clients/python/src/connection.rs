@@ -374,10 +374,10 @@ impl StreamRequest {
         Ok(StreamOptions {
             seed: self.seed,
             shuffle,
-            shuffle_window_bytes: self.shuffle_window_bytes.unwrap_or(defaults.shuffle_window_bytes),
+            shuffle_window_bytes: self.shuffle_window_bytes,
             block_bytes: self.block_bytes.unwrap_or(defaults.block_bytes),
             num_lanes: self.num_lanes.unwrap_or(defaults.num_lanes),
-            order_version: self.order_version.unwrap_or(defaults.order_version),
+            order_version: self.order_version,
         })
     }
 }

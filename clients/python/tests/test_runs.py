@@ -66,6 +66,17 @@ def test_ranks_without_a_process_group_get_one_stream(place: stoker.Lake, own_la
             place.sql("SELECT id FROM samples").stream(batch_size=8, run_id=name)
 
 
+@pytest.mark.parametrize("order_version", [1, 2])
+def test_a_run_keeps_the_version_of_its_order(place: stoker.Lake, own_lake: stoker.Lake, order_version: int) -> None:
+    query = place.sql(QUERY)
+    first = query.stream(batch_size=8, run_id="exp-1", order_version=order_version)
+    again = query.stream(batch_size=8, run_id="exp-1")
+    assert again.stream_id == first.stream_id
+    assert [ids_of(batch) for batch in again] == [ids_of(batch) for batch in first]
+    with pytest.raises(stoker.StateMismatchError, match="order"):
+        query.stream(batch_size=8, run_id="exp-1", order_version=3 - order_version)
+
+
 def test_any_step_is_found_again(place: stoker.Lake, own_lake: stoker.Lake) -> None:
     query = place.sql(QUERY)
     first = query.stream(batch_size=16, seed=3, run_id="exp-2", run_log=True)

@@ -66,10 +66,10 @@ pub fn run(args: &OrderArgs<impl ShuffleValue>, out: &mut impl Write) -> anyhow:
         for (ranks, window_bytes) in jobs {
             let options = StreamOptions {
                 shuffle: args.shuffle.into(),
-                shuffle_window_bytes: window_bytes,
+                shuffle_window_bytes: Some(window_bytes),
                 ..StreamOptions::default()
             };
-            let mut orders = vec![options.order(rows, row_bytes)];
+            let mut orders = vec![options.windows(rows, row_bytes)];
             // The versions differ in how they mix blocks only.
             if options.shuffle == ShuffleMode::Block {
                 orders.push(options.delay_line(rows, row_bytes));

@@ -1,7 +1,7 @@
 //! What options of streams mean for the orders of their sources, and for how their rows are read.
 
 use stoker_chunks::{ChunkScan, ChunkScanOptions, RetryPolicy};
-use stoker_types::{OrderOptions, ReadOptions, StreamOptions};
+use stoker_types::{OrderOptions, ReadOptions, StreamOptions, WINDOW_BYTES};
 
 use crate::Resources;
 use crate::source::SourcePlan;
@@ -16,10 +16,11 @@ pub(crate) fn orders(options: &StreamOptions, sources: &[SourcePlan], weights: &
     let demand: Vec<f64> =
         sources.iter().zip(weights).map(|(source, weight)| weight * source.row_bytes as f64).collect();
     let total: f64 = demand.iter().sum();
+    let window = options.shuffle_window_bytes.unwrap_or(WINDOW_BYTES);
     let order = |(source, demand): (&SourcePlan, &f64)| {
         #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
-        let bytes = (options.shuffle_window_bytes as f64 * demand / total) as u64;
-        StreamOptions { shuffle_window_bytes: bytes, ..options.clone() }.windows(rows(source), source.row_bytes)
+        let bytes = (window as f64 * demand / total) as u64;
+        StreamOptions { shuffle_window_bytes: Some(bytes), ..options.clone() }.windows(rows(source), source.row_bytes)
     };
     sources.iter().zip(&demand).map(order).collect()
 }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use stoker_dialect::is_same_query;
 use stoker_lake::PutOutcome;
 use stoker_sql::Engine;
-use stoker_types::{Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamSpec, slots_for};
+use stoker_types::{
+    Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamOptions, StreamSpec, slots_for,
+};
 
 use crate::options::orders;
 use crate::plan::load_spec;
@@ -124,7 +126,10 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
     let weights = request.mix.as_ref().map(|mix| slots_for(&mix.weights)).transpose()?;
     let shares: Vec<f64> = weights.iter().flatten().map(|slots| f64::from(*slots)).collect();
     let fits = shares.is_empty() || shares.len() == plan.inner.sources.len();
-    let orders = if fits { orders(&request.options, &plan.inner.sources, &shares) } else { Vec::new() };
+    // A run keeps its order when a newer version becomes the default.
+    let of_run = spec.sources.first().map(|source| source.order.version());
+    let options = StreamOptions { order_version: request.options.order_version.or(of_run), ..request.options.clone() };
+    let orders = if fits { orders(&options, &plan.inner.sources, &shares) } else { Vec::new() };
     let mut sources = Vec::new();
     for (index, query) in request.queries.iter().enumerate() {
         let known = spec.sources.get(index).or(spec.sources.first());

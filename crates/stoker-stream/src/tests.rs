@@ -74,9 +74,9 @@ async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
 }
 
 async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
-    let (shuffle_window_bytes, block_bytes) = (400 << 10, 8 << 10);
+    let (shuffle_window_bytes, block_bytes) = (Some(400 << 10), 8 << 10);
     let options =
-        StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version: 1 };
+        StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version: Some(1) };
     StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }
 
@@ -249,9 +249,10 @@ fn blocks_are_read_with_few_requests_and_once() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
         let options = StreamOptions {
             seed: 7,
-            shuffle_window_bytes: 8_192 * WIDTH as u64,
+            shuffle_window_bytes: Some(8_192 * WIDTH as u64),
             block_bytes: 8 * WIDTH as u64,
             num_lanes: 12,
+            order_version: Some(1),
             ..StreamOptions::default()
         };
         let plan = StreamPlan::create(&engine, "SELECT x FROM t", &[], &options).await.expect("a plan");
@@ -276,9 +277,10 @@ fn a_resume_deep_in_an_epoch_reads_at_most_one_window_more() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
         let window_rows = 1_200;
         let options = StreamOptions {
-            shuffle_window_bytes: window_rows * WIDTH as u64,
+            shuffle_window_bytes: Some(window_rows * WIDTH as u64),
             block_bytes: 6 * WIDTH as u64,
             num_lanes: 12,
+            order_version: Some(1),
             ..StreamOptions::default()
         };
         let plan = StreamPlan::create(&engine, "SELECT x FROM t", &[], &options).await.expect("a plan");

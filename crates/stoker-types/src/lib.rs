@@ -58,7 +58,7 @@ pub use name::{PrincipalName, RunId, TableName, TagName};
 pub use numbers::{round_to_u32, to_micros, to_millis, to_nanos, to_usize};
 pub use order_options::{Mixing, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
-pub use plan_request::{MixOptions, PlanRequest, Query, StreamOptions};
+pub use plan_request::{DELAY_LINE_BYTES, MixOptions, PlanRequest, Query, StreamOptions, WINDOW_BYTES};
 pub use read_options::{BadRows, BadShare, Compression, ReadOptions};
 pub use receipt::{
     EpochVerdict, Positions, RECEIPT_VERSION, RECEIPT_VERSION_MIN, Receipt, ReceiptPart, Skipped, SubstitutedRow,

@@ -59,15 +59,14 @@ impl PlanRequest {
         let fail = |what, reason: String| Err(Error::InvalidValue { what, reason });
         let StreamOptions { shuffle_window_bytes, block_bytes, num_lanes, .. } = &self.options;
         let numbers = [
-            ("shuffle_window_bytes", *shuffle_window_bytes),
+            ("shuffle_window_bytes", shuffle_window_bytes.unwrap_or(1)),
             ("block_bytes", *block_bytes),
             ("num_lanes", u64::from(*num_lanes)),
         ];
         if let Some((what, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
             return fail(what, "it is 0; it must be at least 1".into());
         }
-        let version = self.options.order_version;
-        if !ORDER_VERSIONS.contains(&version) {
+        if let Some(version) = self.options.order_version.filter(|version| !ORDER_VERSIONS.contains(version)) {
             return fail("order_version", format!("it is {version}; it must be 1 or 2"));
         }
         match &self.mix {
@@ -94,15 +93,17 @@ pub struct StreamOptions {
     pub seed: u64,
     /// The mode of shuffling. The default is [`ShuffleMode::Block`].
     pub shuffle: ShuffleMode,
-    /// The size of the windows of all lanes together, for any number of ranks, in bytes. The default is 512 MiB.
-    pub shuffle_window_bytes: u64,
+    /// The bytes within which rows are mixed, of all lanes together, for any number of ranks. The default is 512 MiB, and
+    /// 256 MiB for version 2 of the order.
+    pub shuffle_window_bytes: Option<u64>,
     /// The size of a block of neighbouring rows, in bytes. The default is 512 KiB.
     pub block_bytes: u64,
     /// The number of lanes. The default is 48. If the number of ranks divides it, the cluster reads each byte once per
     /// epoch.
     pub num_lanes: u32,
-    /// The version of the order's definition, 1 or 2. The default is 1. Mixtures always have version 1.
-    pub order_version: u32,
+    /// The version of the order's definition, 1 or 2. The default is 1; for a run that exists, the version of the run.
+    /// Mixtures always have version 1.
+    pub order_version: Option<u32>,
 }
 
 /// The versions of the order's definition ([`Mixing`]).
@@ -113,13 +114,19 @@ impl Default for StreamOptions {
         Self {
             seed: 0,
             shuffle: ShuffleMode::Block,
-            shuffle_window_bytes: 512 << 20,
+            shuffle_window_bytes: None,
             block_bytes: 512 << 10,
             num_lanes: 48,
-            order_version: 1,
+            order_version: None,
         }
     }
 }
+
+/// The bytes of the windows of all lanes together by default.
+pub const WINDOW_BYTES: u64 = 512 << 20;
+
+/// The bytes that a delay line holds by default, over all lanes.
+pub const DELAY_LINE_BYTES: u64 = 256 << 20;
 
 /// The number of blocks that the windows of all lanes should hold together. More blocks do not mix rows noticeably
 /// better.
@@ -130,8 +137,8 @@ impl StreamOptions {
     /// specification.
     pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
         match self.order_version {
-            1 => self.windows(num_rows, row_bytes),
-            _ => self.delay_line(num_rows, row_bytes),
+            None | Some(1) => self.windows(num_rows, row_bytes),
+            Some(_) => self.delay_line(num_rows, row_bytes),
         }
     }
 
@@ -141,7 +148,8 @@ impl StreamOptions {
     /// Row sets that are smaller than the windows get smaller blocks, so that their rows mix equally well.
     pub fn windows(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
         let row_bytes = row_bytes.max(1);
-        let window = (self.shuffle_window_bytes / row_bytes / u64::from(self.num_lanes.max(1))).max(1);
+        let bytes = self.shuffle_window_bytes.unwrap_or(WINDOW_BYTES);
+        let window = (bytes / row_bytes / u64::from(self.num_lanes.max(1))).max(1);
         let reach = num_rows.min(window.saturating_mul(u64::from(self.num_lanes))).div_ceil(BLOCKS_PER_WINDOW);
         OrderOptions {
             mode: self.shuffle,
@@ -159,7 +167,7 @@ impl StreamOptions {
     /// held.
     pub fn delay_line(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
         let (row_bytes, lanes) = (row_bytes.max(1), u64::from(self.num_lanes.max(1)));
-        let budget = self.shuffle_window_bytes / row_bytes / lanes;
+        let budget = self.shuffle_window_bytes.unwrap_or(DELAY_LINE_BYTES) / row_bytes / lanes;
         let strides_wanted = BLOCKS_OPEN.div_ceil(lanes);
         // A lane holds about (strides + 5) / 2 blocks.
         let block_max = (u128::from(budget) * 2 / u128::from(strides_wanted + 5)).try_into().unwrap_or(u64::MAX);
@@ -175,13 +183,13 @@ impl StreamOptions {
     }
 }
 
-/// The number of blocks that a delay line should have open over all lanes. More blocks do not mix rows noticeably
-/// better, if blocks get smaller for them.
-const BLOCKS_OPEN: u64 = 1_536;
+/// The number of blocks that a delay line should have open over all lanes. More blocks mix rows little better, and
+/// smaller blocks take more requests.
+const BLOCKS_OPEN: u64 = 768;
 
 /// The number of blocks that a row set should have for a delay line, so that the rows of small ones mix well over many
 /// ranks.
-const BLOCKS_PER_TABLE: u64 = 2_048;
+const BLOCKS_PER_TABLE: u64 = 1_536;
 
 /// Returns the largest number of super-strides for which a lane with blocks of `block` rows holds at most `budget` rows,
 /// and at least 1. Blocks of one row have no use for more than 1.

@@ -69,10 +69,10 @@ pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
     let mut query = proto::StreamQuery {
         seed: options.seed,
         shuffle: options.shuffle.as_str().into(),
-        shuffle_window_bytes: options.shuffle_window_bytes,
+        shuffle_window_bytes: options.shuffle_window_bytes.unwrap_or(0),
         block_bytes: options.block_bytes,
         num_lanes: options.num_lanes,
-        order_version: options.order_version,
+        order_version: options.order_version.unwrap_or(0),
         run_id: request.run_id.as_ref().map(RunId::to_string).unwrap_or_default(),
         ..proto::StreamQuery::default()
     };
@@ -109,10 +109,10 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
     let options = StreamOptions {
         seed: query.seed,
         shuffle,
-        shuffle_window_bytes: or(query.shuffle_window_bytes, defaults.shuffle_window_bytes),
+        shuffle_window_bytes: Some(query.shuffle_window_bytes).filter(|bytes| *bytes != 0),
         block_bytes: or(query.block_bytes, defaults.block_bytes),
         num_lanes: if query.num_lanes == 0 { defaults.num_lanes } else { query.num_lanes },
-        order_version: if query.order_version == 0 { defaults.order_version } else { query.order_version },
+        order_version: Some(query.order_version).filter(|version| *version != 0),
     };
     let run_id = match query.run_id.as_str() {
         "" => None,

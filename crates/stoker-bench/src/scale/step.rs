@@ -15,7 +15,9 @@ use stoker_measure::{bytes_read, process_use, reset_peak, resident_bytes};
 use stoker_order::EpochOrder;
 use stoker_sql::{Engine, EngineOptions, RowSet};
 use stoker_stream::StreamPlan;
-use stoker_types::{BatchSize, Batching, Digest, LastBatch, OrderOptions, ReadOptions, Slice, StreamOptions, Topology};
+use stoker_types::{
+    BatchSize, Batching, DELAY_LINE_BYTES, Digest, LastBatch, OrderOptions, ReadOptions, Slice, StreamOptions, Topology,
+};
 
 /// Bytes of each row that the table stands for.
 const ROW_BYTES: u64 = 2_048;
@@ -220,8 +222,8 @@ async fn first_batch(plan: &StreamPlan, options: &ReadOptions, position: u64) ->
 fn options() -> StreamOptions {
     let default = StreamOptions::default();
     let stored = |bytes: u64| bytes / ROW_BYTES * STORED_ROW_BYTES;
-    let (window, block) = (stored(default.shuffle_window_bytes), stored(default.block_bytes));
-    StreamOptions { shuffle_window_bytes: window, block_bytes: block, ..default }
+    let (held, block) = (stored(DELAY_LINE_BYTES), stored(default.block_bytes));
+    StreamOptions { shuffle_window_bytes: Some(held), block_bytes: block, ..default }
 }
 
 /// Returns the start of an epoch, and a position deep inside it.

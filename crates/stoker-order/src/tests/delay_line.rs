@@ -71,7 +71,7 @@ fn class_sorted_rows_are_mixed_well() {
     ];
     for (num_rows, row_bytes, ranks, mib, bars) in cases {
         let bytes = mib << 20;
-        let options = StreamOptions { shuffle_window_bytes: bytes, ..StreamOptions::default() };
+        let options = StreamOptions { shuffle_window_bytes: Some(bytes), ..StreamOptions::default() };
         let options = options.delay_line(num_rows, row_bytes);
         assert!(options.resident_rows(num_rows) * row_bytes <= bytes, "{options}");
         for (classes, bar) in [100, 1_000].into_iter().zip(bars) {
@@ -300,7 +300,7 @@ proptest! {
         block_bytes in 1u64..1 << 24,
     ) {
         let options = StreamOptions {
-            shuffle_window_bytes: window, block_bytes, num_lanes: lanes, ..StreamOptions::default()
+            shuffle_window_bytes: Some(window), block_bytes, num_lanes: lanes, ..StreamOptions::default()
         };
         let planned = options.delay_line(num_rows, row_bytes);
         prop_assert!(planned.validate().is_ok(), "{}", planned);

@@ -78,7 +78,7 @@ async fn photos(connection: &Connection, shuffle: ShuffleMode) -> StreamHandle {
     // With these options a window has five rows of each of the 12 lanes.
     let row_bytes = connection.plan_stream(sql, &[], &options).await.expect("a plan");
     let rows = |handle: &StreamHandle| handle.spec().sources[0].order.rows_per_window().expect("windows");
-    options.shuffle_window_bytes = options.shuffle_window_bytes / rows(&row_bytes) * 5;
+    options.shuffle_window_bytes = options.shuffle_window_bytes.map(|bytes| bytes / rows(&row_bytes) * 5);
     let handle = connection.plan_stream(sql, &[], &options).await.expect("a plan");
     assert_eq!(rows(&handle) * 12, WINDOW_ROWS as u64);
     handle

@@ -178,10 +178,10 @@ pub fn options() -> StreamOptions {
     StreamOptions {
         seed: 7,
         shuffle: ShuffleMode::Block,
-        shuffle_window_bytes: 400 << 10,
+        shuffle_window_bytes: Some(400 << 10),
         block_bytes: 8 << 10,
         num_lanes: 12,
-        order_version: 1,
+        order_version: Some(1),
     }
 }
 

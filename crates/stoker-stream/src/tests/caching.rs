@@ -23,10 +23,10 @@ async fn plan_of(engine: &Engine, shuffle: ShuffleMode, order_version: u32) -> S
     let options = StreamOptions {
         seed: 7,
         shuffle,
-        shuffle_window_bytes: 64 << 20,
+        shuffle_window_bytes: Some(64 << 20),
         block_bytes: 2 * ROW_BYTES as u64 + 1_000,
         num_lanes: 12,
-        order_version: 1,
+        order_version: Some(1),
     };
     let plan = StreamPlan::create(engine, ALL, &[], &options).await.expect("a plan");
     of_version(engine, plan, order_version).await

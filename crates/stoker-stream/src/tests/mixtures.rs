@@ -18,7 +18,7 @@ pub fn request(weights: &[f64], stop: MixtureStop, epoch_rows: u64) -> PlanReque
         mix: Some(MixOptions { weights: weights.to_vec(), stop, epoch_rows }),
         options: StreamOptions {
             seed: 7,
-            shuffle_window_bytes: 400 << 10,
+            shuffle_window_bytes: Some(400 << 10),
             block_bytes: 8 << 10,
             num_lanes: 12,
             ..StreamOptions::default()

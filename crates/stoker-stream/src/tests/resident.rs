@@ -1,5 +1,6 @@
 //! Tests of rows that are resident before they are due.
 
+use stoker_chunks::LocalReads;
 use stoker_order::StreamOrders;
 use stoker_types::IoTotals;
 
@@ -10,10 +11,10 @@ use super::*;
 async fn line_plan(engine: &Engine, sql: &str, held_rows: u64, num_lanes: u32) -> StreamPlan {
     let options = StreamOptions {
         seed: 3,
-        shuffle_window_bytes: held_rows * WIDTH as u64,
+        shuffle_window_bytes: Some(held_rows * WIDTH as u64),
         block_bytes: 9 * WIDTH as u64,
         num_lanes,
-        order_version: 2,
+        order_version: Some(2),
         ..StreamOptions::default()
     };
     let plan = StreamPlan::create(engine, sql, &[], &options).await.expect("a plan");
@@ -22,13 +23,22 @@ async fn line_plan(engine: &Engine, sql: &str, held_rows: u64, num_lanes: u32) -
     plan
 }
 
+/// With direct reads, resident rows have memory of their stream; otherwise they are in the page cache.
+const PLACES: [LocalReads; 2] = [LocalReads::Buffered, LocalReads::Direct];
+
 /// Returns the rows of each rank from an origin on, joined by position.
-async fn joined(plan: &StreamPlan, world_size: u32, origin: u64, options: &ReadOptions) -> (Vec<i64>, IoTotals) {
+async fn joined(
+    plan: &StreamPlan,
+    world_size: u32,
+    origin: u64,
+    (options, reads): (&ReadOptions, LocalReads),
+) -> (Vec<i64>, IoTotals) {
+    let resources = Resources::default().with_local_reads(reads);
     let mut rows: BTreeMap<u64, i64> = BTreeMap::new();
     let mut io = IoTotals::default();
     for rank in 0..world_size {
         let slice = Slice { origin, ..slice(rank, world_size, BatchSize::Global(96), LastBatch::Pad) };
-        let mut stream = plan.open(&slice, options).expect("a stream");
+        let mut stream = plan.open_within(&resources, &slice, options).expect("a stream");
         while let Some(batch) = stream.next().await.expect("a batch") {
             let share = slice.share(batch.step, plan.num_rows());
             let ids = batch.data["id"].as_primitive::<Int64Type>().values();
@@ -62,13 +72,18 @@ fn rows_come_in_the_order_of_the_delay_line_and_are_read_once() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
         let line = line_plan(&engine, ALL, 4_000, 12).await;
         // 12 lanes: the lanes of 5 and 8 ranks are shared.
-        for world_size in [1, 3, 5, 8] {
+        for (reads, world_size) in PLACES.into_iter().flat_map(|reads| [1, 3, 5, 8].map(|world| (reads, world))) {
             for origin in [0, 1, 96, 4_321, 9_990] {
-                let (rows, IoTotals { bytes_read, .. }) =
-                    joined(&line, world_size, origin, &ReadOptions::default()).await;
+                let options = (&ReadOptions::default(), reads);
+                let (rows, IoTotals { bytes_read, .. }) = joined(&line, world_size, origin, options).await;
                 assert_eq!(rows, expected(&line, origin, |ordinal| ordinal as i64), "{world_size} from {origin} on");
-                // The rows of the first batches are read alone. Ranks that share lanes read the rows between theirs.
-                let more = if 12 % world_size == 0 { 11 } else { 20 };
+                // The rows of the first batches are read alone. Ranks that share lanes read the rows between theirs, and
+                // direct reads read across gaps.
+                let more = match reads {
+                    LocalReads::Buffered if 12 % world_size == 0 => 11,
+                    LocalReads::Buffered => 20,
+                    LocalReads::Direct => 30,
+                };
                 let bytes_max = (10_000 - origin) * WIDTH as u64 * more / 10 + 400 * WIDTH as u64;
                 assert!(bytes_read <= bytes_max, "{bytes_read} of {bytes_max}, {world_size} from {origin} on");
             }
@@ -76,8 +91,8 @@ fn rows_come_in_the_order_of_the_delay_line_and_are_read_once() {
         // The row set has gaps, one lane, and blocks that the lanes share.
         let sparse = line_plan(&engine, "SELECT x, id, name FROM t WHERE id % 7 IN (1, 2, 5)", 2_400, 1).await;
         let ids: Vec<i64> = (0..10_000).filter(|id| [1, 2, 5].contains(&(id % 7))).collect();
-        for origin in [0, 1_000] {
-            let (rows, _) = joined(&sparse, 2, origin, &ReadOptions::default()).await;
+        for (reads, origin) in PLACES.into_iter().flat_map(|reads| [0, 1_000].map(|origin| (reads, origin))) {
+            let (rows, _) = joined(&sparse, 2, origin, (&ReadOptions::default(), reads)).await;
             assert_eq!(rows, expected(&sparse, origin, |ordinal| ids[ordinal as usize]));
         }
     });
@@ -90,11 +105,11 @@ fn rows_that_memory_does_not_hold_are_read_when_they_are_due() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
         let plan = line_plan(&engine, ALL, 4_000, 12).await;
         let wanted = expected(&plan, 0, |ordinal| ordinal as i64);
-        let (_, whole) = joined(&plan, 1, 0, &ReadOptions::default()).await;
+        let (_, whole) = joined(&plan, 1, 0, (&ReadOptions::default(), LocalReads::Direct)).await;
         // From no resident rows to some of them.
         for memory_budget_bytes in [1, 2 << 20] {
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
-            let (rows, io) = joined(&plan, 1, 0, &options).await;
+            let (rows, io) = joined(&plan, 1, 0, (&options, LocalReads::Direct)).await;
             assert_eq!(rows, wanted, "{memory_budget_bytes}");
             assert!(io.requests > whole.requests, "{io:?} with {memory_budget_bytes}, {whole:?} with all memory");
         }
@@ -107,7 +122,7 @@ fn resident_rows_are_released_with_the_last_batch() {
     run(async {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
         let plan = line_plan(&engine, ALL, 4_000, 12).await;
-        let resources = Resources::default();
+        let resources = Resources::default().with_local_reads(LocalReads::Direct);
         let slice = slice(0, 1, BatchSize::PerRank(100), LastBatch::Uneven);
         let mut stream = plan.open_within(&resources, &slice, &ReadOptions::default()).expect("a stream");
         let mut held_max = 0;

@@ -78,25 +78,25 @@ fn options_outside_their_ranges_are_named() {
 #[test]
 fn bytes_become_blocks_and_super_strides() {
     let planned = |window_mib: u64, rows: u64, row_bytes: u64| {
-        let options = StreamOptions { shuffle_window_bytes: window_mib << 20, ..StreamOptions::default() };
+        let options = StreamOptions { shuffle_window_bytes: Some(window_mib << 20), ..StreamOptions::default() };
         let planned = options.delay_line(rows, row_bytes);
         let Mixing::DelayLine { super_strides_per_block } = planned.mixing else { panic!("{planned}") };
         assert!(planned.resident_rows(rows) * row_bytes <= window_mib << 20, "{planned}");
         (planned.rows_per_block, super_strides_per_block)
     };
     // Images of 150 KB and tokens of 2 KB.
-    assert_eq!(planned(256, 65_536, 150_528), (2, 63));
+    assert_eq!(planned(256, 65_536, 150_528), (3, 29));
     assert_eq!(planned(512, 65_536, 150_528), (3, 65));
     assert_eq!(planned(768, 65_536, 150_528), (3, 103));
-    assert_eq!(planned(256, 4_194_304, 2_048), (147, 32));
+    assert_eq!(planned(256, 4_194_304, 2_048), (256, 16));
     assert_eq!(planned(512, 4_194_304, 2_048), (256, 37));
     assert_eq!(planned(2_048, 4_194_304, 2_048), (256, 166));
     // Small row sets have smaller blocks, and no more super-strides than there are.
-    assert_eq!(planned(256, 65_536, 2_048), (32, 42));
+    assert_eq!(planned(256, 65_536, 2_048), (43, 31));
     assert_eq!(planned(256, 10, 2_048), (1, 1));
     assert_eq!(planned(256, 0, 2_048), (1, 1));
     // No memory for more than one row of each lane.
-    let options = StreamOptions { shuffle_window_bytes: 1, ..StreamOptions::default() };
+    let options = StreamOptions { shuffle_window_bytes: Some(1), ..StreamOptions::default() };
     let planned = options.delay_line(1 << 20, 1 << 24);
     assert_eq!((planned.rows_per_block, planned.mixing.version()), (1, 2));
 }

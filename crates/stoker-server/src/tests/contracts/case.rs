@@ -233,10 +233,10 @@ pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
     parts.prop_map(|(seed, shuffle, window_rows, block_rows, num_lanes, order_version)| StreamOptions {
         seed,
         shuffle,
-        shuffle_window_bytes: window_rows * ROW_BYTES,
+        shuffle_window_bytes: Some(window_rows * ROW_BYTES),
         block_bytes: block_rows * ROW_BYTES + 1,
         num_lanes,
-        order_version,
+        order_version: Some(order_version),
     })
 }
 
