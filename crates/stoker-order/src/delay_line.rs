@@ -168,7 +168,7 @@ impl DelayLine {
     }
 
     /// Returns the number of super-strides of all lanes that a window has: as many as deliver a block, and as many as
-    /// have [`WINDOW_ROWS_MIN`] rows.
+    /// have 1,024 rows.
     pub fn window_strides(&self) -> u64 {
         self.strides.max(WINDOW_ROWS_MIN.div_ceil(self.rows_per_block.saturating_mul(self.num_lanes)))
     }

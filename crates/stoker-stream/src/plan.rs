@@ -267,7 +267,7 @@ impl StreamPlan {
     /// runtime. Dropping the stream cancels it.
     ///
     /// # Errors
-    /// The errors of [`StreamPlan::check_slice`]; [`Error::BatchTooLarge`].
+    /// The errors of [`StreamPlan::check_slice`]; [`stoker_batch::Error::BatchTooLarge`].
     pub fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<BatchStream> {
         self.open_within(&Resources::default(), slice, options)
     }

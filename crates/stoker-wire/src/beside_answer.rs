@@ -1,6 +1,6 @@
 //! The response to the action `rows_beside`: an Arrow IPC stream with one record batch.
 //!
-//! The schema's metadata carries what the columns of the rows do not: its entry [`ABOUT`] is the JSON of [`About`].
+//! The schema's metadata carries what the columns of the rows do not: its entry `ABOUT` is the JSON of `About`.
 
 use std::collections::{BTreeMap, HashMap};
 
