@@ -40,12 +40,12 @@ import json
 import os
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from harness.child import ChildError
+from harness.folder import data_folder
 from harness.plan import Bench, Options, is_installed, say
 from harness.report import tables, to_json
 from harness.store import StoreError, check_loopback, serve
@@ -64,7 +64,7 @@ def main() -> int:
     absent = [system for system in chosen if not is_installed(system)]
     options = _options(arguments)
     try:
-        with _folder(arguments.dir) as folder, ExitStack() as stack:
+        with data_folder(arguments.dir, "stoker-peers-") as folder, ExitStack() as stack:
             bench = Bench(folder, options)
             endpoint = None
             if any(path.place is Place.S3 for path in paths):
@@ -138,16 +138,6 @@ def _list_of(allowed: Sequence[str]) -> Callable[[str], list[str]]:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(","))
-
-
-@contextmanager
-def _folder(chosen: Path | None) -> Iterator[Path]:
-    if chosen is not None:
-        chosen.mkdir(parents=True, exist_ok=True)
-        yield chosen.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="stoker-peers-") as temporary:
-        yield Path(temporary)
 
 
 def _endpoint(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> str:

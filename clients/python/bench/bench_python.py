@@ -6,7 +6,7 @@
 ``stoker`` and ``torch``, opens the lake, and takes each tensor of ``--epochs`` epochs in a loop, with default options.
 The ceiling of a path runs in the same way, in turn with Stoker, ``--repeat`` times:
 
-- S3: as many GETs of ranges as are in flight at once, into tensors that are used again;
+- S3: GETs of ranges of 8 MiB, 16 at once, into tensors that are used again;
 - local: copies from a memory map of the same rows into tensors that are used again, for shuffled rows with
   ``torch.index_select``, which has a thread for each processor.
 
@@ -27,9 +27,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -38,6 +35,7 @@ from typing import Any
 from first_epoch.data import BUCKET, DATA, prepare
 
 from harness.child import environment
+from harness.folder import data_folder
 from harness.store import StoreError, serve
 
 _BENCH = Path(__file__).parent
@@ -80,7 +78,10 @@ def main() -> int:
     arguments = _parser().parse_args()
     paths = [path for path in _PATHS if not arguments.paths or path.name in arguments.paths]
     try:
-        with _folder(arguments.dir) as folder, serve(arguments.stoker, folder, arguments.latency_ms) as endpoint:
+        with (
+            data_folder(arguments.dir, "stoker-python-") as folder,
+            serve(arguments.stoker, folder, arguments.latency_ms) as endpoint,
+        ):
             for name in sorted({path.data for path in paths}):
                 rows = DATA[name].divided(arguments.divisor)
                 if prepare(folder, rows):
@@ -111,16 +112,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--stoker", default=os.environ.get("STOKER_BIN"), help="the stoker binary; default: STOKER_BIN")
     add("--json", type=Path, help="write all figures to this file")
     return parser
-
-
-@contextmanager
-def _folder(chosen: Path | None) -> Iterator[Path]:
-    if chosen is not None:
-        chosen.mkdir(parents=True, exist_ok=True)
-        yield chosen.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="stoker-python-") as temporary:
-        yield Path(temporary)
 
 
 def _measure(
