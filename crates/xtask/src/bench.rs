@@ -56,34 +56,30 @@ fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> 
 
 /// The first epochs of fresh Python processes beside their ceilings, in the environment for tests.
 fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
-    let script = workspace.python_dir().join("bench").join("bench_python.py");
-    if args.iter().any(|arg| HELP.contains(&arg.as_str())) {
-        return command::run(python::base()?.arg(script).args(args), "see its message above");
-    }
-    let python = Python::locate(workspace)?;
-    let (python, ()) =
-        python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
-    build::install_native_modules(workspace, narrator)?;
-    let mut bench = python.command();
-    bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);
-    narrator.step("Measure first epochs of Python processes", |_| {
-        command::run(&mut bench, "see its message above; `cargo xtask bench python --help` lists the arguments")
-    })
+    script(workspace, narrator, Python::locate, ("bench_python.py", "Measure first epochs of Python processes"), args)
 }
 
-/// Stoker beside other libraries, in an environment of their own. The list of arguments needs only a Python.
+/// Stoker beside other libraries, in an environment of their own.
 fn peers(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
-    let script = workspace.python_dir().join("bench").join("bench_peers.py");
+    script(workspace, narrator, Python::locate_peers, ("bench_peers.py", "Measure other libraries"), args)
+}
+
+/// Runs a program of the folder of Python benchmarks. The list of its arguments needs only a Python.
+fn script(
+    workspace: &Workspace,
+    narrator: &mut Narrator,
+    locate: fn(&Workspace) -> Result<Python>,
+    (name, step): (&str, &str),
+    args: &[String],
+) -> Result<()> {
+    let script = workspace.python_dir().join("bench").join(name);
     if args.iter().any(|arg| HELP.contains(&arg.as_str())) {
         return command::run(python::base()?.arg(script).args(args), "see its message above");
     }
-    let python = Python::locate_peers(workspace)?;
     let (python, ()) =
-        python.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
+        locate(workspace)?.set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
     build::install_native_modules(workspace, narrator)?;
     let mut bench = python.command();
     bench.arg(script).arg("--stoker").arg(workspace.stoker_bin()).args(args);
-    narrator.step("Measure other libraries", |_| {
-        command::run(&mut bench, "see its message above; `cargo xtask bench peers --help` lists the arguments")
-    })
+    narrator.step(step, |_| command::run(&mut bench, "see its message above; `--help` lists the arguments"))
 }
