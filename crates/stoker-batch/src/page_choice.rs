@@ -1,9 +1,8 @@
 //! Which pages new memory is in: those that the system hands out faster.
 //!
 //! A system clears a huge page some ten times faster than as many small ones, once the page has memory of the machine
-//! behind it. A virtual machine may have returned its free huge pages to its host, which is the common setting of small
-//! virtual machines; each then comes back five times more slowly than small pages, which are seldom returned. Programs
-//! cannot ask which is the case, so the time is measured.
+//! behind it. A virtual machine may have returned its free huge pages to its host; each then comes back five times more
+//! slowly than small pages, which are seldom returned. Programs cannot ask which is the case, so the time is measured.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -21,9 +21,6 @@ use crate::{Error, Result};
 /// The number of bytes that a task copies before other tasks get a turn.
 const COPIED_AT_ONCE: usize = 1 << 20;
 
-/// The number of rows that are copied before a row of which one byte was read.
-const ROWS_AHEAD: usize = 4;
-
 /// Where the rows of a unit are.
 #[derive(Default)]
 struct Located {
@@ -146,16 +143,10 @@ impl Located {
         let sources: Vec<&[u8]> =
             self.groups.iter().map(|(_, group)| group.dense[column].as_deref().unwrap_or_default()).collect();
         let mut rows = self.rows.iter().filter(|(group, _)| *group < sources.len());
-        let mut soon = rows.clone().skip(ROWS_AHEAD);
         let mut copied = 0;
         for mut slot in slots {
             let row_bytes = slot.row_bytes();
             for target in slot.chunks_exact_mut(row_bytes.max(1)) {
-                // Rows lie anywhere in hundreds of MiB. Reading a byte of a later row brings its page and its first line
-                // while this row is copied.
-                if let Some((group, row)) = soon.next() {
-                    std::hint::black_box(sources[*group].get(row * row_bytes));
-                }
                 let (group, row) = rows.next().ok_or_else(missing)?;
                 let row = sources[*group].get(row * row_bytes..(row + 1) * row_bytes);
                 target.copy_from_slice(row.ok_or_else(missing)?);
