@@ -28,6 +28,9 @@ use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy}
 /// The maximum number of slices that one read from a body fills.
 const SLICES_MAX: usize = 64;
 
+/// The time within which bytes that have arrived are reported.
+const REPORTED: Duration = Duration::from_millis(100);
+
 /// The maximum number of unwanted bytes that one read from a body skips.
 const SKIPPED_MAX: usize = 64 << 10;
 
@@ -207,18 +210,19 @@ impl Remote {
         let mut heard = self.clock.now();
         let mut timer = Box::pin(self.clock.sleep(self.policy.stall_timeout));
         while at < range.end {
-            let count = {
+            let came = {
                 let mut slices = room.slices();
-                match select(pin!(body.read(&mut slices)), timer).await {
-                    Either::Left((count, running)) => {
-                        timer = running;
-                        count?
-                    }
-                    Either::Right(_) => {
-                        timer = Box::pin(self.clock.sleep(self.next_look(source, &range, heard)?));
-                        continue;
-                    }
+                match select(pin!(body.read(&mut slices)), &mut timer).await {
+                    Either::Left((count, _)) => Some(count?),
+                    Either::Right(_) => None,
                 }
+            };
+            let Some(count) = came else {
+                // Bytes of a slow body may have arrived that are too few to be reported.
+                let is_told_now = body.wait_for_any();
+                let pause = if is_told_now { REPORTED } else { self.next_look(source, &range, heard)? };
+                timer = Box::pin(self.clock.sleep(pause));
+                continue;
             };
             if count == 0 {
                 let found = at - range.start;

@@ -40,6 +40,15 @@ impl<E: From<Error>> RangeBody<E> {
         matches!(&self.inner, Inner::Socket { body, .. } if body.was_refused())
     }
 
+    /// Makes later reads return as soon as any byte has arrived, where they waited for many at once before. Returns
+    /// whether that changes anything.
+    pub fn wait_for_any(&mut self) -> bool {
+        match &mut self.inner {
+            Inner::Chunks(..) => false,
+            Inner::Socket { body, .. } => body.wait_for_any(),
+        }
+    }
+
     /// Reads the next bytes into the slices, in order, and returns their number: 0 at the end of the body. Cancelling
     /// the future loses no bytes.
     ///

@@ -20,12 +20,15 @@ pub struct SocketBody {
     /// The pool to which the connection returns after the body. `None` when the connection cannot be used again.
     home: Option<(Connections, Authority)>,
     was_refused: bool,
+    /// Whether a read may wait for many bytes.
+    waits_for_many: bool,
 }
 
 impl SocketBody {
     /// A body of `length` bytes, whose beginning `before` arrived together with the head.
     pub(super) fn new(stream: Stream, before: Bytes, length: u64, home: Option<(Connections, Authority)>) -> Self {
-        let mut body = Self { stream: Some(stream), before, left: length, home, was_refused: false };
+        let mut body =
+            Self { stream: Some(stream), before, left: length, home, was_refused: false, waits_for_many: true };
         body.before.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         body.end_if_empty();
         body
@@ -42,7 +45,15 @@ impl SocketBody {
         self.was_refused
     }
 
-    /// Reads the next bytes into slices, in order. Returns their number, 0 at the end of the body.
+    /// Makes later reads return as soon as any byte has arrived, where they waited for many at once before, so that a
+    /// slow body is told from one that stalls. Returns whether that changes anything.
+    pub fn wait_for_any(&mut self) -> bool {
+        self.waits_for_many = false;
+        self.stream.as_mut().is_some_and(Stream::wait_for_any)
+    }
+
+    /// Reads the next bytes into slices, in order. Returns their number, 0 at the end of the body. It may wait for many
+    /// bytes at once, which takes less time, up to [`SocketBody::wait_for_any`].
     ///
     /// Cancelling the future loses no bytes.
     ///
@@ -56,7 +67,7 @@ impl SocketBody {
             return Ok(count);
         }
         let Some(stream) = &mut self.stream else { return Ok(0) };
-        match stream.read_into(slices, self.left).await? {
+        match stream.read_into(slices, self.left, self.waits_for_many).await? {
             0 if slices.iter().all(|slice| slice.is_empty()) => Ok(0),
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
@@ -76,7 +87,8 @@ impl SocketBody {
         if self.left > 0 {
             return;
         }
-        if let (Some(stream), Some((connections, authority))) = (self.stream.take(), self.home.take()) {
+        if let (Some(mut stream), Some((connections, authority))) = (self.stream.take(), self.home.take()) {
+            stream.wait_for_any();
             connections.keep(&authority, stream);
         }
     }

@@ -9,6 +9,7 @@ mod body;
 mod client;
 mod connections;
 mod head;
+mod low_water;
 mod stream;
 
 pub use body::{SocketBody, fill};

@@ -12,13 +12,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::low_water::LowWater;
+
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
 /// A connection to a server.
 #[derive(Debug)]
 pub(super) enum Stream {
-    Plain(TcpStream),
+    Plain(TcpStream, LowWater),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -29,9 +31,17 @@ impl Stream {
         let port = authority.port_u16().unwrap_or(if tls.is_some() { HTTPS_PORT } else { HTTP_PORT });
         let stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
-        let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
+        let Some(tls) = tls else { return Ok(Stream::Plain(stream, LowWater::default())) };
         let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
         Ok(Stream::Tls(Box::new(tls.connect(name, stream).await?)))
+    }
+
+    /// Makes the connection readable as soon as any byte has arrived. Returns whether it waited for more bytes before.
+    pub fn wait_for_any(&mut self) -> bool {
+        match self {
+            Stream::Plain(stream, low_water) => low_water.wait_for_any(stream),
+            Stream::Tls(_) => false,
+        }
     }
 
     /// Returns whether nothing has arrived on an idle connection: no byte, and not its end.
@@ -42,15 +52,28 @@ impl Stream {
 
     /// Reads the bytes that have arrived into slices, in order, and at most `left` bytes. Waits for at least one byte;
     /// returns 0 when the server closed the connection. Cancelling the future loses no bytes.
-    pub async fn read_into(&mut self, slices: &mut [IoSliceMut<'_>], left: u64) -> io::Result<usize> {
+    ///
+    /// With `waits_for_many`, it may wait for many bytes, or for all that are left.
+    pub async fn read_into(
+        &mut self,
+        slices: &mut [IoSliceMut<'_>],
+        left: u64,
+        waits_for_many: bool,
+    ) -> io::Result<usize> {
         match self {
-            Stream::Plain(stream) => loop {
-                stream.readable().await?;
-                match try_read(stream, slices, left) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    done => return done,
+            Stream::Plain(stream, low_water) => {
+                match waits_for_many {
+                    true => low_water.wait_for_many(stream, left),
+                    false => _ = low_water.wait_for_any(stream),
                 }
-            },
+                loop {
+                    stream.readable().await?;
+                    match try_read(stream, slices, left) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        done => return done,
+                    }
+                }
+            }
             // TLS decrypts into one slice at a time.
             Stream::Tls(stream) => {
                 let Some(slice) = first(slices, left) else { return Ok(0) };
@@ -81,7 +104,7 @@ fn first<'a>(slices: &'a mut [IoSliceMut<'_>], left: u64) -> Option<&'a mut [u8]
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, out),
+            Stream::Plain(stream, _) => Pin::new(stream).poll_read(cx, out),
             Stream::Tls(stream) => Pin::new(stream).poll_read(cx, out),
         }
     }
@@ -90,21 +113,21 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Plain(stream, _) => Pin::new(stream).poll_write(cx, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Plain(stream, _) => Pin::new(stream).poll_flush(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Plain(stream, _) => Pin::new(stream).poll_shutdown(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
