@@ -112,9 +112,21 @@ impl Objects {
     /// # Errors
     /// Storage errors.
     pub async fn get(&self, path: &str) -> Result<Option<Bytes>> {
-        let got = async { self.lake.store.inner.get(&self.path(path)).await?.bytes().await };
+        Ok(self.get_with_entry(path).await?.map(|(bytes, _)| bytes))
+    }
+
+    /// Returns the bytes of an object, its size and its time, or `None` when it does not exist. One GET request.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn get_with_entry(&self, path: &str) -> Result<Option<(Bytes, ObjectEntry)>> {
+        let got = async {
+            let got = self.lake.store.inner.get(&self.path(path)).await?;
+            let (bytes, last_modified) = (got.meta.size, got.meta.last_modified.into());
+            Ok((got.bytes().await?, ObjectEntry { path: path.to_string(), bytes, last_modified }))
+        };
         match got.await {
-            Ok(bytes) => Ok(Some(bytes)),
+            Ok(found) => Ok(Some(found)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(source) => Err(self.error("reading", path, source)),
         }

@@ -38,14 +38,12 @@ impl Store {
 
     /// Stores content at a path that is derived from the content. An intact object younger than [`YOUNG`] stays as it
     /// is. An older object is written again, so that no cleanup deletes it before a specification refers to it. This
-    /// costs one request for a new object, and up to four requests for an existing one.
+    /// costs one request for a new object, two for one that stays, and three for one that is written again.
     pub(super) async fn put(&self, path: &str, content: &[u8]) -> Result<()> {
         let framed = frame(content);
         if self.objects.put_if_absent(path, framed.clone()).await? == PutOutcome::Exists {
-            let stays = match self.objects.get(path).await? {
-                Some(existing) if unframe(&existing).is_ok() => {
-                    self.objects.entry(path).await?.is_some_and(|entry| !entry.is_older_than(YOUNG))
-                }
+            let stays = match self.objects.get_with_entry(path).await? {
+                Some((existing, entry)) if unframe(&existing).is_ok() => !entry.is_older_than(YOUNG),
                 Some(_) => {
                     tracing::warn!(path, "replacing a damaged row set object");
                     false
