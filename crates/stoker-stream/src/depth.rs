@@ -9,11 +9,22 @@ use stoker_types::{Moment, to_usize};
 /// The number of units after which a decision is made.
 const UNITS_PER_DECISION: u32 = 8;
 
-/// The number of decisions without another try after a greater depth did not make the stream faster.
+/// The number of decisions without another try after a greater depth did not make the stream faster. It doubles with
+/// each such try, up to the second number.
 const PAUSE: u32 = 8;
+const PAUSE_MAX: u32 = 128;
 
-/// The rate of a greater depth, relative to that of the depth before, from which on the greater depth is kept.
-const GAIN_MIN: f64 = 1.08;
+/// The part of a depth by which it is increased to try a greater one, as a divisor: little at first, because most streams
+/// need no more than they begin with, and more after that made the stream faster.
+const FIRST_STEP: u64 = 4;
+const NEXT_STEP: u64 = 2;
+
+/// The gain from which on a greater depth is kept, relative to the gain of a stream whose only limit is the latency,
+/// which is that of the depth.
+const GAIN_MIN: f64 = 0.5;
+
+/// How much of the highest rate is remembered with each decision.
+const REMEMBERED: f64 = 0.95;
 
 /// The number of bytes that a stream reads ahead.
 #[derive(Clone, Debug)]
@@ -21,11 +32,26 @@ pub(crate) struct Depth {
     bytes: u64,
     bytes_min: u64,
     bytes_max: u64,
-    /// The rate before the current depth was tried, in bytes per second, and the depth at that time.
-    tried: Option<(f64, u64)>,
+    /// The highest rate of the last decisions, in bytes per second.
+    rate: f64,
+    /// The greater depth that is being tried.
+    trial: Option<Trial>,
     /// The number of decisions until a greater depth may be tried.
     pause: u32,
+    next_pause: u32,
+    /// The part by which the next depth that is tried is greater, as a divisor.
+    step: u64,
+    /// The bytes after which the next period begins: those that were requested before the last change of the depth.
+    settling: u64,
     period: Period,
+}
+
+/// A depth that is being tried.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    bytes_before: u64,
+    /// The rate from which on the greater depth is kept, in bytes per second.
+    rate_min: f64,
 }
 
 /// The units since the last decision.
@@ -42,7 +68,19 @@ impl Depth {
     /// Makes a depth of `bytes_min`, which never exceeds `bytes_max`.
     pub fn new(bytes_min: u64, bytes_max: u64) -> Self {
         let bytes = bytes_min.min(bytes_max);
-        Self { bytes, bytes_min: bytes, bytes_max, tried: None, pause: 0, period: Period::default() }
+        Self {
+            bytes,
+            bytes_min: bytes,
+            bytes_max,
+            rate: 0.0,
+            trial: None,
+            pause: 0,
+            next_pause: PAUSE,
+            step: FIRST_STEP,
+            // The memory of the first units is new, which makes them slower.
+            settling: bytes.saturating_mul(2),
+            period: Period::default(),
+        }
     }
 
     /// Returns the number of bytes to read ahead.
@@ -57,6 +95,11 @@ impl Depth {
 
     /// Records that a unit of `num_bytes` was read, at `now`. `is_late` says whether the consumer waited for it.
     pub fn read(&mut self, num_bytes: u64, is_late: bool, now: Moment) {
+        if self.settling > 0 {
+            self.settling = self.settling.saturating_sub(num_bytes.max(1));
+            self.period = Period::default();
+            return;
+        }
         let period = &mut self.period;
         let Some(begun) = period.begun else {
             // The period begins with the end of a unit, so that all of its units have the same neighbours.
@@ -77,17 +120,33 @@ impl Depth {
 
     fn decide(&mut self, rate: f64, num_late: u32, num_units: u32) {
         self.pause = self.pause.saturating_sub(1);
-        if let Some((before, bytes)) = self.tried.take()
-            && rate < before * GAIN_MIN
-        {
-            (self.bytes, self.pause) = (bytes, PAUSE);
-            return;
+        let rate_before = self.rate;
+        self.rate = rate.max(rate_before * REMEMBERED);
+        if let Some(Trial { bytes_before, rate_min }) = self.trial.take() {
+            if rate < rate_min {
+                self.rate = rate_before;
+                (self.pause, self.next_pause) = (self.next_pause, (self.next_pause * 2).min(PAUSE_MAX));
+                self.step = FIRST_STEP;
+                self.change(bytes_before);
+                return;
+            }
+            (self.next_pause, self.step) = (PAUSE, NEXT_STEP);
         }
         if num_late == 0 {
-            self.bytes = (self.bytes - self.bytes / 8).max(self.bytes_min);
+            self.change((self.bytes - self.bytes / 8).max(self.bytes_min));
         } else if num_late * 2 > num_units && self.pause == 0 && self.bytes < self.bytes_max {
-            self.tried = Some((rate, self.bytes));
-            self.bytes = self.bytes.saturating_add(self.bytes / 2).min(self.bytes_max);
+            let bytes_before = self.bytes;
+            self.change(self.bytes.saturating_add(self.bytes / self.step).min(self.bytes_max));
+            let gain = self.bytes as f64 / bytes_before as f64 - 1.0;
+            self.trial = Some(Trial { bytes_before, rate_min: self.rate * (1.0 + gain * GAIN_MIN) });
+        }
+    }
+
+    /// Changes the depth. The next decision is about units that were requested after that.
+    fn change(&mut self, bytes: u64) {
+        if self.bytes != bytes {
+            self.settling = self.bytes.max(bytes);
+            self.bytes = bytes;
         }
     }
 }
@@ -122,11 +181,11 @@ mod tests {
     fn a_depth_grows_where_that_makes_the_stream_faster() {
         let mut depth = Depth::new(32 * MIB, 1_024 * MIB);
         let mut store = Store { bandwidth: 2e9, latency: 0.2, now: Moment::START };
-        store.read(&mut depth, 200, 1e12);
+        store.read(&mut depth, 1_000, 1e12);
         // 2 GB/s times 0.2 s are 400 MB.
         assert!((350 * MIB..800 * MIB).contains(&depth.bytes()), "{}", depth.bytes());
         // A consumer that waits for nothing needs no depth.
-        store.read(&mut depth, 400, 1e8);
+        store.read(&mut depth, 4_000, 1e8);
         assert_eq!(depth.bytes(), 32 * MIB);
     }
 
@@ -136,7 +195,7 @@ mod tests {
         let mut store = Store { bandwidth: 1e9, latency: 0.02, now: Moment::START };
         for _ in 0..50 {
             store.read(&mut depth, 10, 1e12);
-            assert!(depth.bytes() <= 144 * MIB, "{}", depth.bytes());
+            assert!(depth.bytes() <= 120 * MIB, "{}", depth.bytes());
         }
     }
 

@@ -50,6 +50,9 @@ const FIRST_ROWS_MAX: u64 = 1_024;
 /// narrow row.
 pub(crate) const UNIT_ROWS_MAX: u64 = 1 << 18;
 
+/// 2^64 over the golden ratio. Multiples of it, modulo 2^64, are spread evenly.
+const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// Returns the number of rows of one rank in a unit of local files that is not a window.
 pub(crate) fn rows_of_local_unit(plan: &StreamPlan, io_threads: usize) -> u64 {
     (local_unit_bytes(io_threads) / plan.row_bytes().max(1)).max(1)
@@ -69,6 +72,11 @@ pub(crate) struct UnitSize {
     at_once: usize,
     ahead: u64,
     row_bytes: u64,
+    /// Whether the sizes of units vary between half of `bytes` and one and a half of them.
+    ///
+    /// Units of one size that begin together end together, because a store serves them at the same rate. Then nothing is
+    /// transferred until the next ones are answered.
+    varies: bool,
     /// The largest number of rows in a part. A unit has at least the rows of one part, whatever the budget is.
     part_rows_max: u64,
     /// The largest number of rows of the rank in a batch.
@@ -94,6 +102,7 @@ impl UnitSize {
             },
             ahead: if is_local { LOCAL_UNITS_AHEAD } else { UNITS_AT_ONCE as u64 },
             row_bytes,
+            varies: !is_local,
             part_rows_max: part_size.rows_max(row_bytes),
             batch_rows,
             first_is_small: is_local || batch_rows.saturating_mul(ranks_here) <= FIRST_ROWS_MAX,
@@ -102,7 +111,16 @@ impl UnitSize {
 
     /// Returns the rules for rows that are resident when they are due. No unit is a window then.
     pub fn resident(self) -> Self {
-        Self { by_window: false, bytes: RESIDENT_UNIT_BYTES, at_once: LARGE_UNITS_AT_ONCE, ..self }
+        Self { by_window: false, bytes: RESIDENT_UNIT_BYTES, varies: false, at_once: LARGE_UNITS_AT_ONCE, ..self }
+    }
+
+    /// Returns the size, in bytes, of the unit that begins at a position.
+    fn bytes_at(&self, position: u64) -> u64 {
+        if !self.varies {
+            return self.bytes;
+        }
+        let fraction = position.wrapping_mul(GOLDEN_RATIO) >> 56;
+        self.bytes / 2 + self.bytes / 256 * fraction
     }
 
     /// Returns how far a stream reads ahead that may hold `budget_bytes`, or `None` if its units are windows.
@@ -197,8 +215,9 @@ impl Units {
 
     /// Returns the position at which the next unit ends if nothing cuts it.
     fn end_of_next(&self, order: &StreamOrder) -> u64 {
-        let UnitSize { by_window, bytes, row_bytes, .. } = self.size;
+        let UnitSize { by_window, row_bytes, .. } = self.size;
         let window = order.window_positions(self.next).filter(|_| by_window);
+        let bytes = self.size.bytes_at(self.next);
         let bytes_end = || self.next.saturating_add((bytes / row_bytes).max(1).saturating_mul(self.world_size));
         window.map_or_else(bytes_end, |window| window.end).min(self.end)
     }
