@@ -1,5 +1,7 @@
 //! Resolves positions of an order to rows, before anything of the rows is read.
 
+use std::borrow::Cow;
+
 use futures::future::try_join_all;
 use stoker_order::{StreamOrder, Visit};
 use stoker_sql::{NO_ROW, ResolvedRows};
@@ -54,6 +56,14 @@ impl FoundRows {
 }
 
 impl SourceRows {
+    /// Returns the ordinals of `rows`, which ascend.
+    pub fn unique_ordinals(&self) -> Cow<'_, [u64]> {
+        let Some(ascending) = &self.ascending else { return self.ordinals.as_slice().into() };
+        let mut ordinals: Vec<u64> = ascending.iter().map(|index| self.ordinals[*index]).collect();
+        ordinals.dedup();
+        ordinals.into()
+    }
+
     /// Resolves the rows with these ordinals.
     async fn of(source: &SourcePlan, ordinals: Vec<u64>) -> Result<Self> {
         if ordinals.is_sorted_by(|one, next| one < next) {

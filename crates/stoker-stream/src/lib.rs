@@ -24,6 +24,7 @@ mod depth;
 mod error;
 mod found_rows;
 mod light;
+mod light_blocks;
 mod nulls;
 mod open_streams;
 mod options;

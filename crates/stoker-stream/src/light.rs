@@ -16,37 +16,64 @@ use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
 /// The bad rows by table and address, with what is wrong with them.
-type Bad = HashMap<(usize, u64), String>;
+pub(crate) type Bad = HashMap<(usize, u64), String>;
 
 /// Reads the light columns of rows. Returns one array for each column that is not dense, with a value for each row, and
-/// the rows that are bad.
+/// the rows that are bad. `ordinals` are those of the rows, in their order; `is_first` says whether the rows are those of
+/// a first batch.
 pub(crate) async fn read_light(
     source: &SourcePlan,
     scan: &ChunkScan,
     clock: &UnitClock,
     rows: &ResolvedRows,
+    ordinals: &[u64],
+    is_first: bool,
 ) -> Result<(Vec<Option<ArrayRef>>, Bad)> {
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; source.columns.len()];
-    let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+    let mut bad = Bad::new();
+    let kept = source.light.read(source, scan, clock, ordinals, is_first).await?;
+    let has_kept = kept.is_some();
+    if let Some(kept) = kept {
+        bad = kept.bad;
+        kept.columns.into_iter().for_each(|(column, array)| arrays[column] = Some(array));
+    }
+    let mut others = Vec::new();
     for (index, column) in source.columns.iter().enumerate() {
         match column {
             ColumnPlan::Dense { .. } => {}
             ColumnPlan::RowSet { index: place } => {
                 arrays[index] = Some(rows.columns[*place].clone());
             }
-            ColumnPlan::Table { sources } => {
-                groups.entry(sources.iter().map(|(table, _)| *table).collect()).or_default().push(index);
-            }
+            ColumnPlan::Table { .. } if has_kept && source.light.has(index) => {}
+            ColumnPlan::Table { .. } => others.push(index),
         }
     }
-    let mut bad = Bad::new();
+    let read = read_tables(source, scan, clock, &others, &rows.addrs, &mut bad).await?;
+    others.into_iter().zip(read).for_each(|(column, array)| arrays[column] = Some(array));
+    Ok((arrays, bad))
+}
+
+/// Reads some columns, which come from tables, of rows with these addresses. Returns an array for each of the columns.
+pub(crate) async fn read_tables(
+    source: &SourcePlan,
+    scan: &ChunkScan,
+    clock: &UnitClock,
+    columns: &[usize],
+    addrs: &[Vec<u64>],
+    bad: &mut Bad,
+) -> Result<Vec<ArrayRef>> {
+    let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+    for index in columns {
+        if let ColumnPlan::Table { sources } = &source.columns[*index] {
+            groups.entry(sources.iter().map(|(table, _)| *table).collect()).or_default().push(*index);
+        }
+    }
+    let mut read: HashMap<usize, ArrayRef> = HashMap::new();
     for (tables, columns) in groups {
         let group = Group { source, tables: &tables, columns: &columns, clock, scan };
-        for (column, array) in columns.iter().zip(group.read(&rows.addrs, &mut bad).await?) {
-            arrays[*column] = Some(array);
-        }
+        read.extend(columns.iter().copied().zip(group.read(addrs, bad).await?));
     }
-    Ok((arrays, bad))
+    Ok(columns.iter().filter_map(|column| read.remove(column)).collect())
 }
 
 /// Returns an array without values that has the type of a column.

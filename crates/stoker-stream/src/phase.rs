@@ -20,7 +20,7 @@
 //! | --- | --- | --- |
 //! | `HeldBack` | none | until the stream begins |
 //! | `FirstAhead` | as [`FirstUnit`] says | none |
-//! | `First` | as [`FirstUnit`] says | until the unit is delivered, so that no other read competes with it |
+//! | `First` | as [`FirstUnit`] says | after the last unit of the batch, until its first one is read |
 //! | `Ahead` | a whole unit | as [`Pause`] says |
 //! | `Steady` | a whole unit | none |
 

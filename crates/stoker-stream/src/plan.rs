@@ -18,6 +18,7 @@ use stoker_types::{
 };
 use tracing::Instrument;
 
+use crate::light_blocks::LightBlocks;
 use crate::options::orders;
 use crate::part_plan::PartSize;
 use crate::source::{ColumnPlan, SourcePlan, unify};
@@ -193,7 +194,10 @@ impl StreamPlan {
         Self::load(engine, &load_spec(engine.lake(), stream_id).await?).await
     }
 
-    fn new(spec: StreamSpec, schema: SchemaRef, sources: Vec<SourcePlan>, spec_stored: bool) -> Self {
+    fn new(spec: StreamSpec, schema: SchemaRef, mut sources: Vec<SourcePlan>, spec_stored: bool) -> Self {
+        for (source, SourceSpec { order, .. }) in sources.iter_mut().zip(&spec.sources) {
+            source.light = LightBlocks::of(source, order);
+        }
         let row_bytes = sources.iter().map(|source| source.row_bytes).max().unwrap_or(1);
         let (stream_id, orders) = (spec.stream_id(), StreamOrders::new(&spec));
         let sources = sources.into();

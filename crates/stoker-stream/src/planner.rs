@@ -206,13 +206,16 @@ impl Planner {
             if looks_up {
                 self.look_up(&unit);
             }
-            let end = self.start(unit, reads).await?;
+            let end = self.start(unit, reads, phase.first().is_some()).await?;
             units.continue_at(end);
             if self.quota.has_begun() {
                 phase = phase.begun();
             }
-            if let Phase::First(_) = phase {
-                // The consumer waits for the first batch, so no other read competes with it.
+            if let Phase::First(first) = phase
+                && first.end <= end
+            {
+                // The consumer waits for the first batch. Other reads begin when its first unit is there, so that they
+                // do not compete with it before most of it is there.
                 self.deliver_oldest().await?;
             }
             phase = phase.read_up_to(end);
@@ -342,9 +345,10 @@ impl Planner {
         }
     }
 
-    /// Opens the parts that begin in a unit and starts to read its rows. Returns the position at which the unit ends,
+    /// Opens the parts that begin in a unit and starts to read its rows. `is_first` says whether these are rows of the first
+    /// batch. Returns the position at which the unit ends,
     /// which is an earlier one if there is no memory for its last parts.
-    async fn start(&mut self, mut unit: Range<u64>, reads: UnitReads) -> Result<u64> {
+    async fn start(&mut self, mut unit: Range<u64>, reads: UnitReads, is_first: bool) -> Result<u64> {
         let opened_before = self.num_opened;
         let mut num_rows = 0;
         while let Some(part) = self.parts.peek().filter(|part| part.begins_in(&unit)).cloned() {
@@ -401,7 +405,7 @@ impl Planner {
             (None, Some(found)) => UnitRows::LookedUp(found.task),
             (None, None) => UnitRows::Positions(self.order.clone(), positions.clone()),
         };
-        let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, rows, parts, claims);
+        let task = read_unit(self.plan.clone(), self.scan.clone(), blocks, rows, parts, claims, is_first);
         let task = AbortOnDrop(tokio::spawn(task));
         self.reading.push_back(Reading { task, positions, complete_below });
         Ok(unit.end)
@@ -592,9 +596,10 @@ async fn read_unit(
     rows: UnitRows,
     parts: Vec<u64>,
     claims: Vec<Vec<SlotMut>>,
+    is_first: bool,
 ) -> Result<ReadUnit> {
     let clock = UnitClock::start(scan.clock());
-    let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref() };
+    let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref(), is_first };
     let found = match rows {
         UnitRows::AllButDense(rows) => {
             let rows = read_dense(reader, rows, claims).await?;

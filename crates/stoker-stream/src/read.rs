@@ -19,7 +19,7 @@ use crate::found_rows::{FoundRows, SourceRows};
 use crate::light::read_light;
 use crate::part_builder::Piece;
 use crate::plan::PlanInner;
-use crate::source::ColumnPlan;
+use crate::source::{ColumnPlan, SourcePlan};
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
@@ -62,6 +62,8 @@ pub(crate) struct Reader<'a> {
     pub clock: &'a UnitClock,
     /// How whole blocks are read, or `None` if rows are read one by one.
     pub blocks: Option<&'a BlockReads>,
+    /// Whether the rows are those of a first batch.
+    pub is_first: bool,
 }
 
 /// Rows of a dense column that one table supplies.
@@ -152,8 +154,10 @@ pub(crate) async fn read_dense(reader: Reader<'_>, mut rows: Rows, claims: Vec<V
 /// Reads the light columns of rows of the only source.
 pub(crate) async fn read_light_rows(reader: Reader<'_>, found: FoundRows) -> Result<Rows> {
     let missing = || Error::Internal { reason: "no table supplies these rows".into() };
-    let SourceRows { rows, places, .. } = found.by_source.into_iter().next().ok_or_else(missing)?;
-    let (light, damaged) = read_light(&reader.plan.sources[0], reader.scan, reader.clock, &rows).await?;
+    let found = found.by_source.into_iter().next().ok_or_else(missing)?;
+    let light = reader.read_light(&reader.plan.sources[0], &found);
+    let (light, damaged) = light.await?;
+    let SourceRows { rows, places, .. } = found;
     let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
     let bad = bad_places(&addrs, &damaged);
     Ok(Rows { light: at_places(light, places)?, addrs, bad })
@@ -189,10 +193,15 @@ impl Reader<'_> {
         try_join_all(gathers).await
     }
 
+    /// Reads the light columns of rows of a source.
+    async fn read_light(self, source: &SourcePlan, found: &SourceRows) -> Result<(Vec<Option<ArrayRef>>, Damaged)> {
+        let Self { scan, clock, is_first, .. } = self;
+        read_light(source, scan, clock, &found.rows, &found.unique_ordinals(), is_first).await
+    }
+
     /// Reads rows of one source.
     async fn read_source(self, source: usize, found: SourceRows, claims: Vec<Vec<SlotMut>>) -> Result<Rows> {
-        let Self { plan, scan, clock, .. } = self;
-        let (number, source) = (source, &plan.sources[source]);
+        let (number, source) = (source, &self.plan.sources[source]);
         let SourceRows { rows, places, ascending, .. } = &found;
         let mut requests = Vec::new();
         for (column, (how, slots)) in source.columns.iter().zip(claims).enumerate() {
@@ -208,7 +217,7 @@ impl Reader<'_> {
                 requests.push(DenseRequest { column, supplier, ordinals, wanted });
             }
         }
-        let light = read_light(source, scan, clock, rows);
+        let light = self.read_light(source, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, self.gather(number, requests))?;
         note(&mut damaged, gathered);
         let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, places)).collect();

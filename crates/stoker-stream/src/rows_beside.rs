@@ -100,7 +100,7 @@ impl StreamPlan {
         };
         let claims = memory.iter().map(claim).collect::<stoker_batch::Result<_>>()?;
         let clock = UnitClock::start(scan.clock());
-        let reader = Reader { plan: &self.inner, scan, clock: &clock, blocks: None };
+        let reader = Reader { plan: &self.inner, scan, clock: &clock, blocks: None, is_first: true };
         let found = FoundRows::of(&self.inner, visits).await?;
         Ok((read_rows(reader, found, claims).await?, memory))
     }

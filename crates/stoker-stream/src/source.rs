@@ -7,6 +7,7 @@ use stoker_columns::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes
 use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
 
+use crate::light_blocks::LightBlocks;
 use crate::{Error, Result};
 
 /// Local rows of at least this many bytes are read one by one for the price of whole blocks: a system call costs as
@@ -23,6 +24,8 @@ pub(crate) struct SourcePlan {
     pub columns: Vec<ColumnPlan>,
     /// The bytes per row of all columns together. They are estimated for columns of variable width.
     pub row_bytes: u64,
+    /// The light columns that are read in blocks.
+    pub light: LightBlocks,
 }
 
 /// How one output column is read.
@@ -68,7 +71,7 @@ impl SourcePlan {
             };
             columns.push(plan);
         }
-        Ok(Self { query, row_set, columns, row_bytes: row_bytes.max(1) })
+        Ok(Self { query, row_set, columns, row_bytes: row_bytes.max(1), light: LightBlocks::default() })
     }
 
     /// Returns whether rows are so large, and their files local, that reading rows one by one costs no more than

@@ -123,7 +123,7 @@ impl Spans {
         let (plan, scan, order, wanted) = (self.plan.clone(), self.scan.clone(), self.order.clone(), positions.clone());
         let read = async move {
             let clock = UnitClock::start(scan.clock());
-            let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: None };
+            let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: None, is_first: false };
             read_light_rows(reader, FoundRows::at(&plan.inner, &order, wanted.into_iter()).await?).await
         };
         Span { positions, state: State::Reading(AbortOnDrop(tokio::spawn(read))) }

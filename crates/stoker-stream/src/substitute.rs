@@ -150,7 +150,7 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
     let claim = |slots: &Option<std::sync::Arc<Slots>>| slots.iter().map(|slots| slots.claim(0)).collect();
     let claims = memory.iter().map(claim).collect::<stoker_batch::Result<_>>()?;
     let clock = UnitClock::start(scan.clock());
-    let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None };
+    let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None, is_first: true };
     let found = FoundRows::of(&plan.inner, std::slice::from_ref(visit)).await?;
     let Rows { light, addrs, mut bad } = read_rows(reader, found, claims).await?;
     if let Some(damage) = bad.remove(&0) {

@@ -21,6 +21,7 @@ use crate::*;
 mod bad_rows;
 mod budget;
 mod caching;
+mod light_blocks;
 mod local_reads;
 mod mixtures;
 mod outer_joins;

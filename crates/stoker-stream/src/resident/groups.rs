@@ -124,8 +124,9 @@ impl Shared {
             self.fill_page_cache(&found);
         }
         let clock = UnitClock::start(self.scan.clock());
-        let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks: self.blocks.as_ref() };
-        let light = read_light(source, &self.scan, &clock, &found);
+        let (plan, blocks) = (&self.plan.inner, self.blocks.as_ref());
+        let reader = Reader { plan, scan: &self.scan, clock: &clock, blocks, is_first: false };
+        let light = read_light(source, &self.scan, &clock, &found, &ordinals, false);
         let ((light, mut damaged), gathered) = futures::try_join!(light, reader.gather(0, requests))?;
         note(&mut damaged, gathered);
         let bad = bad_places(&found.addrs, &damaged);

@@ -67,7 +67,7 @@ impl Shared {
             absent_claims.push(others);
         }
         let blocks = self.blocks.as_ref();
-        let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks };
+        let reader = Reader { plan: &self.plan.inner, scan: &self.scan, clock: &clock, blocks, is_first: false };
         let absent = match places.absent.is_empty() {
             true => None,
             false => {

@@ -15,7 +15,7 @@ use crate::unit_clock::UnitClock;
 
 async fn read(plan: &StreamPlan, scan: &ChunkScan, order: &StreamOrder, positions: &[u64]) -> Rows {
     let clock = UnitClock::start(scan.clock());
-    let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None };
+    let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None, is_first: false };
     let found = FoundRows::at(&plan.inner, order, positions.iter().copied()).await.expect("rows");
     read_light_rows(reader, found).await.expect("light columns")
 }
@@ -76,7 +76,7 @@ fn damaged_rows_are_found_where_the_rest_is_known() {
         let mut visits: Vec<Visit> = Vec::new();
         order.visits(positions.iter().copied(), &mut visits);
         let clock = UnitClock::start(scan.clock());
-        let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: None };
+        let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: None, is_first: false };
         let known = read(&plan, &scan, &order, &positions).await;
         let mut read = Vec::new();
         for known in [Some(known.slice(0..1_000)), None] {
