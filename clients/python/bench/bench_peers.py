@@ -1,4 +1,4 @@
-"""Measures Stoker, pylance, LitData, MosaicML Streaming, WebDataset and Deeplake on the same data in one run.
+"""Measures Stoker, pylance, Grain, LitData, MosaicML Streaming, WebDataset and Deeplake on the same data in one run.
 
     python clients/python/bench/bench_peers.py --dir /data/bench --json peers.json
 
@@ -14,7 +14,9 @@ Paths: ``local`` and ``s3``, each ``sequential``, ``shuffled`` and ``subset``, w
 ``score < 5``, shuffled. Each library is used as its documentation shows. Where the documentation shows two ways that
 deliver different rows or orders, both are measured:
 
-- pylance: ``LanceDataset``, shuffled by batches, and ``take`` of random rows (``peers/pylance.py``);
+- pylance: ``LanceDataset``, shuffled by batches, ``take`` of random rows, and blocks of rows by hand
+  (``peers/pylance.py``);
+- Grain: a memory map of the flat files, local only (``peers/grain.py``);
 - Deeplake: ``batches()`` of a query, and a ``DataLoader`` over ``pytorch()`` (``peers/deeplake.py``);
 - LitData: ``StreamingDataset(shuffle=True)``; for the subset its ``subset``, or all rows filtered, whichever is faster
   (``peers/litdata.py``);
@@ -24,8 +26,9 @@ deliver different rows or orders, both are measured:
 - Stoker: ``Query.torch`` with its defaults (``peers/stoker.py``);
 - the ceiling: a mapped file, and parallel GETs (``peers/ceiling.py``).
 
-Each measurement runs in a process of its own with a time limit, so that a library that hangs or crashes loses only its
-own line. Each setting (by default 0 and 2 workers) is measured once. Then the fastest setting of each system is
+Each measurement runs in a fresh process with a time limit, so that a library that hangs or crashes loses only its own
+line. Its first epoch is in the first columns of the table, because it is most of the life of many runs; later epochs
+follow. Each setting (by default 0 and 2 workers) is measured once. Then the fastest setting of each system is
 repeated, in turn with the other systems, until it has ``--repeat`` measurements. ``harness/measure.py`` describes what
 is measured, and how it checks that each row came exactly once. By default an epoch has 32 batches, and the subset has
 two, one for each of two workers; ``--rows`` and ``--batch-size`` change that. An epoch that takes more than

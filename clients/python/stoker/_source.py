@@ -118,7 +118,7 @@ class StreamSource(ABC):
             memory_budget_bytes: The maximum bytes of batches that are being filled or wait to be taken; the streams of
                 one connection share its budget, see :func:`connect`. Default: 1 GiB.
             shuffle_window_bytes: The bytes of a window, within which rows are mixed, over all ranks. Default: 512 MiB,
-                and 256 MiB with ``order_version=2``.
+                and 224 MiB with ``order_version=2``.
             block_bytes: The bytes of a block: neighbouring rows that stay together when blocks are shuffled. Default:
                 512 KiB.
             num_lanes: The number of parts of the order that are read independently. Default: 48.

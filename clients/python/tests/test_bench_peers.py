@@ -30,7 +30,7 @@ from peers import SYSTEMS  # noqa: E402
 NUM_ROWS = 300
 BATCH_SIZE = 64
 #: The systems whose libraries are installed in this environment.
-SYSTEMS_HERE = ("ceiling", "stoker", "pylance-scan", "pylance-take")
+SYSTEMS_HERE = ("ceiling", "stoker", "pylance-scan", "pylance-take", "pylance-blocks")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,12 @@ def task(root: Path, system: str, path: str) -> Task:
 def test_each_system_gives_every_row_exactly_once(root: Path, system: str, order: Order) -> None:
     path = DataPath(Place.LOCAL, order)
     if SYSTEMS[system].lacking(path):
-        assert (system, order) == ("pylance-take", Order.SEQUENTIAL)
+        lacking = {
+            ("pylance-take", Order.SEQUENTIAL),
+            ("pylance-blocks", Order.SEQUENTIAL),
+            ("pylance-blocks", Order.SUBSET),
+        }
+        assert (system, order) in lacking
         return
     rows = np.arange(NUM_ROWS)
     if order is Order.SUBSET:

@@ -78,6 +78,8 @@ struct Shared {
     clock: Clock,
     /// The number of streams that have ended.
     num_ended: AtomicU64,
+    /// Wakes those who wait until other streams release memory.
+    released: Notify,
 }
 
 impl Default for MemoryBudget {
@@ -108,7 +110,7 @@ impl MemoryBudget {
         let total = total_bytes.map_or(Total::AtLeast(TOTAL_BYTES), Total::Fixed);
         let ledger = Mutex::new(Ledger::new(total, shared));
         let (pool, num_ended) = (BufferPool::new(0), AtomicU64::new(0));
-        Self { shared: Arc::new(Shared { ledger, pool, clock, num_ended }) }
+        Self { shared: Arc::new(Shared { ledger, pool, clock, num_ended, released: Notify::new() }) }
     }
 
     /// Returns the clock of the budget, which is that of its streams.
@@ -286,6 +288,19 @@ impl Quota {
         }
     }
 
+    /// Waits until the other streams hold no more than this many bytes each, on average. Cancelling the future loses
+    /// nothing.
+    pub async fn until_others_hold_at_most(&self, bytes: u64) {
+        let shared = &self.place.shared;
+        loop {
+            let released = shared.released.notified();
+            if shared.ledger.lock().do_others_hold_at_most(self.place.id, bytes) {
+                return;
+            }
+            released.await;
+        }
+    }
+
     /// Sets how many bytes the stream wants to hold at the moment. It is still allowed no more than its share.
     pub fn set_depth(&self, bytes: u64) {
         self.place.shared.ledger.lock().set_depth(self.place.id, bytes);
@@ -358,6 +373,7 @@ impl Drop for QuotaEntry {
         let shared = &self.shared;
         let mut ledger = shared.ledger.lock();
         ledger.leave(self.id);
+        shared.released.notify_waiters();
         let num_ended = shared.num_ended.fetch_add(1, Ordering::Relaxed) + 1;
         match &self.runtime {
             Some(runtime) => {
@@ -385,6 +401,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.place.shared.ledger.lock().give_back(self.place.id, self.bytes);
+        let shared = &self.place.shared;
+        shared.ledger.lock().give_back(self.place.id, self.bytes);
+        shared.released.notify_waiters();
     }
 }

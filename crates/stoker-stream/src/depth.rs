@@ -7,7 +7,7 @@
 use stoker_types::{Moment, to_usize};
 
 /// The number of units after which a decision is made.
-const UNITS_PER_DECISION: u32 = 8;
+const UNITS_PER_DECISION: u32 = 16;
 
 /// The number of decisions without another try after a greater depth did not make the stream faster. It doubles with
 /// each such try, up to the second number.
@@ -21,7 +21,7 @@ const NEXT_STEP: u64 = 2;
 
 /// The gain from which on a greater depth is kept, relative to the gain of a stream whose only limit is the latency,
 /// which is that of the depth.
-const GAIN_MIN: f64 = 0.5;
+const GAIN_MIN: f64 = 0.75;
 
 /// How much of the highest rate is remembered with each decision.
 const REMEMBERED: f64 = 0.95;
@@ -30,7 +30,8 @@ const REMEMBERED: f64 = 0.95;
 #[derive(Clone, Debug)]
 pub(crate) struct Depth {
     bytes: u64,
-    bytes_min: u64,
+    /// The depth with which the stream began. It is reached again at once when the consumer waits.
+    bytes_begun: u64,
     bytes_max: u64,
     /// The highest rate of the last decisions, in bytes per second.
     rate: f64,
@@ -65,12 +66,12 @@ struct Period {
 }
 
 impl Depth {
-    /// Makes a depth of `bytes_min`, which never exceeds `bytes_max`.
-    pub fn new(bytes_min: u64, bytes_max: u64) -> Self {
-        let bytes = bytes_min.min(bytes_max);
+    /// Makes a depth of `bytes`, which never exceeds `bytes_max` and never falls below half of `bytes`.
+    pub fn new(bytes: u64, bytes_max: u64) -> Self {
+        let bytes = bytes.min(bytes_max);
         Self {
             bytes,
-            bytes_min: bytes,
+            bytes_begun: bytes,
             bytes_max,
             rate: 0.0,
             trial: None,
@@ -88,9 +89,9 @@ impl Depth {
         self.bytes
     }
 
-    /// Returns how many units to read at once, where `least` are read at once with the smallest depth.
-    pub fn units_at_once(&self, least: usize) -> usize {
-        to_usize((least as u64).saturating_mul(self.bytes) / self.bytes_min.max(1))
+    /// Returns how many units to read at once, where a stream begins with `at_first`.
+    pub fn units_at_once(&self, at_first: usize) -> usize {
+        to_usize((at_first as u64).saturating_mul(self.bytes) / self.bytes_begun.max(1)).max(1)
     }
 
     /// Records that a unit of `num_bytes` was read, at `now`. `is_late` says whether the consumer waited for it.
@@ -133,7 +134,9 @@ impl Depth {
             (self.next_pause, self.step) = (PAUSE, NEXT_STEP);
         }
         if num_late == 0 {
-            self.change((self.bytes - self.bytes / 8).max(self.bytes_min));
+            self.change((self.bytes - self.bytes / 8).max(self.bytes_begun / 2));
+        } else if num_late * 2 > num_units && self.bytes < self.bytes_begun {
+            self.change(self.bytes_begun);
         } else if num_late * 2 > num_units && self.pause == 0 && self.bytes < self.bytes_max {
             let bytes_before = self.bytes;
             self.change(self.bytes.saturating_add(self.bytes / self.step).min(self.bytes_max));
@@ -184,9 +187,12 @@ mod tests {
         store.read(&mut depth, 1_000, 1e12);
         // 2 GB/s times 0.2 s are 400 MB.
         assert!((350 * MIB..800 * MIB).contains(&depth.bytes()), "{}", depth.bytes());
-        // A consumer that waits for nothing needs no depth.
+        // A consumer that waits for nothing needs little depth.
         store.read(&mut depth, 4_000, 1e8);
-        assert_eq!(depth.bytes(), 32 * MIB);
+        assert_eq!((depth.bytes(), depth.units_at_once(8)), (16 * MIB, 4));
+        // One that waits again gets back the depth with which the stream began.
+        store.read(&mut depth, 24, 1e12);
+        assert!((32 * MIB..=40 * MIB).contains(&depth.bytes()), "{}", depth.bytes());
     }
 
     #[test]

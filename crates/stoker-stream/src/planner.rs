@@ -31,6 +31,9 @@ use crate::{Error, Result};
 /// The bytes of parts of resident rows that are open at once, unless a part is larger.
 const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
 
+/// The bytes that the streams before a prefetching one may hold, on average, when it reads its first resident rows.
+const RESIDENT_BYTES_BEFORE: u64 = 48 << 20;
+
 /// Plans units, reads them and delivers the parts of batches in order.
 pub(crate) struct Planner {
     plan: StreamPlan,
@@ -268,14 +271,18 @@ impl Planner {
             }
             Phase::Ahead(_) if self.quota.has_begun() => phase.begun(),
             Phase::Ahead(_) if self.resident_memory.is_some() => {
+                self.deliver_all().await?;
+                tokio::select! {
+                    () = self.quota.until_others_hold_at_most(RESIDENT_BYTES_BEFORE) => {}
+                    () = self.quota.until_begun() => {}
+                }
                 let unit = units.next(&self.order, self.quota.bytes(), None);
                 // Blocks that ranks share would be lost to them if this stream were dropped before it begins.
                 if let Some(unit) = unit.filter(|_| self.shared.is_none()) {
-                    // The streams before this one have begun to read their last rows. Their memory is released while
-                    // this one reads its first blocks.
+                    // The streams before this one have delivered most of their rows. Their memory is released while this
+                    // one reads its first blocks.
                     self.resident_rows(&unit)?.begin(&unit);
                 }
-                self.deliver_all().await?;
                 self.quota.until_begun().await;
                 phase
             }

@@ -54,6 +54,8 @@ pub(crate) struct ResidentRows {
     end: u64,
     /// The number of bytes that are read ahead.
     ahead_bytes: u64,
+    /// The size of the last arrival in bytes.
+    arrival_bytes: u64,
 }
 
 /// What all tasks of a stream share.
@@ -131,7 +133,15 @@ impl ResidentRows {
         };
         let pending = shared.pending(first);
         let shared = Arc::new(shared);
-        Some(Self { shared, arrivals: VecDeque::new(), pending, next: first, end, ahead_bytes: AHEAD_BYTES_MIN })
+        Some(Self {
+            shared,
+            arrivals: VecDeque::new(),
+            pending,
+            next: first,
+            end,
+            ahead_bytes: AHEAD_BYTES_MIN,
+            arrival_bytes: 0,
+        })
     }
 
     /// Starts to read what the unit with these positions needs, and what is read ahead. Returns the arrivals that the
@@ -146,8 +156,9 @@ impl ResidentRows {
         let needed = self.arrivals.iter().take_while(|arrival| arrival.number <= last).cloned().collect();
         let mut ahead: u64 =
             self.arrivals.iter().filter(|arrival| arrival.number > last).map(|arrival| arrival.num_bytes).sum();
-        while ahead < self.ahead_bytes && self.next < self.end {
-            ahead += self.read_next();
+        // An arrival is as large as the last one, so that the first one beyond the limit is not read.
+        while (ahead == 0 || ahead.saturating_add(self.arrival_bytes) <= self.ahead_bytes) && self.next < self.end {
+            ahead += self.read_next().max(1);
         }
         if self.next == self.end {
             self.shared.quota.retire();
@@ -168,6 +179,7 @@ impl ResidentRows {
         let runs = self.shared.runs(number, pending);
         let num_rows: u64 = runs.iter().map(|run| run.ordinals.end - run.ordinals.start).sum();
         let num_bytes = num_rows.saturating_mul(self.shared.plan.row_bytes());
+        self.arrival_bytes = num_bytes;
         let (sender, is_read) = watch::channel(false);
         let failed: Arc<Mutex<Option<Error>>> = Arc::default();
         let (shared, outcome) = (self.shared.clone(), failed.clone());

@@ -35,7 +35,7 @@ const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 /// The smallest number of units of local files that a stream reads ahead.
 const LOCAL_UNITS_AHEAD: u64 = 6;
 
-/// The smallest number of batches, or of their parts, that a stream reads ahead. Three are enough to have one ready while
+/// The number of batches, or of their parts, that a stream reads ahead at first. Three are enough to have one ready while
 /// two are being read.
 const PARTS_AHEAD: u64 = 3;
 

@@ -20,15 +20,18 @@ __all__ = ["comparisons", "tables", "to_json"]
 
 #: A peer counts as mixing as well as Stoker if its mixing is lower by no more than this.
 _SAME_MIXING = 0.02
+#: The rates of first and of later epochs.
+_FIRST, _LATER = "first_epoch_mb_per_sec", "mb_per_sec"
 _DASH, _TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 _COLUMNS = (
     "system",
     "workers",
-    "MB/s",
+    "first epoch MB/s",
+    f"{_TIMES} ceiling",
+    "first batch s",
+    "later epochs MB/s",
     f"min{_DASH}max",
     f"{_TIMES} ceiling",
-    "first epoch MB/s",
-    "first batch s",
     "CPU s/GB",
     "mixing",
     "remarks",
@@ -43,7 +46,7 @@ def tables(lines: Sequence[Line], absent: Sequence[System]) -> str:
     parts = []
     for path, group in groupby(lines, key=lambda line: str(line.path)):
         rows = list(group)
-        ceiling = next((line.median("mb_per_sec") for line in rows if line.system.key == "ceiling"), None)
+        ceiling = next((line for line in rows if line.system.key == "ceiling" and line.best is not None), None)
         parts += [f"\n{path}\n", _HEADER, _RULE, *(_row(line, ceiling) for line in rows)]
         parts += [f"| {system.title} |{_NO_NUMBERS} {_how_to_install(system)} |" for system in absent]
     parts += ["", *(_sentence(comparison) for comparison in comparisons(lines))]
@@ -53,7 +56,7 @@ def tables(lines: Sequence[Line], absent: Sequence[System]) -> str:
 def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Returns Stoker's rate on each path divided by that of the fastest peer, and of the fastest that mixes as well.
 
-    A peer of which only the first epoch counts, because it keeps a copy, is compared with Stoker's first epoch.
+    First epochs are compared, and then later ones. Of a peer that keeps a copy, only the first epoch counts.
     """
     found = []
     for path, group in groupby(lines, key=lambda line: str(line.path)):
@@ -64,10 +67,16 @@ def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
             continue
         enough = _number(stoker, "mixing") - _SAME_MIXING
         mixing = [line for line in peers if _number(line, "mixing") >= enough]
-        for among, candidates in (("all peers", peers), ("those that mix as well", mixing)):
-            if candidates:
-                strongest = min((_comparison(stoker, peer) for peer in candidates), key=lambda one: one["ratio"])
-                found.append({"path": path, "among": among, **strongest})
+        for rate in (_FIRST, _LATER):
+            for among, candidates in (("all peers", peers), ("those that mix as well", mixing)):
+                compared = [
+                    _comparison(stoker, peer, rate)
+                    for peer in candidates
+                    if rate == _FIRST or not peer.only_first_epoch
+                ]
+                if compared:
+                    strongest = min(compared, key=lambda one: one["ratio"])
+                    found.append({"path": path, "among": among, **strongest})
     return found
 
 
@@ -84,19 +93,23 @@ def to_json(options: Options, lines: Sequence[Line], absent: Sequence[System]) -
     }
 
 
-def _row(line: Line, ceiling: float | None) -> str:
+def _row(line: Line, ceiling: Line | None) -> str:
     if line.best is None:
         return f"| {line.system.title} |{_NO_NUMBERS} {_remarks(line)} |"
-    rates = line.values("mb_per_sec")
-    rate = _number(line, "mb_per_sec")
+    rates = line.values(_LATER)
+
+    def over_ceiling(rate: str) -> str:
+        return f"{_number(line, rate) / _number(ceiling, rate):.2f}" if ceiling else _DASH
+
     cells = [
         line.system.title,
         str(line.best),
-        f"{rate:.0f}",
-        f"{min(rates):.0f}{_DASH}{max(rates):.0f}",
-        f"{rate / ceiling:.2f}" if ceiling else _DASH,
-        f"{_number(line, 'first_epoch_mb_per_sec'):.0f}",
+        f"{_number(line, _FIRST):.0f}",
+        over_ceiling(_FIRST),
         f"{_number(line, 'first_batch_secs'):.2f}",
+        f"{_number(line, _LATER):.0f}",
+        f"{min(rates):.0f}{_DASH}{max(rates):.0f}",
+        over_ceiling(_LATER),
         f"{_number(line, 'cpu_secs_per_gb'):.2f}",
         f"{_number(line, 'mixing'):.2f}",
         _remarks(line),
@@ -132,19 +145,18 @@ def _number(line: Line, name: str) -> float:
     return number
 
 
-def _comparison(stoker: Line, peer: Line) -> dict[str, Any]:
-    rate = "first_epoch_mb_per_sec" if peer.only_first_epoch else "mb_per_sec"
+def _comparison(stoker: Line, peer: Line, rate: str) -> dict[str, Any]:
     return {
         "peer": peer.system.key,
         "ratio": _number(stoker, rate) / _number(peer, rate),
-        "is_first_epoch": peer.only_first_epoch,
+        "is_first_epoch": rate == _FIRST,
         "stoker_mixing": _number(stoker, "mixing"),
         "peer_mixing": _number(peer, "mixing"),
     }
 
 
 def _sentence(comparison: dict[str, Any]) -> str:
-    epochs = " in the first epoch" if comparison["is_first_epoch"] else ""
+    epochs = " in the first epoch" if comparison["is_first_epoch"] else " in later epochs"
     return (
         f"{comparison['path']}: {comparison['ratio']:.2f} {_TIMES} {comparison['peer']}{epochs}, the strongest of "
         f"{comparison['among']}; mixing {comparison['stoker_mixing']:.2f} and {comparison['peer_mixing']:.2f}"

@@ -1,4 +1,4 @@
-"""pylance, in its two documented ways, over a table in its default file format.
+"""pylance, in its two documented ways and in blocks by hand, over a table in its default file format.
 
 ``pylance-scan`` is ``lance.torch.data.LanceDataset``, which yields whole batches. The sequential order uses the default
 sampler. The shuffled orders use ``ShardedBatchSampler(randomize=True)``, which shuffles batches, not rows, and the
@@ -7,6 +7,10 @@ subset uses ``filter`` too.
 ``pylance-take`` is the map-style way: a ``DataLoader`` with ``shuffle=True`` over a data set that takes the rows of
 each batch in one call, like ``SafeLanceDataset``, but as tensors instead of Python lists. The numbers of the subset's
 rows come from a scan of the score column.
+
+``pylance-blocks`` is what users write by hand where ``take`` is too slow: blocks of 64 rows, in random order,
+of which 32 are read at once by one call of ``take``, in a thread that reads the next 32 while the rows of these are
+delivered in random order.
 
 ``get_safe_loader`` spawns the workers, because Lance does not work after a fork. The table has fragments of 1,024 rows,
 because in sequential order the fragments are divided among the workers.
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
 _COLUMNS = ["image", "label"]
 _ROWS_PER_FRAGMENT = 1024
+#: The rows of a block, and the blocks that are read at once, of ``pylance-blocks``.
+_BLOCK_ROWS = 64
+_POOL_BLOCKS = 32
 
 
 def _write(dataset: Dataset, target: Path) -> None:
@@ -137,8 +144,52 @@ def _open_take(task: Task) -> Epochs:
     return lambda number: iter(loader)
 
 
+def _open_blocks(task: Task) -> Epochs:
+    from concurrent.futures import ThreadPoolExecutor
+
+    import lance
+    import numpy as np
+    import torch
+
+    uri, options = _uri(task)
+    table = lance.dataset(uri, **options)
+    starts = np.arange(0, table.count_rows(), _BLOCK_ROWS)
+    reader = ThreadPoolExecutor(1)
+
+    def read(blocks: Any) -> tuple[Any, Any]:
+        rows = np.concatenate([np.arange(start, min(start + _BLOCK_ROWS, task.num_rows)) for start in np.sort(blocks)])
+        pool = table.take(rows, columns=_COLUMNS).combine_chunks()
+        return pool["image"].chunk(0).to_numpy_ndarray(), pool["label"].chunk(0).to_numpy()
+
+    def pools(generator: Any) -> Iterator[tuple[Any, Any]]:
+        """Yields the images and labels of pools in random order; the next pool is being read meanwhile."""
+        order = generator.permutation(starts)
+        parts = [order[start : start + _POOL_BLOCKS] for start in range(0, len(order), _POOL_BLOCKS)]
+        next_pool = reader.submit(read, parts[0])
+        for number in range(len(parts)):
+            images, labels = next_pool.result()
+            if number + 1 < len(parts):
+                next_pool = reader.submit(read, parts[number + 1])
+            mixed = generator.permutation(len(labels))
+            for start in range(0, len(mixed), task.batch_size):
+                rows = mixed[start : start + task.batch_size]
+                yield images[rows], labels[rows]
+
+    def epoch(number: int) -> Iterator[tuple[Any, Any]]:
+        for images, labels in pools(np.random.default_rng([task.seed, number])):
+            yield torch.from_numpy(images), torch.from_numpy(labels)
+
+    return epoch
+
+
 _WORKERS = (0, 1, 2)
 _MODULES = ("lance", "lance.torch.data")
+
+
+def _blocks_lack(path: DataPath) -> str | None:
+    if path.order is Order.SEQUENTIAL:
+        return "blocks are in random order; see pylance-scan"
+    return "the rows are scattered; see pylance-take" if path.order is Order.SUBSET else None
 
 
 def _take_lacks(path: DataPath) -> str | None:
@@ -157,5 +208,15 @@ SYSTEMS = [
         _open_take,
         _WORKERS,
         lacking=_take_lacks,
+    ),
+    System(
+        "pylance-blocks",
+        "pylance in blocks, by hand",
+        "pylance",
+        _MODULES,
+        "pylance",
+        _write,
+        _open_blocks,
+        lacking=_blocks_lack,
     ),
 ]

@@ -57,6 +57,9 @@ pub(super) enum Answer {
     Wait,
 }
 
+/// A prefetching stream may hold this part of its depth, as a divisor, whatever the streams before it hold.
+const EARLY_DIVISOR: u64 = 4;
+
 /// The accounts of all streams of a budget.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -200,6 +203,12 @@ impl Ledger {
         RoomAhead { early, free: self.room(id, member).saturating_sub(member.held) }
     }
 
+    /// Returns whether the other members hold no more than this many bytes each, on average.
+    pub fn do_others_hold_at_most(&self, id: u64, bytes: u64) -> bool {
+        let others = (self.members.len() as u64).saturating_sub(1).max(1);
+        self.held - self.held_by(id) <= bytes.saturating_mul(others)
+    }
+
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -258,7 +267,11 @@ impl Ledger {
         let Some(early) = member.early else { return member.cap.min(self.fair).min(member.depth) };
         match self.left_before(id, member) {
             Left::Beside(early) => early,
-            Left::TakeOver(taken) => member.cap.min(self.place_max(id)).saturating_sub(taken).max(early),
+            // A stream that reads no further ahead than its depth does so together with those before it.
+            Left::TakeOver(taken) => {
+                let least = early.min(member.depth / EARLY_DIVISOR);
+                member.cap.min(self.place_max(id)).min(member.depth).saturating_sub(taken).max(least)
+            }
         }
         .min(self.fair)
         .min(member.depth)

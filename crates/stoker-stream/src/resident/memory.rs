@@ -8,7 +8,7 @@ use stoker_batch::{MemoryBudget, Quota};
 use crate::depth::Depth;
 
 /// The bytes of blocks that are read before they are opened: what hides the latency of most object stores.
-pub(super) const AHEAD_BYTES_MIN: u64 = 96 << 20;
+pub(super) const AHEAD_BYTES_MIN: u64 = 64 << 20;
 
 /// The same number at most, where the latency is greater.
 const AHEAD_BYTES_MAX: u64 = 256 << 20;
