@@ -2,7 +2,8 @@
 //!
 //! Reading the labels of some rows takes about as long as reading those of thousands: a request, a page, and the start
 //! of a decoder. So narrow columns are read in blocks of 4,096 rows, once for all units, ranks and epochs of a plan.
-//! Blocks are kept outside the memory budgets of streams, up to 32 MiB for each source of a plan.
+//! Blocks are kept outside the memory budgets of streams, up to 32 MiB for each source of a plan, until the last stream
+//! of the plan is closed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -63,7 +64,12 @@ struct Kept {
     oldest: VecDeque<u64>,
     /// The numbers of the blocks that are being read.
     being_read: HashSet<u64>,
+    /// The number of open streams that use the blocks.
+    num_streams: usize,
 }
+
+/// Keeps the blocks of a plan until the last stream of the plan is closed.
+pub(crate) struct LightInUse(Arc<[SourcePlan]>);
 
 /// Blocks that are being read by the holder, until this is dropped.
 struct Claimed<'a> {
@@ -86,6 +92,27 @@ pub(crate) struct LightValues {
     /// The columns, with their indexes in the source.
     pub columns: Vec<(usize, ArrayRef)>,
     pub bad: Bad,
+}
+
+impl LightInUse {
+    /// Begins to use the blocks of these sources.
+    pub fn begin(sources: Arc<[SourcePlan]>) -> Self {
+        sources.iter().for_each(|source| source.light.kept.lock().num_streams += 1);
+        Self(sources)
+    }
+}
+
+impl Drop for LightInUse {
+    fn drop(&mut self) {
+        for source in &*self.0 {
+            let mut kept = source.light.kept.lock();
+            kept.num_streams -= 1;
+            if kept.num_streams == 0 {
+                kept.blocks.clear();
+                kept.oldest.clear();
+            }
+        }
+    }
 }
 
 impl LightBlocks {

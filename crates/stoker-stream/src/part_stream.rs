@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::blocks::{are_kept, group};
+use crate::light_blocks::LightInUse;
 use crate::open_streams::OpenEntry;
 use crate::options::chunk_scan;
 use crate::part_builder::Delivered;
@@ -48,6 +49,7 @@ pub struct PartStream {
     quota: Quota,
     resident: Option<Arc<ResidentMemory>>,
     open: OpenEntry,
+    _light: LightInUse,
     _planner: AbortOnDrop<()>,
     _holding: AbortOnDrop<()>,
 }
@@ -85,6 +87,7 @@ impl PartStream {
         let schema = plan.schema();
         let share = Share { quota: quota.clone(), resident: resident.clone(), blocks };
         let open = resources.opened(plan.inner.stream_id, slice, quota.clone(), resident.clone());
+        let light = LightInUse::begin(plan.inner.sources.clone());
         let holding = AbortOnDrop(tokio::spawn(plan.clone().keep_held(resources.clock().clone())));
         let span = tracing::info_span!(
             "read",
@@ -119,6 +122,7 @@ impl PartStream {
             quota,
             resident,
             open,
+            _light: light,
             _planner: planner,
             _holding: holding,
         }

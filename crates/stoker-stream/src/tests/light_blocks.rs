@@ -84,3 +84,26 @@ fn only_narrow_columns_of_tables_are_read_in_blocks() {
         assert_eq!(is_kept("SELECT id, id * 2 AS twice FROM t").await, [false, false]);
     });
 }
+
+#[test]
+fn blocks_are_kept_while_a_stream_of_the_plan_is_open() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
+        let scan = ChunkScan::new(ChunkScanOptions::default());
+        for (shuffle, version) in ORDERS {
+            let plan = plan_of_version(&engine, ALL, shuffle, version).await;
+            let source = &plan.inner.sources[0];
+            let all: Vec<u64> = (0..10_000).step_by(4_000).collect();
+            let open = |rank| plan.open(&slice(rank, 2, BatchSize::Global(96), LastBatch::Pad), &ReadOptions::default());
+            let (mut one, other) = (open(0).expect("a stream"), open(1).expect("a stream"));
+            while one.next().await.expect("a batch").is_some() {}
+            // A first batch reads no more than two blocks, so the others were there.
+            assert!(ids_of(source, &scan, &all, true).await.is_some(), "{shuffle:?}");
+            drop(one);
+            assert!(ids_of(source, &scan, &all, true).await.is_some(), "{shuffle:?}");
+            drop(other);
+            assert_eq!(ids_of(source, &scan, &all, true).await, None, "{shuffle:?}");
+        }
+    });
+}
