@@ -204,7 +204,7 @@ def _first(turns: list[Any], figure: str) -> list[float]:
 
 def _later(epochs: list[Any]) -> float:
     """Returns the median rate of the epochs after the first, or the first one's if it is the only one."""
-    return median(epoch["bytes_per_sec"] for epoch in epochs[1:] or epochs)
+    return float(median(epoch["bytes_per_sec"] for epoch in epochs[1:] or epochs))
 
 
 def _ratio(ours: list[float], ceiling: list[float]) -> float:

@@ -10,7 +10,6 @@ import sys
 import threading
 from pathlib import Path
 
-
 import stoker
 
 #: The seconds between two looks.
