@@ -11,6 +11,9 @@ use crate::connect::{AtArgs, LakeArgs};
 use crate::output::output;
 use crate::print::print_cells;
 
+/// Where Linux says whether programs get huge pages.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
 /// Report which columns of a table are read as plain bytes, and how to convert the others.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -57,10 +60,24 @@ pub async fn run(args: DoctorArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     if diagnosis.findings.is_empty() {
         writeln!(out, "\nnothing costs speed or safety here")?;
     }
+    if let Some(advice) = std::fs::read_to_string(HUGE_PAGES).ok().as_deref().and_then(huge_page_advice) {
+        writeln!(out, "\n{advice}")?;
+    }
     if diagnosis.findings.iter().any(|finding| finding.example.is_some()) {
         writeln!(out, "\nThe lines of Python need: import stoker; lake = stoker.connect(…), to the lake itself")?;
     }
     Ok(())
+}
+
+/// Returns what to set on a machine that gives no huge pages, from the text of its setting, which has brackets around the
+/// choice.
+fn huge_page_advice(setting: &str) -> Option<String> {
+    setting.contains("[never]").then(|| {
+        format!(
+            "this machine gives no huge pages, in which the first batches of a process may be there sooner: as root, \
+             echo madvise > {HUGE_PAGES}"
+        )
+    })
 }
 
 /// Returns a column's layout as JSON, with its verdict.
@@ -74,4 +91,18 @@ fn with_verdict(layout: &ColumnLayout) -> serde_json::Result<Value> {
 fn codes<'a>(findings: &'a [Finding], column: &str) -> Vec<&'a str> {
     let is_about = |finding: &&Finding| finding.column.as_deref() == Some(column);
     findings.iter().filter(is_about).map(|finding| finding.code.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::huge_page_advice;
+
+    #[test]
+    fn machines_without_huge_pages_get_advice() {
+        for setting in ["always [madvise] never\n", "[always] madvise never\n", ""] {
+            assert_eq!(huge_page_advice(setting), None);
+        }
+        let advice = huge_page_advice("always madvise [never]\n").expect("advice");
+        assert!(advice.ends_with("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"), "{advice}");
+    }
 }
