@@ -17,7 +17,7 @@ const BYTES: u64 = 128 << 10;
 
 /// The number of bytes that must have arrived before a connection is readable. A connection begins with one byte.
 #[derive(Debug)]
-pub(super) struct LowWater {
+pub(crate) struct LowWater {
     bytes: u64,
 }
 

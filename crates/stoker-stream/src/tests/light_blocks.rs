@@ -95,7 +95,8 @@ fn blocks_are_kept_while_a_stream_of_the_plan_is_open() {
             let plan = plan_of_version(&engine, ALL, shuffle, version).await;
             let source = &plan.inner.sources[0];
             let all: Vec<u64> = (0..10_000).step_by(4_000).collect();
-            let open = |rank| plan.open(&slice(rank, 2, BatchSize::Global(96), LastBatch::Pad), &ReadOptions::default());
+            let open =
+                |rank| plan.open(&slice(rank, 2, BatchSize::Global(96), LastBatch::Pad), &ReadOptions::default());
             let (mut one, other) = (open(0).expect("a stream"), open(1).expect("a stream"));
             while one.next().await.expect("a batch").is_some() {}
             // A first batch reads no more than two blocks, so the others were there.

@@ -9,6 +9,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 
 use super::*;
+use crate::http1::low_water::LowWater;
 
 /// Parts of heads.
 const TOKENS: [&str; 19] = [
@@ -84,7 +85,7 @@ fn connect() -> io::Result<(Stream, UnixStream)> {
     client.set_nonblocking(true)?;
     server.set_nonblocking(true)?;
     let client = tokio::net::TcpStream::from_std(OwnedFd::from(client).into())?;
-    Ok((Stream::Plain(client), UnixStream::from_std(server)?))
+    Ok((Stream::Plain(client, LowWater::default()), UnixStream::from_std(server)?))
 }
 
 /// Requests a body through a pool with one connection, on which the server sends `response` and closes it. Returns the
