@@ -33,10 +33,7 @@ pub(crate) async fn read_light(
     let mut bad = Bad::new();
     let kept = source.light.read(source, scan, clock, ordinals, is_first).await?;
     let has_kept = kept.is_some();
-    if let Some(kept) = kept {
-        bad = kept.bad;
-        kept.columns.into_iter().for_each(|(column, array)| arrays[column] = Some(array));
-    }
+    kept.into_iter().flatten().for_each(|(column, array)| arrays[column] = Some(array));
     let mut others = Vec::new();
     for (index, column) in source.columns.iter().enumerate() {
         match column {

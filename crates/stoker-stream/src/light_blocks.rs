@@ -64,6 +64,8 @@ struct Kept {
     oldest: VecDeque<u64>,
     /// The numbers of the blocks that are being read.
     being_read: HashSet<u64>,
+    /// The numbers of the blocks that have bad rows. Their rows are read alone.
+    damaged: HashSet<u64>,
     /// The number of open streams that use the blocks.
     num_streams: usize,
 }
@@ -82,16 +84,8 @@ struct Claimed<'a> {
 struct LightBlock {
     /// The columns in the order of [`LightBlocks::columns`].
     columns: Vec<ArrayRef>,
-    bad: Bad,
     /// Whether the values were compared with their checksums.
     is_verified: bool,
-}
-
-/// The values of some rows.
-pub(crate) struct LightValues {
-    /// The columns, with their indexes in the source.
-    pub columns: Vec<(usize, ArrayRef)>,
-    pub bad: Bad,
 }
 
 impl LightInUse {
@@ -110,6 +104,7 @@ impl Drop for LightInUse {
             if kept.num_streams == 0 {
                 kept.blocks.clear();
                 kept.oldest.clear();
+                kept.damaged.clear();
             }
         }
     }
@@ -144,8 +139,8 @@ impl LightBlocks {
         self.columns.contains(&column)
     }
 
-    /// Returns the values of the rows with these ordinals, and reads the blocks that are not there. Returns `None` if the
-    /// rows have to be read alone: if there are no such columns, if a block cannot be read because of some of its rows,
+    /// Returns the columns of the rows with these ordinals, each with its index in the source, and reads the blocks that are
+    /// not there. Returns `None` if the rows have to be read alone: if there are no such columns, if a block has bad rows,
     /// or, for a first batch, if many blocks are not there.
     ///
     /// # Errors
@@ -157,7 +152,7 @@ impl LightBlocks {
         clock: &UnitClock,
         ordinals: &[u64],
         is_first: bool,
-    ) -> Result<Option<LightValues>> {
+    ) -> Result<Option<Vec<(usize, ArrayRef)>>> {
         let mut numbers: Vec<u64> = ordinals.iter().map(|ordinal| ordinal / BLOCK_ROWS).collect();
         numbers.dedup();
         if self.columns.is_empty() || !numbers.is_sorted_by(|one, next| one < next) {
@@ -172,21 +167,21 @@ impl LightBlocks {
             return Ok(None);
         }
         if num_missing > 0 {
-            match self.completed(source, scan, clock, &numbers, is_first).boxed().await {
-                Ok(read) => blocks = read,
+            blocks = match self.completed(source, scan, clock, &numbers, is_first).boxed().await {
+                Ok(read) => read,
                 Err(error) if error.kind().is_transient() => return Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "light columns of blocks are read row by row");
                     return Ok(None);
                 }
-            }
+            };
         }
-        let blocks: Vec<Arc<LightBlock>> = blocks.into_iter().flatten().collect();
+        let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
         self.values(ordinals, &numbers, &blocks).map(Some)
     }
 
     /// Returns the blocks with these numbers, which ascend, and reads those that are not there. Blocks that others read are
-    /// waited for.
+    /// waited for. Blocks with bad rows are `None`.
     async fn completed(
         &self,
         source: &SourcePlan,
@@ -202,7 +197,7 @@ impl LightBlocks {
             blocks.iter_mut().zip(there).filter(|(block, _)| block.is_none()).for_each(|(block, found)| *block = found);
             let missing = numbers.iter().zip(&blocks).filter(|(_, block)| block.is_none());
             let missing: Vec<u64> = missing.map(|(number, _)| *number).collect();
-            if missing.is_empty() {
+            if missing.is_empty() || self.are_damaged(&missing) {
                 return Ok(blocks);
             }
             let claimed = self.claim(source, &missing, is_first);
@@ -213,7 +208,7 @@ impl LightBlocks {
                 let read = self.read_blocks(source, scan, clock, some).await?;
                 for (number, block) in some.iter().zip(read) {
                     if let Ok(index) = numbers.binary_search(number) {
-                        blocks[index] = Some(block);
+                        blocks[index] = block;
                     }
                 }
             }
@@ -244,14 +239,20 @@ impl LightBlocks {
         numbers.iter().map(|number| kept.blocks.get(number).filter(is_usable).cloned()).collect()
     }
 
-    /// Reads blocks and keeps them.
+    /// Returns whether some of these blocks have bad rows.
+    fn are_damaged(&self, numbers: &[u64]) -> bool {
+        let kept = self.kept.lock();
+        !kept.damaged.is_empty() && numbers.iter().any(|number| kept.damaged.contains(number))
+    }
+
+    /// Reads blocks and keeps them, unless they have bad rows.
     async fn read_blocks(
         &self,
         source: &SourcePlan,
         scan: &ChunkScan,
         clock: &UnitClock,
         numbers: &[u64],
-    ) -> Result<Vec<Arc<LightBlock>>> {
+    ) -> Result<Vec<Option<Arc<LightBlock>>>> {
         let num_rows = source.row_set.num_rows();
         let rows = |number: u64| number * BLOCK_ROWS..((number + 1) * BLOCK_ROWS).min(num_rows);
         let ordinals: Vec<u64> = numbers.iter().flat_map(|number| rows(*number)).collect();
@@ -263,14 +264,13 @@ impl LightBlocks {
         for number in numbers {
             let Range { start: first, end } = rows(*number);
             let length = to_usize(end - first);
-            let addrs = found.addrs.iter().map(|addrs| &addrs[start..start + length]);
-            let mut of_block = Bad::new();
-            if !bad.is_empty() {
-                for (table, address) in
-                    addrs.enumerate().flat_map(|(table, addrs)| addrs.iter().map(move |addr| (table, *addr)))
-                {
-                    of_block.extend(bad.get(&(table, address)).map(|reason| ((table, address), reason.clone())));
-                }
+            let is_bad = |(table, addrs): (usize, &Vec<u64>)| {
+                addrs[start..start + length].iter().any(|address| bad.contains_key(&(table, *address)))
+            };
+            if !bad.is_empty() && found.addrs.iter().enumerate().any(is_bad) {
+                blocks.push(None);
+                start += length;
+                continue;
             }
             // A slice would keep the memory of all blocks that were read together.
             let of_block_rows = |array: &ArrayRef| -> Result<ArrayRef> {
@@ -281,13 +281,15 @@ impl LightBlocks {
                 [_] => read.clone(),
                 _ => read.iter().map(of_block_rows).collect::<Result<_>>()?,
             };
-            blocks.push(Arc::new(LightBlock { columns, bad: of_block, is_verified: scan.verifies() }));
+            blocks.push(Some(Arc::new(LightBlock { columns, is_verified: scan.verifies() })));
             start += length;
         }
         let mut kept = self.kept.lock();
         for (number, block) in numbers.iter().zip(&blocks) {
-            if kept.blocks.insert(*number, block.clone()).is_none() {
-                kept.oldest.push_back(*number);
+            match block {
+                Some(block) if kept.blocks.insert(*number, block.clone()).is_none() => kept.oldest.push_back(*number),
+                Some(_) => {}
+                None => _ = kept.damaged.insert(*number),
             }
         }
         while kept.oldest.len() > self.blocks_max {
@@ -298,7 +300,7 @@ impl LightBlocks {
     }
 
     /// Returns the values of rows, whose blocks have these numbers.
-    fn values(&self, ordinals: &[u64], numbers: &[u64], blocks: &[Arc<LightBlock>]) -> Result<LightValues> {
+    fn values(&self, ordinals: &[u64], numbers: &[u64], blocks: &[Arc<LightBlock>]) -> Result<Vec<(usize, ArrayRef)>> {
         let mut rows = Vec::with_capacity(ordinals.len());
         let mut index = 0;
         for ordinal in ordinals {
@@ -319,13 +321,15 @@ impl LightBlocks {
             };
             columns.push((*column, array));
         }
-        let bad = blocks.iter().flat_map(|block| block.bad.clone()).collect();
-        Ok(LightValues { columns, bad })
+        Ok(columns)
     }
 }
 
 impl Drop for Claimed<'_> {
     fn drop(&mut self) {
+        if self.numbers.is_empty() {
+            return;
+        }
         let mut kept = self.blocks.kept.lock();
         self.numbers.iter().for_each(|number| _ = kept.being_read.remove(number));
         drop(kept);

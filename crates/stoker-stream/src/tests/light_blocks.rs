@@ -11,8 +11,7 @@ use crate::unit_clock::UnitClock;
 async fn ids_of(source: &SourcePlan, scan: &ChunkScan, ordinals: &[u64], is_first: bool) -> Option<Vec<i64>> {
     let clock = UnitClock::start(scan.clock());
     let read = source.light.read(source, scan, &clock, ordinals, is_first).await.expect("values")?;
-    let [(_, ids)] = read.columns.as_slice() else { panic!("one column of one width") };
-    assert_eq!(read.bad.len(), 0);
+    let [(_, ids)] = read.as_slice() else { panic!("one column of one width") };
     Some(ids.as_primitive::<Int64Type>().values().to_vec())
 }
 
