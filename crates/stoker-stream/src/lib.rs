@@ -10,7 +10,7 @@
 //!
 //! A *part* is a run of consecutive rows of a batch, in memory of its own. Where a batch is wanted as a whole, it is
 //! one part. A *unit* is a run of positions that is read at once: a window of the order where rows are shuffled inside
-//! windows and best read by blocks, otherwise 16 MiB, or 4 MiB per reading thread for local files. The budget cuts
+//! windows and best read by blocks, otherwise about 8 MiB, or 4 MiB per reading thread for local files. The budget cuts
 //! units that do not fit. Rows of dense columns are read from storage directly into their buffer slots in their part.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]

@@ -180,3 +180,41 @@ async fn memory_of_a_stream_that_ended_is_kept_for_the_next_one_and_then_given_b
     pass(1).await;
     assert!(!is_kept(&budget));
 }
+
+#[test]
+fn a_prefetching_stream_holds_no_more_than_its_depth_together_with_those_before_it() {
+    let budget = MemoryBudget::new(16_000);
+    let before = budget.join(16_000);
+    let held = before.try_reserve(300).expect("memory");
+    let next = budget.join_with(&ReadOptions { ahead: true, memory_budget_bytes: 16_000, ..ReadOptions::default() });
+    next.set_depth(400);
+    before.retire();
+    let first = next.try_reserve(100).expect("a quarter of its depth");
+    assert!(next.try_reserve(1).is_none());
+    drop(held);
+    let second = next.try_reserve(300).expect("the rest of its depth");
+    assert!(next.try_reserve(1).is_none());
+    next.begin(16_000);
+    assert!(next.try_reserve(1).is_none());
+    drop((first, second));
+    assert!(next.try_reserve(400).is_some());
+}
+
+#[test]
+fn a_stream_waits_until_the_others_hold_little() {
+    run(async {
+        let budget = MemoryBudget::new(1_000);
+        let (own, one, two) = (budget.join(1_000), budget.join(1_000), budget.join(1_000));
+        let _mine = own.try_reserve(300).expect("memory");
+        let (of_one, of_two) = (one.try_reserve(80).expect("memory"), two.try_reserve(40).expect("memory"));
+        let mut waiting = pin!(own.until_others_hold_at_most(50));
+        assert!(poll!(waiting.as_mut()).is_pending(), "the others hold 60 each");
+        drop(of_two);
+        waiting.await;
+        let mut waiting = pin!(own.until_others_hold_at_most(50));
+        drop(two);
+        assert!(poll!(waiting.as_mut()).is_pending(), "the only other one holds 80");
+        drop((of_one, one));
+        waiting.await;
+    });
+}
