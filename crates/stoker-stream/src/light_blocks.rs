@@ -155,10 +155,8 @@ impl LightBlocks {
     ) -> Result<Option<Vec<(usize, ArrayRef)>>> {
         let mut numbers: Vec<u64> = ordinals.iter().map(|ordinal| ordinal / BLOCK_ROWS).collect();
         numbers.dedup();
-        if self.columns.is_empty() || !numbers.is_sorted_by(|one, next| one < next) {
-            return Ok(None);
-        }
-        if numbers.len() > self.blocks_max {
+        let are_in_order = numbers.is_sorted_by(|one, next| one < next);
+        if self.columns.is_empty() || numbers.is_empty() || numbers.len() > self.blocks_max || !are_in_order {
             return Ok(None);
         }
         let mut blocks = self.found(&numbers, scan.verifies());
