@@ -92,7 +92,7 @@ fn blocks_are_kept_while_a_stream_of_the_plan_is_open() {
         for (shuffle, version) in ORDERS {
             let plan = plan_of_version(&engine, ALL, shuffle, version).await;
             let source = &plan.inner.sources[0];
-            let all: Vec<u64> = (0..10_000).step_by(4_000).collect();
+            let all = [1, 5_000, 9_000];
             let open =
                 |rank| plan.open(&slice(rank, 2, BatchSize::Global(96), LastBatch::Pad), &ReadOptions::default());
             let (mut one, other) = (open(0).expect("a stream"), open(1).expect("a stream"));
