@@ -15,3 +15,6 @@ mod stream;
 pub use body::{SocketBody, fill};
 pub use client::{Client, Exchange, Failure, Timeouts};
 pub use head::request_head;
+
+#[cfg(test)]
+mod tests;
