@@ -27,10 +27,10 @@ use crate::{Error, Result};
 const BLOCK_ROWS: u64 = 4_096;
 
 /// The largest number of blocks that are read by one request.
-const BLOCKS_AT_ONCE: usize = 64;
+const BLOCKS_AT_ONCE: usize = 16;
 
 /// The number of blocks that are read at once where rows are taken in the order of their blocks.
-const NEXT_BLOCKS: u64 = 16;
+const NEXT_BLOCKS: u64 = 4;
 
 /// The number of blocks that are read for a first batch, whose rows are read alone otherwise: a block, and the next one.
 const FIRST_BLOCKS_MAX: usize = 2;
