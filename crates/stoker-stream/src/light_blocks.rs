@@ -270,15 +270,12 @@ impl LightBlocks {
                 start += length;
                 continue;
             }
-            // A slice would keep the memory of all blocks that were read together.
+            // A slice would keep the memory of all that was decoded together.
             let of_block_rows = |array: &ArrayRef| -> Result<ArrayRef> {
                 let rows: Vec<(usize, usize)> = (start..start + length).map(|row| (0, row)).collect();
                 interleave(&[array.as_ref()], &rows).map_err(Error::arrow)
             };
-            let columns = match numbers {
-                [_] => read.clone(),
-                _ => read.iter().map(of_block_rows).collect::<Result<_>>()?,
-            };
+            let columns = read.iter().map(of_block_rows).collect::<Result<_>>()?;
             blocks.push(Some(Arc::new(LightBlock { columns, is_verified: scan.verifies() })));
             start += length;
         }
