@@ -26,11 +26,8 @@ use crate::{Error, Result};
 /// The number of neighbouring rows in a block.
 const BLOCK_ROWS: u64 = 4_096;
 
-/// The largest number of blocks that are read by one request.
-const BLOCKS_AT_ONCE: usize = 16;
-
-/// The number of blocks that are read at once where rows are taken in the order of their blocks.
-const NEXT_BLOCKS: u64 = 4;
+/// The largest number of blocks that are read together. Lance takes some hundred bytes of memory for each row meanwhile.
+const BLOCKS_AT_ONCE: usize = 4;
 
 /// The number of blocks that are read for a first batch, whose rows are read alone otherwise: a block, and the next one.
 const FIRST_BLOCKS_MAX: usize = 2;
@@ -51,8 +48,6 @@ pub(crate) struct LightBlocks {
     columns: Vec<usize>,
     blocks_max: usize,
     kept: Mutex<Kept>,
-    /// Whether rows are taken in the order of their blocks, so that the next blocks are read together with a block.
-    reads_next: bool,
     /// Wakes those who wait for blocks that others read.
     is_read: Notify,
 }
@@ -131,7 +126,7 @@ impl LightBlocks {
             return Self::default();
         }
         let blocks_max = to_usize((KEPT_BYTES_MAX / (row_bytes * BLOCK_ROWS)).max(FIRST_BLOCKS_MAX as u64));
-        Self { columns, blocks_max, reads_next: order.mode == ShuffleMode::Sequential, ..Self::default() }
+        Self { columns, blocks_max, ..Self::default() }
     }
 
     /// Returns whether a column is read in blocks.
@@ -165,7 +160,7 @@ impl LightBlocks {
             return Ok(None);
         }
         if num_missing > 0 {
-            blocks = match self.completed(source, scan, clock, &numbers, is_first).boxed().await {
+            blocks = match self.completed(source, scan, clock, &numbers).boxed().await {
                 Ok(read) => read,
                 Err(error) if error.kind().is_transient() => return Err(error),
                 Err(error) => {
@@ -186,7 +181,6 @@ impl LightBlocks {
         scan: &ChunkScan,
         clock: &UnitClock,
         numbers: &[u64],
-        is_first: bool,
     ) -> Result<Vec<Option<Arc<LightBlock>>>> {
         let mut blocks: Vec<Option<Arc<LightBlock>>> = vec![None; numbers.len()];
         loop {
@@ -198,7 +192,7 @@ impl LightBlocks {
             if missing.is_empty() || self.are_damaged(&missing) {
                 return Ok(blocks);
             }
-            let claimed = self.claim(source, &missing, is_first);
+            let claimed = self.claim(&missing);
             if claimed.numbers.is_empty() {
                 clock.read(is_read).await;
             }
@@ -213,20 +207,10 @@ impl LightBlocks {
         }
     }
 
-    /// Claims those of the missing blocks that nobody reads, and blocks after them.
-    fn claim(&self, source: &SourcePlan, missing: &[u64], is_first: bool) -> Claimed<'_> {
+    /// Claims those of the missing blocks that nobody reads.
+    fn claim(&self, missing: &[u64]) -> Claimed<'_> {
         let mut kept = self.kept.lock();
-        let mut numbers = Vec::with_capacity(missing.len());
-        let end = source.row_set.num_rows().div_ceil(BLOCK_ROWS);
-        let num_next = if self.reads_next && !is_first { NEXT_BLOCKS } else { 1 };
-        for number in missing {
-            for number in *number..number.saturating_add(num_next).min(end) {
-                let is_missing = missing.binary_search(&number).is_ok() || !kept.blocks.contains_key(&number);
-                if is_missing && kept.being_read.insert(number) {
-                    numbers.push(number);
-                }
-            }
-        }
+        let numbers = missing.iter().copied().filter(|number| kept.being_read.insert(*number)).collect();
         Claimed { blocks: self, numbers }
     }
 
