@@ -12,36 +12,14 @@ from pathlib import Path
 
 import stoker
 
-#: The seconds between two looks.
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+
+from harness.resident import Watch
+
+#: The seconds between two looks at what the stream holds.
 LOOK_SECS = 0.002
 #: A stream that holds the same memory at so many looks reads nothing more.
 NUM_SAME = 250
-
-
-def resident_bytes() -> int:
-    """Returns the anonymous resident memory of this process."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("RssAnon:")[1].split()[0]) << 10
-
-
-class Watch:
-    """The highest memory since the start."""
-
-    def __init__(self) -> None:
-        self._base = self.highest = resident_bytes()
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self._thread.start()
-
-    def _look(self) -> None:
-        while not self._done.wait(LOOK_SECS):
-            self.highest = max(self.highest, resident_bytes())
-
-    def end(self) -> int:
-        """Ends the watch, and returns the bytes above those at the start."""
-        self._done.set()
-        self._thread.join()
-        return self.highest - self._base
 
 
 def main() -> None:
@@ -59,7 +37,7 @@ def main() -> None:
         if request["consumer"] == "stops" and step == 2:
             wait_until_idle(lake)
             break
-    print(json.dumps({"peak_bytes": watch.end(), "num_rows": num_rows}))
+    print(json.dumps({"peak_bytes": watch.peak(), "num_rows": num_rows}))
 
 
 def wait_until_idle(lake: stoker.Lake) -> None:

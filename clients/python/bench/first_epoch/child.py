@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from harness.resident import Watch
 
 __all__ = ["main"]
 
@@ -21,8 +22,6 @@ _RANGE_BYTES = 8 << 20
 _GETS = 16
 #: The number of batches that the ceiling reads ahead.
 _BATCHES_AHEAD = 3
-#: The seconds between two looks at the resident memory.
-_WATCH_SECS = 0.005
 
 _Epochs = Callable[[int], Iterator[Any]]
 
@@ -44,7 +43,7 @@ def main() -> int:
 
 def _measured(open_system: Callable[..., _Epochs], request: dict[str, Any], rows: Any) -> list[dict[str, float]]:
     """Returns the figures of each epoch."""
-    watch = _Watch()
+    watch = Watch()
     began = time.perf_counter()
     epochs = open_system(request, rows)
     found = []
@@ -69,29 +68,6 @@ def _measured(open_system: Callable[..., _Epochs], request: dict[str, Any], rows
         )
         began = time.perf_counter()
     return found
-
-
-class _Watch:
-    """The highest anonymous resident memory above that at the start."""
-
-    def __init__(self) -> None:
-        self._base = self._highest = _resident_bytes()
-        threading.Thread(target=self._look, daemon=True).start()
-
-    def _look(self) -> None:
-        while True:
-            self._highest = max(self._highest, _resident_bytes())
-            time.sleep(_WATCH_SECS)
-
-    def peak(self) -> int:
-        return self._highest - self._base
-
-
-def _resident_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) << 10
-    raise RuntimeError("the system does not tell the anonymous memory of a process")
 
 
 def _stoker(request: dict[str, Any], rows: Any) -> _Epochs:
