@@ -59,7 +59,7 @@ struct Kept {
     oldest: VecDeque<u64>,
     /// The numbers of the blocks that are being read.
     being_read: HashSet<u64>,
-    /// The numbers of the blocks that have bad rows. Their rows are read alone.
+    /// The numbers of the blocks that cannot be read, or that have bad rows. Their rows are read alone.
     damaged: HashSet<u64>,
     /// The number of open streams that use the blocks.
     num_streams: usize,
@@ -135,8 +135,8 @@ impl LightBlocks {
     }
 
     /// Returns the columns of the rows with these ordinals, each with its index in the source, and reads the blocks that are
-    /// not there. Returns `None` if the rows have to be read alone: if there are no such columns, if a block has bad rows,
-    /// or, for a first batch, if many blocks are not there.
+    /// not there. Returns `None` if the rows have to be read alone: if there are no such columns, if a block cannot be
+    /// read or has bad rows, or, for a first batch, if many blocks are not there.
     ///
     /// # Errors
     /// Transient errors of storage.
@@ -160,21 +160,14 @@ impl LightBlocks {
             return Ok(None);
         }
         if num_missing > 0 {
-            blocks = match self.completed(source, scan, clock, &numbers).boxed().await {
-                Ok(read) => read,
-                Err(error) if error.kind().is_transient() => return Err(error),
-                Err(error) => {
-                    tracing::debug!(%error, "light columns of blocks are read row by row");
-                    return Ok(None);
-                }
-            };
+            blocks = self.completed(source, scan, clock, &numbers).boxed().await?;
         }
         let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
         self.values(ordinals, &numbers, &blocks).map(Some)
     }
 
     /// Returns the blocks with these numbers, which ascend, and reads those that are not there. Blocks that others read are
-    /// waited for. Blocks with bad rows are `None`.
+    /// waited for. Blocks that cannot be read, or that have bad rows, are `None`.
     async fn completed(
         &self,
         source: &SourcePlan,
@@ -197,7 +190,15 @@ impl LightBlocks {
                 clock.read(is_read).await;
             }
             for some in claimed.numbers.chunks(BLOCKS_AT_ONCE) {
-                let read = self.read_blocks(source, scan, clock, some).await?;
+                let read = match self.read_blocks(source, scan, clock, some).await {
+                    Ok(read) => read,
+                    Err(error) if error.kind().is_transient() => return Err(error),
+                    Err(error) => {
+                        tracing::debug!(%error, "light columns of blocks are read row by row");
+                        self.kept.lock().damaged.extend(some);
+                        return Ok(blocks);
+                    }
+                };
                 for (number, block) in some.iter().zip(read) {
                     if let Ok(index) = numbers.binary_search(number) {
                         blocks[index] = block;
@@ -221,7 +222,7 @@ impl LightBlocks {
         numbers.iter().map(|number| kept.blocks.get(number).filter(is_usable).cloned()).collect()
     }
 
-    /// Returns whether some of these blocks have bad rows.
+    /// Returns whether some of these blocks cannot be read or have bad rows.
     fn are_damaged(&self, numbers: &[u64]) -> bool {
         let kept = self.kept.lock();
         !kept.damaged.is_empty() && numbers.iter().any(|number| kept.damaged.contains(number))

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use crate::blocks::lanes_in_common;
 use crate::planner::AbortOnDrop;
 use crate::resident::kept::KeptRows;
-use crate::resident::memory::AHEAD_BYTES_MIN;
+use crate::resident::memory::AHEAD_BYTES;
 pub(crate) use crate::resident::memory::ResidentMemory;
 pub(crate) use crate::resident::taken::TakenRows;
 use crate::source::SourcePlan;
@@ -139,7 +139,7 @@ impl ResidentRows {
             pending,
             next: first,
             end,
-            ahead_bytes: AHEAD_BYTES_MIN,
+            ahead_bytes: AHEAD_BYTES,
             arrival_bytes: 0,
         })
     }

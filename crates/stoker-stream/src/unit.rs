@@ -68,7 +68,7 @@ pub(crate) struct UnitSize {
     by_window: bool,
     /// The size of a unit that is not a window, in bytes.
     bytes: u64,
-    /// The number of such units that are read at once, and the number that are read ahead, both at least.
+    /// The number of such units that are read at once, and the number that are read ahead, both at first.
     at_once: usize,
     ahead: u64,
     row_bytes: u64,
@@ -129,8 +129,8 @@ impl UnitSize {
             return None;
         }
         let part_bytes = self.batch_rows.min(self.part_rows_max).saturating_mul(self.row_bytes);
-        let bytes_min = self.bytes.saturating_mul(self.ahead).max(part_bytes.saturating_mul(PARTS_AHEAD));
-        Some(Depth::new(bytes_min, budget_bytes))
+        let bytes_ahead = self.bytes.saturating_mul(self.ahead).max(part_bytes.saturating_mul(PARTS_AHEAD));
+        Some(Depth::new(bytes_ahead, budget_bytes))
     }
 
     /// Returns how many units are read at once with the smallest depth.

@@ -8,7 +8,7 @@ use stoker_batch::{MemoryBudget, Quota};
 use crate::depth::Depth;
 
 /// The bytes of blocks that are read before they are opened: what hides the latency of most object stores.
-pub(super) const AHEAD_BYTES_MIN: u64 = 64 << 20;
+pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 
 /// The same number at most, where the latency is greater.
 const AHEAD_BYTES_MAX: u64 = 256 << 20;
@@ -38,7 +38,7 @@ impl ResidentMemory {
 
     /// Returns how far the stream reads ahead of the super-strides that are delivered.
     pub fn depth(&self) -> Depth {
-        Depth::new(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX.min(self.cap_bytes.load(Ordering::Relaxed) / 2))
+        Depth::new(AHEAD_BYTES, AHEAD_BYTES_MAX.min(self.cap_bytes.load(Ordering::Relaxed) / 2))
     }
 
     /// Returns the bytes that resident rows hold now.
