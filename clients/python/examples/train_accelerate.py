@@ -9,13 +9,14 @@ loader is registered, so that `save_state` and `load_state` keep its place, on a
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from digits_net import DigitsNet
 from torch.nn.functional import cross_entropy
-from training import Ledger, arguments, loaders, mean_over_ranks, num_channels
+from training import Ledger, arguments, leave, loaders, mean_over_ranks, num_channels
 
 
 def evaluate(accelerator: Accelerator, model: Any, loader: Any, ledger: Ledger, epoch: int) -> None:
@@ -32,11 +33,8 @@ def evaluate(accelerator: Accelerator, model: Any, loader: Any, ledger: Ledger, 
     accelerator.print(f"epoch {epoch}: accuracy {right / num_rows:.4f} on {int(num_rows)} rows")
 
 
-def main() -> None:
+def fit(args: argparse.Namespace, accelerator: Accelerator) -> None:
     """Trains up to the last epoch, or up to the step where it is to stop."""
-    args = arguments(__doc__)
-    torch.set_num_threads(1)
-    accelerator = Accelerator(cpu=True)
     ledger = Ledger(args.ledger, accelerator.process_index)
     train, test = loaders(args, device=accelerator.device)
     model = DigitsNet(num_channels(args))
@@ -55,10 +53,18 @@ def main() -> None:
             optimizer.step()
             if batch.step + 1 == args.stop_after_steps:
                 accelerator.save_state(str(args.checkpoint))
-                accelerator.end_training()
                 return
         evaluate(accelerator, model, test, ledger, epoch)
     accelerator.save_state(str(args.checkpoint))
+
+
+def main() -> None:
+    """Joins the other processes, trains, and leaves with them."""
+    args = arguments(__doc__)
+    torch.set_num_threads(1)
+    accelerator = Accelerator(cpu=True)
+    fit(args, accelerator)
+    leave()
     accelerator.end_training()
 
 
