@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::UInt64Array;
+use arrow_array::cast::AsArray;
+use arrow_schema::SchemaRef;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stoker_batch::Windows;
@@ -10,17 +13,45 @@ use stoker_session::session::{BatchKey, Fetched};
 use stoker_types::{Digest, Share, StreamSpec};
 
 use crate::arrow_export::ArrowArray;
+use crate::dlpack::TensorColumn;
 use crate::stream_handle::pairs;
 
 /// One rank's rows of one global batch.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Batch {
     data: Py<ArrowArray>,
+    columns: Arc<BatchColumns>,
     /// The step, epoch, position and row addresses of the batch.
     #[pyo3(get)]
     place: Py<BatchPlace>,
     /// What a session needs to count the batch.
     pub(crate) key: BatchKey,
+}
+
+/// The columns of the batches of a schema.
+pub(crate) struct BatchColumns {
+    schema: SchemaRef,
+    /// For each column, its name, and the tensor that it becomes if it is numbers.
+    tensors: Vec<(String, Option<TensorColumn>)>,
+}
+
+/// The columns of the batches that a session returned last. All batches of a stream have the same.
+#[derive(Default)]
+pub(crate) struct LastColumns(Mutex<Option<Arc<BatchColumns>>>);
+
+impl LastColumns {
+    /// Returns the columns of a schema.
+    fn of(&self, schema: &SchemaRef) -> Arc<BatchColumns> {
+        let mut last = self.0.lock();
+        match last.as_ref().filter(|last| Arc::ptr_eq(&last.schema, schema)) {
+            Some(last) => last.clone(),
+            None => {
+                let tensor = |field: &arrow_schema::FieldRef| (field.name().clone(), TensorColumn::of(field));
+                let tensors = schema.fields().iter().map(tensor).collect();
+                last.insert(Arc::new(BatchColumns { schema: schema.clone(), tensors })).clone()
+            }
+        }
+    }
 }
 
 /// The identity of a batch's rows: their addresses, step, epoch and position, without the columns.
@@ -53,7 +84,7 @@ pub(crate) struct BatchPlace {
 
 impl Batch {
     /// Wraps a batch of a session.
-    pub(crate) fn try_new(py: Python<'_>, fetched: Fetched) -> PyResult<Self> {
+    pub(crate) fn try_new(py: Python<'_>, fetched: Fetched, last: &LastColumns) -> PyResult<Self> {
         let Fetched { batch, share, step, key, spec } = fetched;
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
         let place = BatchPlace {
@@ -68,7 +99,9 @@ impl Batch {
             num_valid: batch.num_valid,
             num_rows: batch.data.num_rows(),
         };
-        Ok(Self { data: Py::new(py, ArrowArray::from_batch(batch.data))?, place: Py::new(py, place)?, key })
+        let columns = last.of(batch.data.schema_ref());
+        let data = Py::new(py, ArrowArray::from_batch(batch.data))?;
+        Ok(Self { data, columns, place: Py::new(py, place)?, key })
     }
 }
 
@@ -78,6 +111,18 @@ impl Batch {
     #[getter]
     fn is_last(&self) -> bool {
         self.key.is_last
+    }
+
+    /// Returns the name of each column, and a DLPack capsule with its tensor, which shares the memory of the batch. Columns
+    /// that are no numbers, or that have nulls, have `None`.
+    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Vec<(&str, Option<Bound<'py, PyAny>>)>> {
+        let arrays = self.data.get().array().as_struct().columns();
+        let mut tensors = Vec::with_capacity(arrays.len());
+        for ((name, tensor), array) in self.columns.tensors.iter().zip(arrays) {
+            let capsule = tensor.as_ref().map(|tensor| tensor.export(py, array)).transpose()?;
+            tensors.push((name.as_str(), capsule.flatten()));
+        }
+        Ok(tensors)
     }
 
     #[pyo3(signature = (requested_schema=None))]

@@ -23,6 +23,7 @@ mod command;
 mod compression;
 mod connection;
 mod decode_request;
+mod dlpack;
 mod engine;
 mod exceptions;
 mod exit;

@@ -32,21 +32,28 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         (4, 4, 4)
     """
 
-    __slots__ = ("__weakref__", "_columns", "_data", "_native", "_rows", "_shapes")
+    __slots__ = ("__weakref__", "_columns", "_imported", "_native", "_rows", "_shapes")
 
     def __init__(self, native: _native.Batch) -> None:
         self._native = native
         self._rows = BatchRows(native.place)
-        self._data: pa.RecordBatch = imported_batch(native)
+        self._imported: pa.RecordBatch | None = None
         self._columns: dict[str, np.ndarray[Any, Any]] = {}
         self._shapes: tuple[ColumnShape, ...] | None = None
 
+    @property
+    def _data(self) -> pa.RecordBatch:
+        # Loaders of tensors do not need it, and importing it costs as much as their own work.
+        if self._imported is None:
+            self._imported = imported_batch(self._native)
+        return self._imported
+
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         if name not in self._columns:
-            index = self._data.schema.get_field_index(name)
+            schema = self._data.schema
+            index = schema.get_field_index(name)
             if index < 0:
                 raise KeyError(name)
-            schema = self._data.schema
             if self._shapes is None:
                 self._shapes = column_shapes(schema)
             self._columns[name] = numpy_column(schema.field(index), self._shapes[index], self._data.column(index))

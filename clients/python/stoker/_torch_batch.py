@@ -11,8 +11,8 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from stoker._batch import Batch
-from stoker._column_shapes import ColumnShape, column_shapes
-from stoker._columns import PlainColumn, flags, numbers, plain_column, with_nulls
+from stoker._column_shapes import column_shapes
+from stoker._columns import flags, numbers, plain_column, with_nulls
 from stoker._loader_batch import LoaderBatch
 from stoker._rows import BatchRows
 
@@ -66,18 +66,21 @@ def mask(num_rows: int, num_valid: int, device: torch.device | None = None) -> t
 
 def tensors(batch: Batch, int64_columns: Collection[str] = ()) -> dict[str, Any]:
     """Returns the columns of a batch as tensors and lists; the integers of ``int64_columns`` become int64."""
-    data = batch.to_arrow()
-    columns = zip(data.schema, column_shapes(data.schema), data.columns, strict=True)
-    values = {field.name: _column(field, shape, column) for field, shape, column in columns}
+    values = {
+        # DLPack transfers the ownership: the memory lives as long as the tensor.
+        name: _other_column(batch, index) if capsule is None else from_dlpack(capsule)
+        for index, (name, capsule) in enumerate(batch.native.tensors())
+    }
     for name in int64_columns:
         values[name] = values[name].long()
     return values
 
 
-def _column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> Any:
-    plain = plain_column(field, shape, array)
-    if plain is not None:
-        return _tensor(plain, len(array))
+def _other_column(batch: Batch, index: int) -> Any:
+    """Returns a column that is no tensor of numbers without nulls."""
+    data = batch.to_arrow()
+    field, shape, array = data.schema.field(index), column_shapes(data.schema)[index], data.column(index)
+    plain_column(field, shape, array)  # raises for nulls that the column cannot hold
     if isinstance(array, pa.ExtensionArray):
         return array.to_pylist()
     if shape.nulls == "nan" and shape.dtype is not None:  # floats with nulls
@@ -88,14 +91,5 @@ def _column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> Any:
         return torch.from_numpy(flags(array))
     if shape.nulls == "nat" or pa.types.is_time(array.type):  # times of day are objects for NumPy alone
         bits = array.type.bit_width
-        integers = array.view(pa.int64() if bits == 64 else pa.int32())
-        return _tensor(PlainColumn(integers, np.dtype(f"int{bits}"), (), False), len(array))
+        return from_dlpack(array.view(pa.int64() if bits == 64 else pa.int32()))
     return array.to_pylist()
-
-
-def _tensor(plain: PlainColumn, num_rows: int) -> torch.Tensor:
-    """Returns a tensor over the Arrow memory, which lives as long as the tensor: DLPack transfers the ownership."""
-    values = from_dlpack(plain.values)
-    if plain.bfloat16:
-        values = values.view(torch.bfloat16)
-    return values.view(num_rows, *plain.shape)
