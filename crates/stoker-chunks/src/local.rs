@@ -12,7 +12,7 @@ use std::ops::Range;
 use rustix::io::Errno;
 use stoker_lake::preadv_cached;
 
-use crate::coalesce::{Piece, Read};
+use crate::coalesce::{Limits, Piece, Read};
 use crate::row_cursor::RowCursor;
 use crate::verify::CHECKED_BYTES;
 
@@ -22,6 +22,9 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// The maximum number of slices per system call; Linux allows 1,024.
 const SLICES_MAX: usize = 1_000;
+
+/// The limits by which rows are read by one system call: a call costs about as much as copying 8 KiB.
+const CALL: Limits = Limits { gap_bytes_max: 8 << 10, free_gap_bytes: 0, waste_divisor: 10, read_bytes_max: 8 << 20 };
 
 /// Where a read may take bytes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,18 +42,27 @@ pub(crate) struct Progress {
     pub next: RowCursor,
     /// The number of system calls that read them.
     pub calls: u64,
+    /// The number of bytes that these calls read.
+    pub bytes: u64,
 }
 
-/// Reads a range of a file into the slots of its rows, with one system call for up to 500 runs of rows, and verifies
-/// rows that have a checksum. Continues at `progress`. Returns before the end only if the next bytes are not in memory
-/// and `from` is [`ReadFrom::Memory`].
+/// A range of a file that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub range: Range<u64>,
+    pub source: io::Error,
+}
+
+/// Reads rows of a file into their slots, with one system call for up to 500 runs of rows that are near to each other, and
+/// verifies rows that have a checksum. Continues at `progress`. Returns before the end only if the next bytes are not in
+/// memory and `from` is [`ReadFrom::Memory`].
 pub(crate) fn read_local(
     file: &File,
     read: &mut Read,
     scratch: &mut Vec<u8>,
     from: ReadFrom,
     progress: &mut Progress,
-) -> io::Result<()> {
+) -> Result<(), Unreadable> {
     if progress.next == RowCursor::default() {
         read.checks.restart();
     }
@@ -62,22 +74,24 @@ pub(crate) fn read_local(
             Ok(calls) => progress.calls += calls,
             // A read that may wait will report the error, if there is one.
             Err(_) if from == ReadFrom::Memory => return Ok(()),
-            Err(error) => return Err(error),
+            Err(source) => {
+                let range = read.offset + span.range.start..read.offset + span.range.end;
+                return Err(Unreadable { range, source });
+            }
         }
+        progress.bytes += span.range.end - span.range.start;
         read.check(span.range.end);
         progress.next.advance(&read.pieces, span.range.end, |_, _, _| {});
     }
     Ok(())
 }
 
-/// Reads a range as [`read_local`] does, but from the disk rather than from the page cache.
-///
-/// Returns the number of system calls.
-pub(crate) fn read_past_cache(file: &File, read: &mut Read) -> io::Result<u64> {
+/// Reads rows as [`read_local`] does, but from the disk rather than from the page cache.
+pub(crate) fn read_past_cache(file: &File, read: &mut Read) -> Result<Progress, Unreadable> {
     forget(file, read.offset..read.offset + read.length);
     let mut progress = Progress::default();
     read_local(file, read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress)?;
-    Ok(progress.calls)
+    Ok(progress)
 }
 
 /// Drops a range of a file from the page cache. Only Linux can do this, and a file system may refuse; then the next
@@ -125,8 +139,8 @@ struct Span {
 }
 
 impl Span {
-    /// Returns the rows from `next` on that are at most `bytes_max` bytes, but at least one row; `None` if there is no
-    /// further row.
+    /// Returns the rows from `next` on that one system call reads: at most `bytes_max` bytes, but at least one row, and
+    /// rows that are near to each other ([`CALL`]). `None` if there is no further row.
     fn next(pieces: &[Piece], next: RowCursor, bytes_max: usize) -> Option<Self> {
         let first = pieces.get(next.piece)?;
         let start = first.at + (next.row * first.slot.row_bytes()) as u64;
@@ -137,8 +151,12 @@ impl Span {
             let (length, row_bytes) = (to_usize(piece.end() - from), piece.slot.row_bytes().max(1));
             let fitting = if length <= room { length } else { room - room % row_bytes };
             let fitting = if span.pieces.is_empty() { fitting.max(row_bytes.min(length)) } else { fitting };
-            if fitting == 0 && !span.pieces.is_empty() {
-                break;
+            if !span.pieces.is_empty() {
+                let (gap, read) = (from - span.range.end, span.range.end - span.range.start);
+                let joined = CALL.joined(read, read - span.gap_bytes as u64, gap, fitting as u64);
+                if fitting == 0 || joined.is_none() {
+                    break;
+                }
             }
             span.gap_bytes += to_usize(from - span.range.end);
             span.range.end = from + fitting as u64;
@@ -154,6 +172,11 @@ impl Span {
 
 /// Reads rows into their slots. Returns the number of system calls.
 fn read_span(file: &File, read: &mut Read, span: &Span, scratch: &mut Vec<u8>, from: ReadFrom) -> io::Result<u64> {
+    if let [piece] = &mut read.pieces[span.pieces.clone()] {
+        let bytes = to_usize(span.range.start - piece.at)..to_usize(span.range.end - piece.at);
+        let mut slices = [IoSliceMut::new(&mut piece.slot[bytes])];
+        return read_all(file, &mut slices, read.offset + span.range.start, from);
+    }
     // The unwanted bytes of all gaps go to the same scratch memory, in which each gap has its own part: slices must not
     // overlap.
     scratch.resize(scratch.len().max(span.gap_bytes), 0);

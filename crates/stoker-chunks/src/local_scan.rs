@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::chunk_scan::all_bad;
 use crate::coalesce::{Limits, Read, coalesce};
-use crate::local::{Progress, ReadFrom, forget, read_local, read_past_cache, will_need};
+use crate::local::{Progress, ReadFrom, Unreadable, forget, read_local, read_past_cache, will_need};
 use crate::locator::Locator;
 use crate::runs::{RowRun, disjoint, take_rows};
 use crate::stats::Asked;
@@ -34,9 +34,10 @@ pub enum LocalReads {
     Direct,
 }
 
-/// Limits of buffered reads: a system call costs about as much as copying 8 KiB.
+/// Limits of buffered reads: rows of one file are one read, however far apart they are, because what is kept for a read
+/// costs more than a small row. [`read_local`] reads neighbours together.
 const BUFFERED: Limits =
-    Limits { gap_bytes_max: 8 << 10, free_gap_bytes: 0, waste_divisor: 10, read_bytes_max: 8 << 20 };
+    Limits { gap_bytes_max: u64::MAX, free_gap_bytes: u64::MAX, waste_divisor: 1, read_bytes_max: u64::MAX };
 
 /// Limits of direct reads. A disk answers after about 100 µs, in which it can send some 64 KiB to each of several
 /// threads: an estimate, not measured. A gap of up to 4 KiB contains at most one whole block of the disk.
@@ -158,9 +159,9 @@ impl ChunkScan {
         let work = move || {
             let reader = reader.open()?;
             let file = reader.local().ok_or_else(|| not_local(&read))?;
-            let range = read.offset..read.offset + read.length;
-            let requests = read_past_cache(file, &mut read).map_err(|source| reader.read_failed(range, source))?;
-            stats.add_read(Asked { requests, bytes: read.length }, 0);
+            let failed = |Unreadable { range, source }| reader.read_failed(range, source);
+            let Progress { calls: requests, bytes, .. } = read_past_cache(file, &mut read).map_err(failed)?;
+            stats.add_read(Asked { requests, bytes }, 0);
             Ok(read)
         };
         self.on_local_thread(work).await
@@ -234,22 +235,23 @@ impl Scratch {
     ) -> Result<Option<Asked>> {
         let file = reader.local().ok_or_else(|| not_local(read))?;
         let range = read.offset..read.offset + read.length;
-        let failed = |source| reader.read_failed(range.clone(), source);
         if let Some(pool) = &self.direct_pool {
             let buffer = match &mut self.buffer {
                 Some(buffer) => buffer,
                 none => none.insert(pool.take(BUFFER_BYTES)?),
             };
+            let failed = |source| reader.read_failed(range.clone(), source);
             if let Some(asked) = read_direct(reader, read, buffer.as_mut()).map_err(failed)? {
                 return Ok(Some(asked));
             }
         }
+        let failed = |Unreadable { range, source }| reader.read_failed(range, source);
         read_local(file, read, &mut self.gaps, from, progress).map_err(failed)?;
         if self.direct_pool.is_some() {
             forget(file, range);
         }
         let is_read = progress.next.piece == read.pieces.len();
-        Ok(is_read.then_some(Asked { requests: progress.calls, bytes: read.length }))
+        Ok(is_read.then_some(Asked { requests: progress.calls, bytes: progress.bytes }))
     }
 }
 

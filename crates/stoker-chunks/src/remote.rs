@@ -26,7 +26,7 @@ use crate::verify::CHECKED_BYTES;
 use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy};
 
 /// The maximum number of slices that one read from a body fills.
-const SLICES_MAX: usize = 64;
+const SLICES_MAX: usize = 128;
 
 /// The time within which bytes that have arrived are reported.
 const REPORTED: Duration = Duration::from_millis(100);
