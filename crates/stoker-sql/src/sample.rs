@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use stoker_columns::fitting;
+use stoker_lake::Table;
 use stoker_types::{ParamValue, Snapshot};
 
 use crate::planning::Planned;
@@ -100,6 +101,11 @@ impl SampleQuery {
     /// The columns of a sample, with their sources.
     pub fn columns(&self) -> &[SampleColumn] {
         &self.inner.columns
+    }
+
+    /// The tables that supply rows, which are the sources of the query's row set.
+    pub fn tables(&self) -> &[Table] {
+        &self.inner.selection.sources
     }
 
     /// Whether the order of the rows is defined by the query: by `ORDER BY`, or by the distance of a search.

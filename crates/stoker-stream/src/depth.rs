@@ -2,9 +2,13 @@
 //!
 //! What hides the latency of storage is its bandwidth times its latency, which is some tens of megabytes. More memory
 //! costs time: the system clears each new page. So a stream begins with a depth that suits most stores, reads further
-//! ahead only while its consumer waits for storage and that makes the stream faster, and goes back when nobody waits.
+//! ahead only while its consumer waits for storage and that makes the stream faster, and goes back when nobody waits. The
+//! next epoch of the same rank begins with what this one learned.
 
-use stoker_types::{Moment, to_usize};
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use stoker_types::{Moment, Topology, to_usize};
 
 /// The number of units after which a decision is made.
 const UNITS_PER_DECISION: u32 = 16;
@@ -47,6 +51,13 @@ pub(crate) struct Depth {
     period: Period,
 }
 
+/// The depths of the streams of a plan, as they were last, by rank.
+#[derive(Debug, Default)]
+pub(crate) struct Depths(Mutex<HashMap<Topology, Depth>>);
+
+/// The largest number of ranks whose depths are kept.
+const RANKS_MAX: usize = 1_024;
+
 /// A depth that is being tried.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
@@ -63,6 +74,25 @@ struct Period {
     /// The number of units for which the consumer waited.
     num_late: u32,
     num_bytes: u64,
+}
+
+impl Depths {
+    /// Returns the depth with which a stream of a rank begins: the rank's last one, if that had the limits of `first`, or
+    /// else `first`.
+    pub fn begin(&self, rank: Topology, first: Depth) -> Depth {
+        let last = self.0.lock().get(&rank).cloned();
+        let last = last.filter(|last| (last.bytes_begun, last.bytes_max) == (first.bytes_begun, first.bytes_max));
+        last.map_or(first, Depth::begun_again)
+    }
+
+    /// Keeps the depth of a rank.
+    pub fn keep(&self, rank: Topology, depth: &Depth) {
+        let mut depths = self.0.lock();
+        if depths.len() >= RANKS_MAX && !depths.contains_key(&rank) {
+            depths.clear();
+        }
+        depths.insert(rank, depth.clone());
+    }
 }
 
 impl Depth {
@@ -82,6 +112,13 @@ impl Depth {
             settling: bytes.saturating_mul(2),
             period: Period::default(),
         }
+    }
+
+    /// Returns the depth with which another stream begins that reads the same rows: not one that was only being tried, nor
+    /// a smaller one than the first, because a stream waits more at its beginning.
+    fn begun_again(self) -> Self {
+        let bytes = self.trial.map_or(self.bytes, |trial| trial.bytes_before).max(self.bytes_begun);
+        Self { bytes, trial: None, settling: bytes, period: Period::default(), ..self }
     }
 
     /// Returns the number of bytes to read ahead.
@@ -203,6 +240,26 @@ mod tests {
             store.read(&mut depth, 10, 1e12);
             assert!(depth.bytes() <= 120 * MIB, "{}", depth.bytes());
         }
+    }
+
+    #[test]
+    fn an_epoch_begins_with_the_depth_of_the_one_before() {
+        let (depths, rank, first) = (Depths::default(), Topology::SINGLE, Depth::new(32 * MIB, 1_024 * MIB));
+        let mut depth = depths.begin(rank, first.clone());
+        assert_eq!(depth.bytes(), 32 * MIB);
+        let mut store = Store { bandwidth: 2e9, latency: 0.2, now: Moment::START };
+        let mut learned = Vec::new();
+        for _ in 0..8 {
+            // An epoch that is too short to find the depth alone.
+            store.read(&mut depth, 60, 1e12);
+            depths.keep(rank, &depth);
+            learned.push(depth.bytes());
+            depth = depths.begin(rank, first.clone());
+            assert!(depth.trial.is_none() && depth.bytes() <= *learned.last().expect("a depth"));
+        }
+        assert!(learned.is_sorted() && (300 * MIB..800 * MIB).contains(&depth.bytes()), "{learned:?}");
+        assert_eq!(depths.begin(rank, Depth::new(32 * MIB, 64 * MIB)).bytes(), 32 * MIB, "another limit");
+        assert_eq!(depths.begin(Topology { rank: 1, world_size: 2 }, first).bytes(), 32 * MIB, "another rank");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use stoker_batch::check_batches;
 use stoker_clock::Clock;
 use stoker_lake::{LakeStore, Table};
 use stoker_order::StreamOrders;
-use stoker_sql::Engine;
+use stoker_sql::{Engine, RowSet};
 use stoker_types::{
     Digest, ErrorKind, MIXTURE_VERSION, Mixing, MixtureSegment, MixtureSpec, OrderOptions, ParamValue, PlanRequest,
     PrincipalName, Query, ReadOptions, SPEC_VERSION, ShuffleMode, Slice, Snapshot, SourceSpec, StreamOptions,
@@ -18,6 +18,7 @@ use stoker_types::{
 };
 use tracing::Instrument;
 
+use crate::depth::Depths;
 use crate::light_blocks::LightBlocks;
 use crate::options::orders;
 use crate::part_plan::PartSize;
@@ -40,6 +41,8 @@ pub(crate) struct PlanInner {
     pub spec_stored: bool,
     /// The bytes per row of all columns together. They are estimated for columns of variable width.
     pub row_bytes: u64,
+    /// How far the streams of the plan read ahead.
+    pub depths: Arc<Depths>,
 }
 
 impl StreamPlan {
@@ -87,8 +90,8 @@ impl StreamPlan {
             let query = query.clone();
             async move {
                 let sample = engine.sample(&query.sql, &query.params).await?;
-                let row_set = engine.row_set(&sample).await?;
-                SourcePlan::try_new(sample, row_set).await
+                let row_set = async { Ok(engine.row_set(&sample).await?) };
+                SourcePlan::with_row_set(sample.clone(), row_set).await
             }
         };
         let mut sources = try_join_all(queries.iter().map(source)).await?;
@@ -167,19 +170,12 @@ impl StreamPlan {
             let source = source.clone();
             async move {
                 let query = engine.sample_at(&source.sql, &source.params, &source.snapshots).await?;
-                let row_set = engine.load_row_set(&query, source.row_set).await?;
-                if row_set.num_rows() != source.num_rows {
-                    return Err(Error::RowSetMismatch {
-                        stream_id: stream_id.to_string(),
-                        reason: format!("{} rows were planned, {} were found", source.num_rows, row_set.num_rows()),
-                    });
-                }
-                let tables: Vec<_> = row_set.sources().iter().map(Table::snapshot).collect();
-                if tables != source.tables {
-                    let reason = format!("its rows come from {tables:?}, not from {:?}", source.tables);
-                    return Err(Error::RowSetMismatch { stream_id: stream_id.to_string(), reason });
-                }
-                SourcePlan::try_new(query, row_set).await
+                let row_set = async {
+                    let row_set = engine.load_row_set(&query, source.row_set).await?;
+                    check_row_set(&row_set, &source, stream_id)?;
+                    Ok(row_set)
+                };
+                SourcePlan::with_row_set(query.clone(), row_set).await
             }
         };
         let mut sources = try_join_all(spec.sources.iter().map(source)).await?;
@@ -200,8 +196,8 @@ impl StreamPlan {
         }
         let row_bytes = sources.iter().map(|source| source.row_bytes).max().unwrap_or(1);
         let (stream_id, orders) = (spec.stream_id(), StreamOrders::new(&spec));
-        let sources = sources.into();
-        Self { inner: Arc::new(PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes }) }
+        let (sources, depths) = (sources.into(), Arc::default());
+        Self { inner: Arc::new(PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes, depths }) }
     }
 
     /// Returns the specification.
@@ -333,6 +329,19 @@ impl PlanInner {
     pub fn reads_rows_alone(&self) -> bool {
         self.sources.iter().all(SourcePlan::reads_rows_alone)
     }
+}
+
+/// Checks that a row set is the one that a specification names.
+fn check_row_set(row_set: &RowSet, source: &SourceSpec, stream_id: Digest) -> Result<()> {
+    let mismatch = |reason| Err(Error::RowSetMismatch { stream_id: stream_id.to_string(), reason });
+    if row_set.num_rows() != source.num_rows {
+        return mismatch(format!("{} rows were planned, {} were found", source.num_rows, row_set.num_rows()));
+    }
+    let tables: Vec<_> = row_set.sources().iter().map(Table::snapshot).collect();
+    if tables != source.tables {
+        return mismatch(format!("its rows come from {tables:?}, not from {:?}", source.tables));
+    }
+    Ok(())
 }
 
 /// The interval at which an open stream checks whether its snapshots are held for long enough. Usually they are.

@@ -185,10 +185,12 @@ impl Planner {
         let by_window = size.is_by_window(&self.order);
         let first_unit = size.first_unit(&self.order);
         let least_at_once = size.at_once(&self.order);
-        self.depth = match &self.resident_memory {
+        let first_depth = match &self.resident_memory {
             Some(memory) => Some(memory.depth()),
             None => size.depth(&self.order, self.options.memory_budget_bytes),
         };
+        let depths = &self.plan.inner.depths;
+        self.depth = first_depth.map(|first| depths.begin(self.slice.topology, first));
         self.follow_depth();
         // Resolved rows are held outside the budget. They are not resolved in advance if columns come from the row set,
         // whose values may be of any size.
@@ -539,6 +541,7 @@ impl Planner {
     fn learn(&mut self, num_bytes: u64, is_late: bool) {
         if let Some(depth) = &mut self.depth {
             depth.read(num_bytes, is_late, self.scan.clock().now());
+            self.plan.inner.depths.keep(self.slice.topology, depth);
         }
         self.follow_depth();
     }

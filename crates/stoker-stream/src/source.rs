@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
+use futures::future::try_join;
 use stoker_columns::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes, is_heavy};
 use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
@@ -41,8 +42,22 @@ pub(crate) enum ColumnPlan {
 }
 
 impl SourcePlan {
+    /// Decides how the columns of a query are read, and waits for its row set. The footers of data files, which most
+    /// decisions need, are read meanwhile.
+    pub async fn with_row_set<F>(query: SampleQuery, row_set: F) -> Result<Self>
+    where
+        F: Future<Output = Result<Arc<RowSet>>>,
+    {
+        let footers = async {
+            read_footers(&query).await;
+            Ok(())
+        };
+        let (row_set, ()) = try_join(row_set, footers).await?;
+        Self::try_new(query, row_set).await
+    }
+
     /// Decides how each column is read, and estimates the bytes of a row.
-    pub async fn try_new(query: SampleQuery, row_set: Arc<RowSet>) -> Result<Self> {
+    async fn try_new(query: SampleQuery, row_set: Arc<RowSet>) -> Result<Self> {
         let mut columns = Vec::new();
         let mut row_bytes = 0u64;
         for column in query.columns() {
@@ -153,6 +168,16 @@ fn shown(field: &Field) -> String {
     let metadata = |key| field.metadata().get(key).map_or("", String::as_str);
     let tensor = format!("{} {}", metadata(EXTENSION_NAME_KEY), metadata(EXTENSION_METADATA_KEY));
     format!("{}: {} {tensor}", field.name(), field.data_type()).trim_end().to_string()
+}
+
+/// Reads the footers of the columns of a query, which the lake keeps. An error comes again when they are needed.
+async fn read_footers(query: &SampleQuery) {
+    for column in query.columns() {
+        let ColumnSource::Table(sources) = &column.source else { continue };
+        for (table, name) in sources {
+            query.tables()[*table].dense_column(name).await.ok();
+        }
+    }
 }
 
 /// Returns the page tables of a column if it has one in each of its tables, all with the same width.
