@@ -103,7 +103,8 @@ impl StreamPlan {
 
     /// Returns a copy of this plan's parts. Clones share the sources.
     fn parts(&self) -> PlanInner {
-        let PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes, depths } = self.inner.as_ref();
+        let PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes, depths } =
+            self.inner.as_ref();
         let (spec, schema, orders, sources) = (spec.clone(), schema.clone(), orders.clone(), sources.clone());
         PlanInner {
             spec,
