@@ -22,6 +22,11 @@ impl FreeMemory {
         self.bytes
     }
 
+    /// Returns whether there is a piece of exactly `length` bytes.
+    pub fn has(&self, length: usize) -> bool {
+        self.pieces.range((length, 0)..=(length, u64::MAX)).next().is_some()
+    }
+
     /// Adds a piece, which is the newest one then.
     pub fn add(&mut self, memory: Memory) {
         let (number, length) = (self.num_added, memory.len());

@@ -1,5 +1,6 @@
 //! A pool that reuses the memory of batches.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use arrow_buffer::Buffer;
@@ -76,6 +77,18 @@ impl BufferPool {
     /// The number of bytes that are kept for reuse.
     pub fn free_bytes(&self) -> usize {
         self.shared.state.lock().free.bytes()
+    }
+
+    /// Waits until the pool has free memory for `length` bytes, so that taking them needs no new memory.
+    pub async fn until_free(&self, length: usize) {
+        loop {
+            let mut returned = pin!(self.until_returned());
+            returned.as_mut().enable();
+            if self.shared.state.lock().free.has(size_of_memory(length)) {
+                return;
+            }
+            returned.await;
+        }
     }
 
     /// Returns a future that completes when memory is returned after the future was enabled.

@@ -4,8 +4,11 @@
 use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::select;
 use stoker_batch::{Held, Quota, SlotMut};
 use stoker_chunks::{BlockReads, ChunkScan, Membership};
 use stoker_order::StreamOrder;
@@ -33,6 +36,10 @@ const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
 
 /// The bytes that the streams before a prefetching one may hold, on average, when it reads its first resident rows.
 const RESIDENT_BYTES_BEFORE: u64 = 48 << 20;
+
+/// The size from which on the memory of a part is waited for, in bytes, and for how long.
+const LARGE_PART_BYTES: u64 = 4 << 20;
+const DROPPED_WITHIN: Duration = Duration::from_millis(3);
 
 /// Plans units, reads them and delivers the parts of batches in order.
 pub(crate) struct Planner {
@@ -383,6 +390,7 @@ impl Planner {
                 unit.end = begin;
                 break;
             }
+            self.until_dropped(&part).await;
             self.builders.push_back(PartBuilder::try_new(&self.plan.inner, part, self.scan.pool())?);
             self.parts.next();
             self.num_opened += 1;
@@ -426,6 +434,19 @@ impl Planner {
         let held: u64 = self.held.iter().map(|(_, held)| held.bytes()).sum();
         let wanted = part.num_rows().saturating_mul(self.plan.row_bytes());
         self.builders.is_empty() || held.saturating_add(wanted) <= RESIDENT_PARTS_BYTES
+    }
+
+    /// Waits for the memory of a batch that the consumer is about to drop, if a large part would take new memory otherwise:
+    /// a loop drops a batch when it gets the next one.
+    async fn until_dropped(&self, part: &PartPlan) {
+        let num_waiting = self.output.max_capacity() - self.output.capacity();
+        let num_taken = self.num_opened.saturating_sub((self.builders.len() + num_waiting) as u64);
+        let row_bytes = self.plan.inner.columns().iter().filter_map(ColumnPlan::dense_row_bytes).max().unwrap_or(0);
+        let bytes = to_usize(part.num_rows()).saturating_mul(row_bytes);
+        if num_taken >= 2 && bytes as u64 >= LARGE_PART_BYTES {
+            let pause = self.scan.clock().sleep(DROPPED_WITHIN);
+            select(pin!(self.scan.pool().until_free(bytes)), pin!(pause)).await;
+        }
     }
 
     /// Reserves memory for a part and waits for it. Returns `false` if all of the stream's memory is held by parts that

@@ -35,9 +35,9 @@ const CACHED_BYTES_PER_THREAD: u64 = 4 << 20;
 /// The smallest number of units of local files that a stream reads ahead.
 const LOCAL_UNITS_AHEAD: u64 = 6;
 
-/// The number of batches, or of their parts, that a stream reads ahead at first. Three are enough to have one ready while
-/// two are being read.
-const PARTS_AHEAD: u64 = 3;
+/// The number of batches, or of their parts, that a stream reads ahead at first: one that the consumer waits for, two that
+/// are being read, and one that is begun when the reads of the others are almost done.
+const PARTS_AHEAD: u64 = 4;
 
 /// The size of a unit of rows that are resident when they are due, in bytes. Such a unit is a copy in memory.
 const RESIDENT_UNIT_BYTES: u64 = 8 << 20;

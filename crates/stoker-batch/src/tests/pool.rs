@@ -1,7 +1,11 @@
 //! Tests of the pool of memory.
 
+use std::pin::pin;
+
+use futures::poll;
 use stoker_types::ErrorKind;
 
+use super::run;
 use crate::{BufferPool, Pooled, Slots};
 
 #[test]
@@ -196,4 +200,19 @@ fn memory_of_similar_lengths_serves_each_other() {
     few.claim_rows(0..3).expect("free").fill();
     assert!(few.claim(3).is_err(), "there are three rows");
     assert_eq!(few.freeze().expect("filled").as_ptr(), address.cast_const());
+}
+
+#[test]
+fn memory_is_waited_for_until_some_of_its_length_returns() {
+    let pool = BufferPool::new(1 << 20);
+    let (one, other) = (pool.take(10_000).expect("memory"), pool.take(20_000).expect("memory"));
+    run(async {
+        let mut free = pin!(pool.until_free(20_000));
+        assert!(poll!(free.as_mut()).is_pending());
+        drop(one);
+        assert!(poll!(free.as_mut()).is_pending(), "memory of another length");
+        drop(other);
+        free.await;
+        pool.until_free(10_000).await;
+    });
 }
