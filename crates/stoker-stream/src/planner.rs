@@ -38,7 +38,7 @@ const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
 const RESIDENT_BYTES_BEFORE: u64 = 48 << 20;
 
 /// The size from which on the memory of a part is waited for, in bytes, and for how long.
-const LARGE_PART_BYTES: u64 = 4 << 20;
+const LARGE_PART_BYTES: u64 = 16 << 20;
 const DROPPED_WITHIN: Duration = Duration::from_millis(3);
 
 /// Plans units, reads them and delivers the parts of batches in order.

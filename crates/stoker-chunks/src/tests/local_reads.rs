@@ -12,7 +12,7 @@ use super::checksums::{all_addresses, data_file, flip, row_at, some_table};
 use super::*;
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::coalesce::{Piece, Read};
-use crate::local::{Progress, ReadFrom, forget, read_local};
+use crate::local::{Progress, ReadFrom, Unreadable, forget, read_local};
 use crate::row_cursor::RowCursor;
 use crate::stats::Asked;
 use crate::verify::expect;
@@ -176,12 +176,53 @@ fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
         // A read continues after the rows that are there already.
         let (_slots, mut read) = rows.read(&wanted, run_rows);
         let next = RowCursor { piece: 30 / run_rows, row: 30 % run_rows, index: 30 };
-        let mut progress = Progress { next, calls: 5 };
+        let mut progress = Progress { next, calls: 5, bytes: 0 };
         read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
         assert_eq!(read.num_right(), progress.next.index - 30);
         let found: Vec<u8> = read.pieces.iter().flat_map(|piece| piece.slot.to_vec()).collect();
         assert!(found[..30 * 70_000].iter().all(|byte| *byte == 0), "rows were read that are there already");
     }
+}
+
+#[test]
+fn rows_that_are_near_to_each_other_are_read_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, rows) = (folder.path().join("rows"), Rows { offset: 100, row_bytes: 2_000, num_rows: 60 });
+    rows.write(&path);
+    let file = File::open(&path).expect("a file");
+    // Rows of a file are one read, however far apart they are. A gap of one row is read along with eleven rows, a gap of
+    // nine rows is not.
+    let cases: [(&[u64], u64, u64); 4] = [
+        (&[0, 10, 20, 59], 4, 4),
+        (&[0, 1, 2, 30, 31, 59], 3, 6),
+        (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12], 1, 13),
+        (&[0, 2], 2, 2),
+    ];
+    for (wanted, calls, rows_read) in cases {
+        for run_rows in [1, 3] {
+            let ((slots, mut read), mut progress) = (rows.read(wanted, run_rows), Progress::default());
+            read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
+            assert_eq!((progress.calls, progress.bytes), (calls, rows_read * 2_000), "{wanted:?}");
+            assert_eq!(read.num_right(), wanted.len());
+            read.finish();
+            let bytes = slots.freeze().expect("all slots are filled");
+            assert!(wanted.iter().zip(bytes.chunks(2_000)).all(|(row, found)| found == rows.bytes_of(*row)));
+        }
+    }
+}
+
+#[test]
+fn an_error_names_the_rows_that_cannot_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, rows) = (folder.path().join("rows"), Rows { offset: 100, row_bytes: 20_000, num_rows: 40 });
+    rows.write(&path);
+    let file = File::options().read(true).write(true).open(&path).expect("a file");
+    file.set_len(rows.offset_of(30) + 1).expect("a shorter file");
+    let ((_slots, mut read), mut progress) = (rows.read(&[0, 30, 39], 1), Progress::default());
+    let failed = read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress);
+    let Unreadable { range, source } = failed.expect_err("the file ends in row 30");
+    assert_eq!((range, source.kind()), (rows.offset_of(30)..rows.offset_of(31), io::ErrorKind::UnexpectedEof));
+    assert_eq!((progress.next.index, progress.bytes), (1, 20_000));
 }
 
 #[test]
