@@ -23,8 +23,13 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// The maximum number of slices per system call; Linux allows 1,024.
 const SLICES_MAX: usize = 1_000;
 
-/// The limits by which rows are read by one system call: a call costs about as much as copying 8 KiB.
-const CALL: Limits = Limits { gap_bytes_max: 8 << 10, free_gap_bytes: 0, waste_divisor: 10, read_bytes_max: 8 << 20 };
+/// The limits by which rows in the page cache are read by one system call, which costs about as much as copying 8 KiB.
+pub(crate) const NEAR: Limits =
+    Limits { gap_bytes_max: 8 << 10, free_gap_bytes: 0, waste_divisor: 10, read_bytes_max: 8 << 20 };
+
+/// The limits by which all rows of a read are read by one system call.
+pub(crate) const ALL: Limits =
+    Limits { gap_bytes_max: u64::MAX, free_gap_bytes: u64::MAX, waste_divisor: 1, read_bytes_max: u64::MAX };
 
 /// Where a read may take bytes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +58,14 @@ pub(crate) struct Unreadable {
     pub source: io::Error,
 }
 
-/// Reads rows of a file into their slots, with one system call for up to 500 runs of rows that are near to each other, and
+/// Reads rows of a file into their slots, with one system call for up to 500 runs of rows within the limits of `call`, and
 /// verifies rows that have a checksum. Continues at `progress`. Returns before the end only if the next bytes are not in
 /// memory and `from` is [`ReadFrom::Memory`].
 pub(crate) fn read_local(
     file: &File,
     read: &mut Read,
     scratch: &mut Vec<u8>,
-    from: ReadFrom,
+    (call, from): (Limits, ReadFrom),
     progress: &mut Progress,
 ) -> Result<(), Unreadable> {
     if progress.next == RowCursor::default() {
@@ -69,7 +74,7 @@ pub(crate) fn read_local(
     // A call that meets a row outside the page cache is repeated as a whole later, so it must not be long.
     let is_short = read.is_checked() || from == ReadFrom::Memory;
     let bytes_max = if is_short { CHECKED_BYTES } else { usize::MAX };
-    while let Some(span) = Span::next(&read.pieces, progress.next, bytes_max) {
+    while let Some(span) = Span::next(&read.pieces, progress.next, call, bytes_max) {
         match read_span(file, read, &span, scratch, from) {
             Ok(calls) => progress.calls += calls,
             // A read that may wait will report the error, if there is one.
@@ -90,7 +95,7 @@ pub(crate) fn read_local(
 pub(crate) fn read_past_cache(file: &File, read: &mut Read) -> Result<Progress, Unreadable> {
     forget(file, read.offset..read.offset + read.length);
     let mut progress = Progress::default();
-    read_local(file, read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress)?;
+    read_local(file, read, &mut Vec::new(), (ALL, ReadFrom::Anywhere), &mut progress)?;
     Ok(progress)
 }
 
@@ -140,8 +145,8 @@ struct Span {
 
 impl Span {
     /// Returns the rows from `next` on that one system call reads: at most `bytes_max` bytes, but at least one row, and
-    /// rows that are near to each other ([`CALL`]). `None` if there is no further row.
-    fn next(pieces: &[Piece], next: RowCursor, bytes_max: usize) -> Option<Self> {
+    /// rows within the limits of a call. `None` if there is no further row.
+    fn next(pieces: &[Piece], next: RowCursor, call: Limits, bytes_max: usize) -> Option<Self> {
         let first = pieces.get(next.piece)?;
         let start = first.at + (next.row * first.slot.row_bytes()) as u64;
         let mut span = Self { pieces: next.piece..next.piece, range: start..start, gap_bytes: 0 };
@@ -153,7 +158,7 @@ impl Span {
             let fitting = if span.pieces.is_empty() { fitting.max(row_bytes.min(length)) } else { fitting };
             if !span.pieces.is_empty() {
                 let (gap, read) = (from - span.range.end, span.range.end - span.range.start);
-                let joined = CALL.joined(read, read - span.gap_bytes as u64, gap, fitting as u64);
+                let joined = call.joined(read, read - span.gap_bytes as u64, gap, fitting as u64);
                 if fitting == 0 || joined.is_none() {
                     break;
                 }

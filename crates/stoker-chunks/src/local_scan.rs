@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::chunk_scan::all_bad;
 use crate::coalesce::{Limits, Read, coalesce};
-use crate::local::{Progress, ReadFrom, Unreadable, forget, read_local, read_past_cache, will_need};
+use crate::local::{ALL, NEAR, Progress, ReadFrom, Unreadable, forget, read_local, read_past_cache, will_need};
 use crate::locator::Locator;
 use crate::runs::{RowRun, disjoint, take_rows};
 use crate::stats::Asked;
@@ -34,11 +34,6 @@ pub enum LocalReads {
     Direct,
 }
 
-/// Limits of buffered reads: rows of one file are one read, however far apart they are, because what is kept for a read
-/// costs more than a small row. [`read_local`] reads neighbours together.
-const BUFFERED: Limits =
-    Limits { gap_bytes_max: u64::MAX, free_gap_bytes: u64::MAX, waste_divisor: 1, read_bytes_max: u64::MAX };
-
 /// Limits of direct reads. A disk answers after about 100 µs, in which it can send some 64 KiB to each of several
 /// threads: an estimate, not measured. A gap of up to 4 KiB contains at most one whole block of the disk.
 const DIRECT: Limits =
@@ -50,7 +45,8 @@ const TASK_BYTES: u64 = 4 << 20;
 impl LocalReads {
     fn limits(self) -> Limits {
         match self {
-            LocalReads::Buffered => BUFFERED,
+            // What is kept for a read costs more than a small row, so all rows of a file are one read.
+            LocalReads::Buffered => ALL,
             LocalReads::Direct => DIRECT,
         }
     }
@@ -246,7 +242,9 @@ impl Scratch {
             }
         }
         let failed = |Unreadable { range, source }| reader.read_failed(range, source);
-        read_local(file, read, &mut self.gaps, from, progress).map_err(failed)?;
+        // The rows of direct reads are near enough for the disk.
+        let call = if self.direct_pool.is_some() { ALL } else { NEAR };
+        read_local(file, read, &mut self.gaps, (call, from), progress).map_err(failed)?;
         if self.direct_pool.is_some() {
             forget(file, range);
         }

@@ -12,7 +12,7 @@ use super::checksums::{all_addresses, data_file, flip, row_at, some_table};
 use super::*;
 use crate::aligned_reader::{AlignedReader, BUFFER_BYTES, is_refusal};
 use crate::coalesce::{Piece, Read};
-use crate::local::{Progress, ReadFrom, Unreadable, forget, read_local};
+use crate::local::{NEAR, Progress, ReadFrom, Unreadable, forget, read_local};
 use crate::row_cursor::RowCursor;
 use crate::stats::Asked;
 use crate::verify::expect;
@@ -165,9 +165,9 @@ fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
     forget(&file, rows.offset_of(13)..rows.offset_of(40));
     for run_rows in [1, 7, 40] {
         let ((slots, mut read), mut progress) = (rows.read(&wanted, run_rows), Progress::default());
-        read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
+        read_local(&file, &mut read, &mut Vec::new(), (NEAR, ReadFrom::Memory), &mut progress).expect("rows");
         assert_eq!(read.num_right(), progress.next.index);
-        read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
+        read_local(&file, &mut read, &mut Vec::new(), (NEAR, ReadFrom::Anywhere), &mut progress).expect("rows");
         assert_eq!((read.num_right(), progress.next.index, progress.next.piece), (40, 40, read.pieces.len()));
         assert!(progress.calls >= 40 / 3, "{progress:?}: rows are checked soon after they were read");
         read.finish();
@@ -177,7 +177,7 @@ fn what_is_not_in_memory_is_left_to_a_read_that_may_wait() {
         let (_slots, mut read) = rows.read(&wanted, run_rows);
         let next = RowCursor { piece: 30 / run_rows, row: 30 % run_rows, index: 30 };
         let mut progress = Progress { next, calls: 5, bytes: 0 };
-        read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("rows");
+        read_local(&file, &mut read, &mut Vec::new(), (NEAR, ReadFrom::Memory), &mut progress).expect("rows");
         assert_eq!(read.num_right(), progress.next.index - 30);
         let found: Vec<u8> = read.pieces.iter().flat_map(|piece| piece.slot.to_vec()).collect();
         assert!(found[..30 * 70_000].iter().all(|byte| *byte == 0), "rows were read that are there already");
@@ -201,7 +201,7 @@ fn rows_that_are_near_to_each_other_are_read_together() {
     for (wanted, calls, rows_read) in cases {
         for run_rows in [1, 3] {
             let ((slots, mut read), mut progress) = (rows.read(wanted, run_rows), Progress::default());
-            read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
+            read_local(&file, &mut read, &mut Vec::new(), (NEAR, ReadFrom::Anywhere), &mut progress).expect("rows");
             assert_eq!((progress.calls, progress.bytes), (calls, rows_read * 2_000), "{wanted:?}");
             assert_eq!(read.num_right(), wanted.len());
             read.finish();
@@ -219,7 +219,7 @@ fn an_error_names_the_rows_that_cannot_be_read() {
     let file = File::options().read(true).write(true).open(&path).expect("a file");
     file.set_len(rows.offset_of(30) + 1).expect("a shorter file");
     let ((_slots, mut read), mut progress) = (rows.read(&[0, 30, 39], 1), Progress::default());
-    let failed = read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress);
+    let failed = read_local(&file, &mut read, &mut Vec::new(), (NEAR, ReadFrom::Anywhere), &mut progress);
     let Unreadable { range, source } = failed.expect_err("the file ends in row 30");
     assert_eq!((range, source.kind()), (rows.offset_of(30)..rows.offset_of(31), io::ErrorKind::UnexpectedEof));
     assert_eq!((progress.next.index, progress.bytes), (1, 20_000));
@@ -231,9 +231,9 @@ fn file_systems_that_cannot_tell_what_is_in_memory_are_waited_for() {
     let expected = fs::read("/proc/version").expect("a file");
     let (file, rows) = (File::open("/proc/version").expect("a file"), Rows { offset: 0, row_bytes: 7, num_rows: 2 });
     let ((slots, mut read), mut progress) = (rows.read(&[0, 1], 2), Progress::default());
-    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Memory, &mut progress).expect("nothing");
+    read_local(&file, &mut read, &mut Vec::new(), (NEAR, ReadFrom::Memory), &mut progress).expect("nothing");
     assert_eq!(progress, Progress::default());
-    read_local(&file, &mut read, &mut Vec::new(), ReadFrom::Anywhere, &mut progress).expect("rows");
+    read_local(&file, &mut read, &mut Vec::new(), (NEAR, ReadFrom::Anywhere), &mut progress).expect("rows");
     assert_eq!(progress.next, RowCursor { piece: 1, row: 0, index: 2 });
     read.finish();
     assert_eq!(slots.freeze().expect("all slots are filled").as_slice(), &expected[..14]);
