@@ -28,6 +28,9 @@ pub(crate) struct Batch {
     pub(crate) key: BatchKey,
 }
 
+/// The name of a column, and a capsule with its tensor.
+type NamedTensor<'a, 'py> = (&'a str, Option<Bound<'py, PyAny>>);
+
 /// The columns of the batches of a schema.
 pub(crate) struct BatchColumns {
     schema: SchemaRef,
@@ -115,7 +118,7 @@ impl Batch {
 
     /// Returns the name of each column, and a DLPack capsule with its tensor, which shares the memory of the batch. Columns
     /// that are no numbers, or that have nulls, have `None`.
-    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Vec<(&str, Option<Bound<'py, PyAny>>)>> {
+    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Vec<NamedTensor<'_, 'py>>> {
         let arrays = self.data.get().array().as_struct().columns();
         let mut tensors = Vec::with_capacity(arrays.len());
         for ((name, tensor), array) in self.columns.tensors.iter().zip(arrays) {

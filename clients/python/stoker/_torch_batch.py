@@ -11,7 +11,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from stoker._batch import Batch
-from stoker._column_shapes import column_shapes
+from stoker._column_shapes import ColumnShape, column_shapes
 from stoker._columns import flags, numbers, plain_column, with_nulls
 from stoker._loader_batch import LoaderBatch
 from stoker._rows import BatchRows
@@ -79,7 +79,10 @@ def tensors(batch: Batch, int64_columns: Collection[str] = ()) -> dict[str, Any]
 def _other_column(batch: Batch, index: int) -> Any:
     """Returns a column that is no tensor of numbers without nulls."""
     data = batch.to_arrow()
-    field, shape, array = data.schema.field(index), column_shapes(data.schema)[index], data.column(index)
+    return _converted(data.schema.field(index), column_shapes(data.schema)[index], data.column(index))
+
+
+def _converted(field: pa.Field, shape: ColumnShape, array: pa.Array) -> Any:
     plain_column(field, shape, array)  # raises for nulls that the column cannot hold
     if isinstance(array, pa.ExtensionArray):
         return array.to_pylist()

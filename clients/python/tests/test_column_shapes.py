@@ -10,7 +10,7 @@ import stoker
 from stoker import _native
 from stoker._column_shapes import NUM_KEPT, ColumnShape, column_shape, column_shapes
 from stoker._columns import numpy_column
-from stoker._torch_batch import _column as torch_column
+from stoker._torch_batch import _converted as torch_column
 
 
 @pytest.mark.parametrize(
