@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use arrow_array::UInt64Array;
 use arrow_array::cast::AsArray;
-use arrow_schema::SchemaRef;
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stoker_batch::Windows;
@@ -20,7 +18,6 @@ use crate::stream_handle::pairs;
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Batch {
     data: Py<ArrowArray>,
-    columns: Arc<BatchColumns>,
     /// The step, epoch, position and row addresses of the batch.
     #[pyo3(get)]
     place: Py<BatchPlace>,
@@ -30,32 +27,6 @@ pub(crate) struct Batch {
 
 /// The name of a column, and a capsule with its tensor.
 type NamedTensor<'a, 'py> = (&'a str, Option<Bound<'py, PyAny>>);
-
-/// The columns of the batches of a schema.
-pub(crate) struct BatchColumns {
-    schema: SchemaRef,
-    /// For each column, its name, and the tensor that it becomes if it is numbers.
-    tensors: Vec<(String, Option<TensorColumn>)>,
-}
-
-/// The columns of the batches that a session returned last. All batches of a stream have the same.
-#[derive(Default)]
-pub(crate) struct LastColumns(Mutex<Option<Arc<BatchColumns>>>);
-
-impl LastColumns {
-    /// Returns the columns of a schema.
-    fn of(&self, schema: &SchemaRef) -> Arc<BatchColumns> {
-        let mut last = self.0.lock();
-        match last.as_ref().filter(|last| Arc::ptr_eq(&last.schema, schema)) {
-            Some(last) => last.clone(),
-            None => {
-                let tensor = |field: &arrow_schema::FieldRef| (field.name().clone(), TensorColumn::of(field));
-                let tensors = schema.fields().iter().map(tensor).collect();
-                last.insert(Arc::new(BatchColumns { schema: schema.clone(), tensors })).clone()
-            }
-        }
-    }
-}
 
 /// The identity of a batch's rows: their addresses, step, epoch and position, without the columns.
 #[pyclass(module = "stoker._native", frozen)]
@@ -87,7 +58,7 @@ pub(crate) struct BatchPlace {
 
 impl Batch {
     /// Wraps a batch of a session.
-    pub(crate) fn try_new(py: Python<'_>, fetched: Fetched, last: &LastColumns) -> PyResult<Self> {
+    pub(crate) fn try_new(py: Python<'_>, fetched: Fetched) -> PyResult<Self> {
         let Fetched { batch, share, step, key, spec } = fetched;
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
         let place = BatchPlace {
@@ -102,9 +73,7 @@ impl Batch {
             num_valid: batch.num_valid,
             num_rows: batch.data.num_rows(),
         };
-        let columns = last.of(batch.data.schema_ref());
-        let data = Py::new(py, ArrowArray::from_batch(batch.data))?;
-        Ok(Self { data, columns, place: Py::new(py, place)?, key })
+        Ok(Self { data: Py::new(py, ArrowArray::from_batch(batch.data))?, place: Py::new(py, place)?, key })
     }
 }
 
@@ -119,11 +88,11 @@ impl Batch {
     /// Returns the name of each column, and a DLPack capsule with its tensor, which shares the memory of the batch. Columns
     /// that are no numbers, or that have nulls, have `None`.
     fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Vec<NamedTensor<'_, 'py>>> {
-        let arrays = self.data.get().array().as_struct().columns();
-        let mut tensors = Vec::with_capacity(arrays.len());
-        for ((name, tensor), array) in self.columns.tensors.iter().zip(arrays) {
-            let capsule = tensor.as_ref().map(|tensor| tensor.export(py, array)).transpose()?;
-            tensors.push((name.as_str(), capsule.flatten()));
+        let columns = self.data.get().array().as_struct();
+        let mut tensors = Vec::with_capacity(columns.num_columns());
+        for (field, array) in columns.fields().iter().zip(columns.columns()) {
+            let capsule = TensorColumn::of(field).map(|tensor| tensor.export(py, array)).transpose()?;
+            tensors.push((field.name().as_str(), capsule.flatten()));
         }
         Ok(tensors)
     }

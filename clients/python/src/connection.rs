@@ -23,7 +23,7 @@ use stoker_types::{
 };
 
 use crate::arrow_export::ArrowArray;
-use crate::batch::{Batch, LastColumns};
+use crate::batch::Batch;
 use crate::compression::to_compression;
 use crate::engine::{Engine, IndexRequest, LakeOptions, WriteRequest, engine};
 use crate::exceptions::{Raise, error};
@@ -287,7 +287,7 @@ impl Connection {
         let read =
             ReadOptions { bad_rows: BadRows::Substitute, max_bad_share: BadShare::ALL, ..ReadOptions::default() };
         let fetched = wait(py, async move { connection.replay_batch(&run_id, step, &read).await })?.raise(py)?;
-        fetched.map(|fetched| Batch::try_new(py, fetched, &LastColumns::default())).transpose()
+        fetched.map(|fetched| Batch::try_new(py, fetched)).transpose()
     }
 
     /// Returns the addresses of the rows at positions `start..end` of an epoch: one list for each table.

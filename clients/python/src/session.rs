@@ -5,7 +5,7 @@ use stoker_session::session::{Left, PassId, SavedSession, Turn};
 use stoker_types::StreamState;
 
 use crate::arrow_export::ArrowSchema;
-use crate::batch::{Batch, LastColumns};
+use crate::batch::Batch;
 use crate::connection::Connection;
 use crate::exceptions::Raise;
 use crate::kept_session::{KeptSession, View};
@@ -18,7 +18,7 @@ use crate::values::{from_python, to_python};
 ///
 /// A pickled copy, and the copy of a forked child, load their stream on their first use that reads.
 #[pyclass(module = "stoker._native", frozen)]
-pub(crate) struct Session(KeptSession, LastColumns);
+pub(crate) struct Session(KeptSession);
 
 #[pymethods]
 impl Session {
@@ -34,14 +34,14 @@ impl Session {
         let (live, options) = (connection.get().live(py)?, options.to_options(py)?);
         let handle = stoker_session::StreamHandle::clone(&*handle.live(py)?);
         let session = stoker_session::Session::new(live, handle, options, epoch).raise(py)?;
-        Ok(Self(KeptSession::new(connection, session), LastColumns::default()))
+        Ok(Self(KeptSession::new(connection, session)))
     }
 
     /// Makes a session from the return value of `save`.
     #[staticmethod]
     fn restored(connection: Py<Connection>, saved: &Bound<'_, PyAny>) -> PyResult<Self> {
         let saved: SavedSession = from_python(saved)?;
-        Ok(Self(KeptSession::saved(connection, saved), LastColumns::default()))
+        Ok(Self(KeptSession::saved(connection, saved)))
     }
 
     /// Returns the session as plain data, without the pass that runs.
@@ -170,7 +170,7 @@ impl Session {
     fn next(&self, py: Python<'_>, turn: u64) -> PyResult<Option<Batch>> {
         let session = self.0.live(py)?;
         let fetched = wait(py, session.fetch(Turn(turn)))?.raise(py)?;
-        fetched.map(|fetched| Batch::try_new(py, fetched, &self.1)).transpose()
+        fetched.map(|fetched| Batch::try_new(py, fetched)).transpose()
     }
 
     /// Writes what must be in the lake before the last batch of an epoch is counted.

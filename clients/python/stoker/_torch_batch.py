@@ -83,7 +83,10 @@ def _other_column(batch: Batch, index: int) -> Any:
 
 
 def _converted(field: pa.Field, shape: ColumnShape, array: pa.Array) -> Any:
-    plain_column(field, shape, array)  # raises for nulls that the column cannot hold
+    """Returns a column as a tensor or a list, with the means of pyarrow."""
+    plain = plain_column(field, shape, array)  # raises for nulls that the column cannot hold
+    if plain is not None:  # the engine makes this tensor itself, unless the values do not fit the shape: `view` raises
+        return from_dlpack(plain.values).view(len(array), *plain.shape)
     if isinstance(array, pa.ExtensionArray):
         return array.to_pylist()
     if shape.nulls == "nan" and shape.dtype is not None:  # floats with nulls
