@@ -28,6 +28,7 @@ pub(crate) struct SessionRequest {
     run_id: Option<String>,
     decode: Option<DecodeRequest>,
     evaluation: bool,
+    any_order_version: bool,
 }
 
 impl SessionRequest {
@@ -40,6 +41,7 @@ impl SessionRequest {
             decode: self.decode.as_ref().map(|decode| decode.to_options(py)).transpose()?,
             evaluation: self.evaluation,
             run_id: self.run_id.as_ref().map(RunId::try_new).transpose().raise(py)?,
+            any_order_version: self.any_order_version,
             opens_ahead: true,
         })
     }

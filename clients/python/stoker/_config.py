@@ -57,8 +57,11 @@ class SliceConfig:
     decode: _native.DecodeRequest | None = None
     evaluation: bool = False
 
-    def request(self) -> _native.SessionRequest:
-        """Returns the options in the form of the native module."""
+    def request(self, *, any_order_version: bool = False) -> _native.SessionRequest:
+        """Returns the options in the form of the native module.
+
+        ``any_order_version`` says whether a state may have another version of the order than the stream.
+        """
         return {
             "rank": self.rank,
             "world_size": self.world_size,
@@ -74,6 +77,7 @@ class SliceConfig:
             "run_id": self.run_id,
             "decode": self.decode,
             "evaluation": self.evaluation,
+            "any_order_version": any_order_version,
         }
 
     def agreed(self) -> dict[str, Any]:

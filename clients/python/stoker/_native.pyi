@@ -54,6 +54,7 @@ class SessionRequest(TypedDict):
     run_id: str | None
     decode: DecodeRequest | None
     evaluation: bool
+    any_order_version: bool
 
 class WriteRequest(TypedDict):
     table: str

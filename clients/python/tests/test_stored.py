@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_lake import NUM_TAKEN, QUERY, RUN_ID, STORED, STREAM, ids, mixture, single
+from stored_lake import NUM_TAKEN, PARAMS, QUERY, RUN_ID, STORED, STREAM, ids, mixture, single
 
 import stoker
 
@@ -43,6 +43,22 @@ def test_states_go_on_where_they_were(lake: stoker.Lake, kind: str) -> None:
     assert [ids(batch) for batch in stream] == saved["batches"][NUM_TAKEN:]
     verdicts = lake.verify([saved["receipt"], stream.receipt()])
     assert [verdict.is_exactly_once for verdict in verdicts] == [True]
+
+
+def test_a_state_brings_its_order_unless_another_is_asked_for(lake: stoker.Lake) -> None:
+    saved = stored("single")
+    query = lake.sql(QUERY, PARAMS)
+    stream = query.stream(**STREAM)
+    assert stream.stream_id != saved["stream_id"], "streams have another default now"
+    stream.load_state_dict(saved["state"])
+    assert stream.stream_id == saved["stream_id"]
+    assert [ids(batch) for batch in stream] == saved["batches"][NUM_TAKEN:]
+    loader = query.torch(**STREAM)
+    loader.load_state_dict(saved["state"])
+    assert [batch["id"].tolist() for batch in loader][0] == saved["batches"][NUM_TAKEN]
+    for options in ({"order_version": 2}, {"seed": 12}, {"num_lanes": 7}):
+        with pytest.raises(stoker.StateMismatchError, match=r"order options|seed"):
+            query.stream(**{**STREAM, **options}).load_state_dict(saved["state"])
 
 
 def test_streams_have_the_ids_and_orders_that_they_had(lake: stoker.Lake) -> None:

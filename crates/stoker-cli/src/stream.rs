@@ -164,6 +164,7 @@ impl StreamArgs {
         Ok(SessionOptions {
             read: self.read_options()?,
             run_id: run_id.map(RunId::try_new).transpose()?,
+            any_order_version: true,
             ..SessionOptions::new(topology, Batching { size, last })
         })
     }

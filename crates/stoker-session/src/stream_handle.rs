@@ -68,16 +68,23 @@ impl StreamHandle {
     }
 
     /// Returns the stream that continues a state, when that stream is not this one. It may differ from this stream in
-    /// the weights, or in the text of queries whose parsed statements are equal. Returns `None` for a state of this
-    /// stream. A state of another stream costs one call that loads its stream.
+    /// the weights, in the text of queries whose parsed statements are equal, and, with `any_version`, in the version of
+    /// the order. Returns `None` for a state of this stream. A state of another stream costs one call that loads its
+    /// stream.
     ///
     /// # Errors
     /// `StateMismatch`, which names the differences, for a state that this stream cannot continue; storage errors;
     /// servers that cannot be reached.
-    pub async fn resumed(&self, connection: &Connection, state: &StreamState) -> Result<Option<Self>> {
-        if state.stream_id != self.spec().stream_id() && state.may_continue(self.spec()) {
+    pub async fn resumed(
+        &self,
+        connection: &Connection,
+        state: &StreamState,
+        any_version: bool,
+    ) -> Result<Option<Self>> {
+        let continues = |spec: &StreamSpec| spec.continues_query(self.spec(), any_version, is_same_query);
+        if state.stream_id != self.spec().stream_id() && state.may_continue(self.spec(), any_version) {
             match connection.load_stream(state).await {
-                Ok(found) if found.spec().continues_query(self.spec(), is_same_query) => return Ok(Some(found)),
+                Ok(found) if continues(found.spec()) => return Ok(Some(found)),
                 Err(error) if error.kind().is_transient() => return Err(error),
                 // `state.check` names the differences, which say more than this error.
                 Ok(_) | Err(_) => {}

@@ -141,6 +141,12 @@ impl OrderOptions {
         self.mixing.version()
     }
 
+    /// Returns whether the two differ in the version: the same mode over as many lanes, whose blocks and windows follow
+    /// from the same options differently.
+    pub fn is_other_version_of(&self, other: &Self) -> bool {
+        (self.mode, self.num_lanes) == (other.mode, other.num_lanes) && self.version() != other.version()
+    }
+
     /// Returns the number of rows in a window of one lane, or `None` for an order without windows.
     pub fn rows_per_window(&self) -> Option<u64> {
         match self.mixing {

@@ -101,10 +101,18 @@ impl StreamSpec {
     }
 
     /// Like [`StreamSpec::continues`], but two texts count as equal where `is_same_query` says that they are the same
-    /// query.
-    pub fn continues_query(&self, other: &StreamSpec, is_same_query: impl Fn(&str, &str) -> bool) -> bool {
+    /// query. With `any_version`, so do orders of different versions.
+    pub fn continues_query(
+        &self,
+        other: &StreamSpec,
+        any_version: bool,
+        is_same_query: impl Fn(&str, &str) -> bool,
+    ) -> bool {
         let mut renamed = other.clone();
         for (mine, theirs) in self.sources.iter().zip(&mut renamed.sources) {
+            if any_version && mine.order.is_other_version_of(&theirs.order) {
+                theirs.order.clone_from(&mine.order);
+            }
             if is_same_query(&mine.sql, &theirs.sql) {
                 theirs.sql.clone_from(&mine.sql);
             }

@@ -185,11 +185,16 @@ impl StreamState {
     }
 
     /// Returns whether everything in the state agrees with `spec`, except for the texts of queries and the weights of a
-    /// mixture: only the specification of the state's stream shows whether its queries are different ones.
-    pub fn may_continue(&self, spec: &StreamSpec) -> bool {
+    /// mixture: only the specification of the state's stream shows whether its queries are different ones. With
+    /// `any_version`, an order of another version agrees.
+    pub fn may_continue(&self, spec: &StreamSpec, any_version: bool) -> bool {
         let first = spec.sources.first().map(|source| &source.order);
-        let same = (self.num_rows, self.seed, self.order.as_ref()) == (spec.num_rows, spec.seed, first);
-        same && self.mixture.is_some() == spec.mixture.is_some()
+        let same_order = match (&self.order, first) {
+            (Some(mine), Some(theirs)) => mine == theirs || any_version && mine.is_other_version_of(theirs),
+            (mine, theirs) => mine.is_none() && theirs.is_none(),
+        };
+        let same = (self.num_rows, self.seed) == (spec.num_rows, spec.seed);
+        same && same_order && self.mixture.is_some() == spec.mixture.is_some()
             && self.snapshots.iter().eq(spec.snapshots().take(self.snapshots.len()))
     }
 

@@ -21,15 +21,28 @@ pub struct SessionOptions {
     pub evaluation: bool,
     /// The run whose log and bad rows are written; `None` to write nothing.
     pub run_id: Option<RunId>,
+    /// Whether a state may have another version of the order than the stream: the stream was requested without one, so
+    /// that a newer build may have planned it with a newer version than the state's.
+    pub any_order_version: bool,
     /// Whether the next epoch is prefetched when the last rows of an epoch are being read.
     pub opens_ahead: bool,
 }
 
 impl SessionOptions {
-    /// Makes the options of a rank with default reads: no decoding, no run log, with prefetch of the next epoch.
+    /// Makes the options of a rank with default reads: no decoding, no run log, with prefetch of the next epoch, and states
+    /// of the stream's version of the order only.
     pub fn new(topology: Topology, batching: Batching) -> Self {
         let read = ReadOptions::default();
-        Self { topology, batching, read, decode: None, evaluation: false, run_id: None, opens_ahead: true }
+        Self {
+            topology,
+            batching,
+            read,
+            decode: None,
+            evaluation: false,
+            run_id: None,
+            any_order_version: false,
+            opens_ahead: true,
+        }
     }
 
     /// Returns the number of rows in a global batch.

@@ -34,14 +34,16 @@ impl Session {
     }
 
     /// Continues after a state's position. A state of an ended epoch continues with the next one. The stream takes over
-    /// the weights of the state, and the text of a query that is equal but written differently. Receipts begin anew.
+    /// the weights of the state, the text of a query that is equal but written differently, and, with
+    /// [`SessionOptions::any_order_version`](crate::session::SessionOptions::any_order_version), the order. Receipts begin
+    /// anew.
     ///
     /// # Errors
     /// `StateMismatch`, which names the differences, for a state of another stream; an epoch that cannot be opened;
     /// storage errors; servers that cannot be reached.
     pub async fn load_state(&self, state: &StreamState) -> Result<()> {
-        let handle = self.with(|inner| inner.handle.clone());
-        let resumed = handle.resumed(&self.connection, state).await?;
+        let (handle, any_version) = self.with(|inner| (inner.handle.clone(), inner.kept.options.any_order_version));
+        let resumed = handle.resumed(&self.connection, state, any_version).await?;
         self.with(|inner| {
             inner.close_streams();
             resumed.into_iter().for_each(|handle| inner.use_handle(handle));

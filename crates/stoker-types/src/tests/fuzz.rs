@@ -104,7 +104,7 @@ fn states_are_refused_or_the_same_again() {
         for spec in specs.iter().chain(&state.spec) {
             let is_of_stream = state.check(spec).is_ok();
             assert!(!is_of_stream || spec.stream_id() == state.stream_id);
-            state.may_continue(spec);
+            assert!(state.may_continue(spec, true) || !state.may_continue(spec, false));
         }
         true
     });
