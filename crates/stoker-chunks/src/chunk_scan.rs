@@ -2,6 +2,7 @@
 
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::ArrayRef;
 use futures::future::try_join;
@@ -133,6 +134,12 @@ impl ChunkScan {
     /// The clock by which the scan retries.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The time from the begin of a GET to its first byte, if the stores were idle. `None` before the first GETs are
+    /// complete, and where only local files are read.
+    pub fn latency(&self) -> Option<Duration> {
+        self.remote.latency()
     }
 
     /// The counters of requests and bytes.

@@ -82,6 +82,11 @@ impl Remote {
         }
     }
 
+    /// The time from the begin of a GET to its first byte, if the store were idle; `None` before the first GETs are complete.
+    pub fn latency(&self) -> Option<Duration> {
+        self.requests.latency()
+    }
+
     /// Reads a range into the slots of its rows, with as many GETs as are needed. Each byte is written once. With
     /// `hashes`, the checksum of each row is computed as soon as its last byte has arrived, while the row is in the
     /// processor's cache.

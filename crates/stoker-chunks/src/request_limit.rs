@@ -11,6 +11,7 @@ mod pace;
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use stoker_clock::Clock;
@@ -83,6 +84,11 @@ impl RequestLimit {
         self.shared.state.lock().pace.settled()
     }
 
+    /// The time from the begin of a GET to its first byte without load, or `None` before the first GETs are complete.
+    fn latency(&self) -> Option<Duration> {
+        self.shared.state.lock().pace.latency()
+    }
+
     /// The clock of all scans that share the limit.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
@@ -103,6 +109,11 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// [`RequestLimit::latency`] of the limit.
+    pub fn latency(&self) -> Option<Duration> {
+        self.limit.latency()
+    }
+
     /// Waits for the permit of a GET that reads `bytes` bytes. Cancelling the future gives the permit, or the place in
     /// the queue, back.
     pub async fn turn(&self, bytes: u64) -> Turn<'_> {

@@ -6,6 +6,7 @@
 //! next epoch of the same rank begins with what this one learned.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use stoker_types::{Moment, Topology, to_usize};
@@ -26,6 +27,10 @@ const NEXT_STEP: u64 = 2;
 /// The gain from which on a greater depth is kept, relative to the gain of a stream whose only limit is the latency,
 /// which is that of the depth.
 const GAIN_MIN: f64 = 0.75;
+
+/// A greater depth is tried where the present one is less than this multiple of the rate times the latency. A store that
+/// is asked for twice the bytes which it delivers within its latency is never idle.
+const LATENCIES_MIN: f64 = 2.0;
 
 /// How much of the highest rate is remembered with each decision.
 const REMEMBERED: f64 = 0.95;
@@ -131,8 +136,9 @@ impl Depth {
         to_usize((at_first as u64).saturating_mul(self.bytes) / self.bytes_begun.max(1)).max(1)
     }
 
-    /// Records that a unit of `num_bytes` was read, at `now`. `is_late` says whether the consumer waited for it.
-    pub fn read(&mut self, num_bytes: u64, is_late: bool, now: Moment) {
+    /// Records that a unit of `num_bytes` was read, at `now`. `is_late` says whether the consumer waited for it, `latency`
+    /// how long the store takes to its first byte, as far as that is known.
+    pub fn read(&mut self, num_bytes: u64, is_late: bool, now: Moment, latency: Option<Duration>) {
         if self.settling > 0 {
             self.settling = self.settling.saturating_sub(num_bytes.max(1));
             self.period = Period::default();
@@ -153,10 +159,13 @@ impl Depth {
         let rate = period.num_bytes as f64 / (now - begun).as_secs_f64().max(1e-9);
         let (num_late, num_units) = (period.num_late, period.num_units);
         self.period = Period { begun: Some(now), ..Period::default() };
-        self.decide(rate, num_late, num_units);
+        let hides_latency =
+            latency.is_some_and(|latency| self.bytes as f64 >= LATENCIES_MIN * rate * latency.as_secs_f64());
+        self.decide(rate, num_late, num_units, hides_latency);
     }
 
-    fn decide(&mut self, rate: f64, num_late: u32, num_units: u32) {
+    /// Decides after a period. `hides_latency` says whether the depth is more than what hides the latency of the store.
+    fn decide(&mut self, rate: f64, num_late: u32, num_units: u32, hides_latency: bool) {
         self.pause = self.pause.saturating_sub(1);
         let rate_before = self.rate;
         self.rate = rate.max(rate_before * REMEMBERED);
@@ -174,7 +183,7 @@ impl Depth {
             self.change((self.bytes - self.bytes / 8).max(self.bytes_begun / 2));
         } else if num_late * 2 > num_units && self.bytes < self.bytes_begun {
             self.change(self.bytes_begun);
-        } else if num_late * 2 > num_units && self.pause == 0 && self.bytes < self.bytes_max {
+        } else if num_late * 2 > num_units && self.pause == 0 && self.bytes < self.bytes_max && !hides_latency {
             let bytes_before = self.bytes;
             self.change(self.bytes.saturating_add(self.bytes / self.step).min(self.bytes_max));
             let gain = self.bytes as f64 / bytes_before as f64 - 1.0;
@@ -193,8 +202,6 @@ impl Depth {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -203,16 +210,26 @@ mod tests {
     struct Store {
         bandwidth: f64,
         latency: f64,
+        /// What the stream knows of the latency.
+        told: Option<Duration>,
         now: Moment,
     }
 
     impl Store {
+        fn new(bandwidth: f64, latency: f64) -> Self {
+            Self { bandwidth, latency, told: None, now: Moment::START }
+        }
+
+        fn telling(self) -> Self {
+            Self { told: Some(Duration::from_secs_f64(self.latency)), ..self }
+        }
+
         /// Reads units of 8 MiB, which a consumer wants at `wanted` bytes per second.
         fn read(&mut self, depth: &mut Depth, num_units: u32, wanted: f64) {
             for _ in 0..num_units {
                 let rate = self.bandwidth.min(depth.bytes() as f64 / self.latency);
                 self.now += Duration::from_secs_f64(8.0 * MIB as f64 / rate.min(wanted));
-                depth.read(8 * MIB, rate < wanted, self.now);
+                depth.read(8 * MIB, rate < wanted, self.now, self.told);
             }
         }
     }
@@ -220,7 +237,7 @@ mod tests {
     #[test]
     fn a_depth_grows_where_that_makes_the_stream_faster() {
         let mut depth = Depth::new(32 * MIB, 1_024 * MIB);
-        let mut store = Store { bandwidth: 2e9, latency: 0.2, now: Moment::START };
+        let mut store = Store::new(2e9, 0.2);
         store.read(&mut depth, 1_000, 1e12);
         // 2 GB/s times 0.2 s are 400 MB.
         assert!((350 * MIB..800 * MIB).contains(&depth.bytes()), "{}", depth.bytes());
@@ -235,11 +252,24 @@ mod tests {
     #[test]
     fn a_depth_does_not_grow_where_the_bandwidth_is_the_limit() {
         let mut depth = Depth::new(96 * MIB, 1_024 * MIB);
-        let mut store = Store { bandwidth: 1e9, latency: 0.02, now: Moment::START };
+        let mut store = Store::new(1e9, 0.02);
         for _ in 0..50 {
             store.read(&mut depth, 10, 1e12);
             assert!(depth.bytes() <= 120 * MIB, "{}", depth.bytes());
         }
+        // 1 GB/s times 0.02 s are 20 MB, so a stream that knows the latency does not try.
+        let (mut depth, mut store) = (Depth::new(96 * MIB, 1_024 * MIB), Store::new(1e9, 0.02).telling());
+        for _ in 0..500 {
+            store.read(&mut depth, 1, 1e12);
+            assert_eq!(depth.bytes(), 96 * MIB);
+        }
+    }
+
+    #[test]
+    fn a_depth_grows_where_the_latency_is_known_to_be_long() {
+        let mut depth = Depth::new(32 * MIB, 1_024 * MIB);
+        Store::new(2e9, 0.2).telling().read(&mut depth, 1_000, 1e12);
+        assert!((350 * MIB..1_000 * MIB).contains(&depth.bytes()), "{}", depth.bytes());
     }
 
     #[test]
@@ -247,7 +277,7 @@ mod tests {
         let (depths, rank, first) = (Depths::default(), Topology::SINGLE, Depth::new(32 * MIB, 1_024 * MIB));
         let mut depth = depths.begin(rank, first.clone());
         assert_eq!(depth.bytes(), 32 * MIB);
-        let mut store = Store { bandwidth: 2e9, latency: 0.2, now: Moment::START };
+        let mut store = Store::new(2e9, 0.2);
         for _ in 0..20 {
             // An epoch that is too short to find the depth alone.
             store.read(&mut depth, 60, 1e12);
@@ -266,7 +296,7 @@ mod tests {
     fn a_depth_stays_within_its_limits() {
         let mut depth = Depth::new(64 * MIB, 16 * MIB);
         assert_eq!(depth.bytes(), 16 * MIB);
-        Store { bandwidth: 1e12, latency: 1.0, now: Moment::START }.read(&mut depth, 100, 1e12);
+        Store::new(1e12, 1.0).read(&mut depth, 100, 1e12);
         assert_eq!(depth.bytes(), 16 * MIB);
     }
 }

@@ -37,9 +37,10 @@ const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
 /// The bytes that the streams before a prefetching one may hold, on average, when it reads its first resident rows.
 const RESIDENT_BYTES_BEFORE: u64 = 48 << 20;
 
-/// The size from which on the memory of a part is waited for, in bytes, and for how long.
+/// The size from which on the memory of a part is waited for, in bytes, and for how long after the consumer has taken all
+/// batches.
 const LARGE_PART_BYTES: u64 = 16 << 20;
-const DROPPED_WITHIN: Duration = Duration::from_millis(3);
+const DROPPED_WITHIN: Duration = Duration::from_millis(25);
 
 /// Plans units, reads them and delivers the parts of batches in order.
 pub(crate) struct Planner {
@@ -437,15 +438,31 @@ impl Planner {
     }
 
     /// Waits for the memory of a batch that the consumer is about to drop, if a large part would take new memory otherwise:
-    /// a loop drops a batch when it gets the next one.
+    /// a loop drops a batch when it gets the next one. A consumer that still has batches to take needs no other soon, and
+    /// neither does one that has not begun: the epoch before it ends, and releases its memory.
     async fn until_dropped(&self, part: &PartPlan) {
-        let num_waiting = self.output.max_capacity() - self.output.capacity();
-        let num_taken = self.num_opened.saturating_sub((self.builders.len() + num_waiting) as u64);
         let row_bytes = self.plan.inner.columns().iter().filter_map(ColumnPlan::dense_row_bytes).max().unwrap_or(0);
         let bytes = to_usize(part.num_rows()).saturating_mul(row_bytes);
-        if num_taken >= 2 && bytes as u64 >= LARGE_PART_BYTES {
-            let pause = self.scan.clock().sleep(DROPPED_WITHIN);
-            select(pin!(self.scan.pool().until_free(bytes)), pin!(pause)).await;
+        if (bytes as u64) < LARGE_PART_BYTES {
+            return;
+        }
+        let until_free = pin!(self.scan.pool().until_free(bytes));
+        if !self.quota.has_begun() {
+            if self.scan.pool().used_bytes() >= bytes {
+                select(until_free, pin!(self.quota.until_begun())).await;
+            }
+            return;
+        }
+        let num_untaken = self.builders.len() + self.output.max_capacity() - self.output.capacity();
+        let num_taken = self.num_opened.saturating_sub(num_untaken as u64);
+        // With the first batch, a loop drops the last one of the epoch before.
+        let holds_another = || self.scan.pool().used_bytes() >= bytes.saturating_mul(num_untaken + 2);
+        if num_taken >= 2 || num_taken == 1 && holds_another() {
+            let pause = async {
+                self.output.reserve_many(self.output.max_capacity()).await.ok();
+                self.scan.clock().sleep(DROPPED_WITHIN).await;
+            };
+            select(until_free, pin!(pause)).await;
         }
     }
 
@@ -561,7 +578,7 @@ impl Planner {
     /// storage.
     fn learn(&mut self, num_bytes: u64, is_late: bool) {
         if let Some(depth) = &mut self.depth {
-            depth.read(num_bytes, is_late, self.scan.clock().now());
+            depth.read(num_bytes, is_late, self.scan.clock().now(), self.scan.latency());
             self.plan.inner.depths.keep(self.slice.topology, depth);
         }
         self.follow_depth();

@@ -116,6 +116,12 @@ impl Pace {
         whole(self.limit)
     }
 
+    /// The time from the begin of a GET to its first byte without load, as far as it is known.
+    pub fn latency(&self) -> Option<Duration> {
+        let known = self.known.as_ref()?;
+        Duration::try_from_secs_f64(known.times.to_first).ok()
+    }
+
     /// Records how many GETs are in flight, and how many wait for a permit.
     pub fn saw(&mut self, num_under_way: usize, num_waiting: usize) {
         self.round.under_way_max = self.round.under_way_max.max(num_under_way);
