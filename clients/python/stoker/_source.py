@@ -117,7 +117,7 @@ class StreamSource(ABC):
             drop_last: ``True`` means ``last_batch="drop"``.
             memory_budget_bytes: The maximum bytes of batches that are being filled or wait to be taken; the streams of
                 one connection share its budget, see :func:`connect`. Default: 1 GiB.
-            shuffle_window_bytes: The bytes within which rows are mixed, over all ranks. Default: 224 MiB; 512 MiB for
+            shuffle_window_bytes: The bytes within which rows are mixed, over all ranks. Default: 160 MiB; 512 MiB for
                 mixtures, and with ``order_version=1``.
             block_bytes: The bytes of a block: neighbouring rows that stay together when blocks are shuffled. Default:
                 512 KiB.

@@ -7,7 +7,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 use stoker_order::{BlockPiece, DelayLine, EpochOrder, SuperStride};
-use stoker_types::{OrderOptions, ShuffleMode, StreamOptions, to_usize};
+use stoker_types::{DELAY_LINE_BYTES, OrderOptions, ShuffleMode, StreamOptions, WINDOW_BYTES, to_usize};
 
 use crate::ShuffleValue;
 
@@ -17,15 +17,15 @@ type Table = (u64, u64, Vec<Job>);
 /// A job: number of ranks, and bytes that the blocks of all ranks together may take.
 type Job = (u64, u64);
 
-/// The jobs with the default window of a rank, for one rank and for eight.
-const DEFAULT_JOBS: [Job; 2] = [(1, 512 << 20), (8, 4 << 30)];
+/// The jobs with the default of each version, for one rank and for eight.
+const DEFAULT_JOBS: [Job; 4] = [(1, DELAY_LINE_BYTES), (8, DELAY_LINE_BYTES), (1, WINDOW_BYTES), (8, WINDOW_BYTES)];
 
 /// The numbers of classes that are measured.
 const CLASSES: [u64; 2] = [100, 1_000];
 
-/// Returns images and tokens, with the default jobs and with jobs that have less memory.
+/// Returns images and tokens, with the default jobs and with those of the bars.
 fn default_tables() -> Vec<Table> {
-    let jobs = |less: [Job; 2]| less.into_iter().chain(DEFAULT_JOBS).collect();
+    let jobs = |bars: [Job; 2]| bars.into_iter().chain(DEFAULT_JOBS).collect();
     vec![
         (65_536, 150_528, jobs([(1, 256 << 20), (8, 768 << 20)])),
         (4_194_304, 2_048, jobs([(1, 256 << 20), (8, 2 << 30)])),
@@ -41,6 +41,9 @@ pub struct OrderArgs<S: ShuffleValue> {
     /// Bytes per row
     #[arg(long, requires = "rows", value_parser = clap::value_parser!(u64).range(1..))]
     row_bytes: Option<u64>,
+    /// MiB that the blocks of all ranks together may take [default: the defaults of both versions, and those of the bars]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    held_mib: Vec<u64>,
     /// Rows per batch and rank
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
     batch_size: u64,
@@ -62,7 +65,9 @@ pub fn run(args: &OrderArgs<impl ShuffleValue>, out: &mut impl Write) -> anyhow:
         _ => default_tables(),
     };
     let mut cases = Vec::new();
+    let asked: Vec<Job> = args.held_mib.iter().flat_map(|mib| [(1, mib << 20), (8, mib << 20)]).collect();
     for (rows, row_bytes, jobs) in tables {
+        let jobs = if asked.is_empty() { jobs } else { asked.clone() };
         for (ranks, window_bytes) in jobs {
             let options = StreamOptions {
                 shuffle: args.shuffle.into(),

@@ -93,7 +93,7 @@ pub struct StreamOptions {
     pub seed: u64,
     /// The mode of shuffling. The default is [`ShuffleMode::Block`].
     pub shuffle: ShuffleMode,
-    /// The bytes within which rows are mixed, of all lanes together, for any number of ranks. The default is 224 MiB, and
+    /// The bytes within which rows are mixed, of all lanes together, for any number of ranks. The default is 160 MiB, and
     /// 512 MiB for version 1 of the order.
     pub shuffle_window_bytes: Option<u64>,
     /// The size of a block of neighbouring rows, in bytes. The default is 512 KiB.
@@ -127,7 +127,7 @@ impl Default for StreamOptions {
 pub const WINDOW_BYTES: u64 = 512 << 20;
 
 /// The bytes that a delay line holds by default, over all lanes.
-pub const DELAY_LINE_BYTES: u64 = 224 << 20;
+pub const DELAY_LINE_BYTES: u64 = 160 << 20;
 
 /// The number of blocks that the windows of all lanes should hold together. More blocks do not mix rows noticeably
 /// better.
