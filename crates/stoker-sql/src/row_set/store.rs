@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use stoker_lake::{Objects, PutOutcome};
 use stoker_types::{Digest, ErrorKind};
@@ -16,6 +17,9 @@ const NUM_PROBES: usize = 16;
 /// The age from which an object is written again when it is stored again. Cleanups keep objects that are younger than a
 /// day.
 const YOUNG: Duration = Duration::from_secs(12 * 3600);
+
+/// The size up to which an object is requested while it is stored.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// Reads and writes the objects of row sets.
 #[derive(Clone)]
@@ -37,22 +41,34 @@ impl Store {
     }
 
     /// Stores content at a path that is derived from the content. An intact object younger than [`YOUNG`] stays as it
-    /// is. An older object is written again, so that no cleanup deletes it before a specification refers to it. This
-    /// costs one request for a new object, two for one that stays, and three for one that is written again.
+    /// is. An older object is written again, so that no cleanup deletes it before a specification refers to it.
+    ///
+    /// This takes one round trip, and two for an object that is written again or is larger than [`SMALL_BYTES`]: a small
+    /// one is requested while it is stored, because most rows are streamed more than once.
     pub(super) async fn put(&self, path: &str, content: &[u8]) -> Result<()> {
         let framed = frame(content);
-        if self.objects.put_if_absent(path, framed.clone()).await? == PutOutcome::Exists {
-            let stays = match self.objects.get_with_entry(path).await? {
-                Some((existing, entry)) if unframe(&existing).is_ok() => !entry.is_older_than(YOUNG),
-                Some(_) => {
-                    tracing::warn!(path, "replacing a damaged row set object");
-                    false
-                }
-                None => false,
-            };
-            if !stays {
-                self.objects.put(path, framed).await?;
+        let put = self.objects.put_if_absent(path, framed.clone());
+        let (put, found) = match framed.len() <= SMALL_BYTES {
+            true => join(put, self.objects.get_with_entry(path)).await,
+            false => (put.await, Ok(None)),
+        };
+        if put? == PutOutcome::Created {
+            return Ok(());
+        }
+        let found = match found? {
+            Some(found) => Some(found),
+            None => self.objects.get_with_entry(path).await?,
+        };
+        let stays = match found {
+            Some((existing, entry)) if unframe(&existing).is_ok() => !entry.is_older_than(YOUNG),
+            Some(_) => {
+                tracing::warn!(path, "replacing a damaged row set object");
+                false
             }
+            None => false,
+        };
+        if !stays {
+            self.objects.put(path, framed).await?;
         }
         Ok(())
     }
