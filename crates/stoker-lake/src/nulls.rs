@@ -55,7 +55,10 @@ impl Table {
     }
 
     /// Returns whether a column can have nulls according to its type and its footers.
-    async fn may_have_nulls(&self, column: &str) -> Result<bool> {
+    ///
+    /// # Errors
+    /// `DataCorrupt` for unreadable footers; storage errors.
+    pub async fn may_have_nulls(&self, column: &str) -> Result<bool> {
         let schema = self.schema();
         let Ok(field) = schema.field_with_name(column) else { return Ok(false) };
         if !field.is_nullable() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
-use futures::future::try_join;
+use futures::future::{join_all, try_join};
 use stoker_columns::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes, is_heavy};
 use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
@@ -172,12 +172,20 @@ fn shown(field: &Field) -> String {
 
 /// Reads the footers of the columns of a query, which the lake keeps. An error comes again when they are needed.
 async fn read_footers(query: &SampleQuery) {
-    for column in query.columns() {
-        let ColumnSource::Table(sources) = &column.source else { continue };
-        for (table, name) in sources {
-            query.tables()[*table].dense_column(name).await.ok();
+    let of_table = query.columns().iter().filter_map(|column| match &column.source {
+        ColumnSource::Table(sources) => Some(sources),
+        ColumnSource::RowSet(_) => None,
+    });
+    let read = |(table, name): &(usize, String)| {
+        let (table, name) = (query.tables()[*table].clone(), name.clone());
+        async move {
+            if !matches!(table.dense_column(&name).await, Ok(DenseProbe::Dense(_))) {
+                // Whether a column has nulls is asked next, and reading the first rows needs the same footers.
+                table.may_have_nulls(&name).await.ok();
+            }
         }
-    }
+    };
+    join_all(of_table.flatten().map(read)).await;
 }
 
 /// Returns the page tables of a column if it has one in each of its tables, all with the same width.
