@@ -16,7 +16,14 @@ BATCH_SIZE = 5
 #: Options of streams in different orders; each stream delivers each row once.
 STREAMS: dict[str, dict[str, Any]] = {
     "sequential": {"shuffle": False, "last_batch": "uneven"},
-    "block": {"shuffle": "block", "seed": 3, "block_bytes": 4096, "shuffle_window_bytes": 1 << 18, "num_lanes": 3},
+    "windows": {
+        "shuffle": "block",
+        "seed": 3,
+        "block_bytes": 4096,
+        "shuffle_window_bytes": 1 << 18,
+        "num_lanes": 3,
+        "order_version": 1,
+    },
     "delay line": {
         "shuffle": "block",
         "seed": 5,

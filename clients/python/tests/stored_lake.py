@@ -1,8 +1,9 @@
-"""A small lake, states and receipts as an earlier version of Stoker wrote them.
+"""A small lake, states and receipts as earlier versions of Stoker wrote them.
 
 `python stored_lake.py FOLDER` writes the lake to `FOLDER/lake`, and the delivered batches, states and receipts to
-`FOLDER/stored.json`. Version 0.1.0 wrote the folder `stored/`, which must never be written again: `test_stored.py`
-checks that the current version can resume its streams.
+`FOLDER/stored.json`. The folders in `stored/` must never be written again: `test_stored.py` checks that the current
+version can resume their streams. Those of `0.1.0` have version 1 of the order; `order-2` is from the first build whose
+streams of one query have version 2.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 
 import stoker
 
-#: The folder with the stored lake.
+#: The folder with the stored lakes, and the versions that wrote them.
 STORED = Path(__file__).parent / "stored"
+VERSIONS = ("0.1.0", "order-2")
 NUM_ROWS = 48
 QUERY = "SELECT id, vector FROM samples WHERE id < $1"
 PARAMS = [40]
