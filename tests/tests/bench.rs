@@ -151,13 +151,19 @@ fn check_order(case: &Value) -> Result<()> {
 
 #[test]
 fn order_reads_each_block_once() -> Result<()> {
-    let cases = report(&["bench", "order", "--rows", "4096", "--row-bytes", "2048", "--json"])?;
-    let cases = cases.as_array().context("a list")?;
-    ensure!(cases.len() == 4, "{} cases", cases.len());
-    for (case, (ranks, version)) in cases.iter().zip([(1, 1), (1, 2), (8, 1), (8, 2)]) {
-        ensure!(whole(case, "rows")? == 4_096 && whole(case, "ranks")? == ranks, "{case}");
-        ensure!(whole(case, "version")? == version && whole(case, "reads")? > 0, "{case}");
-        check_order(case)?;
+    let table = ["bench", "order", "--rows", "4096", "--row-bytes", "2048", "--json"];
+    let defaults = [(1, 160), (8, 160), (1, 512), (8, 4_096)];
+    for (held, jobs) in [(&[][..], &defaults[..]), (&["--held-mib", "3"][..], &[(1, 3), (8, 3)][..])] {
+        let cases = report(&[&table[..], held].concat())?;
+        let cases = cases.as_array().context("a list")?;
+        ensure!(cases.len() == 2 * jobs.len(), "{} cases", cases.len());
+        let expected = jobs.iter().flat_map(|(ranks, mib)| [(*ranks, *mib, 1), (*ranks, *mib, 2)]);
+        for (case, (ranks, mib, version)) in cases.iter().zip(expected) {
+            ensure!(whole(case, "rows")? == 4_096 && whole(case, "ranks")? == ranks, "{case}");
+            ensure!(whole(case, "window_bytes")? == mib << 20, "{case}");
+            ensure!(whole(case, "version")? == version && whole(case, "reads")? > 0, "{case}");
+            check_order(case)?;
+        }
     }
     Ok(())
 }
@@ -166,17 +172,18 @@ fn order_reads_each_block_once() -> Result<()> {
 fn order_mixes_as_promised() -> Result<()> {
     let cases = report(&["bench", "order", "--json"])?;
     let cases = cases.as_array().context("a list")?;
-    ensure!(cases.len() == 16, "{} cases", cases.len());
+    ensure!(cases.len() == 24, "{} cases", cases.len());
     for case in cases {
         check_order(case)?;
-        // Version 1 promises to mix well with the default window of each rank only.
-        let has_default = whole(case, "window_bytes")? == whole(case, "ranks")? * (512 << 20);
-        let bars = match (whole(case, "version")?, has_default) {
-            (1, true) => [0.97, 0.90],
-            (1, false) => continue,
-            _ => [0.99, 0.98],
+        let (ranks, bytes) = (whole(case, "ranks")?, whole(case, "window_bytes")?);
+        // Version 1 promises to mix well with its default for each rank, version 2 with its default on one rank and with
+        // 96 MiB for each of several.
+        let bars = match whole(case, "version")? {
+            1 if bytes == ranks * (512 << 20) => [0.97, 0.90],
+            2 if bytes >= ranks * (96 << 20) => [0.99, 0.98],
+            _ => continue,
         };
-        ensure!(whole(case, "resident_bytes")? <= whole(case, "window_bytes")?, "{case}");
+        ensure!(whole(case, "resident_bytes")? <= bytes, "{case}");
         for (index, (classes, share)) in [100, 1_000].into_iter().zip(bars).enumerate() {
             let labels = &list(case, "distinct_labels")?[index];
             ensure!(whole(labels, "classes")? == classes && number(labels, "share")? >= share, "{case}");

@@ -17,8 +17,8 @@ type Table = (u64, u64, Vec<Job>);
 /// A job: number of ranks, and bytes that the blocks of all ranks together may take.
 type Job = (u64, u64);
 
-/// The jobs with the default of each version, for one rank and for eight.
-const DEFAULT_JOBS: [Job; 4] = [(1, DELAY_LINE_BYTES), (8, DELAY_LINE_BYTES), (1, WINDOW_BYTES), (8, WINDOW_BYTES)];
+/// The jobs with the default of version 2, and those with the default of version 1 for each rank.
+const DEFAULT_JOBS: [Job; 4] = [(1, DELAY_LINE_BYTES), (8, DELAY_LINE_BYTES), (1, WINDOW_BYTES), (8, 8 * WINDOW_BYTES)];
 
 /// The numbers of classes that are measured.
 const CLASSES: [u64; 2] = [100, 1_000];
