@@ -65,7 +65,7 @@ def test_a_state_brings_its_order_unless_another_is_asked_for(tmp_path: Path) ->
     assert [ids(batch) for batch in stream] == saved["batches"][NUM_TAKEN:]
     loader = query.torch(**STREAM)
     loader.load_state_dict(saved["state"])
-    assert [batch["id"].tolist() for batch in loader][0] == saved["batches"][NUM_TAKEN]
+    assert next(iter(loader))["id"].tolist() == saved["batches"][NUM_TAKEN]
     for options in ({"order_version": 2}, {"seed": 12}, {"num_lanes": 7}):
         with pytest.raises(stoker.StateMismatchError, match=r"order options|seed"):
             query.stream(**{**STREAM, **options}).load_state_dict(saved["state"])
@@ -76,8 +76,8 @@ def test_streams_have_the_ids_and_orders_that_they_had(lake: stoker.Lake, versio
     stream = single(lake)
     assert stream.stream_id == saved["stream_id"]
     assert [ids(batch) for batch in stream] == saved["batches"]
-    specs = {path.name for path in Path(lake.target, "_stoker/specs").iterdir()}
-    assert specs == {path.name for path in (STORED / version / "lake/_stoker/specs").iterdir()}, "nothing was planned anew"
+    before = {path.name for path in (STORED / version / "lake/_stoker/specs").iterdir()}
+    assert {path.name for path in Path(lake.target, "_stoker/specs").iterdir()} == before, "nothing was planned anew"
 
 
 def test_specifications_are_loaded_by_their_ids(lake: stoker.Lake, version: str, kind: str) -> None:

@@ -194,7 +194,8 @@ impl StreamState {
             (mine, theirs) => mine.is_none() && theirs.is_none(),
         };
         let same = (self.num_rows, self.seed) == (spec.num_rows, spec.seed);
-        same && same_order && self.mixture.is_some() == spec.mixture.is_some()
+        same && same_order
+            && self.mixture.is_some() == spec.mixture.is_some()
             && self.snapshots.iter().eq(spec.snapshots().take(self.snapshots.len()))
     }
 
