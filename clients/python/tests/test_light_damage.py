@@ -313,7 +313,7 @@ def test_tables_without_checksums_stream_and_are_told(tmp_path: Path) -> None:
 
 
 def test_the_stored_lake_of_an_earlier_version_is_told_to_have_none(tmp_path: Path) -> None:
-    shutil.copytree(STORED / "lake", tmp_path / "lake")
+    shutil.copytree(STORED / "0.1.0" / "lake", tmp_path / "lake")
     lake = stoker.connect(str(tmp_path / "lake"))
     for name in lake.tables():
         if name.startswith("stoker_"):
