@@ -2,8 +2,8 @@
 
 `python stored_lake.py FOLDER` writes the lake to `FOLDER/lake`, and the delivered batches, states and receipts to
 `FOLDER/stored.json`. The folders in `stored/` must never be written again: `test_stored.py` checks that the current
-version can resume their streams. Those of `0.1.0` have version 1 of the order; `order-2` is from the first build whose
-streams of one query have version 2.
+version can resume their streams. Those of `0.1.0` have version 1 of the order; in `order-2`, the stream of one
+query has version 2.
 """
 
 from __future__ import annotations

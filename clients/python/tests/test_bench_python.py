@@ -16,7 +16,7 @@ PATHS = ["s3, tokens, shuffled", "local, images, in order", "local, tokens, shuf
 def test_each_path_is_measured_beside_its_ceiling(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     command = [sys.executable, str(SCRIPT), "--dir", str(tmp_path / "data"), "--json", str(report), "--divisor", "16"]
-    what = ["--repeat", "1", "--epochs", "2", "--options", '{"order_version": 1}', "--paths", *PATHS]
+    what = ["--repeat", "1", "--epochs", "2", "--options", '{"order_version": 2}', "--paths", *PATHS]
     done = subprocess.run([*command, *what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())

@@ -16,7 +16,7 @@ import stoker
 
 WIDTH = 2_048
 MIB = 2**20
-#: The numbers of rows of the tables: 205 and 819 MB. A shuffled stream knows the addresses of 160 MiB of rows.
+#: The numbers of rows of the tables: 205 and 819 MB. Both are larger than what a shuffled stream reads ahead.
 SIZES = (100_000, 400_000)
 
 

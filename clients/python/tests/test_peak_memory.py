@@ -58,7 +58,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("num_rows", SIZES)
 @pytest.mark.parametrize(
     ("options", "bar"),
-    [({"shuffle": False}, 256 * MB), ({"shuffle": "block"}, 512 * MB)],
+    [({"shuffle": False}, 256 * MB), ({"shuffle": "block", "order_version": 2}, 512 * MB)],
     ids=["in order", "shuffled"],
 )
 def test_a_rank_stays_below_its_bar(

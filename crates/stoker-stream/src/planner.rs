@@ -443,7 +443,8 @@ impl Planner {
     async fn until_dropped(&self, part: &PartPlan) {
         let row_bytes = self.plan.inner.columns().iter().filter_map(ColumnPlan::dense_row_bytes).max().unwrap_or(0);
         let bytes = to_usize(part.num_rows()).saturating_mul(row_bytes);
-        if (bytes as u64) < LARGE_PART_BYTES {
+        // The parts of a window are opened together, before its rows are read.
+        if (bytes as u64) < LARGE_PART_BYTES || self.depth.is_none() {
             return;
         }
         let until_free = pin!(self.scan.pool().until_free(bytes));

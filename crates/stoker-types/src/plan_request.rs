@@ -93,17 +93,16 @@ pub struct StreamOptions {
     pub seed: u64,
     /// The mode of shuffling. The default is [`ShuffleMode::Block`].
     pub shuffle: ShuffleMode,
-    /// The bytes within which rows are mixed, of all lanes together, for any number of ranks. The default is 160 MiB, and
-    /// 512 MiB for version 1 of the order.
+    /// The bytes within which rows are mixed, of all lanes together, for any number of ranks. The default is 512 MiB, and
+    /// 160 MiB for version 2 of the order.
     pub shuffle_window_bytes: Option<u64>,
     /// The size of a block of neighbouring rows, in bytes. The default is 512 KiB.
     pub block_bytes: u64,
     /// The number of lanes. The default is 48. If the number of ranks divides it, the cluster reads each byte once per
     /// epoch.
     pub num_lanes: u32,
-    /// The version of the order's definition, 1 or 2. The default is 2 for rows that are shuffled in blocks, and 1 for
-    /// other orders, which are the same in both versions; for a run that exists, the version of the run. Mixtures always
-    /// have version 1.
+    /// The version of the order's definition, 1 or 2. The default is 1; for a run that exists, the version of the run.
+    /// Mixtures always have version 1.
     pub order_version: Option<u32>,
 }
 
@@ -137,9 +136,9 @@ impl StreamOptions {
     /// Converts sizes in bytes to numbers of rows. This happens once, because the result is frozen in the stream's
     /// specification.
     pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
-        match (self.order_version, self.shuffle) {
-            (Some(1), _) | (None, ShuffleMode::Full | ShuffleMode::Sequential) => self.windows(num_rows, row_bytes),
-            (Some(_), _) | (None, ShuffleMode::Block) => self.delay_line(num_rows, row_bytes),
+        match self.order_version {
+            None | Some(1) => self.windows(num_rows, row_bytes),
+            Some(_) => self.delay_line(num_rows, row_bytes),
         }
     }
 
