@@ -82,7 +82,7 @@ impl Remote {
         }
     }
 
-    /// The time from the begin of a GET to its first byte, if the store were idle; `None` before the first GETs are complete.
+    /// [`Requests::latency`] of the requests.
     pub fn latency(&self) -> Option<Duration> {
         self.requests.latency()
     }

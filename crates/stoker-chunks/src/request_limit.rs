@@ -84,11 +84,6 @@ impl RequestLimit {
         self.shared.state.lock().pace.settled()
     }
 
-    /// The time from the begin of a GET to its first byte without load, or `None` before the first GETs are complete.
-    fn latency(&self) -> Option<Duration> {
-        self.shared.state.lock().pace.latency()
-    }
-
     /// The clock of all scans that share the limit.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
@@ -109,9 +104,9 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// [`RequestLimit::latency`] of the limit.
+    /// The time from the begin of a GET to its first byte without load, or `None` before the first GETs are complete.
     pub fn latency(&self) -> Option<Duration> {
-        self.limit.latency()
+        self.limit.shared.state.lock().pace.latency()
     }
 
     /// Waits for the permit of a GET that reads `bytes` bytes. Cancelling the future gives the permit, or the place in
