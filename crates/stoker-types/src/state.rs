@@ -189,10 +189,9 @@ impl StreamState {
     /// `any_version`, an order of another version agrees.
     pub fn may_continue(&self, spec: &StreamSpec, any_version: bool) -> bool {
         let first = spec.sources.first().map(|source| &source.order);
-        let same_order = match (&self.order, first) {
-            (Some(mine), Some(theirs)) => mine == theirs || any_version && mine.is_other_version_of(theirs),
-            (mine, theirs) => mine.is_none() && theirs.is_none(),
-        };
+        let orders = self.order.as_ref().zip(first);
+        let is_other_version = any_version && orders.is_some_and(|(mine, theirs)| mine.is_other_version_of(theirs));
+        let same_order = self.order.as_ref() == first || is_other_version;
         let same = (self.num_rows, self.seed) == (spec.num_rows, spec.seed);
         same && same_order
             && self.mixture.is_some() == spec.mixture.is_some()
