@@ -18,6 +18,9 @@ const ALONE_BYTES: usize = 64 << 10;
 /// The assumed bytes per row of a variable-width column that has no stored data.
 const VARIABLE_ROW_BYTES: u64 = 64;
 
+/// The number of fragments up to which the footers of light columns are read when a stream is planned.
+const LIGHT_FOOTERS_MAX: usize = 16;
+
 /// One query of a stream: its row set, and how its columns are read.
 pub(crate) struct SourcePlan {
     pub query: SampleQuery,
@@ -171,21 +174,25 @@ fn shown(field: &Field) -> String {
 }
 
 /// Reads the footers of the columns of a query, which the lake keeps. An error comes again when they are needed.
+///
+/// Those of light columns tell whether there are nulls, and are needed for the first rows. They are read here if that
+/// takes about a round trip: a stream that is not asked for nulls needs them file by file.
 async fn read_footers(query: &SampleQuery) {
-    let of_table = query.columns().iter().filter_map(|column| match &column.source {
-        ColumnSource::Table(sources) => Some(sources),
-        ColumnSource::RowSet(_) => None,
-    });
-    let read = |(table, name): &(usize, String)| {
-        let (table, name) = (query.tables()[*table].clone(), name.clone());
-        async move {
-            if !matches!(table.dense_column(&name).await, Ok(DenseProbe::Dense(_))) {
-                // Whether a column has nulls is asked next, and reading the first rows needs the same footers.
-                table.may_have_nulls(&name).await.ok();
-            }
+    let mut reads = Vec::new();
+    for column in query.columns() {
+        let ColumnSource::Table(sources) = &column.source else { continue };
+        let is_narrow = fixed_row_bytes(column.field.data_type()).is_some();
+        for (table, name) in sources {
+            let table = &query.tables()[*table];
+            reads.push(async move {
+                let is_dense = matches!(table.dense_column(name).await, Ok(DenseProbe::Dense(_)));
+                if !is_dense && is_narrow && table.fragments().len() <= LIGHT_FOOTERS_MAX {
+                    table.may_have_nulls(name).await.ok();
+                }
+            });
         }
-    };
-    join_all(of_table.flatten().map(read)).await;
+    }
+    join_all(reads).await;
 }
 
 /// Returns the page tables of a column if it has one in each of its tables, all with the same width.
