@@ -117,14 +117,15 @@ class StreamSource(ABC):
             drop_last: ``True`` means ``last_batch="drop"``.
             memory_budget_bytes: The maximum bytes of batches that are being filled or wait to be taken; the streams of
                 one connection share its budget, see :func:`connect`. Default: 1 GiB.
-            shuffle_window_bytes: The bytes within which rows are mixed, over all ranks. Default: 512 MiB, and 160 MiB
-                with ``order_version=2``.
+            shuffle_window_bytes: The bytes within which rows are mixed, over all ranks. Default: 160 MiB, and 512 MiB
+                with ``order_version=1`` and for mixtures.
             block_bytes: The bytes of a block: neighbouring rows that stay together when blocks are shuffled. Default:
                 512 KiB.
             num_lanes: The number of parts of the order that are read independently. Default: 48.
             order_version: The version of the order's definition, 1 or 2. Version 2 mixes rows as well as version 1 with
                 half of the memory or less. Mixtures have version 1. Default: the version of the run that ``run_id``
-                names, or of the state that :meth:`Stream.load_state_dict` loads; otherwise 1.
+                names, or of the state that :meth:`Stream.load_state_dict` loads; otherwise 2, or 1 if all rows fit
+                ``shuffle_window_bytes``.
             bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose image
                 (``decode``) is null or cannot be decoded, even after a second read. ``"error"`` fails; ``"substitute"``
                 replaces the row by the next good row of the same window, the same on every rank, which

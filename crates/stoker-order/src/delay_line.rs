@@ -115,9 +115,25 @@ impl DelayLine {
 
     /// Returns the position of the row with this ordinal.
     pub(crate) fn position(&self, ordinal: u64) -> u64 {
+        let (stride, slot) = self.delivered(ordinal);
+        let index = self.indexes(stride).start + self.rounds(stride).index(slot);
+        index * self.num_lanes + stride.lane
+    }
+
+    /// Returns the positions of neighbouring rows of one block that one super-stride delivers, as an item of
+    /// [`DelayLine::deliveries`] has them, by ascending ordinals.
+    pub fn positions_of(&self, ordinals: Range<u64>) -> impl Iterator<Item = u64> {
+        let (stride, slot) = self.delivered(ordinals.start);
+        let (start, rounds) = (self.indexes(stride).start, self.rounds(stride));
+        let slots = slot..slot + ordinals.end.saturating_sub(ordinals.start);
+        slots.map(move |slot| (start + rounds.index(slot)) * self.num_lanes + stride.lane)
+    }
+
+    /// Returns the super-stride that delivers the row with this ordinal, and the row's slot in it.
+    fn delivered(&self, ordinal: u64) -> (SuperStride, u64) {
         let (block, row) = (ordinal / self.rows_per_block, ordinal % self.rows_per_block);
         let whole = (block < self.num_whole_blocks).then(|| self.permutation.invert(block));
-        let (stride, slot) = match whole.filter(|block| *block < self.num_lane_blocks()) {
+        match whole.filter(|block| *block < self.num_lane_blocks()) {
             Some(block) => (self.delivery(block, row), row),
             None => {
                 let place = whole.map_or(ordinal, |block| block * self.rows_per_block + row);
@@ -125,9 +141,7 @@ impl DelayLine {
                 let stride = SuperStride { lane, number: self.rest_number(index) };
                 (stride, self.regular_rows() + index - self.rest_before(stride.number))
             }
-        };
-        let index = self.indexes(stride).start + self.rounds(stride).index(slot);
-        index * self.num_lanes + stride.lane
+        }
     }
 
     /// Returns the number of super-strides of each lane.

@@ -67,7 +67,7 @@ impl PartStream {
         let blocks = group(&plan, &slice).map(|(group, ranks)| resources.share(group, slice.topology.rank, ranks));
         let (mut options, budget) = (*options, resources.memory());
         let resident = plan.inner.has_resident_rows(&options).then(|| {
-            let (memory, left) = ResidentMemory::divided(budget, options.memory_budget_bytes);
+            let (memory, left) = ResidentMemory::divided(budget, resources.resident(), options.memory_budget_bytes);
             options.memory_budget_bytes = left;
             Arc::new(memory)
         });

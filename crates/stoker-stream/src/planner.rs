@@ -31,8 +31,10 @@ use crate::unit::{UnitSize, Units, rows_of_local_unit};
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
-/// The bytes of parts of resident rows that are open at once, unless a part is larger.
+/// The bytes of parts of resident rows that are open at once, unless a part is larger. As many may wait for the consumer;
+/// streams of one process share them, but each may have some parts.
 const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
+const RESIDENT_PARTS: u64 = 4;
 
 /// The bytes that the streams before a prefetching one may hold, on average, when it reads its first resident rows.
 const RESIDENT_BYTES_BEFORE: u64 = 48 << 20;
@@ -291,7 +293,7 @@ impl Planner {
                 if let Some(unit) = unit.filter(|_| self.shared.is_none()) {
                     // The streams before this one have delivered most of their rows. Their memory is released while this
                     // one reads its first blocks.
-                    self.resident_rows(&unit)?.begin(&unit);
+                    self.resident_rows(&unit)?.begin(&unit)?;
                 }
                 self.quota.until_begun().await;
                 phase
@@ -407,7 +409,7 @@ impl Planner {
             UnitReads::Spans => (None, self.known(&positions).await),
             UnitReads::Rows => (None, None),
             UnitReads::Resident => {
-                let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit);
+                let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit)?;
                 let taken = positions.clone();
                 let task = async move {
                     let TakenRows { rows, spans, waited } = shared.take(arrivals, taken, claims).await?;
@@ -588,11 +590,18 @@ impl Planner {
     /// Reads ahead as far as the depth says: blocks of resident rows, otherwise batches.
     fn follow_depth(&mut self) {
         let Some(depth) = &self.depth else { return };
-        match (&mut self.resident, &self.resident_memory) {
-            (Some(resident), _) => resident.read_ahead(depth.bytes()),
-            (None, Some(_)) => {}
-            (None, None) => self.quota.set_depth(depth.bytes()),
+        let Some(memory) = &self.resident_memory else {
+            self.quota.set_depth(depth.bytes());
+            return;
+        };
+        if let Some(resident) = &mut self.resident {
+            resident.read_ahead(depth.bytes());
         }
+        // Parts of resident rows are copied so fast that few of them need to be ready.
+        let row_bytes = self.plan.row_bytes();
+        let part_rows = self.slice.rows_per_batch().min(self.part_size.rows_max(row_bytes));
+        let least = part_rows.saturating_mul(row_bytes).saturating_mul(RESIDENT_PARTS);
+        self.quota.set_depth(memory.share_of(RESIDENT_PARTS_BYTES * 2).max(least));
     }
 
     /// Waits for the oldest unit and delivers the parts that it completes.

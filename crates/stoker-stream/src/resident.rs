@@ -33,7 +33,7 @@ use crate::blocks::lanes_in_common;
 use crate::planner::AbortOnDrop;
 use crate::resident::kept::KeptRows;
 use crate::resident::memory::AHEAD_BYTES;
-pub(crate) use crate::resident::memory::ResidentMemory;
+pub(crate) use crate::resident::memory::{ResidentMemory, ResidentStreams};
 pub(crate) use crate::resident::taken::TakenRows;
 use crate::source::SourcePlan;
 use crate::{Error, Result, StreamPlan};
@@ -44,6 +44,7 @@ const MIN_ROW_BYTES: u64 = 16;
 /// The rows of a slice that are in memory, or are being read, before they are due.
 pub(crate) struct ResidentRows {
     shared: Arc<Shared>,
+    memory: Arc<ResidentMemory>,
     /// The arrivals that are being read, or that no unit has waited for, oldest first.
     arrivals: VecDeque<Arc<Arrival>>,
     /// The pieces of blocks that were opened before the slice begins, by the super-stride in which they are read.
@@ -52,10 +53,10 @@ pub(crate) struct ResidentRows {
     next: u64,
     /// The number of super-strides that the slice reaches.
     end: u64,
-    /// The number of bytes that are read ahead.
+    /// The number of bytes that all streams of the process together read ahead.
     ahead_bytes: u64,
-    /// The size of the last arrival in bytes.
-    arrival_bytes: u64,
+    /// The number of rows of the last arrival.
+    arrival_rows: u64,
 }
 
 /// What all tasks of a stream share.
@@ -99,7 +100,7 @@ impl ResidentRows {
         slice: Slice,
         positions: Range<u64>,
         blocks: Option<BlockReads>,
-        memory: &ResidentMemory,
+        memory: &Arc<ResidentMemory>,
     ) -> Option<Self> {
         let (epoch_order, line) = order.delay_line()?;
         let [source] = plan.inner.spec.sources.as_slice() else { return None };
@@ -135,35 +136,44 @@ impl ResidentRows {
         let shared = Arc::new(shared);
         Some(Self {
             shared,
+            memory: memory.clone(),
             arrivals: VecDeque::new(),
             pending,
             next: first,
             end,
             ahead_bytes: AHEAD_BYTES,
-            arrival_bytes: 0,
+            arrival_rows: 0,
         })
     }
 
     /// Starts to read what the unit with these positions needs, and what is read ahead. Returns the arrivals that the
     /// unit must wait for.
-    pub fn begin(&mut self, unit: &Range<u64>) -> (Arc<Shared>, Vec<Arc<Arrival>>) {
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
+    pub fn begin(&mut self, unit: &Range<u64>) -> Result<(Arc<Shared>, Vec<Arc<Arrival>>)> {
         let number = |position| self.shared.line.super_stride(position).number;
         let (first, last) = (number(unit.start), number(unit.end.saturating_sub(1).max(unit.start)));
         while self.next <= last && self.next < self.end {
-            self.read_next();
+            self.read_next()?;
         }
         self.arrivals.retain(|arrival| arrival.number >= first || !arrival.is_done());
         let needed = self.arrivals.iter().take_while(|arrival| arrival.number <= last).cloned().collect();
         let mut ahead: u64 =
             self.arrivals.iter().filter(|arrival| arrival.number > last).map(|arrival| arrival.num_bytes).sum();
-        // An arrival is as large as the last one, so that the first one beyond the limit is not read.
-        while (ahead == 0 || ahead.saturating_add(self.arrival_bytes) <= self.ahead_bytes) && self.next < self.end {
-            ahead += self.read_next().max(1);
+        // An arrival is as large as the last one, so that the first one beyond the limit is not read, and none for which
+        // there is no memory yet.
+        let (row_bytes, ahead_max) = (self.shared.plan.row_bytes(), self.memory.share_of(self.ahead_bytes));
+        while (ahead == 0 || ahead.saturating_add(self.arrival_rows.saturating_mul(row_bytes)) <= ahead_max)
+            && self.shared.has_room(self.arrival_rows)
+            && self.next < self.end
+        {
+            ahead += self.read_next()?.max(1);
         }
         if self.next == self.end {
             self.shared.quota.retire();
         }
-        (self.shared.clone(), needed)
+        Ok((self.shared.clone(), needed))
     }
 
     /// Sets how many bytes are read ahead of the super-strides that are delivered.
@@ -171,26 +181,26 @@ impl ResidentRows {
         self.ahead_bytes = bytes;
     }
 
-    /// Starts to read the next arrival. Returns its size in bytes.
-    fn read_next(&mut self) -> u64 {
+    /// Reserves memory for the next arrival, as far as there is some, and starts to read it. Returns its size in bytes.
+    fn read_next(&mut self) -> Result<u64> {
         let number = self.next;
         self.next += 1;
         let pending = self.pending.remove(&number).unwrap_or_default();
         let runs = self.shared.runs(number, pending);
-        let num_rows: u64 = runs.iter().map(|run| run.ordinals.end - run.ordinals.start).sum();
-        let num_bytes = num_rows.saturating_mul(self.shared.plan.row_bytes());
-        self.arrival_bytes = num_bytes;
+        self.arrival_rows = runs.iter().map(|run| run.ordinals.end - run.ordinals.start).sum();
+        let num_bytes = self.arrival_rows.saturating_mul(self.shared.plan.row_bytes());
+        let drafts = self.shared.drafts(number, runs)?;
         let (sender, is_read) = watch::channel(false);
         let failed: Arc<Mutex<Option<Error>>> = Arc::default();
         let (shared, outcome) = (self.shared.clone(), failed.clone());
         let task = tokio::spawn(async move {
-            if let Err(error) = shared.read(number, runs).await {
+            if let Err(error) = shared.read(drafts).await {
                 *outcome.lock() = Some(error);
             }
             sender.send_replace(true);
         });
         self.arrivals.push_back(Arc::new(Arrival { number, num_bytes, is_read, failed, _task: AbortOnDrop(task) }));
-        num_bytes
+        Ok(num_bytes)
     }
 }
 

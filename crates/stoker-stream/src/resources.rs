@@ -11,7 +11,7 @@ use stoker_types::calls::OpenStream;
 use stoker_types::{Digest, Slice};
 
 use crate::open_streams::{OpenEntry, OpenStreams};
-use crate::resident::ResidentMemory;
+use crate::resident::{ResidentMemory, ResidentStreams};
 
 /// The name of the client of streams in this process.
 const LOCAL_CLIENT: &str = "local";
@@ -26,6 +26,7 @@ pub struct Resources {
     cache: Option<ChunkCache>,
     local_reads: LocalReads,
     open: OpenStreams,
+    resident: ResidentStreams,
     client: Arc<str>,
 }
 
@@ -59,6 +60,7 @@ impl Resources {
             cache: None,
             local_reads: LocalReads::default(),
             open: OpenStreams::default(),
+            resident: ResidentStreams::default(),
             client: LOCAL_CLIENT.into(),
         }
     }
@@ -107,6 +109,11 @@ impl Resources {
     /// Returns how streams read local files.
     pub fn local_reads(&self) -> LocalReads {
         self.local_reads
+    }
+
+    /// The number of streams that have resident rows.
+    pub(crate) fn resident(&self) -> &ResidentStreams {
+        &self.resident
     }
 
     /// The streams that are open, oldest first.

@@ -93,16 +93,16 @@ pub struct StreamOptions {
     pub seed: u64,
     /// The mode of shuffling. The default is [`ShuffleMode::Block`].
     pub shuffle: ShuffleMode,
-    /// The bytes within which rows are mixed, of all lanes together, for any number of ranks. The default is 512 MiB, and
-    /// 160 MiB for version 2 of the order.
+    /// The bytes within which rows are mixed, of all lanes together, for any number of ranks. The default is 160 MiB, and
+    /// 512 MiB for version 1 of the order.
     pub shuffle_window_bytes: Option<u64>,
     /// The size of a block of neighbouring rows, in bytes. The default is 512 KiB.
     pub block_bytes: u64,
     /// The number of lanes. The default is 48. If the number of ranks divides it, the cluster reads each byte once per
     /// epoch.
     pub num_lanes: u32,
-    /// The version of the order's definition, 1 or 2. The default is 1; for a run that exists, the version of the run.
-    /// Mixtures always have version 1.
+    /// The version of the order's definition, 1 or 2. By default, the version of the run if it exists; otherwise 2 if rows
+    /// are shuffled in blocks and a delay line does not hold all of them, and else 1. Mixtures always have version 1.
     pub order_version: Option<u32>,
 }
 
@@ -136,10 +136,18 @@ impl StreamOptions {
     /// Converts sizes in bytes to numbers of rows. This happens once, because the result is frozen in the stream's
     /// specification.
     pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
-        match self.order_version {
-            None | Some(1) => self.windows(num_rows, row_bytes),
-            Some(_) => self.delay_line(num_rows, row_bytes),
-        }
+        let is_line = match self.order_version {
+            None => self.shuffle == ShuffleMode::Block && !self.fits_delay_line(num_rows, row_bytes),
+            Some(version) => version > 1,
+        };
+        if is_line { self.delay_line(num_rows, row_bytes) } else { self.windows(num_rows, row_bytes) }
+    }
+
+    /// Returns whether a delay line would hold all rows. One window mixes them better then, and is read in fewer requests.
+    fn fits_delay_line(&self, num_rows: u64, row_bytes: u64) -> bool {
+        let lanes = u64::from(self.num_lanes.max(1));
+        let rows = num_rows.div_ceil(lanes).saturating_mul(lanes);
+        rows.saturating_mul(row_bytes.max(1)) <= self.shuffle_window_bytes.unwrap_or(DELAY_LINE_BYTES)
     }
 
     /// Converts sizes in bytes to the options of windows, which have [`StreamOptions::shuffle_window_bytes`] for all

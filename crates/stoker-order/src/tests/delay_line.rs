@@ -86,7 +86,7 @@ fn class_sorted_rows_are_mixed_well() {
 fn small_tables_are_mixed_as_well_as_by_version_1() {
     let options = StreamOptions::default();
     for (num_rows, batch, ranks) in [(40, 8, 1), (256, 32, 1), (2_560, 32, 1), (2_560, 32, 8), (65_536, 256, 8)] {
-        let [one, two] = [options.order(num_rows, 2_048), options.delay_line(num_rows, 2_048)];
+        let [one, two] = [options.windows(num_rows, 2_048), options.delay_line(num_rows, 2_048)];
         for classes in [100, 1_000] {
             let [one, two] = [&one, &two].map(|options| mixing(num_rows, classes, options, batch, ranks));
             assert!(two > one - 0.03, "{num_rows} rows, {classes} classes, {ranks} ranks: {two}, version 1 {one}");
@@ -225,6 +225,11 @@ proptest! {
         for number in 0..num_rows.div_ceil(block) {
             let named: Vec<_> = line.deliveries(number).map(|(stride, rows)| (stride, rows.start, rows.end)).collect();
             let wanted = delivered.remove(&number).unwrap_or_default();
+            for (stride, start, end) in &named {
+                let positions: Vec<u64> = line.positions_of(*start..*end).collect();
+                prop_assert!(positions.iter().all(|position| line.super_stride(*position) == *stride));
+                prop_assert!((*start..*end).map(|ordinal| order.position(ordinal)).eq(positions));
+            }
             prop_assert_eq!(named.len(), wanted.len());
             prop_assert_eq!(named.into_iter().collect::<BTreeSet<_>>(), wanted);
         }

@@ -54,8 +54,7 @@ impl Shared {
             runs.push(DueRows { due, ordinals });
             return;
         }
-        for ordinal in ordinals {
-            let position = self.epoch_order.position(ordinal);
+        for (ordinal, position) in ordinals.clone().zip(self.line.positions_of(ordinals)) {
             if !self.positions.contains(&position) || !self.slice.takes(position) {
                 continue;
             }

@@ -49,6 +49,13 @@ impl DueGroup {
     }
 }
 
+/// The memory for the groups of an arrival, and which rows are to be read into them.
+pub(super) struct Drafts {
+    rows: Vec<GroupRows>,
+    /// The groups; `None` if there is no memory.
+    groups: Vec<Option<Draft>>,
+}
+
 /// Neighbouring rows of a block that are to be read into the same group.
 struct GroupRows {
     /// The index of the group in the arrival.
@@ -108,11 +115,23 @@ impl Shared {
         (grouped, sizes.collect())
     }
 
-    /// Reads the rows of an arrival, as far as there is memory for them.
-    pub(super) async fn read(&self, number: u64, runs: Vec<DueRows>) -> Result<()> {
-        let (mut runs, sizes) = self.grouped(number, runs);
-        let mut drafts = sizes.into_iter().map(|num_rows| self.draft(num_rows)).collect::<Result<Vec<_>>>()?;
-        runs.retain(|run| drafts[run.group].is_some());
+    /// Returns whether there is memory for this many rows more.
+    pub(super) fn has_room(&self, rows: u64) -> bool {
+        let bytes = rows.saturating_mul(self.kept_row_bytes);
+        self.quota.held_bytes().saturating_add(bytes) <= self.quota.bytes()
+    }
+
+    /// Reserves memory for the rows of an arrival, as far as there is some.
+    pub(super) fn drafts(&self, number: u64, runs: Vec<DueRows>) -> Result<Drafts> {
+        let (mut rows, sizes) = self.grouped(number, runs);
+        let groups = sizes.into_iter().map(|num_rows| self.draft(num_rows)).collect::<Result<Vec<_>>>()?;
+        rows.retain(|run| groups[run.group].is_some());
+        Ok(Drafts { rows, groups })
+    }
+
+    /// Reads the rows of an arrival for which there is memory.
+    pub(super) async fn read(&self, drafts: Drafts) -> Result<()> {
+        let Drafts { rows: runs, groups: mut drafts } = drafts;
         let ordinals: Vec<u64> = runs.iter().flat_map(|run| run.ordinals.clone()).collect();
         if ordinals.is_empty() {
             return Ok(());

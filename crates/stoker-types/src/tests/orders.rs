@@ -101,6 +101,35 @@ fn bytes_become_blocks_and_super_strides() {
     assert_eq!((planned.rows_per_block, planned.mixing.version()), (1, 2));
 }
 
+/// Streams of which a delay line would hold all rows have one window.
+#[test]
+fn the_default_is_a_delay_line_for_rows_that_it_does_not_hold() {
+    let options = |shuffle, mib: Option<u64>, order_version| StreamOptions {
+        shuffle,
+        shuffle_window_bytes: mib.map(|mib| mib << 20),
+        order_version,
+        ..StreamOptions::default()
+    };
+    let (block, num_rows) = (ShuffleMode::Block, 48 << 9);
+    for (mib, fits_bytes) in [(None, 160 << 20), (Some(64), 64 << 20), (Some(1_024), 1 << 30)] {
+        let default = options(block, mib, None);
+        for (row_bytes, version) in [(1, 1), (fits_bytes / num_rows, 1), (fits_bytes / num_rows + 1, 2)] {
+            let planned = default.order(num_rows, row_bytes);
+            assert_eq!(planned.version(), version, "{planned} for rows of {row_bytes} bytes");
+            assert_eq!(planned, options(block, mib, Some(version)).order(num_rows, row_bytes));
+            if let Some(rows) = planned.rows_per_window() {
+                assert!(rows * u64::from(planned.num_lanes) >= num_rows, "{planned}");
+            }
+        }
+    }
+    for shuffle in [ShuffleMode::Full, ShuffleMode::Sequential] {
+        assert_eq!(options(shuffle, None, None).order(1 << 40, 2_048).version(), 1);
+    }
+    let huge = options(block, None, None).order(u64::MAX, u64::MAX);
+    assert_eq!((huge.version(), huge.rows_per_block), (2, 1));
+    assert_eq!(options(block, None, None).order(0, 0).version(), 1);
+}
+
 proptest! {
     #[test]
     fn documents_round_trip(
