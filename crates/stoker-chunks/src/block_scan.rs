@@ -45,7 +45,7 @@ pub struct Block {
 }
 
 /// Rows of at most this many bytes are copied and verified by the calling task; more rows by a thread for long work.
-const COPIED_AT_ONCE_MAX: usize = 64 << 10;
+const COPIED_AT_ONCE_MAX: usize = 256 << 10;
 
 /// How blocks of object stores are read.
 #[derive(Clone, Debug)]
