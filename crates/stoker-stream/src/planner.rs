@@ -31,9 +31,10 @@ use crate::unit::{UnitSize, Units, rows_of_local_unit};
 use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
 
-/// The bytes of parts of resident rows that are open at once, unless a part is larger. As many may wait for the consumer;
-/// streams of one process share them, but each may have some parts.
+/// The bytes of parts of resident rows that are open at once, unless a part is larger. As many may wait for the consumer.
 const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
+
+/// The parts that each stream may have open or waiting, where the streams of a process share these bytes.
 const RESIDENT_PARTS: u64 = 4;
 
 /// The bytes that the streams before a prefetching one may hold, on average, when it reads its first resident rows.

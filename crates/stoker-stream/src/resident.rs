@@ -55,8 +55,8 @@ pub(crate) struct ResidentRows {
     end: u64,
     /// The number of bytes that all streams of the process together read ahead.
     ahead_bytes: u64,
-    /// The number of rows of the last arrival.
-    arrival_rows: u64,
+    /// The number of rows that the next arrival has, about: those of the last one, without rows of older blocks.
+    next_rows: u64,
 }
 
 /// What all tasks of a stream share.
@@ -142,7 +142,7 @@ impl ResidentRows {
             next: first,
             end,
             ahead_bytes: AHEAD_BYTES,
-            arrival_rows: 0,
+            next_rows: 0,
         })
     }
 
@@ -161,11 +161,10 @@ impl ResidentRows {
         let needed = self.arrivals.iter().take_while(|arrival| arrival.number <= last).cloned().collect();
         let mut ahead: u64 =
             self.arrivals.iter().filter(|arrival| arrival.number > last).map(|arrival| arrival.num_bytes).sum();
-        // An arrival is as large as the last one, so that the first one beyond the limit is not read, and none for which
-        // there is no memory yet.
+        // The first arrival beyond the limit is not read, and none for which there is no memory yet.
         let (row_bytes, ahead_max) = (self.shared.plan.row_bytes(), self.memory.share_of(self.ahead_bytes));
-        while (ahead == 0 || ahead.saturating_add(self.arrival_rows.saturating_mul(row_bytes)) <= ahead_max)
-            && self.shared.has_room(self.arrival_rows)
+        while (ahead == 0 || ahead.saturating_add(self.next_rows.saturating_mul(row_bytes)) <= ahead_max)
+            && self.shared.has_room(self.next_rows)
             && self.next < self.end
         {
             ahead += self.read_next()?.max(1);
@@ -187,8 +186,9 @@ impl ResidentRows {
         self.next += 1;
         let pending = self.pending.remove(&number).unwrap_or_default();
         let runs = self.shared.runs(number, pending);
-        self.arrival_rows = runs.iter().map(|run| run.ordinals.end - run.ordinals.start).sum();
-        let num_bytes = self.arrival_rows.saturating_mul(self.shared.plan.row_bytes());
+        let num_rows: u64 = runs.iter().map(|run| run.ordinals.end - run.ordinals.start).sum();
+        let num_bytes = num_rows.saturating_mul(self.shared.plan.row_bytes());
+        self.next_rows = num_rows.min(self.shared.rows_opened());
         let drafts = self.shared.drafts(number, runs)?;
         let (sender, is_read) = watch::channel(false);
         let failed: Arc<Mutex<Option<Error>>> = Arc::default();

@@ -18,6 +18,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStore};
@@ -38,9 +40,6 @@ use self::service::Handover;
 /// before each of them.
 const FOREIGN_OPTIONS: [&str; 5] =
     ["use_opendal", "proxy_url", "proxy_ca_certificate", "s3_express", "allow_invalid_certificates"];
-
-/// Environment variables that send requests through a proxy.
-const PROXY_VARIABLES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// A bucket whose objects are read over this crate's own connections.
 #[derive(Debug)]
@@ -76,7 +75,7 @@ impl DirectConnector {
     /// # Errors
     /// Why the bucket cannot be read over the connections of this crate, for the log.
     pub async fn try_new(options: &HashMap<String, String>, endpoint: Option<&str>) -> Result<Self, String> {
-        if let Some(reason) = obstacle(options) {
+        if let Some(reason) = obstacle(options, endpoint, &Matcher::from_system()) {
             return Err(reason);
         }
         let tls = match endpoint {
@@ -106,8 +105,9 @@ async fn tls_config() -> Result<Arc<ClientConfig>, String> {
     CONFIG.get_or_try_init(read).await.cloned()
 }
 
-/// Why the bucket cannot be read over the connections of this crate.
-fn obstacle(options: &HashMap<String, String>) -> Option<String> {
+/// Why the bucket cannot be read over the connections of this crate. `proxies` says which requests the usual client sends
+/// through a proxy.
+fn obstacle(options: &HashMap<String, String>, endpoint: Option<&str>, proxies: &Matcher) -> Option<String> {
     let is_foreign = |key: &&String| {
         let name = key.strip_prefix("aws_").unwrap_or(key);
         FOREIGN_OPTIONS.contains(&name) || name.starts_with("headers.")
@@ -115,9 +115,20 @@ fn obstacle(options: &HashMap<String, String>) -> Option<String> {
     if let Some(option) = options.keys().find(is_foreign) {
         return Some(format!("it does not know the storage option {option}"));
     }
-    let is_set = |variable: &&str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-    let variable = ["AWS_PROFILE"].into_iter().chain(PROXY_VARIABLES).find(is_set)?;
-    Some(format!("it does not follow the environment variable {variable}"))
+    if std::env::var_os("AWS_PROFILE").is_some_and(|value| !value.is_empty()) {
+        return Some("it does not follow the environment variable AWS_PROFILE".into());
+    }
+    let destination = match endpoint {
+        Some(endpoint) => endpoint.to_string(),
+        None => {
+            let region = ["aws_region", "region"].into_iter().find_map(|key| options.get(key));
+            format!("https://s3.{}.amazonaws.com", region.map_or("us-east-1", String::as_str))
+        }
+    };
+    let destination: Uri = destination.parse().ok()?;
+    proxies.intercept(&destination)?;
+    let host = destination.host().unwrap_or_default();
+    Some(format!("requests to {host} go through a proxy; NO_PROXY names hosts that need none"))
 }
 
 #[cfg(test)]

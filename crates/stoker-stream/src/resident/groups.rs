@@ -76,7 +76,7 @@ impl Shared {
     /// Returns the rows of a group: about as many as rows of an arrival are due in one super-stride, or more if they are
     /// few bytes.
     fn group_rows(&self) -> u64 {
-        let rows_of_arrival = (self.lanes.len() as u64).saturating_mul(self.rows_per_block);
+        let rows_of_arrival = self.rows_opened();
         let rows_of_stride = rows_of_arrival.div_ceil(self.line.open_blocks().max(1));
         let rows_min = GROUP_BYTES_MIN.div_ceil(self.kept_row_bytes.max(1));
         rows_of_stride.max(rows_min).min(rows_of_arrival).max(1)
@@ -113,6 +113,11 @@ impl Shared {
         }
         let sizes = (0..num_rows.div_ceil(rows_max)).map(|group| rows_max.min(num_rows - group * rows_max));
         (grouped, sizes.collect())
+    }
+
+    /// Returns the rows of the blocks that a super-stride opens, of all ranks that share the lanes.
+    pub(super) fn rows_opened(&self) -> u64 {
+        (self.lanes.len() as u64).saturating_mul(self.rows_per_block)
     }
 
     /// Returns whether there is memory for this many rows more.
