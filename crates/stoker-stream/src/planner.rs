@@ -294,7 +294,7 @@ impl Planner {
                 if let Some(unit) = unit.filter(|_| self.shared.is_none()) {
                     // The streams before this one have delivered most of their rows. Their memory is released while this
                     // one reads its first blocks.
-                    self.resident_rows(&unit)?.begin(&unit)?;
+                    self.resident_rows(&unit)?.begin(&unit);
                 }
                 self.quota.until_begun().await;
                 phase
@@ -410,7 +410,7 @@ impl Planner {
             UnitReads::Spans => (None, self.known(&positions).await),
             UnitReads::Rows => (None, None),
             UnitReads::Resident => {
-                let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit)?;
+                let (shared, arrivals) = self.resident_rows(&unit)?.begin(&unit);
                 let taken = positions.clone();
                 let task = async move {
                     let TakenRows { rows, spans, waited } = shared.take(arrivals, taken, claims).await?;

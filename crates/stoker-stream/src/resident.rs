@@ -148,14 +148,11 @@ impl ResidentRows {
 
     /// Starts to read what the unit with these positions needs, and what is read ahead. Returns the arrivals that the
     /// unit must wait for.
-    ///
-    /// # Errors
-    /// If memory cannot be allocated.
-    pub fn begin(&mut self, unit: &Range<u64>) -> Result<(Arc<Shared>, Vec<Arc<Arrival>>)> {
+    pub fn begin(&mut self, unit: &Range<u64>) -> (Arc<Shared>, Vec<Arc<Arrival>>) {
         let number = |position| self.shared.line.super_stride(position).number;
         let (first, last) = (number(unit.start), number(unit.end.saturating_sub(1).max(unit.start)));
         while self.next <= last && self.next < self.end {
-            self.read_next()?;
+            self.read_next();
         }
         self.arrivals.retain(|arrival| arrival.number >= first || !arrival.is_done());
         let needed = self.arrivals.iter().take_while(|arrival| arrival.number <= last).cloned().collect();
@@ -167,12 +164,12 @@ impl ResidentRows {
             && self.shared.has_room(self.next_rows)
             && self.next < self.end
         {
-            ahead += self.read_next()?.max(1);
+            ahead += self.read_next().max(1);
         }
         if self.next == self.end {
             self.shared.quota.retire();
         }
-        Ok((self.shared.clone(), needed))
+        (self.shared.clone(), needed)
     }
 
     /// Sets how many bytes are read ahead of the super-strides that are delivered.
@@ -181,7 +178,7 @@ impl ResidentRows {
     }
 
     /// Reserves memory for the next arrival, as far as there is some, and starts to read it. Returns its size in bytes.
-    fn read_next(&mut self) -> Result<u64> {
+    fn read_next(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         let pending = self.pending.remove(&number).unwrap_or_default();
@@ -189,18 +186,18 @@ impl ResidentRows {
         let num_rows: u64 = runs.iter().map(|run| run.ordinals.end - run.ordinals.start).sum();
         let num_bytes = num_rows.saturating_mul(self.shared.plan.row_bytes());
         self.next_rows = num_rows.min(self.shared.rows_opened());
-        let drafts = self.shared.drafts(number, runs)?;
+        let reserved = self.shared.reserve(number, runs);
         let (sender, is_read) = watch::channel(false);
         let failed: Arc<Mutex<Option<Error>>> = Arc::default();
         let (shared, outcome) = (self.shared.clone(), failed.clone());
         let task = tokio::spawn(async move {
-            if let Err(error) = shared.read(drafts).await {
+            if let Err(error) = shared.read(reserved).await {
                 *outcome.lock() = Some(error);
             }
             sender.send_replace(true);
         });
         self.arrivals.push_back(Arc::new(Arrival { number, num_bytes, is_read, failed, _task: AbortOnDrop(task) }));
-        Ok(num_bytes)
+        num_bytes
     }
 }
 

@@ -49,11 +49,11 @@ impl DueGroup {
     }
 }
 
-/// The memory for the groups of an arrival, and which rows are to be read into them.
-pub(super) struct Drafts {
+/// The rows of an arrival, with the memory that is reserved for them.
+pub(super) struct ReservedRows {
     rows: Vec<GroupRows>,
-    /// The groups; `None` if there is no memory.
-    groups: Vec<Option<Draft>>,
+    /// For each group, its memory and its number of rows; `None` if there is no memory.
+    groups: Vec<Option<(Held, u64)>>,
 }
 
 /// Neighbouring rows of a block that are to be read into the same group.
@@ -127,16 +127,20 @@ impl Shared {
     }
 
     /// Reserves memory for the rows of an arrival, as far as there is some.
-    pub(super) fn drafts(&self, number: u64, runs: Vec<DueRows>) -> Result<Drafts> {
+    pub(super) fn reserve(&self, number: u64, runs: Vec<DueRows>) -> ReservedRows {
         let (mut rows, sizes) = self.grouped(number, runs);
-        let groups = sizes.into_iter().map(|num_rows| self.draft(num_rows)).collect::<Result<Vec<_>>>()?;
+        let group_bytes = self.group_rows().saturating_mul(self.kept_row_bytes);
+        let reserve = |num_rows| Some((self.quota.try_reserve_within(group_bytes)?, num_rows));
+        let groups: Vec<Option<(Held, u64)>> = sizes.into_iter().map(reserve).collect();
         rows.retain(|run| groups[run.group].is_some());
-        Ok(Drafts { rows, groups })
+        ReservedRows { rows, groups }
     }
 
     /// Reads the rows of an arrival for which there is memory.
-    pub(super) async fn read(&self, drafts: Drafts) -> Result<()> {
-        let Drafts { rows: runs, groups: mut drafts } = drafts;
+    pub(super) async fn read(&self, reserved: ReservedRows) -> Result<()> {
+        let ReservedRows { rows: runs, groups } = reserved;
+        let draft = |group: Option<(Held, u64)>| group.map(|(held, num_rows)| self.draft(held, num_rows)).transpose();
+        let mut drafts = groups.into_iter().map(draft).collect::<Result<Vec<_>>>()?;
         let ordinals: Vec<u64> = runs.iter().flat_map(|run| run.ordinals.clone()).collect();
         if ordinals.is_empty() {
             return Ok(());
@@ -178,12 +182,9 @@ impl Shared {
         }
     }
 
-    /// Reserves memory for a group. Returns `None` if there is none.
-    fn draft(&self, num_rows: u64) -> Result<Option<Draft>> {
+    /// Takes the memory for a group, which is new if no group of an earlier arrival was released.
+    fn draft(&self, held: Held, num_rows: u64) -> Result<Draft> {
         let rows_max = self.group_rows();
-        let Some(held) = self.quota.try_reserve_within(rows_max.saturating_mul(self.kept_row_bytes)) else {
-            return Ok(None);
-        };
         let slots = |column: &ColumnPlan| match column.dense_row_bytes().filter(|_| self.keeps_dense) {
             Some(row_bytes) => {
                 Slots::with_capacity(self.scan.pool(), to_usize(num_rows), to_usize(rows_max), row_bytes).map(Some)
@@ -191,7 +192,7 @@ impl Shared {
             None => Ok(None),
         };
         let slots = self.plan.inner.columns().iter().map(slots).collect::<stoker_batch::Result<_>>()?;
-        Ok(Some(Draft { held, rows: Vec::with_capacity(to_usize(num_rows)), blocks: Vec::new(), slots }))
+        Ok(Draft { held, rows: Vec::with_capacity(to_usize(num_rows)), blocks: Vec::new(), slots })
     }
 
     /// Claims the slots of the rows. Returns the reads of dense columns, and for each run the index in its group of the
