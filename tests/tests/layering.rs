@@ -18,7 +18,7 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
     ("tonic", &["stoker-wire", "stoker-client", "stoker-server"]),
     ("arrow-flight", &["stoker-wire", "stoker-client", "stoker-server"]),
     ("prost", &["stoker-lake", "stoker-wire", "stoker-client", "stoker-server"]),
-    ("hyper", &["stoker-server"]),
+    ("hyper", &["stoker-store", "stoker-server"]),
     ("rustls", &["stoker-net", "stoker-client", "stoker-store", "stoker-server"]),
     ("pyo3", &["stoker-python", "stoker-python-client", "stoker-python-engine"]),
     ("clap", &["stoker-bench", "stoker-cli"]),

@@ -114,6 +114,23 @@ fn rows_that_memory_does_not_hold_are_read_when_they_are_due() {
 }
 
 #[test]
+fn no_rows_are_read_ahead_in_the_place_of_rows_that_are_due_sooner() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = engine(folder.path().to_str().expect("UTF-8"), 10_000).await;
+        let plan = line_plan(&engine, ALL, 4_000, 12).await;
+        let (_, whole) = joined(&plan, 1, 0, (&ReadOptions::default(), LocalReads::Direct)).await;
+        // Three quarters of the bytes are for resident rows: those of the delay line, whose groups are as large as an
+        // arrival here, and released with their last row.
+        let memory_budget_bytes = 9_200 * plan.row_bytes() / 3 * 4;
+        let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
+        let (rows, io) = joined(&plan, 1, 0, (&options, LocalReads::Direct)).await;
+        assert_eq!(rows, expected(&plan, 0, |ordinal| ordinal as i64));
+        assert!(io.requests <= whole.requests * 5 / 4, "{io:?} with memory for the line only, {whole:?} with all memory");
+    });
+}
+
+#[test]
 fn resident_rows_are_released_with_the_last_batch() {
     let folder = tempfile::tempdir().expect("a folder");
     run(async {
