@@ -126,7 +126,10 @@ fn no_rows_are_read_ahead_in_the_place_of_rows_that_are_due_sooner() {
         let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
         let (rows, io) = joined(&plan, 1, 0, (&options, LocalReads::Direct)).await;
         assert_eq!(rows, expected(&plan, 0, |ordinal| ordinal as i64));
-        assert!(io.requests <= whole.requests * 5 / 4, "{io:?} with memory for the line only, {whole:?} with all memory");
+        assert!(
+            io.requests <= whole.requests * 5 / 4,
+            "{io:?} with memory for the line only, {whole:?} with all memory"
+        );
     });
 }
 
