@@ -143,7 +143,7 @@ impl StreamOptions {
         if is_line { self.delay_line(num_rows, row_bytes) } else { self.windows(num_rows, row_bytes) }
     }
 
-    /// Returns whether a delay line would hold all rows. One window mixes them better then, and is read in fewer requests.
+    /// Returns whether a delay line would hold all rows. One window takes no more memory then, and fewer requests.
     fn fits_delay_line(&self, num_rows: u64, row_bytes: u64) -> bool {
         let lanes = u64::from(self.num_lanes.max(1));
         let rows = num_rows.div_ceil(lanes).saturating_mul(lanes);
