@@ -46,13 +46,14 @@ async fn open(uri: &str, params: &ObjectStoreParams) -> Option<AmazonS3> {
 async fn build(uri: &str, params: &ObjectStoreParams, options: &StorageOptions) -> Result<AmazonS3, String> {
     let known: HashMap<AmazonS3ConfigKey, String> = options.as_s3_options();
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint].iter().find_map(|key| known.get(key));
-    let connector = DirectConnector::try_new(&options.0, endpoint.map(String::as_str)).await?;
+    let region = known.get(&AmazonS3ConfigKey::Region).cloned();
+    let connector = DirectConnector::try_new(&options.0, endpoint.map(String::as_str), region.as_deref()).await?;
     // Lance opens its own store in the same way, and errors of that were reported already.
     let credentials = build_aws_credential(
         params.s3_credentials_refresh_offset,
         params.aws_credentials.clone(),
         Some(&known),
-        known.get(&AmazonS3ConfigKey::Region).cloned(),
+        region,
         params.get_accessor(),
         options.aws_provider_scheme().map_err(|error| error.to_string())?,
     );

@@ -133,10 +133,10 @@ impl Ledger {
 
     /// Sets how many bytes a stream wants to hold at the moment, within its share.
     pub fn set_depth(&mut self, id: u64, bytes: u64) {
-        if let Some(member) = self.members.get_mut(&id) {
+        if let Some(member) = self.members.get_mut(&id).filter(|member| member.depth != bytes) {
             member.depth = bytes;
+            self.wake();
         }
-        self.wake();
     }
 
     /// Removes a stream.

@@ -70,12 +70,16 @@ impl DirectStore {
 }
 
 impl DirectConnector {
-    /// A connector for the bucket that these storage options name, at this endpoint or that of AWS.
+    /// A connector for the bucket that these storage options name, at this endpoint or that of AWS in this region.
     ///
     /// # Errors
     /// Why the bucket cannot be read over the connections of this crate, for the log.
-    pub async fn try_new(options: &HashMap<String, String>, endpoint: Option<&str>) -> Result<Self, String> {
-        if let Some(reason) = obstacle(options, endpoint, &Matcher::from_system()) {
+    pub async fn try_new(
+        options: &HashMap<String, String>,
+        endpoint: Option<&str>,
+        region: Option<&str>,
+    ) -> Result<Self, String> {
+        if let Some(reason) = obstacle(options, &destination(endpoint, region), &Matcher::from_system()) {
             return Err(reason);
         }
         let tls = match endpoint {
@@ -105,9 +109,15 @@ async fn tls_config() -> Result<Arc<ClientConfig>, String> {
     CONFIG.get_or_try_init(read).await.cloned()
 }
 
-/// Why the bucket cannot be read over the connections of this crate. `proxies` says which requests the usual client sends
-/// through a proxy.
-fn obstacle(options: &HashMap<String, String>, endpoint: Option<&str>, proxies: &Matcher) -> Option<String> {
+/// Returns the URL of the store: an endpoint, or that of AWS in a region.
+fn destination(endpoint: Option<&str>, region: Option<&str>) -> String {
+    let of_aws = || format!("https://s3.{}.amazonaws.com", region.unwrap_or("us-east-1"));
+    endpoint.map_or_else(of_aws, str::to_string)
+}
+
+/// Why the bucket at a URL cannot be read over the connections of this crate. `proxies` says which requests the usual
+/// client sends through a proxy.
+fn obstacle(options: &HashMap<String, String>, destination: &str, proxies: &Matcher) -> Option<String> {
     let is_foreign = |key: &&String| {
         let name = key.strip_prefix("aws_").unwrap_or(key);
         FOREIGN_OPTIONS.contains(&name) || name.starts_with("headers.")
@@ -118,13 +128,6 @@ fn obstacle(options: &HashMap<String, String>, endpoint: Option<&str>, proxies: 
     if std::env::var_os("AWS_PROFILE").is_some_and(|value| !value.is_empty()) {
         return Some("it does not follow the environment variable AWS_PROFILE".into());
     }
-    let destination = match endpoint {
-        Some(endpoint) => endpoint.to_string(),
-        None => {
-            let region = ["aws_region", "region"].into_iter().find_map(|key| options.get(key));
-            format!("https://s3.{}.amazonaws.com", region.map_or("us-east-1", String::as_str))
-        }
-    };
     let destination: Uri = destination.parse().ok()?;
     proxies.intercept(&destination)?;
     let host = destination.host().unwrap_or_default();

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::service::{DirectConnector, Handover};
-use super::{DirectStore, SocketBody, obstacle};
+use super::{DirectStore, SocketBody, destination, obstacle};
 use crate::Error;
 use crate::error::{is_of_overload, uninterpreted};
 
@@ -238,30 +238,28 @@ async fn what_is_not_http_and_servers_that_say_nothing_are_errors() -> Result<()
 
 #[test]
 fn only_buckets_behind_a_proxy_need_the_usual_client() {
-    let options = |pairs: &[(&str, &str)]| -> HashMap<String, String> {
-        pairs.iter().map(|(key, value)| ((*key).to_string(), (*value).to_string())).collect()
-    };
     let proxies = |http: &str, https: &str, no: &str| {
         Matcher::builder().http(http.to_string()).https(https.to_string()).no(no.to_string()).build()
     };
-    let here = Some("http://127.0.0.1:9000");
-    let r2 = Some("https://account.r2.cloudflarestorage.com");
-    let (none, region) = (options(&[]), options(&[("aws_region", "eu-west-3")]));
-    for (options, endpoint, proxies, is_proxied) in [
-        (&none, here, proxies("", "", ""), false),
-        (&none, here, proxies("", "proxy:1", ""), false),
-        (&none, here, proxies("proxy:1", "", ""), true),
-        (&none, here, proxies("proxy:1", "proxy:1", "localhost,127.0.0.1"), false),
-        (&none, r2, proxies("proxy:1", "", ""), false),
-        (&none, r2, proxies("", "proxy:1", ""), true),
-        (&none, r2, proxies("", "proxy:1", ".cloudflarestorage.com"), false),
-        (&none, None, proxies("", "proxy:1", "s3.us-east-1.amazonaws.com"), false),
-        (&region, None, proxies("", "proxy:1", "s3.us-east-1.amazonaws.com"), true),
-        (&region, None, proxies("", "proxy:1", ".amazonaws.com"), false),
+    let here = destination(Some("http://127.0.0.1:9000"), None);
+    let r2 = destination(Some("https://account.r2.cloudflarestorage.com"), Some("auto"));
+    let (aws, paris) = (destination(None, None), destination(None, Some("eu-west-3")));
+    for (store, proxies, is_proxied) in [
+        (&here, proxies("", "", ""), false),
+        (&here, proxies("", "proxy:1", ""), false),
+        (&here, proxies("proxy:1", "", ""), true),
+        (&here, proxies("proxy:1", "proxy:1", "localhost,127.0.0.1"), false),
+        (&r2, proxies("proxy:1", "", ""), false),
+        (&r2, proxies("", "proxy:1", ""), true),
+        (&r2, proxies("", "proxy:1", ".cloudflarestorage.com"), false),
+        (&aws, proxies("", "proxy:1", "s3.us-east-1.amazonaws.com"), false),
+        (&paris, proxies("", "proxy:1", "s3.us-east-1.amazonaws.com"), true),
+        (&paris, proxies("", "proxy:1", ".amazonaws.com"), false),
     ] {
-        let found = obstacle(options, endpoint, &proxies);
-        assert_eq!(found.is_some(), is_proxied, "{endpoint:?} with {proxies:?}: {found:?}");
+        let found = obstacle(&HashMap::new(), store, &proxies);
+        assert_eq!(found.is_some(), is_proxied, "{store} with {proxies:?}: {found:?}");
     }
-    let foreign = obstacle(&options(&[("aws_s3_express", "true")]), here, &proxies("", "", ""));
+    let express = HashMap::from([("aws_s3_express".to_string(), "true".to_string())]);
+    let foreign = obstacle(&express, &here, &proxies("", "", ""));
     assert_eq!(foreign.as_deref(), Some("it does not know the storage option aws_s3_express"));
 }
